@@ -1,0 +1,127 @@
+/* The kernels: every name and argument order, read by C (as an X-macro) and by Python (engine/native.py parses the
+ * KERNEL lines). A record names one kernel and holds its arguments in three groups of fixed slots: pointers,
+ * dims (int64) and floats (f32), in the order that the signature "pointers | dims | floats" gives.
+ *
+ * Rules: a kernel is a leaf (no allocation, no stdio, no globals); worker w of n computes its own share of the output
+ * elements and every element is computed by one worker, so results do not depend on the number of workers; strides are
+ * in elements; a pointer whose name ends in '?' may be NULL; zero sizes are legal and do nothing; inputs may be
+ * unaligned to anything beyond their own element size. Where y and x have the same shape, y may be x itself.
+ * A kernel returns 0, or one of the KERNEL_* codes below.
+ *
+ * Values that change between replays of a Graph (token ids, position) are read through int32 pointers.
+ */
+#ifndef PYAPP_KERNELS_H
+#define PYAPP_KERNELS_H
+#include <stdint.h>
+
+#define LAUNCH_POINTERS 8
+#define LAUNCH_DIMS 24
+#define LAUNCH_FLOATS 4
+
+typedef struct launch {
+    int32_t kernel; /* index in KERNELS */
+    int32_t work;   /* estimated multiply-adds or elements in thousands: few are not worth waking workers for */
+    void *pointers[LAUNCH_POINTERS];
+    int64_t dims[LAUNCH_DIMS];
+    float floats[LAUNCH_FLOATS];
+} launch;
+
+typedef int kernel_function(const launch *record, int worker, int workers);
+
+enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_BAD_ARGUMENT = 3, KERNEL_CANCELLED = 4 };
+
+/* Packed int8 weights, formats q8_0 (one f16 scale per row and block) and q8_group (one f32 scale): rows padded to 8,
+ * columns padded to 32; for each band of 8 rows, for each block of 32 columns: 8 scales, then 256 bytes: for each step
+ * of 4 columns (8 of them), row 0 columns 0..3, row 1 columns 0..3, ... row 7 columns 0..3. Padding is zero.
+ * Quantised activations (quantize_rows): for each row, for each block of 32 columns: 32 int8, f32 scale, int32 sum of
+ * the 32 int8: 40 bytes. Columns are padded with zeros to a multiple of 32. Rounding: nearest, ties away from zero
+ * (roundf), scale = absmax / 127, as in llama.cpp and llama2.c.
+ *
+ * linear_*: y[m, n] = sum_k x[m, k] * w[n, k] (+ residual[m, n]); w is row-major (outputs, inputs), contiguous.
+ * matmul_f32: c[b, m, n] = sum_k a[b, m, k] * b[b, k, n], any strides.
+ * rope: table is (positions, head_dim / 2, 2) of cos and sin; row t of x (token_stride apart) stands at position
+ *   position[0] + t; interleaved 1: pairs (2i, 2i + 1), 0: pairs (i, i + head_dim / 2).
+ * cache_write: cache (heads, capacity, head_dim) receives x (tokens, heads, head_dim) at positions position[0] + t.
+ * attention: y, q (tokens, heads, head_dim); k, v (kv_heads, capacity, head_dim), query head h reads kv head
+ *   h / (heads / kv_heads); row t sees cached positions 0 .. position[0] + t when causal is 1, else all
+ *   0 .. position[0] + tokens - 1. Scores are multiplied by scale.
+ * silu_mul: row of x is [gate | up], each `columns` wide: y = silu(gate) * up.
+ * embedding_*: y[t] = w[ids[t]]; id outside 0 .. vocabulary - 1: KERNEL_INDEX_RANGE.
+ * Elementwise: y[i] = a[i % a_period] op b[i % b_period], i < count (period = count: plain; 1: a scalar; columns: a row).
+ * sample: temperature, top-k, top-p, min-p over logits after the repetition penalty of the ids in history[0..count-1]
+ *   (history may be NULL). candidates is scratch of 2 * vocabulary 32-bit words. uniform[0] in [0, 1) is the draw.
+ *   temperature <= 0: argmax. top_k 0, top_p >= 1 (or <= 0), min_p 0, penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT.
+ * adamw: settings are seven f32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t; decoupled decay as
+ *   in torch.optim.AdamW. linear's residual_stride 0 adds one row (a bias) to every row.
+ * random_uniform / random_normal: Philox4x32-10 with key = seed and counter = offset + i / 4; element i takes word i % 4;
+ *   uniform = (word >> 8) * 2^-24; normal = Box-Muller on word pairs (2j, 2j+1). Same bits on every platform for uniform.
+ */
+#define KERNELS(KERNEL)                                                                                                \
+    KERNEL(copy_bytes, "to from | bytes |")                                                                            \
+    KERNEL(copy_strided,                                                                                               \
+           "to from | element_bytes rank shape0 shape1 shape2 shape3 shape4 shape5 to0 to1 to2 to3 to4 to5 "           \
+           "from0 from1 from2 from3 from4 from5 |")                                                                    \
+    KERNEL(fill_f32, "y | count | value")                                                                              \
+    KERNEL(f16_to_f32, "y x | count |")                                                                                \
+    KERNEL(f32_to_f16, "y x | count |")                                                                                \
+    KERNEL(bf16_to_f32, "y x | count |")                                                                               \
+    KERNEL(f32_to_bf16, "y x | count |")                                                                               \
+    KERNEL(linear_f32, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")                    \
+    KERNEL(linear_f16, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")                    \
+    KERNEL(linear_bf16, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")                   \
+    KERNEL(linear_q8_0, "y xq w residual? | rows outputs inputs y_stride residual_stride |")                           \
+    KERNEL(linear_q8_group, "y xq w residual? | rows outputs inputs y_stride residual_stride |")                       \
+    KERNEL(matmul_f32,                                                                                                 \
+           "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")                        \
+    KERNEL(quantize_rows, "xq x | rows columns x_stride |")                                                            \
+    KERNEL(pack_q8_0, "packed blocks | rows columns |")                                                                \
+    KERNEL(pack_q8_group, "packed quants scales | rows columns group |")                                               \
+    KERNEL(quantize_q8_0, "packed x | rows columns x_stride |")                                                        \
+    KERNEL(unpack_q8_0, "y packed | rows columns |")                                                                   \
+    KERNEL(unpack_q8_group, "y packed | rows columns |")                                                               \
+    KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride | epsilon")                                      \
+    KERNEL(rms_norm_backward_f32, "grad_x grad_weight x weight grad_y | rows columns | epsilon")                       \
+    KERNEL(softmax_f32, "y x | rows columns y_stride x_stride |")                                                      \
+    KERNEL(softmax_backward_f32, "grad_x y grad_y | rows columns |")                                                   \
+    KERNEL(log_softmax_f32, "y x | rows columns y_stride x_stride |")                                                  \
+    KERNEL(rope_f32,                                                                                                   \
+           "y x table position? | tokens heads head_dim y_stride x_stride positions interleaved |")                    \
+    KERNEL(cache_write_f32, "cache x position | tokens heads head_dim capacity x_stride |")                            \
+    KERNEL(attention_f32,                                                                                              \
+           "y q k v position | tokens heads kv_heads head_dim capacity y_stride q_stride causal | scale")              \
+    KERNEL(silu_mul_f32, "y x | rows columns y_stride x_stride |")                                                     \
+    KERNEL(silu_mul_backward_f32, "grad_x x grad_y | rows columns |")                                                  \
+    KERNEL(embedding_f32, "y w ids | tokens columns vocabulary y_stride |")                                            \
+    KERNEL(embedding_f16, "y w ids | tokens columns vocabulary y_stride |")                                            \
+    KERNEL(embedding_bf16, "y w ids | tokens columns vocabulary y_stride |")                                           \
+    KERNEL(embedding_q8_0, "y w ids | tokens columns vocabulary y_stride |")                                           \
+    KERNEL(embedding_q8_group, "y w ids | tokens columns vocabulary y_stride |")                                       \
+    KERNEL(add_f32, "y a b | count a_period b_period |")                                                               \
+    KERNEL(sub_f32, "y a b | count a_period b_period |")                                                               \
+    KERNEL(mul_f32, "y a b | count a_period b_period |")                                                               \
+    KERNEL(div_f32, "y a b | count a_period b_period |")                                                               \
+    KERNEL(exp_f32, "y x | count |")                                                                                   \
+    KERNEL(silu_f32, "y x | count |")                                                                                  \
+    KERNEL(sum_rows_f32, "y x | rows columns x_stride |")                                                              \
+    KERNEL(argmax_f32, "index x | rows columns x_stride |")                                                            \
+    KERNEL(sample_f32,                                                                                                 \
+           "token logits history? uniform candidates | vocabulary history_count top_k | "                             \
+           "temperature top_p min_p penalty")                                                                          \
+    KERNEL(random_uniform, "y | count seed offset |")                                                                  \
+    KERNEL(random_normal, "y | count seed offset |")                                                                   \
+    KERNEL(cross_entropy_f32, "loss grad_logits? logits targets | rows columns ignore_index | grad_scale")             \
+    KERNEL(adamw_f32, "parameter m v grad settings | count |")
+
+/* What the library exports (see run.c). Addresses and sizes only: ctypes and wasm share this ABI.
+ * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.
+ * pyapp_signature: FNV-1a 64 of this header's text, given by build.py, so that Python never drives another ABI.
+ * pyapp_allocate: 64-byte aligned, NULL when memory is short; pyapp_free(NULL) is fine. */
+int64_t pyapp_run(const launch *records, int64_t count);
+uint64_t pyapp_signature(void);
+const char *pyapp_instruction_set(void); /* "avx512", "avx2", "baseline", "neon", "simd128", "relaxed" */
+void *pyapp_allocate(int64_t bytes);
+void pyapp_free(void *memory);
+void pyapp_set_threads(int32_t threads); /* 1 .. 64; in wasm always 1 */
+int32_t pyapp_threads(void);
+void pyapp_cancel(int32_t on); /* 1: the running and later pyapp_run calls return KERNEL_CANCELLED at the next record */
+#endif
