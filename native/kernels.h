@@ -112,14 +112,15 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
     KERNEL(cross_entropy_f32, "loss grad_logits? logits targets | rows columns ignore_index | grad_scale")             \
     KERNEL(adamw_f32, "parameter m v grad settings | count |")
 
-/* What the library exports (see run.c). Addresses and sizes only: ctypes and wasm share this ABI.
+/* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
  * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.
- * pyapp_signature: FNV-1a 64 of this header's text, given by build.py, so that Python never drives another ABI.
+ *   May be called from several host threads at once.
+ * pyapp_signature: hexadecimal FNV-1a 64 of this header's bytes, given by build.py, so that Python never drives another ABI.
  * pyapp_allocate: 64-byte aligned, NULL when memory is short; pyapp_free(NULL) is fine. */
-int64_t pyapp_run(const launch *records, int64_t count);
-uint64_t pyapp_signature(void);
+int32_t pyapp_run(const launch *records, int32_t count);
+const char *pyapp_signature(void);
 const char *pyapp_instruction_set(void); /* "avx512", "avx2", "baseline", "neon", "simd128", "relaxed" */
-void *pyapp_allocate(int64_t bytes);
+void *pyapp_allocate(intptr_t bytes);
 void pyapp_free(void *memory);
 void pyapp_set_threads(int32_t threads); /* 1 .. 64; in wasm always 1 */
 int32_t pyapp_threads(void);
