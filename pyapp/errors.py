@@ -25,6 +25,10 @@ class FileFormatError(PyappError, ValueError):
     """A file is truncated, hostile or of an unknown kind."""
 
 
+class OptionError(PyappError, ValueError):
+    """A setting is out of its range."""
+
+
 class ModelError(PyappError, ValueError):
     """A model cannot be used: unknown architecture, tokenizer that does not match, NaN weights."""
 

@@ -1,0 +1,90 @@
+"""What tasks report while they run: small frozen records, the same for the page, the command line and a server.
+
+`Event.to_dict()` gives the record as plain JSON values under `type`: what the page's worker posts and what `--json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events; `type` is the kind's name in JSON."""
+
+    type: ClassVar[str] = "event"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON values: its fields under their names, without those that are None."""
+        values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
+        return {"type": self.type} | {name: value for name, value in values if value is not None}
+
+
+@dataclass(frozen=True)
+class Progress(Event):
+    """`done` of `total` (None while unknown) `unit`s ("bytes", "tokens", "steps" ...) of the work called `what`."""
+
+    type: ClassVar[str] = "progress"
+    what: str
+    done: float
+    total: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Token(Event):
+    """Text that is ready to be shown, and the token that completed it.
+
+    `text` may be empty (half a UTF-8 character, or what may yet become a stop string is held back) and `id` is None for text
+    that was held back until the end. `index` counts the new tokens from 0.
+    """
+
+    type: ClassVar[str] = "token"
+    text: str
+    id: int | None
+    index: int
+
+
+@dataclass(frozen=True)
+class Segment(Event):
+    """A stretch of a recording, `start` to `end` in seconds, and its text."""
+
+    type: ClassVar[str] = "segment"
+    text: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Metric(Event):
+    """A measured `value`; `step` places it on a curve (training)."""
+
+    type: ClassVar[str] = "metric"
+    name: str
+    value: float
+    unit: str = ""
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class Done(Event):
+    """The last event of a task that worked: why it ended, and its results under their own names in JSON."""
+
+    type: ClassVar[str] = "done"
+    reason: str = "complete"
+    results: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": self.type, "reason": self.reason, **self.results}
+
+
+@dataclass(frozen=True)
+class Error(Event):
+    """The last event of a task that failed: what happened, where (a file, a setting), and a hint what to do."""
+
+    type: ClassVar[str] = "error"
+    what: str
+    where: str | None = None
+    hint: str | None = None
