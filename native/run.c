@@ -1,0 +1,147 @@
+/* Runs launch records: picks the kernels for this machine's instruction set, and on the host shares each record out
+ * among a pool of threads. */
+#include "kernels.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#if !defined(__wasm__)
+#include "pool.h"
+#endif
+
+#ifndef PYAPP_SIGNATURE
+#error "build.py gives -DPYAPP_SIGNATURE, the FNV-1a hash of kernels.h"
+#endif
+#define EXPORT __attribute__((visibility("default"), used))
+
+enum { LARGEST_ALIGNMENT = 64 };
+
+/* For each instruction set one table of all kernels, in the order of kernels.h. */
+#define TABLE(set)                                                                                                     \
+    KERNELS(DECLARE_##set)                                                                                             \
+    static kernel_function *const table_##set[] = {KERNELS(ENTRY_##set)};
+#define DECLARE(name, set) int name##_##set(const launch *, int, int);
+#define ENTRY(name, set) name##_##set,
+#define DECLARE_baseline(name, signature) DECLARE(name, baseline)
+#define DECLARE_avx2(name, signature) DECLARE(name, avx2)
+#define DECLARE_avx512(name, signature) DECLARE(name, avx512)
+#define DECLARE_neon(name, signature) DECLARE(name, neon)
+#define DECLARE_simd128(name, signature) DECLARE(name, simd128)
+#define DECLARE_relaxed(name, signature) DECLARE(name, relaxed)
+#define ENTRY_baseline(name, signature) ENTRY(name, baseline)
+#define ENTRY_avx2(name, signature) ENTRY(name, avx2)
+#define ENTRY_avx512(name, signature) ENTRY(name, avx512)
+#define ENTRY_neon(name, signature) ENTRY(name, neon)
+#define ENTRY_simd128(name, signature) ENTRY(name, simd128)
+#define ENTRY_relaxed(name, signature) ENTRY(name, relaxed)
+
+typedef struct instruction_set {
+    const char *name;
+    kernel_function *const *table;
+    int32_t kernels;
+} instruction_set;
+#define SET(set) {#set, table_##set, (int32_t)(sizeof table_##set / sizeof *table_##set)}
+
+/* Best last. */
+#if defined(__x86_64__)
+TABLE(baseline)
+TABLE(avx2)
+TABLE(avx512)
+static const instruction_set sets[] = {SET(baseline), SET(avx2), SET(avx512)};
+#elif defined(__aarch64__)
+TABLE(neon)
+static const instruction_set sets[] = {SET(neon)};
+#elif defined(__wasm_relaxed_simd__)
+TABLE(relaxed)
+static const instruction_set sets[] = {SET(relaxed)};
+#else
+TABLE(simd128)
+static const instruction_set sets[] = {SET(simd128)};
+#endif
+enum { SET_COUNT = sizeof sets / sizeof *sets };
+
+static int machine_has(const char *name)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (strcmp(name, "avx2") == 0) /* every processor with AVX2 and FMA has F16C */
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (strcmp(name, "avx512") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vnni") && machine_has("avx2");
+#endif
+    (void)name;
+    return 1;
+}
+
+/* The best set of this machine, or a lower one that PYAPP_INSTRUCTION_SET asks for (tests compare them). */
+static const instruction_set *chosen_set(void)
+{
+    static _Atomic(const instruction_set *) chosen;
+    const instruction_set *set = atomic_load_explicit(&chosen, memory_order_acquire);
+    if (set)
+        return set;
+    const char *wish = getenv("PYAPP_INSTRUCTION_SET");
+    for (int i = 0; i < SET_COUNT; i++) {
+        if (!machine_has(sets[i].name))
+            continue;
+        set = &sets[i];
+        if (wish && strcmp(wish, set->name) == 0)
+            break;
+    }
+    atomic_store_explicit(&chosen, set, memory_order_release);
+    return set;
+}
+
+static _Atomic int32_t cancelled;
+
+EXPORT int32_t pyapp_run(const launch *records, int32_t count)
+{
+    const instruction_set *set = chosen_set();
+    int32_t result = 0;
+#if !defined(__wasm__)
+    const int threads = pool_enter();
+#endif
+    for (int32_t i = 0; i < count && result == 0; i++) {
+        const launch *record = &records[i];
+        int code;
+        if (atomic_load_explicit(&cancelled, memory_order_relaxed))
+            code = KERNEL_CANCELLED;
+        else if (record->kernel < 0 || record->kernel >= set->kernels)
+            code = KERNEL_BAD_ARGUMENT;
+        else
+#if defined(__wasm__)
+            code = set->table[record->kernel](record, 0, 1);
+#else
+            code = pool_run(set->table[record->kernel], record, threads);
+#endif
+        if (code)
+            result = i << 8 | code;
+    }
+#if !defined(__wasm__)
+    pool_leave(threads);
+#endif
+    return result;
+}
+
+EXPORT void pyapp_cancel(int32_t on) { atomic_store_explicit(&cancelled, on, memory_order_relaxed); }
+EXPORT const char *pyapp_signature(void) { return PYAPP_SIGNATURE; }
+EXPORT const char *pyapp_instruction_set(void) { return chosen_set()->name; }
+
+EXPORT void *pyapp_allocate(intptr_t bytes)
+{
+    void *memory = NULL;
+    if (bytes < 0)
+        return NULL;
+    return posix_memalign(&memory, LARGEST_ALIGNMENT, bytes ? (size_t)bytes : 1) == 0 ? memory : NULL;
+}
+
+EXPORT void pyapp_free(void *memory) { free(memory); }
+
+#if defined(__wasm__)
+EXPORT void pyapp_set_threads(int32_t threads) { (void)threads; }
+EXPORT int32_t pyapp_threads(void) { return 1; }
+#else
+EXPORT void pyapp_set_threads(int32_t threads) { pool_set_threads(threads); }
+EXPORT int32_t pyapp_threads(void) { return pool_threads(); }
+#endif

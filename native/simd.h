@@ -1,0 +1,262 @@
+/* Vectors of f32: the only file that knows an instruction set. Written with the vector types of GCC and clang, so
+ * + - * / & | ^ << >> and comparisons (which give masks of 0 and -1) work on them directly.
+ *
+ * LANES is 4 (SSE2, NEON, wasm), 8 (AVX2) or 16 (AVX-512). Every source is compiled once for each instruction set, with
+ * INSTRUCTION_SET naming it; KERNEL(name) gives the function its own symbol in each.
+ */
+#ifndef PYAPP_SIMD_H
+#define PYAPP_SIMD_H
+#include "kernels.h"
+#include <stddef.h>
+#include <string.h>
+
+#ifndef INSTRUCTION_SET
+#error "build.py gives -DINSTRUCTION_SET=baseline | avx2 | avx512 | neon | simd128 | relaxed"
+#endif
+#define JOIN_NAMES(name, set) name##_##set
+#define JOIN(name, set) JOIN_NAMES(name, set)
+#define SUFFIXED(name) JOIN(name, INSTRUCTION_SET)
+
+/* KERNEL(add_f32) { ... return KERNEL_OK; } */
+#define KERNEL(name) int SUFFIXED(name)(const launch *record, int worker, int workers)
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#define LANES 4
+#elif defined(__AVX512F__)
+#include <immintrin.h>
+#define LANES 16
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define LANES 8
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#define LANES 4
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
+#define LANES 4
+#else
+#error "native/simd.h knows x86-64, ARM64 and wasm32 with SIMD"
+#endif
+
+typedef float vfloat __attribute__((vector_size(4 * LANES)));
+typedef int32_t vint __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
+typedef float vfloat_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
+typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
+
+/* The share of `total` items that a worker of `workers` does, cut at multiples of `unit`: first <= item < last. */
+INLINE void worker_share(int64_t total, int64_t unit, int worker, int workers, int64_t *first, int64_t *last)
+{
+    const int64_t units = (total + unit - 1) / unit;
+    const int64_t begin = units * worker / workers * unit, end = units * (worker + 1) / workers * unit;
+    *first = begin;
+    *last = end < total ? end : total;
+}
+
+INLINE vfloat vload(const float *p) { return *(const vfloat_unaligned *)p; }
+INLINE void vstore(float *p, vfloat v) { *(vfloat_unaligned *)p = v; }
+INLINE vint vload_int(const int32_t *p) { return *(const vint_unaligned *)p; }
+INLINE void vstore_int(int32_t *p, vint v) { *(vint_unaligned *)p = v; }
+INLINE vfloat vzero(void) { return (vfloat){0}; }
+
+INLINE vfloat vsplat(float x)
+{
+#if LANES == 16
+    return (vfloat)_mm512_set1_ps(x);
+#elif LANES == 8
+    return (vfloat)_mm256_set1_ps(x);
+#else
+    return (vfloat){x, x, x, x};
+#endif
+}
+
+INLINE vint vsplat_int(int32_t x)
+{
+#if LANES == 16
+    return (vint)_mm512_set1_epi32(x);
+#elif LANES == 8
+    return (vint)_mm256_set1_epi32(x);
+#else
+    return (vint){x, x, x, x};
+#endif
+}
+
+/* The first n < LANES elements; the rest is zero. */
+INLINE vfloat vload_part(const float *p, int64_t n)
+{
+#if LANES == 16
+    return (vfloat)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
+    float part[LANES] = {0};
+    for (int64_t i = 0; i < n; i++)
+        part[i] = p[i];
+    return vload(part);
+#endif
+}
+
+INLINE void vstore_part(float *p, vfloat v, int64_t n)
+{
+#if LANES == 16
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+    float part[LANES];
+    vstore(part, v);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = part[i];
+#endif
+}
+
+/* a * b + c, in one rounding where the machine has it (compiled with -ffp-contract=fast). */
+INLINE vfloat vfma(vfloat a, vfloat b, vfloat c)
+{
+#if defined(__wasm_relaxed_simd__)
+    return (vfloat)wasm_f32x4_relaxed_madd((v128_t)a, (v128_t)b, (v128_t)c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* Larger and smaller of each pair; where one is NaN either may come back. */
+INLINE vfloat vmax(vfloat a, vfloat b)
+{
+#if defined(__wasm_simd128__)
+    return (vfloat)wasm_f32x4_pmax((v128_t)a, (v128_t)b);
+#elif LANES == 16
+    return (vfloat)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (vfloat)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (vfloat)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return (vfloat)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
+#endif
+}
+
+INLINE vfloat vmin(vfloat a, vfloat b)
+{
+#if defined(__wasm_simd128__)
+    return (vfloat)wasm_f32x4_pmin((v128_t)a, (v128_t)b);
+#elif LANES == 16
+    return (vfloat)_mm512_min_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (vfloat)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (vfloat)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    return (vfloat)vminq_f32((float32x4_t)a, (float32x4_t)b);
+#endif
+}
+
+/* mask ? a : b, lane by lane; a mask is what a comparison of vfloats gives. */
+INLINE vfloat vselect(vint mask, vfloat a, vfloat b) { return (vfloat)(((vint)a & mask) | ((vint)b & ~mask)); }
+INLINE vfloat vabs(vfloat a) { return (vfloat)((vint)a & vsplat_int(0x7fffffff)); }
+INLINE vfloat vsqrt(vfloat a)
+{
+#if defined(__wasm_simd128__)
+    return (vfloat)wasm_f32x4_sqrt((v128_t)a);
+#elif LANES == 16
+    return (vfloat)_mm512_sqrt_ps((__m512)a);
+#elif LANES == 8
+    return (vfloat)_mm256_sqrt_ps((__m256)a);
+#elif defined(__SSE2__)
+    return (vfloat)_mm_sqrt_ps((__m128)a);
+#else
+    return (vfloat)vsqrtq_f32((float32x4_t)a);
+#endif
+}
+
+INLINE vfloat vfrom_int(vint a) { return __builtin_convertvector(a, vfloat); }
+
+/* Nearest integer, halves to even; right for |a| < 2^31, anything (no trap) elsewhere. */
+INLINE vint vround_to_int(vfloat a)
+{
+#if defined(__wasm_relaxed_simd__)
+    return (vint)wasm_i32x4_relaxed_trunc_f32x4(wasm_f32x4_nearest((v128_t)a));
+#elif defined(__wasm_simd128__)
+    return (vint)wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest((v128_t)a));
+#elif LANES == 16
+    return (vint)_mm512_cvtps_epi32((__m512)a);
+#elif LANES == 8
+    return (vint)_mm256_cvtps_epi32((__m256)a);
+#elif defined(__SSE2__)
+    return (vint)_mm_cvtps_epi32((__m128)a);
+#else
+    return (vint)vcvtnq_s32_f32((float32x4_t)a);
+#endif
+}
+
+INLINE float vsum(vfloat a)
+{
+#if LANES == 16
+    return _mm512_reduce_add_ps((__m512)a);
+#elif LANES == 8
+    const __m128 half = _mm_add_ps(_mm256_castps256_ps128((__m256)a), _mm256_extractf128_ps((__m256)a, 1));
+    const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(pair, _mm_shuffle_ps(pair, pair, 1)));
+#else
+    return (a[0] + a[2]) + (a[1] + a[3]);
+#endif
+}
+
+INLINE float vlargest(vfloat a)
+{
+    float largest = a[0];
+    for (int i = 1; i < LANES; i++)
+        largest = a[i] > largest ? a[i] : largest;
+    return largest;
+}
+
+/* Half precision: every value, also subnormals, infinities and NaN. */
+INLINE float f16_to_float(uint16_t half)
+{
+    const uint32_t shifted = (uint32_t)(half & 0x7fff) << 13;
+    const union { uint32_t bits; float value; } scale = {0x77800000}, raw = {shifted}; /* 2^112 */
+    union { uint32_t bits; float value; } out = {.value = raw.value * scale.value};
+    if (shifted >= 0x0f800000)
+        out.bits |= 0x7f800000;
+    out.bits |= (uint32_t)(half & 0x8000) << 16;
+    return out.value;
+}
+
+INLINE float bf16_to_float(uint16_t half)
+{
+    const union { uint32_t bits; float value; } out = {(uint32_t)half << 16};
+    return out.value;
+}
+
+/* LANES halves, widened; p needs no alignment beyond its elements. */
+INLINE vuint vload_u16(const uint16_t *p)
+{
+#if LANES == 16
+    return (vuint)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+#elif LANES == 8
+    return (vuint)_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p));
+#elif defined(__wasm_simd128__)
+    return (vuint)wasm_u32x4_load16x4(p);
+#elif defined(__SSE2__)
+    return (vuint)_mm_unpacklo_epi16(_mm_loadl_epi64((const void *)p), _mm_setzero_si128());
+#else
+    return (vuint)vmovl_u16(vld1_u16(p));
+#endif
+}
+
+INLINE vfloat vload_bf16(const uint16_t *p) { return (vfloat)(vload_u16(p) << 16); }
+
+INLINE vfloat vload_f16(const uint16_t *p)
+{
+#if LANES == 16
+    return (vfloat)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif LANES == 8
+    return (vfloat)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+    return (vfloat)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+#else
+    const vuint half = vload_u16(p), magnitude = (half & 0x7fff) << 13;
+    const vuint infinite = (vuint)((vint)magnitude >= 0x0f800000) & 0x7f800000;
+    const vfloat scaled = (vfloat)magnitude * vsplat(0x1p112f); /* exact, subnormals too */
+    return (vfloat)((vuint)scaled | infinite | (half & 0x8000) << 16);
+#endif
+}
+#endif
