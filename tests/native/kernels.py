@@ -1,0 +1,127 @@
+"""Drives single kernels of the native library with NumPy arrays: packs one launch record and runs it.
+
+`PYAPP_LIBRARY` names another library than pyapp/_native/libpyapp.so. With the sanitizers:
+
+    python native/build.py host --sanitize
+    ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(cc -print-file-name=libasan.so) $(cc -print-file-name=libubsan.so)" \
+        PYAPP_LIBRARY=build/sanitized/libpyapp.so python -m pytest tests/native
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = Path(os.environ.get("PYAPP_LIBRARY", ROOT / "pyapp" / "_native" / "libpyapp.so"))
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "neon", "simd128", "relaxed")
+SIZES = (0, 1, 3, 4, 31, 33)
+OK, INDEX_RANGE, POSITION_RANGE, BAD_ARGUMENT, CANCELLED = range(5)
+
+
+class Launch(ctypes.Structure):
+    _fields_ = [
+        ("kernel", ctypes.c_int32),
+        ("work", ctypes.c_int32),
+        ("pointers", ctypes.c_void_p * 8),
+        ("dims", ctypes.c_int64 * 24),
+        ("floats", ctypes.c_float * 4),
+    ]
+
+
+def read_header() -> dict[str, tuple[int, list[str], list[str], list[str]]]:
+    """Kernel name to (index, pointer names, dim names, float names), from the KERNEL lines of kernels.h."""
+    text = (ROOT / "native" / "kernels.h").read_text().replace("\\\n", " ")
+    kernels = {}
+    for index, match in enumerate(re.finditer(r'KERNEL\((\w+),((?:\s*"[^"]*")+)\)', text)):
+        signature = "".join(re.findall(r'"([^"]*)"', match[2]))
+        pointers, dims, floats = (group.split() for group in signature.split("|"))
+        kernels[match[1]] = (index, [name.rstrip("?") for name in pointers], dims, floats)
+    return kernels
+
+
+HEADER = read_header()
+
+
+class Kernels:
+    """One copy of the library, held to one instruction set."""
+
+    def __init__(self, path: Path, instruction_set: str | None = None) -> None:
+        before = os.environ.get("PYAPP_INSTRUCTION_SET")
+        if instruction_set:
+            os.environ["PYAPP_INSTRUCTION_SET"] = instruction_set
+        try:
+            self.library = ctypes.CDLL(str(path))
+            self.library.pyapp_instruction_set.restype = ctypes.c_char_p
+            self.library.pyapp_signature.restype = ctypes.c_char_p
+            self.library.pyapp_allocate.restype = ctypes.c_void_p
+            self.library.pyapp_allocate.argtypes = [ctypes.c_ssize_t]
+            self.library.pyapp_free.argtypes = [ctypes.c_void_p]
+            self.library.pyapp_run.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+            self.name = self.library.pyapp_instruction_set().decode()
+        finally:
+            if instruction_set:
+                os.environ.pop("PYAPP_INSTRUCTION_SET")
+                if before is not None:
+                    os.environ["PYAPP_INSTRUCTION_SET"] = before
+
+    def record(self, kernel: str, work: int = 1000, **arguments: Any) -> Launch:
+        """A launch record; arguments by the names in kernels.h, arrays for pointers (missing ones are NULL or 0)."""
+        index, pointers, dims, floats = HEADER[kernel]
+        if unknown := arguments.keys() - {*pointers, *dims, *floats}:
+            raise TypeError(f"{kernel} has no argument {', '.join(unknown)}")
+        launch = Launch(index, work)
+        for i, name in enumerate(pointers):
+            value = arguments.get(name)
+            launch.pointers[i] = value.ctypes.data if isinstance(value, np.ndarray) else value
+        for i, name in enumerate(dims):
+            launch.dims[i] = arguments.get(name, 0)
+        for i, name in enumerate(floats):
+            launch.floats[i] = arguments.get(name, 0.0)
+        return launch
+
+    def run(self, kernel: str, work: int = 1000, **arguments: Any) -> int:
+        """Runs one record; returns 0 or its KERNEL_* code."""
+        launch = self.record(kernel, work, **arguments)
+        return int(self.library.pyapp_run(ctypes.byref(launch), 1))
+
+    def run_all(self, records: list[Launch]) -> int:
+        return int(self.library.pyapp_run((Launch * len(records))(*records), len(records)))
+
+
+def load_all(folder: Path) -> list[Kernels]:
+    """The library once for each instruction set that it has on this machine: copies, as a library chooses once."""
+    found = []
+    for name in INSTRUCTION_SETS:
+        copy = folder / f"{name}-{LIBRARY.name}"
+        shutil.copyfile(LIBRARY, copy)
+        kernels = Kernels(copy, name)
+        if kernels.name == name:
+            found.append(kernels)
+    return found
+
+
+def unaligned(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy whose first element lies one element past a 64-byte boundary."""
+    size = array.dtype.itemsize
+    memory = np.zeros(array.nbytes + 64 + size, np.uint8)
+    start = -memory.ctypes.data % 64 + size
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def to_bf16(x: np.ndarray) -> np.ndarray:
+    """float32 to the bits of bfloat16, rounded to nearest even; not for NaN."""
+    bits = x.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def from_bf16(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
