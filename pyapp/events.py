@@ -1,6 +1,7 @@
 """What tasks report while they run: small frozen records, the same for the page, the command line and a server.
 
-`Event.to_dict()` gives the record as plain JSON values under `type`: what the page's worker posts and what `--json` prints.
+`Event.to_dict()` gives the record as plain JSON values under `type`: what the page's worker posts and what `--json`
+prints.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
+
+from pyapp.errors import Cancelled
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class Progress(Event):
 class Token(Event):
     """Text that is ready to be shown, and the token that completed it.
 
-    `text` may be empty (half a UTF-8 character, or what may yet become a stop string is held back) and `id` is None for text
-    that was held back until the end. `index` counts the new tokens from 0.
+    `text` may be empty (half a UTF-8 character, or what may yet become a stop string is held back) and `id` is None for
+    text that was held back until the end. `index` counts the new tokens from 0.
     """
 
     type: ClassVar[str] = "token"
@@ -88,3 +91,21 @@ class Error(Event):
     what: str
     where: str | None = None
     hint: str | None = None
+
+
+class Cancel:
+    """A flag that Stop sets and that running work looks at; safe to set from a signal handler or a thread."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def check(self) -> None:
+        """Raises Cancelled once the flag is set."""
+        if self._set:
+            raise Cancelled("stopped")

@@ -1,0 +1,45 @@
+"""Tokenizers, sampling, and the generate loop.
+
+Names are imported on first use: a tokenizer does not need the engine. The loop itself is `pyapp.text.generate.generate`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyapp.text.generate import LanguageModel, Session
+    from pyapp.text.sampling import Sampler, SamplingOptions
+    from pyapp.text.stream import StopMatcher, StreamDecoder
+    from pyapp.text.tokenizer import Tokenizer, set_backend_factory
+
+_HOMES = {
+    "LanguageModel": "generate",
+    "Session": "generate",
+    "Sampler": "sampling",
+    "SamplingOptions": "sampling",
+    "StopMatcher": "stream",
+    "StreamDecoder": "stream",
+    "Tokenizer": "tokenizer",
+    "set_backend_factory": "tokenizer",
+}
+
+__all__ = [
+    "LanguageModel",
+    "Sampler",
+    "SamplingOptions",
+    "Session",
+    "StopMatcher",
+    "StreamDecoder",
+    "Tokenizer",
+    "set_backend_factory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,70 @@
+"""Text as it comes: whole UTF-8 characters only, and stop strings found across the borders of tokens."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+
+from pyapp.text.tokenizer import Tokenizer
+
+
+class StreamDecoder:
+    """Turns one token after another into text; bytes wait until they are a whole character.
+
+    `continuing`: the tokens follow other text, so a leading space is kept. The texts of `push` and `finish` joined are
+    what `Tokenizer.decode` gives.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, continuing: bool = False) -> None:
+        self._joiner = tokenizer.joiner(continuing)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token: int) -> str:
+        """The characters that this token completes, possibly none."""
+        return self._utf8.decode(self._joiner.push(token))
+
+    def finish(self) -> str:
+        """What is left at the end: U+FFFD for a character that was cut short."""
+        return self._utf8.decode(b"", final=True)
+
+
+class StopMatcher:
+    """Finds the first of several stop strings in text that arrives in parts.
+
+    Only an ending that may still become a stop string is held back.
+    """
+
+    def __init__(self, stop_strings: Sequence[str] = ()) -> None:
+        self._stops = tuple(text for text in stop_strings if text)
+        self._held = ""
+        self.matched: str | None = None
+
+    def push(self, text: str) -> str:
+        """The text that is safe to show now; once `matched` is set, the text before the stop string, and nothing after
+        it.
+        """
+        if self.matched is not None:
+            return ""
+        text = self._held + text
+        self._held = ""
+        found = [(position, stop) for stop in self._stops if (position := text.find(stop)) >= 0]
+        if found:
+            position, self.matched = min(found, key=lambda match: match[0])
+            return text[:position]
+        keep = self._ending(text)
+        if keep:
+            self._held = text[-keep:]
+            return text[:-keep]
+        return text
+
+    def finish(self) -> str:
+        """The text that was held back when the end came first."""
+        held, self._held = self._held, ""
+        return held
+
+    def _ending(self, text: str) -> int:
+        """Length of the longest ending of `text` that begins a stop string."""
+        for length in range(min(len(text), max(map(len, self._stops), default=1) - 1), 0, -1):
+            if any(stop.startswith(text[-length:]) for stop in self._stops):
+                return length
+        return 0

@@ -1,0 +1,246 @@
+"""Text to token ids and back.
+
+Everything is described by a tokenizer.json (Hugging Face tokenizers). Splitting text into ids is left to a library:
+natively `tokenizers`, in the page `@huggingface/tokenizers`, which pyapp/browser.py hands in with
+`set_backend_factory`. Ids to text is done here, so that it is the same in both places and can stream.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from pyapp.errors import FileFormatError, ModelError, PyappError
+from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
+from pyapp.text.pieces import PieceDecoder, PieceJoiner
+
+BOS_NAMES = ("<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "[CLS]", "<|endoftext|>")
+# Ids from here on are nonsense, and a list of them a waste of memory.
+LARGEST = 1 << 22
+EOS_NAMES = ("</s>", "<|end_of_text|>", "<|eot_id|>", "<eos>", "<|im_end|>", "<|endoftext|>", "[SEP]")
+
+
+class Backend(Protocol):
+    """Splits text into ids, without control tokens in front or behind."""
+
+    def encode(self, text: str) -> Sequence[int]: ...
+
+
+class NativeBackend:
+    """The `tokenizers` library."""
+
+    def __init__(self, json_text: str) -> None:
+        try:
+            from tokenizers import Tokenizer as Native
+        except ImportError as error:
+            raise PyappError("the Python package `tokenizers` is missing", hint="pip install tokenizers") from error
+        try:
+            self._native = Native.from_str(json_text)
+        except Exception as error:  # the library raises plain Exception
+            raise ModelError(f"the tokenizers library refuses it: {error}", where="tokenizer.json") from error
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._native.encode(text, add_special_tokens=False).ids)
+
+
+_backend_factory: Callable[[str], Backend] = NativeBackend
+
+
+def set_backend_factory(factory: Callable[[str], Backend]) -> None:
+    """Gives every tokenizer made from now on another library: `factory(json_text)` returns an object with
+    `encode(text)`.
+    """
+    global _backend_factory
+    _backend_factory = factory
+
+
+def without_surrogates(text: str) -> str:
+    """Halves of surrogate pairs joined, lone ones replaced by U+FFFD, as browsers do."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+class Tokenizer:
+    """A tokenizer.json's vocabulary: `encode` and `decode`, and the bytes of single tokens.
+
+    `bos_id` and `eos_ids` come from tokenizer_config.json (`settings`) where there is one, else from the
+    tokenizer.json's template or from usual names. Raises FileFormatError for a malformed document, ModelError for one
+    that is not supported.
+    """
+
+    def __init__(
+        self,
+        document: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+        *,
+        bos_id: int | None = None,
+        eos_ids: Sequence[int] | None = None,
+        json_text: str | None = None,
+    ) -> None:
+        try:
+            self._pieces, special = read_vocabulary(document)
+            self._decoder = PieceDecoder(document.get("decoder"))
+            control = ControlTokens(document, settings or {}, self._pieces)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise FileFormatError(f"not a usable tokenizer.json: {error!r}", where="tokenizer.json") from error
+        self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
+        self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
+        self.adds_bos = control.adds_bos
+        self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
+        self._json_text = json_text
+        self._document = document
+        self._backend: Backend | None = None
+        self._factory = _backend_factory
+        self._cache: dict[int, bytes | None] = {}
+
+    @classmethod
+    def from_json(cls, text: str | bytes, settings: str | bytes | None = None) -> Tokenizer:
+        """From the text of a tokenizer.json and, if there is one, of a tokenizer_config.json."""
+        text = text if isinstance(text, str) else read_utf8(text, "tokenizer.json")
+        parsed = read_json(text, "tokenizer.json")
+        return cls(parsed, read_json(settings, "tokenizer_config.json") if settings else None, json_text=text)
+
+    @classmethod
+    def from_llama2c(
+        cls, pieces: Sequence[bytes | str], scores: Sequence[float], where: str = "tokenizer.bin"
+    ) -> Tokenizer:
+        """From the pieces and scores of a llama2.c tokenizer.bin: gives the ids that llama2.c's own encoder gives."""
+        return cls(tokenizer_document(pieces, scores, where), bos_id=BOS, eos_ids=(EOS,))
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest token id."""
+        return len(self._pieces)
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The ids that end a text: end-of-text, and the beginning of the next one."""
+        return self.eos_ids | ({self.bos_id} if self.bos_id is not None else frozenset())
+
+    def to_json(self) -> str:
+        """The tokenizer.json."""
+        if self._json_text is None:
+            self._json_text = json.dumps(self._document, ensure_ascii=False)
+        return self._json_text
+
+    def encode(self, text: str, bos: bool = True, eos: bool = False) -> list[int]:
+        """Token ids of `text`. `bos`: with the beginning-of-text token in front, if this tokenizer's texts have one;
+        `eos`: with the end-of-text token behind. Lone surrogates count as U+FFFD.
+        """
+        ids = [self.bos_id] if bos and self.adds_bos and self.bos_id is not None else []
+        if text:
+            if self._backend is None:
+                self._backend = self._factory(self.to_json())
+            ids.extend(self._backend.encode(without_surrogates(text)))
+        return [*ids, min(self.eos_ids)] if eos and self.eos_ids else ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`; control tokens are left out, bytes that are no UTF-8 become U+FFFD."""
+        joiner = self.joiner()
+        return b"".join(joiner.push(number) for number in ids).decode("utf-8", "replace")
+
+    def joiner(self, continuing: bool = False) -> PieceJoiner:
+        """Gives the bytes of one token after another; `continuing`: text stands before them, so no space is dropped."""
+        return PieceJoiner(self._lookup, self._decoder.strip_left, continuing)
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token adds in the middle of a text: nothing for control tokens and for padding of the
+        vocabulary.
+        """
+        return self._lookup(token, False) or b""
+
+    def piece(self, token: int) -> str | None:
+        """The token as the vocabulary writes it; None for a number without token."""
+        if token < 0:
+            raise IndexError(f"token id {token} is negative")
+        return self._pieces[token] if token < len(self._pieces) else None
+
+    def _lookup(self, token: int, first: bool) -> bytes | None:
+        if not first and token in self._cache:
+            return self._cache[token]
+        piece = None if token in self._special else self.piece(token)
+        data = None if piece is None else self._decoder.bytes_of(piece, first)
+        if not first:
+            self._cache[token] = data
+        return data
+
+    def __repr__(self) -> str:
+        return f"Tokenizer(vocab_size={self.vocab_size}, bos_id={self.bos_id}, eos_ids={sorted(self.eos_ids)})"
+
+
+def read_utf8(data: bytes, where: str) -> str:
+    try:
+        return bytes(data).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"not UTF-8 text: {error.reason} at byte {error.start}", where=where) from None
+
+
+def read_json(text: str | bytes, where: str) -> dict[str, Any]:
+    """A JSON object; FileFormatError for anything else."""
+    try:
+        parsed = json.loads(text if isinstance(text, str) else read_utf8(text, where))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"not valid JSON: {error}", where=where) from None
+    if not isinstance(parsed, dict):
+        raise FileFormatError("not a JSON object", where=where)
+    return parsed
+
+
+def read_vocabulary(document: Mapping[str, Any]) -> tuple[list[str | None], frozenset[int]]:
+    """The pieces by id (None: no such id), and the ids of control tokens."""
+    vocabulary = document["model"]["vocab"]
+    listed = not isinstance(vocabulary, Mapping)
+    pairs = (
+        list(enumerate(piece for piece, _ in vocabulary)) if listed else [(n, piece) for piece, n in vocabulary.items()]
+    )
+    added = document.get("added_tokens") or []
+    pairs.extend((entry["id"], entry["content"]) for entry in added)
+    if not all(isinstance(number, int) and isinstance(piece, str) and 0 <= number < LARGEST for number, piece in pairs):
+        raise FileFormatError("the vocabulary has a token without a sensible number", where="tokenizer.json")
+    pieces: list[str | None] = [None] * (1 + max((number for number, _ in pairs), default=-1))
+    for number, piece in pairs:
+        pieces[number] = piece
+    return pieces, frozenset(entry["id"] for entry in added if entry.get("special"))
+
+
+class ControlTokens:
+    """Which ids begin and end a text, and whether `encode` is to put the beginning in front."""
+
+    def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
+        self._numbers = {piece.strip(): number for number, piece in enumerate(pieces) if piece is not None}
+        before, after = template_tokens(document.get("post_processor"))
+        self.bos_id = self._find(settings.get("bos_token"), before, BOS_NAMES)
+        eos_id = self._find(settings.get("eos_token"), after, EOS_NAMES)
+        self.eos_ids = frozenset(() if eos_id is None else (eos_id,))
+        self.adds_bos = bool(settings.get("add_bos_token", bool(before))) and self.bos_id is not None
+
+    def _find(self, named: Any, template: Sequence[str], usual: Sequence[str]) -> int | None:
+        """The first that the vocabulary has: a name or `{"content": name}`, those in a template, usual ones."""
+        name = named.get("content") if isinstance(named, Mapping) else named
+        candidates = [name] if name else [*template, *usual]
+        return next((self._numbers[text.strip()] for text in candidates if text.strip() in self._numbers), None)
+
+
+def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
+    """The control tokens that a post-processor puts before and behind a single text."""
+    kind = settings.get("type") if settings else None
+    if settings is None or kind == "ByteLevel":
+        return [], []
+    if kind == "Sequence":
+        found = [template_tokens(entry) for entry in settings["processors"]]
+        return [name for before, _ in found for name in before], [name for _, after in found for name in after]
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        return [settings["cls"][0]], [settings["sep"][0]]
+    before: list[str] = []
+    after: list[str] = []
+    target = before
+    for entry in settings.get("single", []):
+        if "Sequence" in entry:
+            target = after
+        else:
+            target.append(entry["SpecialToken"]["id"])
+    return before, after
