@@ -1,0 +1,248 @@
+"""One view of every model file: a configuration, metadata, and tensors that are read when asked for.
+
+`open_checkpoint` looks at the content, never at the name. Nothing but the header is read, and every field of a header
+is checked against a limit before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pyapp.errors import FileFormatError, ModelError
+
+from .source import AnySource, ByteSource, close_source, open_source, read_into
+
+if TYPE_CHECKING:
+    from pyapp.engine.tensor import Tensor
+
+CHECK_CHUNK = 1 << 20  # bytes looked at together by check_finite
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """A tensor as the file stores it. `dtype` is a pyapp dtype's name, or that of a type pyapp has none for
+    ("uint16", "float8_e4m3fn" ...); `nbytes` counts the bytes in the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def numel(self) -> int:
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+
+class Checkpoint(ABC):
+    """An open model file: `format`, `config` (model hyper-parameters), `metadata` (str to str) and `tensors` (by name,
+    in file order).
+
+    A context manager; the source stays open for `read` until `close`.
+    """
+
+    format: str
+
+    def __init__(self, source: ByteSource) -> None:
+        self.source = source
+        self.config: dict[str, Any] = {}
+        self.metadata: dict[str, str] = {}
+        self.tensors: dict[str, TensorInfo] = {}
+
+    def read(self, name: str, *, finite: bool = False) -> Tensor:
+        """The tensor of that name on the CPU. With `finite`, NaN and infinite values raise ModelError. KeyError: no
+        such name."""
+        if name not in self.tensors:
+            raise KeyError(f"{self.source.name} has no tensor {name!r}; it has {_some(self.tensors)}")
+        return self._read(self.tensors[name], finite)
+
+    @abstractmethod
+    def _read(self, info: TensorInfo, finite: bool) -> Tensor: ...
+
+    @abstractmethod
+    def read_bytes(self, name: str) -> bytes | memoryview:
+        """The tensor's bytes as they lie in the file (little-endian, row-major). KeyError: no such name."""
+
+    def close(self) -> None:
+        close_source(self.source)
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.source.name}: {self.format}, {len(self.tensors)} tensors>"
+
+
+def open_checkpoint(source: AnySource) -> Checkpoint:
+    """Opens a llama2.c (v0, v1, v2) or safetensors file by its content.
+
+    `source` is a path, bytes or a ByteSource. Raises FileFormatError for anything else or broken, OSError as open()
+    does.
+    """
+    from . import llama2c, safetensors, tokenizer_bin
+
+    opened = open_source(source)
+    try:
+        kind = sniff(opened)
+        if kind == "safetensors":
+            return safetensors.SafetensorsFile(opened)
+        if kind == "tokenizer.bin":
+            count = len(tokenizer_bin.read_tokenizer_bin(opened).pieces)
+            raise FileFormatError(
+                f"this is a llama2.c tokenizer with {count:,} tokens, not a model",
+                where=opened.name,
+                hint="Give the model file here, and this one as its tokenizer",
+            )
+        return llama2c.Llama2cFile(opened)
+    except BaseException:
+        if opened is not source:
+            close_source(opened)
+        raise
+
+
+# What people pick by mistake, by its first bytes, and what to do instead.
+_FOREIGN: tuple[tuple[bytes, str, str], ...] = (
+    (b"GGUF", "a GGUF file (llama.cpp)", "Convert it to safetensors"),
+    (b"PK\x03\x04", "a zip archive (PyTorch's .pt and .bin, NumPy's .npz)", "Save its state_dict as safetensors"),
+    (b"\x80\x02", "a Python pickle (an old PyTorch file)", "Save its state_dict as safetensors"),
+    (b"\x80\x04", "a Python pickle", "Save its state_dict as safetensors"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "Save the weights as safetensors"),
+    (b"\x1f\x8b", "a gzip archive", "Unpack it first"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Run `git lfs pull`"),
+    (b"<", "a web page or XML", "The download saved an error or login page: use the direct link to the file"),
+    (b"\x93NUMPY", "a NumPy array", "Save the weights as safetensors"),
+)  # fmt: skip
+
+
+def sniff(source: ByteSource) -> str:
+    """The format by content: "safetensors", "llama2.c" or "tokenizer.bin". FileFormatError for other known kinds and
+    for empty files.
+
+    A version 0 llama2.c file has no signature, so whatever is nothing else counts as one and is judged by its header.
+    """
+    head = bytes(source.read(0, min(source.size, 64)))
+    supported = "Supported are llama2.c checkpoints (v0, v1, v2) and safetensors"
+    if not head:
+        raise FileFormatError("the file is empty", where=source.name, hint="Download or copy it again")
+    if head[:4] == b"24ka":
+        return "llama2.c"
+    if len(head) >= 9 and head[8] == 0x7B and int.from_bytes(head[:8], "little") < 1 << 40:
+        return "safetensors"
+    for signature, what, hint in _FOREIGN:
+        if head.startswith(signature):
+            raise FileFormatError(f"this is {what}", where=source.name, hint=f"{hint}. {supported}")
+    if head.lstrip()[:1] in (b"{", b"["):
+        raise FileFormatError("this is a JSON text", where=source.name, hint=f"Give the weights. {supported}")
+    if _looks_like_tokenizer(head):
+        return "tokenizer.bin"
+    return "llama2.c"
+
+
+def _looks_like_tokenizer(head: bytes) -> bool:
+    """tokenizer.bin holds the longest piece's length, then scores, lengths and pieces. Where a score lies, a v0 header
+    has hidden_dim: a float other than 0 would be a negative or enormous one."""
+    if len(head) < 13:
+        return False
+    longest, score, length = (int.from_bytes(head[i : i + 4], "little") for i in (0, 4, 8))
+    second = head[12 + length : 20 + length]
+    fits = len(second) < 8 or int.from_bytes(second[4:], "little") <= longest
+    return 0 < length <= longest <= 4096 and not 0 < score < 1 << 20 and fits
+
+
+# -- NaN and infinity
+
+# Per type: the element's size, the values that the highest byte of a NaN or an infinity can have, and the exponent's
+# bits. Almost no weight has such a byte, so a search of bytes, which needs no NumPy, clears a chunk at once.
+_EXPONENTS: dict[str, tuple[int, bytes, int]] = {
+    "float16": (2, bytes(range(0x7C, 0x80)) + bytes(range(0xFC, 0x100)), 0x7C00),
+    "bfloat16": (2, b"\x7f\xff", 0x7F80),
+    "float32": (4, b"\x7f\xff", 0x7F800000),
+    "float64": (8, b"\x7f\xff", 0x7FF0000000000000),
+}
+
+
+def check_finite(data: bytes | memoryview, dtype: str, name: str, where: str | None = None) -> None:
+    """ModelError naming the tensor `name` and the index of its first NaN or infinite value. Other types than floats
+    pass.
+
+    `data` holds little-endian elements; it is looked at in chunks of 1 MiB, so little memory is needed.
+    """
+    if dtype not in _EXPONENTS:
+        return
+    size, marks, mask = _EXPONENTS[dtype]
+    view = memoryview(data).cast("B")
+    pattern = re.compile(b"[" + re.escape(marks) + b"]")
+    for start in range(0, len(view), CHECK_CHUNK):
+        chunk = bytes(view[start : start + CHECK_CHUNK])
+        high = chunk[size - 1 :: size]
+        if not any(mark in high for mark in marks):
+            continue
+        for found in pattern.finditer(high):
+            at = found.start() * size
+            bits = int.from_bytes(chunk[at : at + size], "little")
+            if bits & mask == mask:
+                _raise_not_finite(name, start // size + found.start(), bits & (mask - 1) & ~mask, where)
+
+
+def _raise_not_finite(name: str, index: int, fraction: int, where: str | None) -> None:
+    value = "NaN" if fraction else "infinite"
+    raise ModelError(
+        f"the weights of {name!r} are damaged: element {index:,} is {value}",
+        where=where,
+        hint="Download or copy the file again; if it stays so, its training diverged and the model cannot be used",
+    )
+
+
+# -- helpers of the formats
+
+
+def read_tensor(source: ByteSource, offset: int, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """A CPU tensor filled straight from the file."""
+    from pyapp.engine.dtype import as_dtype
+    from pyapp.engine.tensor import empty_contiguous
+
+    tensor = empty_contiguous(shape, as_dtype(dtype))
+    if tensor.numel():
+        read_into(source, offset, tensor.storage.bytes_view()[: tensor.numel() * tensor.dtype.itemsize])
+    return tensor
+
+
+def require(condition: bool, source: ByteSource, what: str, hint: str) -> None:
+    """FileFormatError about this source unless the condition holds."""
+    if not condition:
+        raise FileFormatError(what, where=source.name, hint=hint)
+
+
+def require_size(source: ByteSource, expected: int, because: str) -> None:
+    """FileFormatError unless the source has exactly `expected` bytes: says how many are missing or too many."""
+    missing = expected - source.size
+    if missing > 0:
+        raise FileFormatError(
+            f"the file is truncated: {because} needs {expected:,} bytes, "
+            f"{missing:,} are missing at the end ({source.size:,} are there)",
+            where=source.name,
+            hint="Download or copy it again",
+        )
+    if missing < 0:
+        raise FileFormatError(
+            f"the file is too long: {because} needs {expected:,} bytes, {-missing:,} follow that do not belong to it",
+            where=source.name,
+            hint="It is damaged or of another format: download it again",
+        )
+
+
+def _some(names: Iterable[str], limit: int = 5) -> str:
+    listed = list(names)
+    return ", ".join(listed[:limit]) + (f" and {len(listed) - limit} more" if len(listed) > limit else "") or "none"

@@ -1,0 +1,74 @@
+"""What the writers share: a file that appears complete or not at all, and a tensor's plain bytes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from pyapp.engine.lazy import np
+from pyapp.errors import StorageFullError
+
+AnySink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+
+
+@contextmanager
+def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
+    """A binary file to write to. A path gets its content by renaming a finished neighbour, so readers and interruptions
+    never see half a file; an open file is written to where it stands. StorageFullError when the disk is full."""
+    if not isinstance(target, (str, os.PathLike)):
+        yield target
+        return
+    path = Path(target)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFullError(
+                "the disk is full", where=str(path), hint="Free some space, or choose another folder, and try again"
+            ) from error
+        raise
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
+    """A tensor's dtype name, shape and little-endian row-major bytes. Takes pyapp Tensors and whatever NumPy makes an
+    array of.
+
+    ValueError for block-quantised tensors, TypeError for elements that have no name here (objects, strings).
+    """
+    from pyapp.engine.tensor import Tensor
+
+    if isinstance(tensor, Tensor):
+        if tensor.dtype.is_quantized:
+            raise ValueError(f"{name!r} is block-quantised ({tensor.dtype}): write quant.dequantize(tensor) instead")
+        dense = tensor.detach().contiguous()
+        start = dense.offset * dense.dtype.itemsize
+        data = dense.storage.bytes_view()[start : start + dense.nbytes] if dense.numel() else memoryview(b"")
+        # The view borrows the storage's memory, which a copy made here would not outlive.
+        return dense.dtype.name, tuple(dense.shape), memoryview(bytes(data)) if dense is not tensor else data
+    array = np.asarray(tensor)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{name!r} holds {array.dtype} elements, which no format here can store")
+    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return array.dtype.name, array.shape, memoryview(array.reshape(-1)).cast("B") if array.size else memoryview(b"")
+
+
+def float32_values(name: str, tensor: Any, shape: tuple[int, ...]) -> Any:
+    """The tensor as a dense float32 NumPy array. ValueError when its shape is another."""
+    dtype, actual, data = plain(name, tensor)
+    if tuple(actual) != shape:
+        raise ValueError(f"{name!r} has the shape {tuple(actual)}, expected {shape}")
+    if dtype == "bfloat16":
+        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
+    return np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).astype("<f4", copy=False).reshape(shape)
