@@ -1,0 +1,210 @@
+"""tokenizer.json of the usual kinds: text back from ids must be what the Rust library gives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.text import tokenizer as tokenizer_module
+from pyapp.text.stream import StreamDecoder
+from pyapp.text.tokenizer import Tokenizer, set_backend_factory, without_surrogates
+
+tokenizers = pytest.importorskip("tokenizers")
+decoders, models, normalizers = tokenizers.decoders, tokenizers.models, tokenizers.normalizers
+pre_tokenizers, processors, trainers = tokenizers.pre_tokenizers, tokenizers.processors, tokenizers.trainers
+
+CORPUS = [
+    "Once upon a time there was a little girl named Lily. She loved to play outside in the park, didn't she?",
+    "The naïve café owner said: I've 3 dogs! Don't you? «日本語» 😀 ▁ end .",
+    "Hello world , it 's a test ' quoted ' and they 're here",
+] * 5
+
+
+def byte_level() -> Any:
+    native = tokenizers.Tokenizer(models.BPE())
+    native.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    native.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet)
+    native.train_from_iterator(CORPUS, trainer)
+    native.add_tokens(["<tool name>"])
+    return native
+
+
+def byte_fallback() -> Any:
+    native = tokenizers.Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    native.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    native.decoder = decoders.Sequence(steps)
+    control = ["<unk>", "<s>", "</s>"]
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=[*control, *(f"<0x{n:02X}>" for n in range(256))])
+    native.train_from_iterator([text[:60].replace("é", "e") for text in CORPUS], trainer)
+    document = json.loads(native.to_str())
+    document["added_tokens"] = [entry for entry in document["added_tokens"] if entry["content"] in control]
+    native = tokenizers.Tokenizer.from_str(json.dumps(document))
+    native.post_processor = processors.TemplateProcessing(single="<s> $A", pair=None, special_tokens=[("<s>", 1)])
+    return native
+
+
+def wordpiece() -> Any:
+    native = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    native.normalizer = normalizers.BertNormalizer()
+    native.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    native.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    native.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
+    native.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return native
+
+
+def unigram() -> Any:
+    native = tokenizers.Tokenizer(models.Unigram())
+    native.pre_tokenizer = pre_tokenizers.Metaspace()
+    native.decoder = decoders.Metaspace()
+    special = ["<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(vocab_size=200, special_tokens=special, unk_token="<unk>")
+    native.train_from_iterator(CORPUS, trainer)
+    template = {"single": "$A </s>", "pair": None, "special_tokens": [("</s>", 1)]}
+    native.post_processor = processors.TemplateProcessing(**template)
+    return native
+
+
+def word_level() -> Any:
+    native = tokenizers.Tokenizer(models.WordLevel(unk_token="?"))
+    native.pre_tokenizer = pre_tokenizers.Whitespace()
+    native.train_from_iterator(CORPUS, trainers.WordLevelTrainer(special_tokens=["?"]))
+    return native
+
+
+KINDS = [byte_level, byte_fallback, wordpiece, unigram, word_level]
+CONTROL = {
+    "byte_level": (0, {0}, False),
+    "byte_fallback": (1, {2}, True),
+    "wordpiece": (2, {3}, True),
+    "unigram": (None, {1}, False),
+    "word_level": (None, set(), False),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)
+def kind(request: pytest.FixtureRequest) -> tuple[str, Any, Tokenizer]:
+    native = request.param()
+    return request.param.__name__, native, Tokenizer.from_json(native.to_str())
+
+
+def test_ids_and_control_tokens(kind: tuple[str, Any, Tokenizer]) -> None:
+    name, native, ours = kind
+    bos_id, eos_ids, adds_bos = CONTROL[name]
+    assert (ours.bos_id, ours.eos_ids, ours.adds_bos) == (bos_id, eos_ids, adds_bos)
+    assert ours.vocab_size == 1 + max(native.get_vocab().values())
+    for text in CORPUS[:3]:
+        ids = native.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text, bos=False) == ids
+        assert ours.encode(text) == ([bos_id] if adds_bos else []) + ids
+        assert ours.encode(text, bos=False, eos=True) == ids + sorted(eos_ids)
+    assert ours.encode("") == ([bos_id] if adds_bos else [])
+
+
+def test_text_is_that_of_the_library(kind: tuple[str, Any, Tokenizer]) -> None:
+    name, native, ours = kind
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.lists(st.integers(0, ours.vocab_size - 1), max_size=12))
+    def check(ids: list[int]) -> None:
+        expected = native.decode(ids, skip_special_tokens=True)
+        got = ours.decode(ids)
+        # The library writes one U+FFFD for each stray byte token, UTF-8 decoders one for each broken character.
+        if "\ufffd" not in got or name == "byte_level":
+            assert got == expected
+        stream = StreamDecoder(ours)
+        assert "".join(map(stream.push, ids)) + stream.finish() == got
+
+    check()
+    for text in CORPUS[:3]:
+        ids = native.encode(text, add_special_tokens=False).ids
+        assert ours.decode(ids) == native.decode(ids)
+
+
+def test_settings_name_the_control_tokens() -> None:
+    text = byte_level().to_str()
+    plain = Tokenizer.from_json(text, json.dumps({"eos_token": {"content": "<tool name>"}, "bos_token": None}))
+    assert plain.eos_ids == {plain.vocab_size - 1}
+    eager = Tokenizer.from_json(text, b'{"bos_token": "<|endoftext|>", "add_bos_token": true}')
+    assert eager.encode("a")[0] == 0
+
+
+def test_malformed_documents() -> None:
+    model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
+    cases: list[tuple[str | bytes, type[Exception], str]] = [
+        ("", FileFormatError, "not valid JSON"),
+        ("[" * 100_000, FileFormatError, "not valid JSON"),
+        (b"\xff\xfe", FileFormatError, "not UTF-8"),
+        ("[]", FileFormatError, "not a JSON object"),
+        ("{}", FileFormatError, "not a usable tokenizer.json"),
+        (json.dumps({"model": {"vocab": {"a": 1 << 60}}}), FileFormatError, "sensible number"),
+        (json.dumps({"model": {"vocab": {"a": -1}}}), FileFormatError, "sensible number"),
+        (json.dumps({"model": {"vocab": {"a": "b"}}}), FileFormatError, "sensible number"),
+        (json.dumps({"model": {"vocab": 7}}), FileFormatError, "not a usable"),
+        (json.dumps({"model": model, "decoder": {"type": "CTC"}}), ModelError, "'CTC'"),
+        (json.dumps({"model": model, "decoder": {"type": "Replace"}}), FileFormatError, "pattern"),
+        (json.dumps({"model": model, "post_processor": {"single": [{}]}}), FileFormatError, "SpecialToken"),
+    ]
+    for text, error, message in cases:
+        with pytest.raises(error, match=message):
+            Tokenizer.from_json(text)
+    with pytest.raises(ModelError, match="refuses"):
+        Tokenizer.from_json(json.dumps({"model": {"type": "New", "vocab": {"a": 0}}})).encode("a")
+
+
+def test_surrogates() -> None:
+    assert without_surrogates("plain") == "plain"
+    assert without_surrogates("a\udc80\ud83d\ude00\ud800") == "a\ufffd😀\ufffd"
+
+
+@pytest.fixture
+def restore_backend() -> Iterator[None]:
+    yield
+    set_backend_factory(tokenizer_module.NativeBackend)
+
+
+def test_another_backend(restore_backend: None) -> None:
+    """The page hands in its own library; it sees the JSON and the text, once, when something is to be encoded."""
+    seen: list[str] = []
+
+    class Backend:
+        def encode(self, text: str) -> list[int]:
+            seen.append(text)
+            return [7, 8]
+
+    def factory(text: str) -> Backend:
+        seen.append(text)
+        return Backend()
+
+    set_backend_factory(factory)
+    tokenizer = Tokenizer.from_json(byte_fallback().to_str())
+    assert seen == [] and tokenizer.encode("") == [1] and seen == []
+    assert tokenizer.encode("a\udc00") == [1, 7, 8] == tokenizer.encode("b")
+    assert seen == [tokenizer.to_json(), "a\ufffd", "b"]
+
+
+@pytest.mark.parametrize("make", [byte_level, byte_fallback, wordpiece, unigram], ids=lambda make: make.__name__)
+def test_node_gives_the_same_ids(make: Callable[[], Any], tmp_path: Path, node_ids: Callable[..., Any]) -> None:
+    native = make()
+    (tmp_path / "tokenizer.json").write_text(native.to_str(), encoding="utf-8")
+    ours = Tokenizer.from_json(native.to_str())
+    assert node_ids(tmp_path, CORPUS[:3]) == [ours.encode(text, bos=False) for text in CORPUS[:3]]
+
+
+def test_needs_neither_numpy_nor_the_engine() -> None:
+    code = "import sys, pyapp.text.stream; print({'numpy', 'pyapp.engine.tensor'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
