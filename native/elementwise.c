@@ -1,0 +1,156 @@
+/* Copies, conversions between float formats, and functions of single elements. */
+#include "vmath.h"
+
+enum { SHARE = 64 }; /* elements: shares of workers are cut at multiples of it, a few cache lines */
+
+KERNEL(copy_bytes)
+{
+    int64_t first, last;
+    if (record->dims[0] <= 0)
+        return KERNEL_OK;
+    worker_share(record->dims[0], 4096, worker, workers, &first, &last);
+    if (first < last)
+        memcpy((char *)record->pointers[0] + first, (const char *)record->pointers[1] + first, (size_t)(last - first));
+    return KERNEL_OK;
+}
+
+KERNEL(fill_f32)
+{
+    float *y = record->pointers[0];
+    const float value = record->floats[0];
+    int64_t first, last;
+    worker_share(record->dims[0], SHARE, worker, workers, &first, &last);
+    for (int64_t i = first; i < last; i += LANES)
+        vstore_up_to(y + i, vsplat(value), last - i);
+    return KERNEL_OK;
+}
+
+/* Binary operations ------------------------------------------------------------------------------------------------ */
+
+typedef vfloat binary_function(vfloat a, vfloat b);
+typedef vfloat unary_function(vfloat x);
+
+/* n elements; a step of 0 repeats the first element of a or b, 1 walks. */
+INLINE void binary_run(binary_function *operation, float *y, const float *a, const float *b, int64_t n, int a_step,
+                       int b_step)
+{
+    const vfloat a_first = vsplat(a[0]), b_first = vsplat(b[0]);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore(y + i, operation(a_step ? vload(a + i) : a_first, b_step ? vload(b + i) : b_first));
+    if (i < n)
+        vstore_part(y + i,
+                    operation(a_step ? vload_part(a + i, n - i) : a_first, b_step ? vload_part(b + i, n - i) : b_first),
+                    n - i);
+}
+
+INLINE int binary(binary_function *operation, const launch *record, int worker, int workers)
+{
+    float *y = record->pointers[0];
+    const float *a = record->pointers[1], *b = record->pointers[2];
+    const int64_t count = record->dims[0], a_period = record->dims[1], b_period = record->dims[2];
+    int64_t first, last;
+    if (count <= 0)
+        return KERNEL_OK;
+    if (a_period < 1 || b_period < 1)
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(count, SHARE, worker, workers, &first, &last);
+    for (int64_t at = first; at < last;) {
+        const int64_t a_at = at % a_period, b_at = at % b_period;
+        int64_t n = last - at;
+        if (a_period > 1 && a_period - a_at < n)
+            n = a_period - a_at;
+        if (b_period > 1 && b_period - b_at < n)
+            n = b_period - b_at;
+        if (a_period > 1 && b_period > 1)
+            binary_run(operation, y + at, a + a_at, b + b_at, n, 1, 1);
+        else if (a_period > 1)
+            binary_run(operation, y + at, a + a_at, b, n, 1, 0);
+        else
+            binary_run(operation, y + at, a, b + b_at, n, 0, b_period > 1);
+        at += n;
+    }
+    return KERNEL_OK;
+}
+
+#define BINARY_KERNEL(name, expression)                                                                                \
+    INLINE vfloat name##_vector(vfloat a, vfloat b) { return expression; }                                             \
+    KERNEL(name) { return binary(name##_vector, record, worker, workers); }
+
+BINARY_KERNEL(add_f32, a + b)
+BINARY_KERNEL(sub_f32, a - b)
+BINARY_KERNEL(mul_f32, a *b)
+BINARY_KERNEL(div_f32, a / b)
+
+/* Functions of one element ----------------------------------------------------------------------------------------- */
+
+INLINE int unary(unary_function *function, const launch *record, int worker, int workers)
+{
+    float *y = record->pointers[0];
+    const float *x = record->pointers[1];
+    int64_t first, last, i;
+    worker_share(record->dims[0], SHARE, worker, workers, &first, &last);
+    for (i = first; i + LANES <= last; i += LANES)
+        vstore(y + i, function(vload(x + i)));
+    if (i < last)
+        vstore_part(y + i, function(vload_part(x + i, last - i)), last - i);
+    return KERNEL_OK;
+}
+
+#define UNARY_KERNEL(name, function)                                                                                   \
+    KERNEL(name) { return unary(function, record, worker, workers); }
+
+UNARY_KERNEL(exp_f32, vexp)
+UNARY_KERNEL(silu_f32, vsilu)
+
+/* Gated activation of Shazeer, GLU Variants Improve Transformer (2020) ------------------------------------------------ */
+
+KERNEL(silu_mul_f32)
+{
+    float *y = record->pointers[0];
+    const float *x = record->pointers[1];
+    const int64_t rows = record->dims[0], columns = record->dims[1];
+    const int64_t y_stride = record->dims[2], x_stride = record->dims[3];
+    int64_t first, last;
+    if (rows <= 0 || columns <= 0)
+        return KERNEL_OK;
+    worker_share(rows * columns, SHARE, worker, workers, &first, &last);
+    for (int64_t at = first; at < last;) {
+        const int64_t row = at / columns, from = at % columns;
+        const int64_t n = columns - from < last - at ? columns - from : last - at;
+        const float *gate = x + row * x_stride + from, *up = gate + columns;
+        float *out = y + row * y_stride + from;
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES)
+            vstore(out + i, vsilu(vload(gate + i)) * vload(up + i));
+        if (i < n)
+            vstore_part(out + i, vsilu(vload_part(gate + i, n - i)) * vload_part(up + i, n - i), n - i);
+        at += n;
+    }
+    return KERNEL_OK;
+}
+
+KERNEL(silu_mul_backward_f32)
+{
+    float *grad_x = record->pointers[0];
+    const float *x = record->pointers[1], *grad_y = record->pointers[2];
+    const int64_t rows = record->dims[0], columns = record->dims[1];
+    int64_t first, last;
+    if (rows <= 0 || columns <= 0)
+        return KERNEL_OK;
+    worker_share(rows * columns, SHARE, worker, workers, &first, &last);
+    for (int64_t at = first; at < last;) {
+        const int64_t row = at / columns, from = at % columns;
+        const int64_t length = columns - from < last - at ? columns - from : last - at;
+        const int64_t gate_at = 2 * row * columns + from, up_at = gate_at + columns;
+        for (int64_t i = 0; i < length; i += LANES) {
+            const int64_t n = length - i;
+            const vfloat gate = vload_up_to(x + gate_at + i, n), up = vload_up_to(x + up_at + i, n);
+            const vfloat grad = vload_up_to(grad_y + at + i, n);
+            vstore_up_to(grad_x + gate_at + i, grad * up * vsilu_slope(gate), n);
+            vstore_up_to(grad_x + up_at + i, grad * vsilu(gate), n);
+        }
+        at += length;
+    }
+    return KERNEL_OK;
+}

@@ -1,0 +1,70 @@
+/* What training needs: cross entropy with its gradient, and AdamW (Loshchilov and Hutter, 2019). */
+#include "vmath.h"
+
+/* Loss of one row, and its gradient (softmax - one-hot) * scale unless grad is NULL; grad may be the logits. */
+INLINE float row_loss(float *grad, const float *logits, int64_t columns, int64_t target, float scale)
+{
+    const float largest = row_largest(logits, columns), shifted = logits[target] - largest;
+    const float total = exp_row(grad, logits, columns, largest);
+    if (grad) {
+        const vfloat factor = vsplat(scale / total);
+        for (int64_t i = 0; i < columns; i += LANES)
+            vstore_up_to(grad + i, vload_up_to(grad + i, columns - i) * factor, columns - i);
+        grad[target] -= scale;
+    }
+    return log_scalar(total) - shifted;
+}
+
+KERNEL(cross_entropy_f32)
+{
+    float *loss = record->pointers[0], *grad = record->pointers[1];
+    const float *logits = record->pointers[2];
+    const int32_t *targets = record->pointers[3];
+    const int64_t rows = record->dims[0], columns = record->dims[1], ignored = record->dims[2];
+    int64_t first, last;
+    for (int64_t row = 0; row < rows; row++)
+        if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= columns))
+            return KERNEL_INDEX_RANGE;
+    worker_share(rows, 1, worker, workers, &first, &last);
+    for (int64_t row = first; row < last; row++) {
+        const float *in = logits + row * columns;
+        float *out = grad ? grad + row * columns : NULL;
+        if (targets[row] != ignored) {
+            loss[row] = row_loss(out, in, columns, targets[row], record->floats[0]);
+            continue;
+        }
+        loss[row] = 0;
+        for (int64_t i = 0; out && i < columns; i++)
+            out[i] = 0;
+    }
+    return KERNEL_OK;
+}
+
+typedef struct adamw_settings {
+    float rate, beta1, beta2, epsilon, weight_decay, correction1, correction2; /* the corrections: 1 - beta^t */
+} adamw_settings;
+
+KERNEL(adamw_f32)
+{
+    float *parameter = record->pointers[0], *m = record->pointers[1], *v = record->pointers[2];
+    const float *grad = record->pointers[3];
+    adamw_settings s;
+    int64_t first, last;
+    if (record->dims[0] <= 0)
+        return KERNEL_OK;
+    memcpy(&s, record->pointers[4], sizeof s);
+    const vfloat step = vsplat(s.rate / s.correction1), keep = vsplat(1.0f - s.rate * s.weight_decay);
+    const vfloat root = vsplat(sqrt_scalar(s.correction2)), epsilon = vsplat(s.epsilon);
+    worker_share(record->dims[0], 64, worker, workers, &first, &last);
+    for (int64_t i = first; i < last; i += LANES) {
+        const int64_t n = last - i;
+        const vfloat g = vload_up_to(grad + i, n);
+        const vfloat mean = vload_up_to(m + i, n) * s.beta1 + g * (1.0f - s.beta1);
+        const vfloat square = vload_up_to(v + i, n) * s.beta2 + g * g * (1.0f - s.beta2);
+        vstore_up_to(m + i, mean, n);
+        vstore_up_to(v + i, square, n);
+        const vfloat update = step * mean / (vsqrt(square) / root + epsilon);
+        vstore_up_to(parameter + i, vload_up_to(parameter + i, n) * keep - update, n);
+    }
+    return KERNEL_OK;
+}

@@ -1,0 +1,137 @@
+/* exp, log, sine and cosine of vectors, and what is made of them. Built from + - * / alone, so host and wasm agree to the
+ * last bit or two. Coefficients: minimax fits of our own (Remez), rounded to f32.
+ */
+#ifndef PYAPP_VMATH_H
+#define PYAPP_VMATH_H
+#include "simd.h"
+
+#define INFINITE __builtin_inff()
+
+/* 2^n for -126 <= n <= 127. */
+INLINE vfloat vpower_of_two(vint n) { return (vfloat)(((vuint)n + 127u) << 23); }
+
+/* Within 1 ulp for every x, subnormal results too; exp(-inf) = 0, exp(inf) = inf, NaN stays NaN. */
+INLINE vfloat vexp(vfloat x)
+{
+    x = vselect(x > 89.0f, vsplat(89.0f), x);
+    x = vselect(x < -104.0f, vsplat(-104.0f), x);
+    const vint n = vround_to_int(x * 1.44269504f);
+    const vfloat power = vfrom_int(n);
+    vfloat r = vfma(power, vsplat(-0.693359375f), x); /* ln 2 in two parts: the first product is exact */
+    r = vfma(power, vsplat(2.12194440e-4f), r);
+    vfloat q = vsplat(0.00138144669f);
+    q = vfma(q, r, vsplat(0.00836878041f));
+    q = vfma(q, r, vsplat(0.0416683942f));
+    q = vfma(q, r, vsplat(0.166665201f));
+    q = vfma(q, r, vsplat(0.499999934f));
+    const vfloat mantissa = vfma(q, r * r, r) + 1.0f;
+    const vint half = n >> 1; /* two steps, because 2^n itself may be out of range where the result is not */
+    return mantissa * vpower_of_two(half) * vpower_of_two((vint)((vuint)n - (vuint)half));
+}
+
+/* Natural logarithm within 2 ulp, for x normal and positive, infinite or NaN. */
+INLINE vfloat vlog(vfloat x)
+{
+    const vuint offset = (vuint)x - 0x3f3504f3u; /* bits of sqrt(1/2): the mantissa lands in sqrt(1/2) .. sqrt(2) */
+    const vfloat exponent = vfrom_int((vint)offset >> 23);
+    const vfloat f = (vfloat)((offset & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    const vfloat s = f / (f + 2.0f), z = s * s, half_square = f * f * 0.5f; /* log(1 + f) = 2 atanh(s) */
+    vfloat p = vsplat(0.222222222f);
+    p = vfma(p, z, vsplat(0.285714286f));
+    p = vfma(p, z, vsplat(0.4f));
+    p = vfma(p, z, vsplat(0.666666667f));
+    const vfloat small = vfma(exponent, vsplat(-2.12194440e-4f), vfma(s, vfma(p, z, half_square), -half_square));
+    return vselect(x < INFINITE, vfma(exponent, vsplat(0.693359375f), f + small), x);
+}
+
+/* sine and cosine of 2 pi x for 0 <= x <= 1. */
+INLINE void vsincos_turns(vfloat x, vfloat *sine, vfloat *cosine)
+{
+    const vint quarter = vround_to_int(x * 4.0f);
+    const vfloat r = x - vfrom_int(quarter) * 0.25f, z = r * r; /* exact; -1/8 .. 1/8 */
+    vfloat s = vsplat(-75.4007746f), c = vsplat(59.2193911f);
+    s = vfma(s, z, vsplat(81.5925283f));
+    s = vfma(s, z, vsplat(-41.3416625f));
+    s = vfma(s, z, vsplat(6.28318529f)) * r;
+    c = vfma(c, z, vsplat(-85.4428243f));
+    c = vfma(c, z, vsplat(64.9393160f));
+    c = vfma(c, z, vsplat(-19.7392086f));
+    c = vfma(c, z, vsplat(1.0f));
+    const vint swap = -(quarter & 1);
+    const vuint sine_sign = ((vuint)quarter & 2u) << 30, cosine_sign = ((vuint)(quarter + 1) & 2u) << 30;
+    *sine = (vfloat)((vuint)vselect(swap, c, s) ^ sine_sign);
+    *cosine = (vfloat)((vuint)vselect(swap, s, c) ^ cosine_sign);
+}
+
+INLINE vfloat vsigmoid(vfloat x) { return 1.0f / (1.0f + vexp(-x)); }
+INLINE vfloat vsilu(vfloat x) { return x / (1.0f + vexp(-x)); }
+
+/* Derivative of silu. */
+INLINE vfloat vsilu_slope(vfloat x)
+{
+    const vfloat s = vsigmoid(x);
+    return s * vfma(x, 1.0f - s, vsplat(1.0f));
+}
+
+INLINE float exp_scalar(float x) { return vexp(vsplat(x))[0]; }
+INLINE float log_scalar(float x) { return vlog(vsplat(x))[0]; }
+INLINE float sqrt_scalar(float x) { return vsqrt(vsplat(x))[0]; }
+
+/* At most LANES elements: what is left at the end of a row. */
+INLINE vfloat vload_up_to(const float *p, int64_t n) { return n >= LANES ? vload(p) : vload_part(p, n); }
+INLINE void vstore_up_to(float *p, vfloat v, int64_t n)
+{
+    if (n >= LANES)
+        vstore(p, v);
+    else
+        vstore_part(p, v, n);
+}
+
+/* As vload_part, with `rest` in the lanes that are not loaded. */
+INLINE vfloat vload_part_or(const float *p, int64_t n, float rest)
+{
+    float part[LANES];
+    vstore(part, vsplat(rest));
+    for (int64_t i = 0; i < n; i++)
+        part[i] = p[i];
+    return vload(part);
+}
+
+/* Largest element of a row; -inf for an empty one. NaN may be passed over. */
+INLINE float row_largest(const float *x, int64_t n)
+{
+    vfloat a = vsplat(-INFINITE), b = a;
+    int64_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        a = vmax(a, vload(x + i));
+        b = vmax(b, vload(x + i + LANES));
+    }
+    a = vmax(a, b);
+    for (; i + LANES <= n; i += LANES)
+        a = vmax(a, vload(x + i));
+    if (i < n)
+        a = vmax(a, vload_part_or(x + i, n - i, -INFINITE));
+    return vlargest(a);
+}
+
+/* out = exp(x - largest), where out is given; returns the sum. */
+INLINE float exp_row(float *out, const float *x, int64_t n, float largest)
+{
+    vfloat sums[2] = {vzero(), vzero()};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        for (int j = 0; j < 2; j++) {
+            const vfloat e = vexp(vload(x + i + j * LANES) - largest);
+            if (out)
+                vstore(out + i + j * LANES, e);
+            sums[j] += e;
+        }
+    for (; i < n; i += LANES) {
+        const vfloat e = vexp((n - i >= LANES ? vload(x + i) : vload_part_or(x + i, n - i, -INFINITE)) - largest);
+        if (out)
+            vstore_up_to(out + i, e, n - i);
+        sums[0] += e;
+    }
+    return vsum(sums[0] + sums[1]);
+}
+#endif
