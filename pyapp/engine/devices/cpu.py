@@ -1,0 +1,391 @@
+"""The CPU's fast kernels: which ops, dtypes and layouts the native library takes. Whatever is refused here runs by its definition.
+
+Each claim packs one launch record (see native/kernels.h for the order of arguments).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..launch import KERNELS, capturing, launch, launch_pair
+from ..native import IN_BROWSER
+from ..op import OPS
+from ..ops.base import dense, is_plain
+from ..quant import activation_bytes
+from ..storage import Storage
+from ..tensor import Tensor, empty_contiguous
+
+_F32 = _dtype.float32
+_I32 = _dtype.int32
+K = KERNELS
+
+
+def claims(name: str) -> Any:
+    """Registers a CPU kernel of the op; a primitive's NumPy body stays behind it for what the kernel refuses."""
+    op = OPS[name]
+    body = op.kernels.get("cpu")
+
+    def register(function: Any) -> Any:
+        if body is None:
+            op.kernels["cpu"] = function
+            return function
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            return body(*args, **kwargs) if result is NotImplemented else result
+
+        op.kernels["cpu"] = kernel
+        return kernel
+
+    return register
+
+
+def _rows(x: Tensor) -> tuple[Tensor, int, int, int]:
+    """(x, rows, columns, row stride): x itself where its rows are dense and evenly apart, else a dense copy."""
+    shape, strides = x.shape, x.strides
+    columns = shape[-1]
+    if len(shape) == 2 and strides[1] == 1:
+        return x, shape[0], columns, strides[0]
+    x = dense(x)
+    return x, prod(shape[:-1]), columns, columns
+
+
+# ---- linear, embedding
+
+_LINEAR = {_F32: K["linear_f32"], _dtype.float16: K["linear_f16"], _dtype.bfloat16: K["linear_bf16"]}
+_LINEAR_Q = {_dtype.q8_0: K["linear_q8_0"], _dtype.q8_group: K["linear_q8_group"]}
+_QUANTIZE_ROWS = K["quantize_rows"]
+BLAS_ROWS = 16  # natively, from this many rows on, NumPy's BLAS is faster than ours
+
+
+@claims("_linear")
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Any:
+    if x.dtype is not _F32 or (bias is not None and residual is not None):
+        return NotImplemented
+    outputs, inputs = weight.shape
+    x, rows, columns, x_stride = _rows(x)
+    added, added_stride = 0, 0
+    if residual is not None:
+        if residual.dtype is not _F32:
+            return NotImplemented
+        residual, _, _, added_stride = _rows(residual)
+        added = residual.address
+    elif bias is not None:
+        if not is_plain(bias):
+            return NotImplemented
+        added = bias.address
+    kind = weight.dtype
+    work = rows * outputs * inputs >> 10
+    quantized = _LINEAR_Q.get(kind)
+    if quantized is None:
+        kernel = _LINEAR.get(kind)
+        if kernel is None or not weight.is_contiguous():
+            return NotImplemented
+        if rows >= BLAS_ROWS and not IN_BROWSER and kind is _F32 and not capturing():
+            return NotImplemented
+        y = empty_contiguous(x.shape[:-1] + (outputs,))
+        launch(kernel, work, y.address, x.address, weight.address, added, rows, outputs, inputs, outputs, x_stride, added_stride)
+        return y
+    y = empty_contiguous(x.shape[:-1] + (outputs,))
+    scratch = Storage(activation_bytes(rows, columns))
+    launch_pair(
+        _QUANTIZE_ROWS, (scratch.address, x.address, rows, columns, x_stride),
+        quantized, (y.address, scratch.address, weight.address, added, rows, outputs, inputs, outputs, added_stride), work,
+    )  # fmt: skip
+    return y
+
+
+_EMBEDDING = {d: K["embedding_" + n] for d, n in ((_F32, "f32"), (_dtype.float16, "f16"), (_dtype.bfloat16, "bf16"), (_dtype.q8_0, "q8_0"), (_dtype.q8_group, "q8_group"))}
+
+
+@claims("_embedding")
+def _embedding(weight: Tensor, ids: Tensor) -> Any:
+    kernel = _EMBEDDING.get(weight.dtype)
+    if kernel is None or ids.dtype is not _I32 or not ids.is_contiguous() or not weight.is_contiguous():
+        return NotImplemented
+    vocabulary, columns = weight.shape
+    y = empty_contiguous((*ids.shape, columns))
+    count = ids.numel()
+    launch(kernel, count * columns >> 10, y.address, weight.address, ids.address, count, columns, vocabulary, columns)
+    return y
+
+
+_MATMUL = K["matmul_f32"]
+
+
+@claims("matmul")
+def _matmul(a: Tensor, b: Tensor) -> Any:
+    """In the browser NumPy has no BLAS; natively it has, and only a Graph needs ours."""
+    if not (IN_BROWSER or capturing()) or a.dtype is not _F32 or b.dtype is not _F32 or a.ndim < 2 or b.ndim < 2:
+        return NotImplemented
+    from ..ops.matmul import matmul_shape
+
+    shape = matmul_shape(a, b)
+    if a.ndim == b.ndim == 2:
+        batch, a_batch, b_batch = 1, 0, 0
+    else:
+        lead = shape[:-2]
+        batch = prod(lead)
+        a, b = (t.expand((*lead, *t.shape[-2:])) for t in (a, b))
+        flat = [_batch_stride(t) for t in (a, b)]
+        a, b = (t if s is not None else t.contiguous() for t, s in zip((a, b), flat, strict=True))
+        a_batch, b_batch = (_batch_stride(t) or 0 for t in (a, b))
+    m, n = shape[-2:]
+    y = empty_contiguous(shape)
+    launch(
+        _MATMUL, batch * m * n * a.shape[-1] >> 10, y.address, a.address, b.address, batch, m, n, a.shape[-1],
+        a_batch, *a.strides[-2:], b_batch, *b.strides[-2:], m * n, n,
+    )  # fmt: skip
+    return y
+
+
+def _batch_stride(x: Tensor) -> int | None:
+    """The one stride of all batch dims together, or None."""
+    step: int | None = None
+    size = 1
+    for n, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):
+        if n == 1:
+            continue
+        if step is None:
+            step = stride
+        elif stride != step * size:
+            return None
+        size *= n
+    return step or 0
+
+
+# ---- norms
+
+_RMS_NORM = K["rms_norm_f32"]
+
+
+@claims("_rms_norm")
+def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
+    if x.dtype is not _F32 or not is_plain(weight):
+        return NotImplemented
+    x, rows, columns, stride = _rows(x)
+    y = empty_contiguous(x.shape)
+    launch(_RMS_NORM, rows * columns >> 10, y.address, x.address, weight.address, rows, columns, columns, stride, epsilon)
+    return y
+
+
+@OPS["_rms_norm"].gradient
+def _d_rms_norm(g: Tensor, _: Any, x: Tensor, weight: Tensor, epsilon: float) -> Any:
+    from ..autograd import STATE
+    from ..ops.base import definition_gradient
+
+    if STATE.enabled or not (x.dtype is weight.dtype is g.dtype is _F32):
+        return definition_gradient(OPS["_rms_norm"], g, x, weight, epsilon)
+    x, g = dense(x), dense(g)
+    grad_x, grad_weight = empty_contiguous(x.shape), empty_contiguous(weight.shape)
+    columns = x.shape[-1]
+    launch(
+        K["rms_norm_backward_f32"], x.numel() >> 9, grad_x.address, grad_weight.address, x.address, weight.address, g.address,
+        x.numel() // columns, columns, epsilon,
+    )  # fmt: skip
+    return grad_x, grad_weight
+
+
+def _claim_softmax(name: str) -> None:
+    kernel = K[name + "_f32"]
+
+    @claims(name)
+    def _(x: Tensor, dim: int = -1) -> Any:
+        if x.dtype is not _F32 or not x.shape or dim not in (-1, len(x.shape) - 1):
+            return NotImplemented
+        x, rows, columns, stride = _rows(x)
+        y = empty_contiguous(x.shape)
+        launch(kernel, rows * columns >> 7, y.address, x.address, rows, columns, columns, stride)
+        return y
+
+
+_claim_softmax("softmax")
+_claim_softmax("log_softmax")
+
+
+# ---- attention
+
+_ROPE, _CACHE_WRITE, _ATTENTION = K["rope_f32"], K["cache_write_f32"], K["attention_f32"]
+
+
+def _heads(x: Tensor) -> Tensor:
+    """x (..., T, H, D) itself where each token's heads lie densely, else a dense copy."""
+    return x if x.strides[-1] == 1 and x.strides[-2] == x.shape[-1] and len(x.shape) == 3 else dense(x)
+
+
+@claims("_rope")
+def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Any:
+    if x.dtype is not _F32 or len(x.shape) != 3 or not is_plain(table) or (position is not None and position.dtype is not _I32):
+        return NotImplemented
+    x = _heads(x)
+    tokens, heads, size = x.shape
+    y = empty_contiguous(x.shape)
+    launch(
+        _ROPE, tokens * heads * size >> 10, y.address, x.address, table.address, position.address if position is not None else 0,
+        tokens, heads, size, heads * size, x.strides[0], table.shape[0], int(interleaved),
+    )  # fmt: skip
+    return y
+
+
+@claims("cache_write")
+def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
+    if not is_plain(cache) or x.dtype is not _F32 or position.dtype is not _I32:
+        return NotImplemented
+    x = _heads(x)
+    tokens, heads, size = x.shape
+    launch(
+        _CACHE_WRITE, x.numel() >> 10, cache.address, x.address, position.address, tokens, heads, size, cache.shape[1], x.strides[0]
+    )
+    cache.storage.version += 1
+    return cache
+
+
+@claims("_cached_attention")
+def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float) -> Any:
+    if not (q.dtype is _F32 and is_plain(k_cache) and is_plain(v_cache) and position.dtype is _I32):
+        return NotImplemented
+    q = _heads(q)
+    tokens, heads, size = q.shape
+    kv_heads, capacity, _ = k_cache.shape
+    y = empty_contiguous(q.shape)
+    launch(
+        _ATTENTION, tokens * heads * size * 256 >> 10, y.address, q.address, k_cache.address, v_cache.address, position.address,
+        tokens, heads, kv_heads, size, capacity, heads * size, q.strides[0], 1, scale,
+    )  # fmt: skip
+    return y
+
+
+# ---- elementwise
+
+_SILU_MUL = K["silu_mul_f32"]
+
+
+@claims("silu_mul")
+def _silu_mul(x: Tensor) -> Any:
+    if x.dtype is not _F32 or not x.shape or x.shape[-1] % 2:
+        return NotImplemented
+    x, rows, columns, stride = _rows(x)
+    half = columns // 2
+    y = empty_contiguous(x.shape[:-1] + (half,))
+    launch(_SILU_MUL, rows * half >> 8, y.address, x.address, rows, half, half, stride)
+    return y
+
+
+@OPS["silu_mul"].gradient
+def _d_silu_mul(g: Tensor, _: Any, x: Tensor) -> Any:
+    from ..autograd import STATE
+    from ..ops.base import definition_gradient
+
+    if STATE.enabled or not (x.dtype is g.dtype is _F32):
+        return definition_gradient(OPS["silu_mul"], g, x)
+    x, g = dense(x), dense(g)
+    half = g.shape[-1]
+    grad_x = empty_contiguous(x.shape)
+    launch(K["silu_mul_backward_f32"], g.numel() >> 7, grad_x.address, x.address, g.address, g.numel() // max(half, 1), half)
+    return (grad_x,)
+
+
+def _claim_binary(name: str) -> None:
+    kernel = K[name + "_f32"]
+
+    @claims(name)
+    def _(a: Tensor, b: Any) -> Any:
+        """Dense float32 with the same shape, one element, or a trailing part of the shape."""
+        if not isinstance(b, Tensor) or a.dtype is not _F32 or b.dtype is not _F32:
+            return NotImplemented
+        if not (a.is_contiguous() and b.is_contiguous()):
+            return NotImplemented
+        shape, other = a.shape, b.shape
+        if len(other) > len(shape):
+            return NotImplemented
+        if other != shape and b.numel() != 1 and shape[len(shape) - len(other) :] != other:
+            return NotImplemented
+        count = a.numel()
+        y = empty_contiguous(shape)
+        launch(kernel, count >> 10, y.address, a.address, b.address, count, max(count, 1), max(b.numel(), 1))
+        return y
+
+
+for _name in ("add", "sub", "mul", "div"):
+    _claim_binary(_name)
+
+
+def _claim_unary(name: str) -> None:
+    kernel = K[name + "_f32"]
+
+    @claims(name)
+    def _(x: Tensor) -> Any:
+        if not is_plain(x):
+            return NotImplemented
+        y = empty_contiguous(x.shape)
+        launch(kernel, x.numel() >> 8, y.address, x.address, x.numel())
+        return y
+
+
+_claim_unary("exp")
+_claim_unary("silu")
+
+
+@claims("clone")
+def _clone(x: Tensor) -> Any:
+    from ..ops.view import dense_copy
+
+    return NotImplemented if x.dtype.is_quantized else dense_copy(x)
+
+
+_CONVERT = {
+    (_dtype.float16, _F32): K["f16_to_f32"], (_F32, _dtype.float16): K["f32_to_f16"],
+    (_dtype.bfloat16, _F32): K["bf16_to_f32"], (_F32, _dtype.bfloat16): K["f32_to_bf16"],
+}  # fmt: skip
+
+
+@claims("cast")
+def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
+    kernel = _CONVERT.get((x.dtype, dtype))
+    if kernel is None:
+        return NotImplemented
+    x = dense(x)
+    y = empty_contiguous(x.shape, dtype)
+    launch(kernel, x.numel() >> 9, y.address, x.address, x.numel())
+    return y
+
+
+# ---- losses
+
+
+@claims("_cross_entropy")
+def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    if not is_plain(logits):
+        return NotImplemented
+    rows, columns = logits.shape
+    loss = empty_contiguous((rows,))
+    targets = dense(targets.to(_I32))
+    launch(
+        K["cross_entropy_f32"], logits.numel() >> 7, loss.address, 0, logits.address, targets.address, rows, columns, ignore_index, 1.0
+    )
+    return loss.sum() / _kept(targets, ignore_index)
+
+
+def _kept(targets: Tensor, ignore_index: int) -> float:
+    """How many targets count; NaN for none, so that the mean is NaN as in torch."""
+    return float((targets != ignore_index).sum().item()) or float("nan")
+
+
+@OPS["_cross_entropy"].gradient
+def _d_cross_entropy(g: Tensor, _: Any, logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    from ..autograd import STATE
+    from ..ops.base import definition_gradient
+
+    if STATE.enabled or not is_plain(logits):
+        return definition_gradient(OPS["_cross_entropy"], g, logits, targets, ignore_index)
+    rows, columns = logits.shape
+    loss, gradient = empty_contiguous((rows,)), empty_contiguous(logits.shape)
+    targets = dense(targets.to(_I32))
+    scale = float(g.item()) / _kept(targets, ignore_index)
+    launch(
+        K["cross_entropy_f32"], logits.numel() >> 7, loss.address, gradient.address, logits.address, targets.address,
+        rows, columns, ignore_index, scale,
+    )  # fmt: skip
+    return (gradient,)

@@ -1,0 +1,96 @@
+"""repr of tensors, as torch prints them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import dtype as _dtype
+from .lazy import np
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+_OPTIONS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80}
+
+
+def set_printoptions(**options: int) -> None:
+    """precision, threshold (elements shown in full), edgeitems, linewidth."""
+    unknown = options.keys() - _OPTIONS.keys()
+    if unknown:
+        raise TypeError(f"set_printoptions: unknown option {sorted(unknown)[0]!r}; known: {', '.join(_OPTIONS)}")
+    _OPTIONS.update(options)
+
+
+def _float_formatter(values: Any) -> Any:
+    """One style and width for all shown values: integers as '1.', fixed, or scientific where magnitudes are far apart."""
+    precision = _OPTIONS["precision"]
+    finite = values[np.isfinite(values)]
+    sizes = np.abs(finite[finite != 0])
+    if sizes.size == 0 or bool((finite == np.floor(finite)).all()):
+        if sizes.size and sizes.max() >= 1e8:
+            return lambda v: f"{v:.{precision}e}"
+        return lambda v: f"{v:.0f}." if np.isfinite(v) else f"{v:.0f}"
+    if sizes.max() / sizes.min() > 1000 or sizes.max() > 1e8 or sizes.min() < 1e-4:
+        return lambda v: f"{v:.{precision}e}"
+    return lambda v: f"{v:.{precision}f}"
+
+
+def _shown(array: Any, summarize: bool) -> Any:
+    """The elements that will be printed, flat."""
+    edge = _OPTIONS["edgeitems"]
+    for axis in range(array.ndim):
+        if summarize and array.shape[axis] > 2 * edge:
+            array = np.concatenate([array.take(range(edge), axis), array.take(range(-edge, 0), axis)], axis)
+    return array.reshape(-1)
+
+
+def _body(array: Any, text: Any, indent: int, summarize: bool) -> str:
+    edge = _OPTIONS["edgeitems"]
+    cut = summarize and array.shape[0] > 2 * edge
+    rows = [*array[:edge], None, *array[-edge:]] if cut else list(array)
+    if array.ndim == 1:
+        words = ["..." if row is None else text(row) for row in rows]
+        per_line = max(1, (_OPTIONS["linewidth"] - indent) // (max((len(w) for w in words), default=1) + 2))
+        lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    parts = ["..." if row is None else _body(row, text, indent + 1, summarize) for row in rows]
+    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def tensor_repr(x: Tensor) -> str:
+    """tensor(…, dtype=…, requires_grad=…)."""
+    notes = []
+    if x.dtype.is_quantized:
+        return f"tensor(<{x.dtype.name} blocks>, size={x.shape}, dtype={x.dtype!r})"
+    array = x.detach().numpy()
+    kind = x.dtype
+    if kind not in (_dtype.float32, _dtype.int64, _dtype.bool_):
+        notes.append(f"dtype={kind!r}")
+    if x.device.type != "cpu":
+        notes.append(f"device='{x.device}'")
+    if x.node is not None:
+        notes.append(f"grad_fn=<{x.node.op.name.strip('_')}>")
+    elif x.requires_grad:
+        notes.append("requires_grad=True")
+    if array.size == 0:
+        if array.shape != (0,):
+            notes.insert(0, f"size={array.shape}")
+        return f"tensor({', '.join(['[]', *notes])})"
+    summarize = array.size > _OPTIONS["threshold"]
+    shown = _shown(array, summarize)
+    if kind.is_floating_point:
+        style = _float_formatter(shown.astype("float64"))
+        words = [style(v) for v in shown.tolist()]
+        width = max(map(len, words))
+
+        def text(value: Any) -> str:
+            return str(style(float(value))).rjust(width if array.ndim else 0)
+
+    else:
+        width = max(len(str(v)) for v in shown.tolist())
+
+        def text(value: Any) -> str:
+            return str(value.item()).rjust(width if array.ndim else 0)
+
+    body = _body(array, text, 7, summarize) if array.ndim else text(array[()])
+    return f"tensor({', '.join([body, *notes])})"

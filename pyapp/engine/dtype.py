@@ -1,0 +1,120 @@
+"""Element types, their order of promotion, and the block formats of quantised weights.
+
+Promotion follows PyTorch (https://pytorch.org/docs/stable/tensor_attributes.html): the category (bool, integer, floating)
+decides first, then the wider type; a zero-dimensional tensor or a Python number counts only for its category.
+"""
+
+from __future__ import annotations
+
+
+class DType:
+    """One element type. `itemsize` is in bytes (0 for block formats); `numpy_name` is how NumPy stores it."""
+
+    __slots__ = ("block", "category", "format", "itemsize", "name", "numpy_name", "rank")
+
+    def __init__(
+        self, name: str, category: int, rank: int, itemsize: int, numpy_name: str = "", format: str = "", block: int = 1
+    ) -> None:
+        self.name = name
+        self.category = category  # 0 bool, 1 integer, 2 floating, 3 block format
+        self.rank = rank  # within the category, the wider type has the higher rank
+        self.itemsize = itemsize
+        self.numpy_name = numpy_name
+        self.format = format  # of memoryview and struct
+        self.block = block  # columns that share a scale
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.category == 2
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.category == 3
+
+    def __repr__(self) -> str:
+        return f"pyapp.{self.name}"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return as_dtype, (self.name,)
+
+
+bool_ = DType("bool", 0, 0, 1, "bool", "?")
+uint8 = DType("uint8", 1, 0, 1, "uint8", "B")
+int8 = DType("int8", 1, 1, 1, "int8", "b")
+int16 = DType("int16", 1, 2, 2, "int16", "h")
+int32 = DType("int32", 1, 3, 4, "int32", "i")
+int64 = DType("int64", 1, 4, 8, "int64", "q")
+float16 = DType("float16", 2, 0, 2, "float16", "e")
+bfloat16 = DType("bfloat16", 2, 1, 2, "uint16", "H")  # NumPy has no bfloat16: its bits are kept
+float32 = DType("float32", 2, 2, 4, "float32", "f")
+float64 = DType("float64", 2, 3, 8, "float64", "d")
+q8_0 = DType("q8_0", 3, 0, 0, block=32)
+q8_group = DType("q8_group", 3, 1, 0, block=32)
+
+DTYPES = {
+    d.name: d
+    for d in (
+        bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, q8_0, q8_group,
+    )
+}  # fmt: skip
+ALIASES = {"half": float16, "float": float32, "double": float64, "long": int64, "int": int32, "short": int16}
+ALIASES |= {"f16": float16, "bf16": bfloat16, "f32": float32, "f64": float64, "i32": int32, "i64": int64, "u8": uint8}
+
+
+def as_dtype(value: object) -> DType:
+    """A DType from itself, its name, a Python type or a NumPy dtype."""
+    if isinstance(value, DType):
+        return value
+    if value is float:
+        return float32
+    if value is int:
+        return int64
+    if value is bool:
+        return bool_
+    name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", str(value))
+    found = DTYPES.get(name) or ALIASES.get(name)
+    if found is None:
+        raise TypeError(f"unknown dtype {value!r}; known: {', '.join(DTYPES)}")
+    return found
+
+
+def of_number(value: object) -> DType:
+    """The dtype that PyTorch gives a bare Python number."""
+    if isinstance(value, bool):
+        return bool_
+    return int64 if isinstance(value, int) else float32
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The common dtype of two tensors of equal standing."""
+    if a is b:
+        return a
+    if a.category == 3 or b.category == 3:
+        raise TypeError(f"cannot combine {a} and {b}: dequantize the block-quantised tensor first")
+    if a.category != b.category:
+        return a if a.category > b.category else b
+    if a.category == 1 and uint8 in (a, b):
+        other = b if a is uint8 else a
+        return int16 if other is int8 else other
+    if {a, b} == {float16, bfloat16}:
+        return float32
+    return a if a.rank > b.rank else b
+
+
+def result_dtype(operands: list[tuple[DType, int]]) -> DType:
+    """Promotion over (dtype, standing) pairs; standing 2: a tensor with dimensions, 1: zero-dimensional, 0: a number.
+
+    Lower standings matter only where their category is higher than that of the higher standings.
+    """
+    result: DType | None = None
+    for standing in (2, 1, 0):
+        level: DType | None = None
+        for dtype, its in operands:
+            if its == standing:
+                level = dtype if level is None else promote(level, dtype)
+        if level is None:
+            continue
+        if result is None or level.category > result.category:
+            result = level
+    assert result is not None
+    return result

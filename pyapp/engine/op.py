@@ -1,0 +1,192 @@
+"""Ops: one definition, optional vjp, kernels by device; and their dispatch, which is the hot path.
+
+    @op(vjp=lambda g, y, x: (g * y,), saves="output")
+    def exp(x): ...                      # primitives have NumPy bodies, registered for "cpu"
+
+    @op()
+    def rms_norm(x, weight, epsilon): ...   # a definition in other ops: meaning, reference and default gradient
+
+    @rms_norm.kernel("cpu")
+    def _(x, weight, epsilon): ...       # may return NotImplemented: then the definition runs
+
+A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where there is none), written in ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .autograd import STATE, Node
+from .tensor import Tensor
+
+Kernel = Callable[..., Any]
+OPS: dict[str, Op] = {}
+
+
+class Op:
+    """A named operation on tensors; call it like a function. Its first argument is a Tensor (or a list of them)."""
+
+    def __init__(self, name: str, definition: Kernel | None, vjp: Kernel | None, saves: str, view: bool) -> None:
+        self.name = self.__name__ = name
+        self.definition = definition
+        self.vjp = vjp
+        self.saves_inputs = saves in ("inputs", "both")
+        self.saves_output = saves in ("output", "both")
+        self.view = view
+        self.kernels: dict[str, Kernel] = {}
+        self.parameters: tuple[tuple[str, Any], ...] = ()
+        OPS[name] = self
+
+    def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
+        """Registers what runs this op on a device. It may return NotImplemented for layouts or dtypes that it does not take."""
+
+        def register(function: Kernel) -> Kernel:
+            self.kernels[device] = function
+            return function
+
+        return register
+
+    def gradient(self, vjp: Kernel) -> Kernel:
+        """Registers the vjp."""
+        self.vjp = vjp
+        return vjp
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The result, by the fastest way that takes these arguments; leaves no node of its own."""
+        first = args[0]
+        device = first.device if isinstance(first, Tensor) else _device_of(self.name, args)
+        kernel = self.kernels.get(device.type)
+        if kernel is not None:
+            result = kernel(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if self.definition is None:
+            raise NotImplementedError(
+                f"{device.type} has no kernel for '{self.name}' with {', '.join(describe(a) for a in args)}"
+            )
+        return self.definition(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if STATE.enabled:
+            for argument in args:
+                if isinstance(argument, Tensor) and argument.requires_grad:
+                    return self._with_gradient(args, kwargs)
+            if kwargs or not isinstance(args[0], Tensor):
+                return self._with_gradient(args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    def _with_gradient(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.vjp is None:
+            return self.definition(*args, **kwargs) if self.definition is not None else self.forward(*args, **kwargs)
+        if kwargs:
+            args = self._positional(args, kwargs)
+        inputs = _flatten(args)
+        STATE.enabled = False
+        try:
+            result = self.forward(*args)
+        finally:
+            STATE.enabled = True
+        if any(t.requires_grad for t in inputs) and result.dtype.is_floating_point:
+            if result is args[0]:
+                result = result.detach()
+            result.requires_grad = True
+            result.node = Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result)
+        return result
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if not self.parameters:
+            import inspect
+
+            body = self.definition or next(iter(self.kernels.values()))
+            self.parameters = tuple((p.name, p.default) for p in inspect.signature(body).parameters.values())
+        names = [name for name, _ in self.parameters]
+        unknown = kwargs.keys() - set(names)
+        if unknown:
+            raise TypeError(f"{self.name}() got an unexpected argument {sorted(unknown)[0]!r}")
+        return args + tuple(kwargs.get(name, default) for name, default in self.parameters[len(args) :])
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method of Tensor."""
+        if instance is None:
+            return self
+        return _Bound(self, instance)
+
+
+class _Bound:
+    """An op as a method."""
+
+    __slots__ = ("instance", "op")
+
+    def __init__(self, op: Op, instance: Tensor) -> None:
+        self.op = op
+        self.instance = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.op(self.instance, *args, **kwargs)
+
+
+def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
+    found = []
+    for argument in args:
+        if isinstance(argument, Tensor):
+            found.append(argument)
+        elif isinstance(argument, (list, tuple)):
+            found.extend(t for t in argument if isinstance(t, Tensor))
+    return found
+
+
+def _device_of(name: str, args: tuple[Any, ...]) -> Any:
+    tensors = _flatten(args)
+    if not tensors:
+        raise TypeError(f"{name}: expects a tensor, got {describe(args[0]) if args else 'nothing'}")
+    return tensors[0].device
+
+
+def describe(value: object) -> str:
+    """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype.name}{list(value.shape)} on {value.device}"
+    return repr(value)
+
+
+def op(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = False) -> Callable[[Kernel], Op]:
+    """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none"."""
+
+    def wrap(function: Kernel) -> Op:
+        made = Op(name or function.__name__, function, vjp, saves, view=False)
+        made.__doc__ = function.__doc__
+        if method:
+            setattr(Tensor, made.name, made)
+        return made
+
+    return wrap
+
+
+def primitive(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = True) -> Callable[[Kernel], Op]:
+    """Makes an op whose body is its implementation on the CPU; other devices register theirs with `.kernel(device)`."""
+
+    def wrap(function: Kernel) -> Op:
+        made = Op(name or function.__name__, None, vjp, saves, view=False)
+        made.__doc__ = function.__doc__
+        made.kernels["cpu"] = function
+        if method:
+            setattr(Tensor, made.name, made)
+        return made
+
+    return wrap
+
+
+def view_op(vjp: Kernel, name: str | None = None) -> Callable[[Kernel], Op]:
+    """Makes an op that only rearranges shape, strides and offset: any device, no copy."""
+
+    def wrap(function: Kernel) -> Op:
+        made = Op(name or function.__name__, function, vjp, "none", view=True)
+        made.__doc__ = function.__doc__
+        setattr(Tensor, made.name, made)
+        return made
+
+    return wrap

@@ -1,0 +1,137 @@
+"""What the primitives share: arrays in and out of NumPy, dtype promotion, gradients of broadcasting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtype as _dtype
+from ..device import Device
+from ..dtype import DType, as_dtype, of_number, result_dtype
+from ..launch import refuse_capture
+from ..lazy import np
+from ..tensor import Tensor, adopt_array, empty_contiguous
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, Any]
+
+
+def array_of(x: Any, dtype: DType | None = None) -> Array:
+    """The NumPy array of a tensor or a number, in `dtype` (bfloat16: computed in float32)."""
+    if isinstance(x, Tensor):
+        array = bits_to_float32(x.array()) if x.dtype is _dtype.bfloat16 else x.array()
+    else:
+        array = np.asarray(x)
+    if dtype is None:
+        return array
+    name = "float32" if dtype is _dtype.bfloat16 else dtype.numpy_name
+    if array.dtype == name:
+        return array
+    with np.errstate(invalid="ignore", over="ignore"):
+        return array.astype(name)
+
+
+def tensor_of(array: Any, dtype: DType | None = None) -> Tensor:
+    """A tensor over a NumPy result, converted to `dtype`."""
+    array = np.asarray(array)
+    if dtype is None:
+        return adopt_array(array)
+    if dtype is _dtype.bfloat16:
+        return adopt_array(float32_to_bits(array.astype(np.float32, copy=False)), dtype)
+    if array.dtype != dtype.numpy_name:
+        array = array.astype(dtype.numpy_name)
+    return adopt_array(array, dtype)
+
+
+def bits_to_float32(bits: Array) -> Array:
+    """bfloat16 bits to float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def float32_to_bits(values: Array) -> Array:
+    """float32 to bfloat16 bits, to nearest even; NaN stays NaN."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
+    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded).reshape(values.shape)
+
+
+def standing(x: Any) -> tuple[DType, int]:
+    """(dtype, standing) of an operand, for promotion."""
+    if isinstance(x, Tensor):
+        return x.dtype, 2 if x.shape else 0 if x.weak else 1
+    return of_number(x), 0
+
+
+def common_dtype(*operands: Any) -> DType:
+    """The dtype in which these tensors and numbers meet."""
+    return result_dtype([standing(x) for x in operands])
+
+
+def same_device(name: str, *operands: Any) -> Device:
+    """The one device of all tensors. RuntimeError when there are two."""
+    devices = {x.device for x in operands if isinstance(x, Tensor)}
+    if len(devices) > 1:
+        raise RuntimeError(f"{name}: tensors are on {' and '.join(sorted(map(str, devices)))}; move them to one with .to(device)")
+    return devices.pop()
+
+
+def computed(name: str) -> None:
+    """A primitive is about to compute with NumPy, which no Graph can replay."""
+    refuse_capture(name)
+
+
+def as_tensor(x: Any, like: Tensor) -> Tensor:
+    """A number as a zero-dimensional tensor that does not widen `like`."""
+    if isinstance(x, Tensor):
+        return x
+    if not isinstance(x, (int, float, bool)) and not hasattr(x, "__float__"):
+        raise TypeError(f"expected a tensor or a number, got {type(x).__name__}")
+    result = tensor_of(np.asarray(x, dtype=of_number(x).numpy_name), of_number(x))
+    result.weak = True
+    return result
+
+
+def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
+    """The gradient of x, from that of what x was broadcast to; None for numbers and tensors that want none."""
+    if not isinstance(x, Tensor) or not x.requires_grad:
+        return None
+    if gradient.shape != x.shape:
+        extra = gradient.ndim - x.ndim
+        dims = [*range(extra), *(i + extra for i, size in enumerate(x.shape) if size == 1 and gradient.shape[i + extra] != 1)]
+        gradient = gradient.sum(dims, keepdim=True).reshape(x.shape)
+    return gradient if gradient.dtype is x.dtype else gradient.to(x.dtype)
+
+
+def is_plain(x: Any) -> bool:
+    """A dense float32 tensor, as kernels take it."""
+    return isinstance(x, Tensor) and x.dtype is _dtype.float32 and x.is_contiguous()
+
+
+def dense(x: Tensor) -> Tensor:
+    """x itself when dense, else a dense copy."""
+    return x if x.is_contiguous() else x.contiguous()
+
+
+__all__ = [
+    "Tensor", "adopt_array", "array_of", "as_dtype", "as_tensor", "bits_to_float32", "common_dtype", "computed", "dense",
+    "empty_contiguous", "float32_to_bits", "is_plain", "same_device", "tensor_of", "unbroadcast",
+]  # fmt: skip
+
+
+def definition_gradient(op: Any, gradient: Tensor, *args: Any) -> tuple[Any, ...]:
+    """Gradients of an op through its definition, on the tape: where no kernel takes the dtype, or for second order."""
+    from ..autograd import STATE, enable_grad, grad
+
+    second_order = STATE.enabled
+    wanted = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]
+    twins = list(args)
+    if not second_order:
+        for i in wanted:
+            twins[i] = args[i].detach().requires_grad_()
+    with enable_grad():
+        found = grad(op.definition(*twins), [twins[i] for i in wanted], [gradient], create_graph=second_order)
+    result: list[Any] = [None] * len(args)
+    for i, g in zip(wanted, found, strict=True):
+        result[i] = g
+    return tuple(result)

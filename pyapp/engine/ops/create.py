@@ -1,0 +1,143 @@
+"""Tensors from nothing and from plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..autograd import no_grad
+from ..dtype import DType, as_dtype, of_number
+from ..launch import KERNELS, launch
+from ..lazy import np
+from ..shape import as_shape
+from ..tensor import Tensor, adopt_array, check_device, empty_contiguous
+from .base import tensor_of
+
+_FILL = KERNELS["fill_f32"]
+
+
+def _finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
+    if device is not None and check_device(device) != result.device:
+        result = result.to(device)
+    return result.requires_grad_() if requires_grad else result
+
+
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """An uninitialised tensor."""
+    kind = _dtype.float32 if dtype is None else as_dtype(dtype)
+    return _finish(empty_contiguous(as_shape(size), kind), device, requires_grad)
+
+
+def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of one value; the dtype is the value's unless given."""
+    kind = of_number(fill_value) if dtype is None else as_dtype(dtype)
+    shape = as_shape(size) if not isinstance(size, int) else (size,)
+    result = empty_contiguous(shape, kind)
+    result.fill_(fill_value)
+    return _finish(result, device, requires_grad)
+
+
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of zeros."""
+    result = empty(*size, dtype=dtype)
+    if result.storage.nbytes:
+        fill_storage_with_zeros(result)
+    return _finish(result, device, requires_grad)
+
+
+def fill_storage_with_zeros(tensor: Tensor) -> None:
+    """Zeroes a fresh dense tensor of any dtype, without NumPy."""
+    words, rest = divmod(tensor.storage.nbytes, 4)
+    launch(_FILL, words >> 10, tensor.storage.address, words, 0.0)
+    if rest:
+        tensor.storage.bytes_view()[words * 4 :] = bytes(rest)
+
+
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of ones."""
+    return full(as_shape(size), 1, _dtype.float32 if dtype is None else dtype, device, requires_grad)
+
+
+def empty_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """Uninitialised, with the shape and dtype of x."""
+    return empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """Zeros with the shape and dtype of x."""
+    return zeros(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """Ones with the shape and dtype of x."""
+    return ones(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+def full_like(x: Tensor, fill_value: Any, dtype: Any = None) -> Tensor:
+    """One value in the shape and dtype of x."""
+    return full(x.shape, fill_value, dtype or x.dtype, x.device)
+
+
+def _contains_tensor(data: Any) -> bool:
+    return isinstance(data, Tensor) or (isinstance(data, (list, tuple)) and any(_contains_tensor(d) for d in data))
+
+
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32.
+
+    ValueError where nested lists have different lengths.
+    """
+    if isinstance(data, Tensor):
+        with no_grad():
+            result = data.detach().clone() if dtype is None else data.detach().to(dtype, copy=True)
+        return _finish(result, device, requires_grad)
+    if _contains_tensor(data):
+        data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
+    from_python = not isinstance(data, (np.ndarray, np.generic))
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ValueError(f"tensor: the nested lists do not have equal lengths ({error})") from error
+    if array.dtype == object or array.dtype.kind in "USV":
+        raise TypeError(f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}")
+    if dtype is not None:
+        return _finish(tensor_of(array.astype(np.float32) if as_dtype(dtype) is _dtype.bfloat16 else array, as_dtype(dtype)), device, requires_grad)
+    if from_python:
+        kind = array.dtype.kind
+        array = array.astype("float32" if kind == "f" or not array.size else "int64" if kind in "iu" else "bool")
+    return _finish(adopt_array(array), device, requires_grad)
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A tensor that shares the memory of a NumPy array (a copy where it is read-only or has negative strides)."""
+    return adopt_array(np.asarray(array))
+
+
+def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None) -> Tensor:
+    """start, start + step, … below end; int64 for ints, float32 otherwise."""
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise ValueError("arange: step is 0")
+    whole = all(isinstance(v, int) for v in (start, end, step))
+    kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.float32
+    values = np.arange(start, end, step, dtype="int64" if whole else "float64")
+    return _finish(tensor_of(values, kind), device, False)
+
+
+def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> Tensor:
+    """`steps` values from start to end, both included."""
+    return _finish(tensor_of(np.linspace(start, end, steps), as_dtype(dtype or "float32")), device, False)
+
+
+def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """Ones on the diagonal (n, m)."""
+    return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or "float32")), device, False)
+
+
+def scalar(value: float, dtype: DType) -> Tensor:
+    """A zero-dimensional tensor."""
+    result = empty_contiguous((), dtype)
+    result.data_view()[0] = value
+    return result
+

@@ -1,0 +1,298 @@
+"""Python indexing, gather and scatter, and writing in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..autograd import STATE, no_grad
+from ..launch import KERNELS, capturing, launch
+from ..lazy import np
+from ..op import describe, primitive
+from ..shape import broadcast_shapes, normalize_dim
+from ..tensor import Tensor
+from .base import array_of, computed, tensor_of
+from .view import copy_strided, reshape, strided_slice
+
+_FILL = KERNELS["fill_f32"]
+
+
+def _is_basic(entry: Any) -> bool:
+    if isinstance(entry, Tensor):
+        return entry.ndim == 0 and entry.dtype.category == 1
+    return entry is None or entry is Ellipsis or isinstance(entry, slice) or (hasattr(entry, "__index__") and not isinstance(entry, bool))
+
+
+def _entries(x: Tensor, index: Any) -> list[Any]:
+    """One entry for each dim of x (and None for new ones); the ellipsis is spelt out."""
+    entries = list(index) if isinstance(index, tuple) else [index]
+    used = sum(_consumes(e) for e in entries)
+    if used > x.ndim:
+        raise IndexError(f"index: {used} indices for {describe(x)}")
+    where = [i for i, e in enumerate(entries) if e is Ellipsis]
+    if len(where) > 1:
+        raise IndexError("index: an index may hold one ellipsis")
+    fill = [slice(None)] * (x.ndim - used)
+    if not where:
+        return entries + fill
+    return entries[: where[0]] + fill + entries[where[0] + 1 :]
+
+
+def _consumes(entry: Any) -> int:
+    if entry is None or entry is Ellipsis or isinstance(entry, bool):
+        return 0
+    if isinstance(entry, (Tensor, np.ndarray)) and str(entry.dtype).endswith("bool"):
+        return int(entry.ndim)
+    return 1
+
+
+def _basic(x: Tensor, entries: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """(shape, strides, offset) of a view by ints, slices and None."""
+    shape: list[int] = []
+    strides: list[int] = []
+    offset = 0
+    dim = 0
+    for entry in entries:
+        if entry is None:
+            shape.append(1)
+            strides.append(0)
+            continue
+        size, stride = x.shape[dim], x.strides[dim]
+        if isinstance(entry, slice):
+            if entry.step is not None and int(entry.step) < 0:
+                raise ValueError("index: slices with a negative step are not views; use flip")
+            start, stop, step = entry.indices(size)
+            shape.append(max(0, -((start - stop) // step)))
+            strides.append(stride * step)
+            offset += min(start, size) * stride
+        else:
+            position = entry.__index__()
+            if not -size <= position < size:
+                raise IndexError(f"index: {position} is out of range for dim {dim} of {describe(x)}")
+            offset += (position + size if position < 0 else position) * stride
+        dim += 1
+    return tuple(shape), tuple(strides), offset
+
+
+def _array_index(entries: list[Any]) -> tuple[Any, ...]:
+    return tuple(e.array() if isinstance(e, Tensor) else e for e in entries)
+
+
+def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
+    whole = np.zeros(x.shape, array_of(g).dtype)
+    np.add.at(whole, index, array_of(g))
+    return (tensor_of(whole, g.dtype),)
+
+
+@primitive(vjp=_d_take, saves="none", name="_take", method=False)
+def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+    computed("index")
+    try:
+        return tensor_of(np.ascontiguousarray(x.array()[index]), x.dtype) if x.dtype is not _dtype.bfloat16 else tensor_of(array_of(x)[index], x.dtype)
+    except IndexError as error:
+        raise IndexError(f"index: {error} (tensor: {describe(x)})") from None
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
+    entries = _entries(x, index)
+    if not all(_is_basic(e) for e in entries):
+        lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
+        return _take(x, _array_index(lists))  # type: ignore[no-any-return]
+    if x.requires_grad and STATE.enabled and not x.is_contiguous():
+        x = x.contiguous()
+    return strided_slice(x, *_basic(x, entries))
+
+
+def check_writable(x: Tensor, name: str, source: Any = None) -> None:
+    """In-place writes that autograd could not follow are refused."""
+    if not STATE.enabled:
+        return
+    if isinstance(source, Tensor) and source.requires_grad:
+        raise RuntimeError(f"{name}: what is written carries a gradient that would be lost; use the out-of-place form, or no_grad()")
+    if x.requires_grad:
+        kind = "a leaf that requires a gradient" if x.node is None else "a result that carries a gradient"
+        raise RuntimeError(f"{name}: cannot write in place into {kind}; use the out-of-place form, or write inside no_grad()")
+
+
+def setitem(x: Tensor, index: Any, value: Any) -> None:
+    """x[index] = value, in place."""
+    check_writable(x, "setitem", value)
+    entries = _entries(x, index)
+    if all(_is_basic(e) for e in entries):
+        with no_grad():
+            copy_(strided_slice(x, *_basic(x, entries)), value)
+        return
+    computed("setitem")
+    kind = x.dtype
+    lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
+    source = tensor_of(array_of(value, _dtype.float32), kind).array() if kind is _dtype.bfloat16 else array_of(value)
+    try:
+        x.array()[_array_index(lists)] = source
+    except (IndexError, ValueError) as error:
+        raise type(error)(f"setitem: {error} (tensor: {describe(x)})") from None
+    x.storage.version += 1
+
+
+def copy_(x: Tensor, source: Any) -> Tensor:
+    """Writes `source` (a tensor, array or number, broadcast) into x."""
+    check_writable(x, "copy_", source)
+    if not isinstance(source, Tensor):
+        return fill_(x, source) if isinstance(source, (int, float)) else copy_(x, tensor_of(np.asarray(source)))
+    if broadcast_shapes(x.shape, source.shape, op="copy_") != x.shape:
+        raise ValueError(f"copy_: {describe(source)} does not fit into {describe(x)}")
+    source = source.detach()
+    if source.dtype is not x.dtype:
+        source = source.to(x.dtype)
+    if source.storage is x.storage and (source.offset, source.shape, source.strides) != (x.offset, x.shape, x.strides):
+        source = source.clone()  # source and target may overlap
+    if not copy_strided(x, source.expand(x.shape)):
+        computed("copy_")
+        np.copyto(x.array(), source.array())
+    x.storage.version += 1
+    return x
+
+
+def fill_(x: Tensor, value: Any) -> Tensor:
+    """Writes one number into every element."""
+    check_writable(x, "fill_")
+    if x.dtype is _dtype.float32 and x.is_contiguous():
+        launch(_FILL, x.numel() >> 10, x.address, x.numel(), float(value))
+    elif not capturing() and x.numel() == 1 and x.is_contiguous() and x.dtype is not _dtype.bfloat16:
+        x.data_view()[0] = int(value) if not x.dtype.is_floating_point else float(value)
+    else:
+        computed("fill_")
+        x.array()[...] = tensor_of(np.asarray(value), x.dtype).array()
+    x.storage.version += 1
+    return x
+
+
+def zero_(x: Tensor) -> Tensor:
+    """Writes zeros."""
+    return fill_(x, 0)
+
+
+def _in_place(name: str) -> Any:
+    def method(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
+        check_writable(x, name + "_", other)
+        with no_grad():
+            result = getattr(x, name)(other if alpha == 1 else other * alpha)
+        if result.shape != x.shape:
+            raise ValueError(f"{name}_: the result {describe(result)} does not fit into {describe(x)}")
+        if result.dtype.category > x.dtype.category:
+            raise TypeError(f"{name}_: the result is {result.dtype}, which does not go into {describe(x)}")
+        return copy_(x, result)
+
+    method.__doc__ = f"`{name}`, in place."
+    return method
+
+
+def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
+    """int64 indices of gather/scatter, checked."""
+    if index.dtype.category != 1:
+        raise TypeError(f"{name}: the index must be of integers, got {describe(index)}")
+    if index.ndim != x.ndim:
+        raise ValueError(f"{name}: {describe(x)} and the index {describe(index)} have different numbers of dims")
+    array = index.array().astype(np.int64)
+    size = x.shape[dim] if x.ndim else 1
+    if array.size and (array.min() < 0 or array.max() >= size):
+        raise IndexError(f"{name}: index values {array.min()} .. {array.max()} are outside 0 .. {size - 1}, dim {dim} of {describe(x)}")
+    return array
+
+
+def _grid(index: Any, dim: int) -> tuple[Any, ...]:
+    """An advanced index that applies `index` along dim and keeps the other coordinates."""
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[dim] = index
+    return tuple(grid)
+
+
+@primitive(vjp=lambda g, _, x, dim, index: (scatter_add(g.new_zeros(x.shape), dim, index, g),), saves="none")
+def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """out[i][j] = x[index[i][j]][j] for dim 0, and so on, as torch.gather."""
+    computed("gather")
+    d = normalize_dim(dim, x.ndim, "gather")
+    found = _index_array("gather", x, d, index)
+    return tensor_of(x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found], None if x.dtype is not _dtype.bfloat16 else x.dtype)
+
+
+@primitive(vjp=lambda g, _, x, dim, index, source: (g, g.gather(dim, index)), saves="none")
+def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """x with source added at index along dim; equal indices add up."""
+    computed("scatter_add")
+    d = normalize_dim(dim, x.ndim, "scatter_add")
+    result = array_of(x).copy()
+    found = _index_array("scatter_add", x, d, index)
+    np.add.at(result, _grid(found, d), array_of(source)[tuple(slice(n) for n in found.shape)])
+    return tensor_of(result, x.dtype)
+
+
+def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
+    from .create import zeros
+
+    hole = scatter(g, dim, index, zeros(index.shape))
+    return hole, g.gather(dim, index) if isinstance(source, Tensor) else None
+
+
+@primitive(vjp=_d_scatter, saves="none")
+def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
+    """x with source (a tensor or a number) written at index along dim."""
+    computed("scatter")
+    d = normalize_dim(dim, x.ndim, "scatter")
+    result = array_of(x).copy()
+    found = _index_array("scatter", x, d, index)
+    values = array_of(source)
+    result[_grid(found, d)] = values[tuple(slice(n) for n in found.shape)] if values.ndim else values
+    return tensor_of(result, x.dtype)
+
+
+def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Entries of a dim by a 1-dim tensor of integers."""
+    d = normalize_dim(dim, x.ndim, "index_select")
+    return getitem(x, (slice(None),) * d + (index,))
+
+
+@primitive(vjp=lambda g, _, x, diagonal=0: (g.tril(diagonal),), saves="none")
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of the last two dims; zeros above."""
+    computed("tril")
+    return tensor_of(np.tril(array_of(x), diagonal), x.dtype)
+
+
+@primitive(vjp=lambda g, _, x, diagonal=0: (g.triu(diagonal),), saves="none")
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of the last two dims; zeros below."""
+    computed("triu")
+    return tensor_of(np.triu(array_of(x), diagonal), x.dtype)
+
+
+def _new(name: str) -> Any:
+    def method(x: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+        from . import create
+
+        return getattr(create, name)(*size, dtype=dtype or x.dtype, device=x.device)  # type: ignore[no-any-return]
+
+    return method
+
+
+Tensor.__getitem__ = getitem  # type: ignore[method-assign]
+Tensor.__setitem__ = setitem  # type: ignore[method-assign]
+for _function in (copy_, fill_, zero_, index_select):
+    setattr(Tensor, _function.__name__, _function)
+for _name in ("add", "sub", "mul", "div"):
+    setattr(Tensor, _name + "_", _in_place(_name))
+    _dunder = "truediv" if _name == "div" else _name
+    setattr(Tensor, f"__i{_dunder}__", lambda self, other, _name=_name: _assign(self, other, _name))
+for _name in ("zeros", "ones", "empty", "full"):
+    setattr(Tensor, "new_" + _name, _new(_name))
+
+
+def _assign(x: Tensor, other: Any, name: str) -> Tensor:
+    """x += y: in place where autograd allows it, as in torch (an error on leaves that require gradients)."""
+    carries = isinstance(other, Tensor) and other.requires_grad
+    if STATE.enabled and (carries or x.node is not None) and not (x.requires_grad and x.node is None):
+        return getattr(x, name)(other)  # type: ignore[no-any-return]
+    return getattr(x, name + "_")(other)  # type: ignore[no-any-return]
+
+
+__all__ = ["copy_", "fill_", "gather", "getitem", "index_select", "reshape", "scatter", "scatter_add", "setitem", "tril", "triu"]

@@ -1,0 +1,101 @@
+"""Embedding look-up, cross entropy, sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..launch import KERNELS, launch
+from ..lazy import np
+from ..op import describe, op, primitive
+from ..tensor import Tensor, empty_contiguous
+from .base import array_of, computed, dense, tensor_of
+
+_SAMPLE = KERNELS["sample_f32"]
+
+
+def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
+    """Rows of the gradient added up by id, sorted first: np.add.at on rows is ten times slower."""
+    flat = array_of(g).reshape(-1, weight.shape[1])
+    order = np.argsort(ids.array().reshape(-1), kind="stable")
+    sorted_ids = ids.array().reshape(-1)[order]
+    whole = np.zeros(weight.shape, np.float32)
+    if len(order):
+        starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]])
+        whole[sorted_ids[starts]] = np.add.reduceat(flat[order], starts, axis=0)
+    return (tensor_of(whole, weight.dtype),)
+
+
+@primitive(vjp=_d_embedding, saves="none", name="_embedding", method=False)
+def _embedding(weight: Tensor, ids: Tensor) -> Tensor:
+    computed("embedding")
+    if weight.dtype.is_quantized:
+        from ..quant import dequantize
+
+        weight = dequantize(weight)
+    array = ids.array()
+    if array.size and (array.min() < 0 or array.max() >= weight.shape[0]):
+        raise IndexError(f"embedding: ids {array.min()} .. {array.max()} are outside 0 .. {weight.shape[0] - 1}")
+    return tensor_of(weight.array()[array], weight.dtype)
+
+
+def embedding(weight: Tensor, ids: Tensor) -> Tensor:
+    """Rows of weight (V, D) by integer ids (...) → (..., D). float16, bfloat16 and block formats give float32 rows."""
+    if ids.dtype.category != 1 or weight.ndim != 2:
+        raise TypeError(f"embedding: takes a weight (V, D) and integer ids, got {describe(weight)} and {describe(ids)}")
+    return _embedding(weight, ids)  # type: ignore[no-any-return]
+
+
+@op()
+def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """Mean of -log softmax(logits)[target] over rows that are not ignored."""
+    kept = targets != ignore_index
+    safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
+    rows = -logits.log_softmax(-1).gather(1, safe.unsqueeze(1)).squeeze(1)
+    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()  # type: ignore[no-any-return]
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+    """Mean negative log-likelihood in nats. logits (..., C), integer targets (...). NaN when every target is ignored, as in torch."""
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
+    return _cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index)  # type: ignore[no-any-return]
+
+
+class SampleBuffers:
+    """What `sample` writes: made once for a vocabulary."""
+
+    __slots__ = ("candidates", "token", "token_view", "uniform", "uniform_view")
+
+    def __init__(self, vocabulary: int) -> None:
+        self.token = empty_contiguous((1,), _dtype.int32)
+        self.uniform = empty_contiguous((1,), _dtype.float32)
+        self.candidates = empty_contiguous((2 * vocabulary,), _dtype.int32)
+        self.token_view = self.token.data_view()
+        self.uniform_view = self.uniform.data_view()
+
+
+def sample(
+    logits: Tensor,
+    buffers: SampleBuffers,
+    uniform: float = 0.0,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    penalty: float = 1.0,
+    history: Tensor | None = None,
+    history_count: int = 0,
+) -> int:
+    """Draws a token id from logits (V,) float32: penalty of the int32 ids in history, temperature, top-k, top-p, min-p, in that order.
+
+    `uniform` in [0, 1) decides; temperature 0 is argmax. KernelError for NaN logits.
+    """
+    logits = dense(logits)
+    buffers.uniform_view[0] = uniform
+    vocabulary = logits.shape[-1]
+    launch(
+        _SAMPLE, vocabulary >> 9, buffers.token.address, logits.address, history.address if history is not None else 0,
+        buffers.uniform.address, buffers.candidates.address, vocabulary, history_count, top_k, temperature, top_p, min_p, penalty,
+    )  # fmt: skip
+    return buffers.token_view[0]  # type: ignore[no-any-return]

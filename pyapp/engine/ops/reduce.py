@@ -1,0 +1,182 @@
+"""Reductions, sorting and scans."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..dtype import as_dtype
+from ..lazy import np
+from ..op import describe, op, primitive
+from ..shape import normalize_dim, normalize_dims
+from ..tensor import Tensor
+from .base import array_of, computed, tensor_of
+from .elementwise import where
+
+
+def _spread(gradient: Tensor, x: Tensor, dims: Any, keepdim: bool) -> Tensor:
+    """The gradient of a reduction, shaped so that it broadcasts over x."""
+    found = normalize_dims(dims, x.ndim, "backward")
+    if not keepdim:
+        gradient = gradient.reshape(tuple(1 if i in found else size for i, size in enumerate(x.shape)))
+    return gradient
+
+
+def _accumulator(x: Tensor) -> Any:
+    """Sums of integers and bools are int64; half types add up in float32."""
+    return _dtype.int64 if not x.dtype.is_floating_point else x.dtype
+
+
+@primitive(vjp=lambda g, _, x, dim=None, keepdim=False, dtype=None: (_spread(g, x, dim, keepdim).expand(x.shape).to(x.dtype),), saves="none")
+def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """Sum over dims (all of them by default)."""
+    computed("sum")
+    kind = as_dtype(dtype) if dtype is not None else _accumulator(x)
+    array = array_of(x, _dtype.float32 if x.dtype is _dtype.float16 else None)
+    return tensor_of(array.sum(axis=normalize_dims(dim, x.ndim, "sum"), keepdims=keepdim, dtype="int64" if kind is _dtype.int64 else None), kind)
+
+
+@op(method=True)
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Mean over dims. TypeError for integers."""
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
+    count = prod(x.shape[d] for d in normalize_dims(dim, x.ndim, "mean"))
+    return sum(x, dim, keepdim) / (count if count else float("nan"))  # type: ignore[no-any-return]
+
+
+@op(method=True)
+def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+    """Variance over dims, divided by n - correction."""
+    count = prod(x.shape[d] for d in normalize_dims(dim, x.ndim, "var"))
+    centred = x - mean(x, dim, True)
+    left = count - correction
+    return sum(centred * centred, dim, keepdim) / (left if left > 0 else float("nan"))  # type: ignore[no-any-return]
+
+
+def std(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+    """Standard deviation over dims."""
+    return var(x, dim, correction, keepdim).sqrt()  # type: ignore[no-any-return]
+
+
+def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Shared by equals, as torch.amax."""
+    hit = (x == _spread(y, x, dim, keepdim)).to(g.dtype)
+    return (_spread(g, x, dim, keepdim) * hit / sum(hit, dim, True),)
+
+
+def _extreme(name: str) -> Any:
+    def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        computed(name)
+        axes = normalize_dims(dim, x.ndim, name)
+        if any(x.shape[d] == 0 for d in axes):
+            raise ValueError(f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}")
+        return tensor_of(getattr(array_of(x), name[1:])(axis=axes, keepdims=keepdim), x.dtype)
+
+    body.__doc__ = f"`{name}` over dims; NaN wins."
+    return primitive(vjp=_d_extreme, saves="both", name=name)(body)
+
+
+amax = _extreme("amax")
+amin = _extreme("amin")
+
+
+def _arg(name: str) -> Any:
+    def body(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        computed(name)
+        if x.numel() == 0:
+            raise ValueError(f"{name}: {describe(x)} has no elements")
+        function = np.argmax if name == "argmax" else np.argmin
+        if dim is None:
+            return tensor_of(np.asarray(function(array_of(x).reshape(-1))), _dtype.int64)
+        return tensor_of(function(array_of(x), axis=normalize_dim(dim, x.ndim, name), keepdims=keepdim), _dtype.int64)
+
+    body.__doc__ = f"Index (int64) of the {'largest' if name == 'argmax' else 'smallest'} element, the first of equals."
+    return primitive(vjp=None, name=name)(body)
+
+
+argmax = _arg("argmax")
+argmin = _arg("argmin")
+
+
+def _max_or_min(whole: Any, index: Any) -> Any:
+    def method(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        if isinstance(dim, Tensor):
+            from .elementwise import maximum, minimum
+
+            return (maximum if whole is amax else minimum)(x, dim)
+        if dim is None:
+            return whole(x)
+        indices = index(x, dim, True)
+        values = x.gather(dim, indices)
+        return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+    return method
+
+
+max = _max_or_min(amax, argmax)
+min = _max_or_min(amin, argmin)
+
+
+def _quantifier(name: str) -> Any:
+    def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        computed(name)
+        axes = normalize_dims(dim, x.ndim, name)
+        return tensor_of(getattr(array_of(x), name)(axis=axes, keepdims=keepdim), _dtype.bool_)
+
+    body.__doc__ = f"Whether {name} element is non-zero."
+    return primitive(name=name)(body)
+
+
+any = _quantifier("any")
+all = _quantifier("all")
+
+
+@primitive(vjp=lambda g, _, x, dim: (g.flip(dim).cumsum(dim).flip(dim),), saves="none")
+def cumsum(x: Tensor, dim: int) -> Tensor:
+    """Running sum along a dim."""
+    computed("cumsum")
+    return tensor_of(np.cumsum(array_of(x), axis=normalize_dim(dim, x.ndim, "cumsum")), _accumulator(x))
+
+
+@primitive(vjp=None)
+def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
+    """Indices (int64) that sort along a dim; equals keep their order."""
+    computed("argsort")
+    array = array_of(x)
+    axis = normalize_dim(dim, x.ndim, "argsort")
+    if descending:  # a stable descending order: sort the mirrored array, and mirror back
+        size = array.shape[axis]
+        order = size - 1 - np.flip(np.argsort(np.flip(array, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(array, axis=axis, kind="stable")
+    return tensor_of(order, _dtype.int64)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """(values, indices) in order along a dim."""
+    indices = argsort(x, dim, descending)
+    return x.gather(dim, indices), indices
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """(values, indices) of the k largest along a dim, in descending order."""
+    size = x.shape[normalize_dim(dim, x.ndim, "topk")]
+    if not 0 <= k <= size:
+        raise ValueError(f"topk: k = {k} is not between 0 and {size}")
+    indices = argsort(x, dim, largest).narrow(dim, 0, k)
+    return x.gather(dim, indices), indices
+
+
+@op(method=True)
+def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))) over dims, stable."""
+    top = amax(x, dim, True).detach()
+    top = where(top.isfinite(), top, 0.0)
+    total = (x - top).exp().sum(dim, keepdim).log()
+    return total + (top if keepdim else top.reshape(total.shape))  # type: ignore[no-any-return]
+
+
+for _function in (std, max, min, sort, topk):
+    setattr(Tensor, {std: "std", max: "max", min: "min", sort: "sort", topk: "topk"}[_function], _function)

@@ -1,0 +1,120 @@
+"""Block formats of quantised weights: packed as native/kernels.h says, so that kernels stream them.
+
+q8_0 is GGML's: 32 columns share an f16 scale (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). q8_group is llama2.c's
+version 2: `group` columns share an f32 scale; groups that are not multiples of 32 columns are kept as float32.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from . import dtype as _dtype
+from .dtype import DType, as_dtype
+from .launch import KERNELS, launch
+from .op import describe
+from .storage import Storage
+from .tensor import Tensor, empty_contiguous, make
+
+BAND = 8  # rows packed side by side
+BLOCK = 32  # columns that share a scale
+_SCALE_BYTES = {_dtype.q8_0: 2, _dtype.q8_group: 4}
+GGML_BLOCK_BYTES = {"q8_0": 34}
+
+
+def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise ValueError(f"{name}: block formats hold matrices (outputs, inputs), not shape {tuple(shape)}")
+    return int(shape[0]), int(shape[1])
+
+
+def packed_bytes(shape: Sequence[int], dtype: DType | str) -> int:
+    """Bytes of a packed matrix."""
+    rows, columns = _matrix(shape, "packed_bytes")
+    return -(-rows // BAND) * -(-columns // BLOCK) * BAND * (BLOCK + _SCALE_BYTES[as_dtype(dtype)])
+
+
+def activation_bytes(rows: int, columns: int) -> int:
+    """Bytes of activations quantised by quantize_rows: 32 int8, a scale and a sum for each block."""
+    return rows * -(-columns // BLOCK) * (BLOCK + 8)
+
+
+def _empty(shape: Sequence[int], dtype: DType) -> Tensor:
+    storage = Storage(packed_bytes(shape, dtype))
+    return make(storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), dtype)
+
+
+def _address(data: Any) -> tuple[int, Any]:
+    """(address, keeper) of a bytes-like object, without a copy where it is writable."""
+    if isinstance(data, Tensor):
+        return data.address, data
+    view = memoryview(data).cast("B")
+    holder = Tensor.from_buffer(view, (len(view),), _dtype.uint8)
+    return holder.address, holder
+
+
+def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
+    """GGML blocks, row by row, to a packed matrix. ValueError when the length is not the shape's."""
+    kind = as_dtype(dtype)
+    rows, columns = _matrix(shape, "from_blocks")
+    if kind is not _dtype.q8_0 or columns % BLOCK:
+        raise ValueError(f"from_blocks: {kind} blocks of {BLOCK} columns do not hold a matrix of {columns} columns")
+    expected = rows * columns // BLOCK * GGML_BLOCK_BYTES[kind.name]
+    if memoryview(data).nbytes != expected:
+        raise ValueError(f"from_blocks: {shape} of {kind} holds {expected} bytes, the buffer {memoryview(data).nbytes}")
+    result = _empty(shape, kind)
+    address, keeper = _address(data)
+    launch(KERNELS["pack_q8_0"], rows * columns >> 10, result.address, address, rows, columns)
+    del keeper
+    return result
+
+
+def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int) -> Tensor:
+    """int8 values and float32 scales of `group` columns each to a packed q8_group matrix.
+
+    Groups that are no multiple of 32 or straddle rows give a float32 tensor instead.
+    """
+    rows, columns = _matrix(shape, "from_groups")
+    count = rows * columns
+    if memoryview(quants).nbytes != count or memoryview(scales).nbytes * group != 4 * count:
+        raise ValueError(
+            f"from_groups: {tuple(shape)} in groups of {group} needs {count} int8 and {count // group} scales, "
+            f"got {memoryview(quants).nbytes} and {memoryview(scales).nbytes // 4}"
+        )
+    if group % BLOCK or columns % group:
+        values = memoryview(quants).cast("B").cast("b")
+        factors = struct.unpack(f"<{count // group}f", memoryview(scales).cast("B"))
+        result = empty_contiguous((rows, columns), _dtype.float32)
+        view = result.data_view()
+        for i, value in enumerate(values):
+            view[i] = value * factors[i // group]
+        return result
+    result = _empty(shape, _dtype.q8_group)
+    address, keeper = _address(quants)
+    scales_address, scales_keeper = _address(scales)
+    launch(KERNELS["pack_q8_group"], count >> 10, result.address, address, scales_address, rows, columns, group)
+    del keeper, scales_keeper
+    return result
+
+
+def quantize(x: Tensor, dtype: DType | str = "q8_0") -> Tensor:
+    """A float matrix in a block format."""
+    kind = as_dtype(dtype)
+    rows, columns = _matrix(x.shape, "quantize")
+    if kind is not _dtype.q8_0:
+        raise ValueError(f"quantize: cannot write {kind}; use q8_0")
+    x = x.detach().to(_dtype.float32).contiguous()
+    result = _empty(x.shape, kind)
+    launch(KERNELS["quantize_q8_0"], rows * columns >> 9, result.address, x.address, rows, columns, columns)
+    return result
+
+
+def dequantize(x: Tensor) -> Tensor:
+    """A block-quantised matrix as float32."""
+    if not x.dtype.is_quantized:
+        raise TypeError(f"dequantize: {describe(x)} is not block-quantised")
+    rows, columns = x.shape
+    result = empty_contiguous((rows, columns), _dtype.float32)
+    launch(KERNELS["unpack_" + x.dtype.name], rows * columns >> 10, result.address, x.address, rows, columns)
+    return result

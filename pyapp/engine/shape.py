@@ -1,0 +1,121 @@
+"""Shapes and strides: broadcasting, normalised dims, contiguity. Strides count elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+Shape = tuple[int, ...]
+
+_STRIDES: dict[Shape, Shape] = {}
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Strides of a dense row-major tensor; a zero-sized dim counts as one, as in PyTorch."""
+    found = _STRIDES.get(shape)
+    if found is None:
+        strides = []
+        step = 1
+        for size in reversed(shape):
+            strides.append(step)
+            step *= max(size, 1)
+        found = tuple(reversed(strides))
+        if len(_STRIDES) > 4096:
+            _STRIDES.clear()
+        _STRIDES[shape] = found
+    return found
+
+
+def is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Whether the elements lie densely in row-major order (strides of dims of size one do not matter)."""
+    if strides == contiguous_strides(shape):
+        return True
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 0:
+            return True
+        if size != 1:
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
+def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
+    """The common shape. ValueError names the dim that does not fit."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for i, size in enumerate(shape, rank - len(shape)):
+            if size != 1 and result[i] == 1:
+                result[i] = size
+            elif size not in (1, result[i]):
+                raise ValueError(
+                    f"{op}: shapes {' and '.join(str(s) for s in shapes)} do not broadcast: "
+                    f"dim {i - rank} is {result[i]} in one and {size} in another"
+                )
+    return tuple(result)
+
+
+def normalize_dim(dim: int, rank: int, op: str) -> int:
+    """A dim counted from the front. IndexError outside -rank .. rank - 1 (a 0-dim tensor takes 0 and -1)."""
+    limit = max(rank, 1)
+    if not -limit <= dim < limit:
+        raise IndexError(f"{op}: dim {dim} is out of range for a tensor of {rank} dims (expected {-limit} to {limit - 1})")
+    return dim + limit if dim < 0 else dim
+
+
+def normalize_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
+    """Distinct dims from the front, in order; None is all of them."""
+    if dims is None:
+        return tuple(range(rank))
+    if isinstance(dims, int):
+        dims = (dims,)
+    found = tuple(normalize_dim(d, rank, op) for d in dims)
+    if len(set(found)) != len(found):
+        raise ValueError(f"{op}: dim {dims} names the same dim twice")
+    return tuple(sorted(found))
+
+
+def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:
+    """Replaces one -1 so that the shape holds `count` elements."""
+    sizes = tuple(int(size) for size in shape)
+    if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
+        raise ValueError(f"{op}: shape {sizes} may hold one -1 and no other negative size")
+    if -1 in sizes:
+        known = prod(size for size in sizes if size != -1)
+        if known == 0 or count % known:
+            raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
+        sizes = tuple(count // known if size == -1 else size for size in sizes)
+    if prod(sizes) != count:
+        raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
+    return sizes
+
+
+def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
+    """Strides with which `target` views the same elements without a copy, or None."""
+    if is_contiguous(shape, strides):
+        return contiguous_strides(target)
+    kept = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
+    result = [0] * len(target)
+    i = len(target) - 1
+    while kept:
+        size, stride = kept.pop()
+        while kept and kept[-1][1] == stride * size:  # dims that lie densely side by side are one
+            size *= kept.pop()[0]
+        filled = 1
+        while i >= 0 and filled * target[i] <= size:
+            result[i] = stride * filled
+            filled *= target[i]
+            i -= 1
+        if filled != size:
+            return None
+    return tuple(result)
+
+
+def as_shape(sizes: Iterable[object]) -> Shape:
+    """A shape from `f(2, 3)` or `f((2, 3))` arguments."""
+    values = tuple(sizes)
+    if len(values) == 1 and not isinstance(values[0], int) and hasattr(values[0], "__iter__"):
+        values = tuple(values[0])
+    return tuple(int(size) for size in values)  # type: ignore[call-overload]

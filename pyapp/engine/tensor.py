@@ -1,0 +1,296 @@
+"""Tensor: a strided view of a storage, with the feel of torch.Tensor. Operations are installed on it by `ops/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from . import dtype as _dtype
+from .device import Device, as_device, cpu
+from .dtype import DType, as_dtype
+from .lazy import np
+from .shape import Shape, contiguous_strides, is_contiguous
+from .storage import Storage
+
+if TYPE_CHECKING:
+    import numpy
+
+    from .autograd import Node
+
+
+class _ArrayInterface:
+    """Lets NumPy view a tensor's memory and keeps its storage alive meanwhile."""
+
+    __slots__ = ("__array_interface__", "storage")
+
+    def __init__(self, tensor: Tensor) -> None:
+        size = tensor.dtype.itemsize
+        self.storage = tensor.storage
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (tensor.address, False),
+            "typestr": np.dtype(tensor.dtype.numpy_name).str,
+            "shape": tensor.shape,
+            "strides": tuple(stride * size for stride in tensor.strides),
+        }
+
+
+class Tensor:
+    """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; and, for autograd, `requires_grad`, `grad`, `node`."""
+
+    storage: Storage
+    shape: Shape
+    strides: Shape
+    dtype: DType
+    device: Device = cpu
+    offset: int = 0
+    requires_grad: bool = False
+    grad: Tensor | None = None
+    node: Node | None = None
+    weak: bool = False  # made from a bare Python number: does not widen what it meets
+    hooks: list[Any] | None = None
+
+    __array_priority__ = 1000  # NumPy's operators leave the work to ours
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise TypeError("Tensor: use tensor(data), zeros(shape), Tensor.from_buffer(data, shape, dtype) or from_numpy(array)")
+
+    if TYPE_CHECKING:  # ops are attached by name in ops/
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    # -- where the elements are
+
+    @property
+    def address(self) -> int:
+        """Of the first element."""
+        return self.storage.address + self.offset * self.dtype.itemsize
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.node is None
+
+    @property
+    def _version(self) -> int:
+        return self.storage.version
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        return self.strides if dim is None else self.strides[dim]
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.storage.nbytes if self.dtype.is_quantized else self.numel() * self.dtype.itemsize
+
+    def is_contiguous(self) -> bool:
+        return is_contiguous(self.shape, self.strides)
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.is_floating_point
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-dim tensor")
+        return self.shape[0]
+
+    # -- to and from plain data
+
+    @classmethod
+    def from_buffer(cls, data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
+        """Copies `data` (bytes or memoryview, row-major, little-endian) into a new CPU tensor. ValueError when its length is not the shape's."""
+        kind = as_dtype(dtype)
+        result = empty_contiguous(tuple(shape), kind)
+        source = memoryview(data).cast("B")
+        if len(source) != result.storage.nbytes:
+            raise ValueError(
+                f"from_buffer: {tuple(shape)} of {kind} holds {result.storage.nbytes} bytes, the buffer {len(source)}"
+            )
+        if len(source):
+            result.storage.bytes_view()[:] = source
+        return result
+
+    def data_view(self) -> memoryview:
+        """The elements of a contiguous CPU tensor as a flat, typed, writable memoryview, valid while the tensor lives."""
+        if not self.is_contiguous():
+            raise ValueError(f"data_view: a tensor of shape {self.shape} with strides {self.strides} is not contiguous")
+        size = self.dtype.itemsize
+        start = self.offset * size
+        view = self.storage.bytes_view()[start : start + self.numel() * size]
+        return view.cast(self.dtype.format)  # type: ignore[call-overload, no-any-return]
+
+    def array(self) -> numpy.ndarray[Any, Any]:
+        """A NumPy view of the stored elements (bfloat16 as its uint16 bits)."""
+        if self.dtype.is_quantized:
+            raise TypeError(f"a {self.dtype} tensor has no elements to view: dequantize it first")
+        if 0 in self.shape:
+            return np.empty(self.shape, self.dtype.numpy_name)
+        return np.asarray(_ArrayInterface(self))
+
+    def numpy(self) -> numpy.ndarray[Any, Any]:
+        """A NumPy array that shares the memory; bfloat16, which NumPy lacks, is copied to float32."""
+        if self.requires_grad and self.node is not None:
+            raise RuntimeError("numpy(): this tensor is part of a gradient computation; use t.detach().numpy()")
+        return self.to(_dtype.float32).array() if self.dtype is _dtype.bfloat16 else self.array()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> numpy.ndarray[Any, Any]:
+        array = self.detach().numpy()
+        return array.astype(dtype) if dtype is not None else array.copy() if copy else array
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return self.detach().numpy().tolist()
+
+    def item(self) -> Any:
+        """The value of a tensor of one element."""
+        if self.numel() != 1:
+            raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
+        kind = self.dtype
+        if kind is _dtype.bfloat16 or not self.is_contiguous():
+            return self.detach().numpy().reshape(-1)[0].item()
+        start = self.offset * kind.itemsize
+        return self.storage.bytes_view()[start : start + kind.itemsize].cast(kind.format)[0]  # type: ignore[call-overload]
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.is_floating_point:
+            raise TypeError(f"a tensor of {self.dtype} cannot be an index")
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous: use .any() or .all()")
+        return bool(self.item())
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: object) -> bool:
+        return bool((self == value).any())
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        from .display import tensor_repr
+
+        return tensor_repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.shape else repr(self)
+
+    # -- autograd
+
+    def requires_grad_(self, on: bool = True) -> Tensor:
+        """Marks a leaf as one whose gradient is wanted. RuntimeError for integers."""
+        if on and not self.dtype.is_floating_point:
+            raise RuntimeError(f"requires_grad: only floating-point tensors have gradients, not {self.dtype}")
+        self.requires_grad = on
+        return self
+
+    def detach(self) -> Tensor:
+        """The same memory outside any gradient computation."""
+        return make(self.storage, self.shape, self.strides, self.dtype, self.offset, self.device)
+
+    def backward(self, gradient: Tensor | None = None, retain_graph: bool = False, create_graph: bool = False) -> None:
+        """Adds d(self)/d(leaf), weighted by `gradient` (shape of self; 1 for one element), to each leaf's `grad`."""
+        from .autograd import backward
+
+        backward([self], [gradient], retain_graph=retain_graph or create_graph, create_graph=create_graph)
+
+    def register_hook(self, hook: Any) -> None:
+        """`hook(grad)` is called when the gradient of this tensor is known; what it returns, if anything, takes its place."""
+        if not self.requires_grad:
+            raise RuntimeError("register_hook: this tensor does not require a gradient")
+        self.hooks = [*(self.hooks or []), hook]
+
+
+def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0, device: Device = cpu) -> Tensor:
+    """A tensor from its parts."""
+    self = Tensor.__new__(Tensor)
+    self.storage = storage
+    self.shape = shape
+    self.strides = strides
+    self.dtype = dtype
+    if offset:
+        self.offset = offset
+    if device is not cpu:
+        self.device = device
+    return self
+
+
+def empty_contiguous(shape: Shape, dtype: DType = _dtype.float32) -> Tensor:
+    """An uninitialised dense CPU tensor."""
+    count = 1
+    for size in shape:
+        if size < 0:
+            raise ValueError(f"a tensor cannot have the shape {shape}: sizes are not negative")
+        count *= size
+    self = Tensor.__new__(Tensor)
+    self.storage = Storage(count * dtype.itemsize)
+    self.shape = shape
+    self.strides = contiguous_strides(shape)
+    self.dtype = dtype
+    return self
+
+
+def adopt_array(array: numpy.ndarray[Any, Any], dtype: DType | None = None) -> Tensor:
+    """A tensor over a NumPy array's memory; copied where strides are negative or broken, or the array is read-only."""
+    kind = dtype or as_dtype(array.dtype)
+    size = array.itemsize
+    if not array.flags.writeable or any(s < 0 or s % size for s in array.strides) or array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
+    shape = array.shape
+    address = array.__array_interface__["data"][0]
+    if array.flags.c_contiguous:
+        return make(Storage.adopt(address, array.nbytes, array), shape, contiguous_strides(shape), kind)
+    strides = tuple(s // size for s in array.strides)
+    span = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1 if array.size else 0
+    return make(Storage.adopt(address, span * size, array), shape, strides, kind)
+
+
+def check_device(device: Device | str | None) -> Device:
+    """The device of a creation function."""
+    return as_device(device)
