@@ -1,6 +1,7 @@
 """Tokenizers, sampling, and the generate loop.
 
-Names are imported on first use: a tokenizer does not need the engine. The loop itself is `pyapp.text.generate.generate`.
+Names are imported on first use: a tokenizer does not need the engine. The loop itself is
+`pyapp.text.generate.generate`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyapp.text.generate import LanguageModel, Session
-    from pyapp.text.sampling import Sampler, SamplingOptions
+    from pyapp.text.options import SamplingOptions
+    from pyapp.text.sampling import Sampler
     from pyapp.text.stream import StopMatcher, StreamDecoder
     from pyapp.text.tokenizer import Tokenizer, set_backend_factory
 
@@ -18,7 +20,7 @@ _HOMES = {
     "LanguageModel": "generate",
     "Session": "generate",
     "Sampler": "sampling",
-    "SamplingOptions": "sampling",
+    "SamplingOptions": "options",
     "StopMatcher": "stream",
     "StreamDecoder": "stream",
     "Tokenizer": "tokenizer",

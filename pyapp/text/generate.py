@@ -12,7 +12,8 @@ from pyapp.engine.dtype import int32
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
-from pyapp.text.sampling import Sampler, SamplingOptions
+from pyapp.text.options import SamplingOptions
+from pyapp.text.sampling import Sampler
 from pyapp.text.stream import StopMatcher, StreamDecoder
 from pyapp.text.tokenizer import Tokenizer
 
@@ -170,7 +171,7 @@ def generate(
     clock = Clock()
     ids = prompt_ids(tokenizer, prompt, session.capacity)
     session.reset()
-    sampler = Sampler(options, session.capacity + 1)
+    sampler = Sampler(options, session.vocab_size, session.capacity + 1)
     sampler.accept(ids)
     writer = Writer(tokenizer, options, continuing=bool(prompt))
     reason = "cancelled"

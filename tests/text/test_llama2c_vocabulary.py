@@ -22,7 +22,8 @@ Vocabulary = tuple[list[bytes], list[float]]
 ODD_TEXTS = [
     "", " ", "  ", "   a   b   ", "\n", "\n\n\t\r\n", "Once upon a time", " Once upon a time, there was",
     "ÆØÅ naïve café", "日本語のテキスト", "😀😀\U0001f469\u200d\U0001f467 flags \U0001f1e9\U0001f1ea",
-    "a\u0301 combining", "<s>", "\n<s>\n", "</s><unk><0x41>", "<0x0A>", "\x00", "a\x00b", "\x01\x7f\x80\x9f", "\ufeffbom",
+    "a\u0301 combining", "<s>", "\n<s>\n", "</s><unk><0x41>", "<0x0A>", "\x00", "a\x00b", "\x01\x7f\x80\x9f",
+    "\ufeffbom",
     "▁under▁line", "a▁b", "\u2028\u00a0\u3000", "\U0010ffff", "aaaaaaaaaa", "thethethethe", "!!!!!!!!",
     "????..,,''\"\"", "0123456789" * 5, "Lily's mom said, \"No!\"", "\ufb01 ligature", "\u202eright to left",
 ]
