@@ -20,6 +20,11 @@
 /* KERNEL(add_f32) { ... return KERNEL_OK; } */
 #define KERNEL(name) int SUFFIXED(name)(const launch *record, int worker, int workers)
 #define INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
 
 #if defined(__wasm_simd128__)
 #include <wasm_simd128.h>
@@ -218,6 +223,31 @@ INLINE float f16_to_float(uint16_t half)
         out.bits |= 0x7f800000;
     out.bits |= (uint32_t)(half & 0x8000) << 16;
     return out.value;
+}
+
+/* Rounded to nearest even; too large becomes infinity, NaN stays NaN. */
+INLINE uint16_t float_to_f16(float x)
+{
+    const union { float value; uint32_t bits; } in = {x};
+    const uint32_t magnitude = in.bits & 0x7fffffff, sign = in.bits >> 16 & 0x8000;
+    if (magnitude > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (magnitude >= 0x477ff000) /* 65520 rounds up past the largest half */
+        return (uint16_t)(sign | 0x7c00);
+    if (magnitude < 0x38800000) { /* below 2^-14: adding 0.5 leaves a multiple of 2^-24 in the low bits */
+        const union { uint32_t bits; float value; } small = {magnitude};
+        const union { float value; uint32_t bits; } sum = {small.value + 0.5f};
+        return (uint16_t)(sign | (sum.bits - 0x3f000000));
+    }
+    return (uint16_t)(sign | ((magnitude + 0xfff + (magnitude >> 13 & 1)) - 0x38000000) >> 13);
+}
+
+INLINE uint16_t float_to_bf16(float x)
+{
+    const union { float value; uint32_t bits; } in = {x};
+    if ((in.bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(in.bits >> 16 | 0x40);
+    return (uint16_t)((in.bits + 0x7fff + (in.bits >> 16 & 1)) >> 16);
 }
 
 INLINE float bf16_to_float(uint16_t half)

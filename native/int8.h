@@ -1,0 +1,241 @@
+/* Dot products of int8: the part of simd.h that linear_q8.c needs.
+ *
+ * A "part" is what one vector holds of a step of packed weights (kernels.h): 4 columns of PART_ROWS rows (4 or 8). The
+ * matching 4 activations are broadcast, so that a part needs no horizontal sum. Signed x signed is exact everywhere;
+ * what an instruction set lacks for it is made up in `prepare`, once per row and not once per weight:
+ *   AVX-512 VNNI  dpbusd takes unsigned x signed: (w ^ 0x80) * x, the sums start at -128 * sum(x)
+ *   AVX2          maddubs takes unsigned x signed: |w| * (x with w's sign)
+ *   relaxed       dot takes signed x 0..127: w * max(x, 0) - w * max(-x, 0)
+ *   others        widened to int16, pairs multiplied and added
+ */
+#ifndef PYAPP_INT8_H
+#define PYAPP_INT8_H
+#include "simd.h"
+
+enum { BAND = 8, BLOCK = 32, STEPS = BLOCK / 4, BAND_BYTES = BAND * BLOCK };
+
+/* A block of quantised activations, as quantize_rows writes it. */
+typedef struct activations {
+    int8_t values[BLOCK];
+    float scale;
+    int32_t sum;
+} activations;
+
+#if defined(__AVX2__)
+#define PART_ROWS 8
+typedef float part_float __attribute__((vector_size(32)));
+typedef int32_t part_sums __attribute__((vector_size(32)));
+typedef float part_unaligned __attribute__((vector_size(32), aligned(1), may_alias));
+#else
+#define PART_ROWS 4
+typedef float part_float __attribute__((vector_size(16)));
+typedef int32_t part_sums __attribute__((vector_size(16)));
+typedef float part_unaligned __attribute__((vector_size(16), aligned(1), may_alias));
+#endif
+enum { PARTS = BAND / PART_ROWS, PART_BYTES = PART_ROWS * 4 };
+
+/* prepared: a block of activations as the dot wants it; part: weights; step: 4 activations, broadcast; sums: one int32
+ * for each row, perhaps in pieces until part_finish. */
+#if defined(__AVX512VNNI__)
+typedef activations prepared;
+typedef __m256i part, step, sums;
+INLINE part part_load(const int8_t *w)
+{
+    return _mm256_xor_si256(_mm256_loadu_si256((const void *)w), _mm256_set1_epi8(-128));
+}
+INLINE step step_load(const prepared *x, int index)
+{
+    int32_t four;
+    memcpy(&four, x->values + 4 * index, 4);
+    return _mm256_set1_epi32(four);
+}
+INLINE sums sums_start(const prepared *x) { return _mm256_set1_epi32(-128 * x->sum); }
+INLINE sums sums_add(sums to, part w, step x) { return _mm256_dpbusd_epi32(to, w, x); }
+INLINE part_sums sums_finish(sums s) { return (part_sums)s; }
+
+#elif defined(__AVX2__)
+typedef activations prepared;
+typedef struct part {
+    __m256i signs, magnitudes;
+} part;
+typedef __m256i step, sums;
+INLINE part part_load(const int8_t *w)
+{
+    const __m256i signs = _mm256_loadu_si256((const void *)w);
+    return (part){signs, _mm256_abs_epi8(signs)};
+}
+INLINE step step_load(const prepared *x, int index)
+{
+    int32_t four;
+    memcpy(&four, x->values + 4 * index, 4);
+    return _mm256_set1_epi32(four);
+}
+INLINE sums sums_start(const prepared *x)
+{
+    (void)x;
+    return _mm256_setzero_si256();
+}
+INLINE sums sums_add(sums to, part w, step x) /* |w| <= 128, |x| <= 127: pairs stay below 2^15 */
+{
+    const __m256i pairs = _mm256_maddubs_epi16(w.magnitudes, _mm256_sign_epi8(x, w.signs));
+    return _mm256_add_epi32(to, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+INLINE part_sums sums_finish(sums s) { return (part_sums)s; }
+
+#elif defined(__wasm_relaxed_simd__)
+typedef struct prepared {
+    int8_t values[2 * BLOCK]; /* for each step max(x, 0) and max(-x, 0) */
+    float scale;
+} prepared;
+typedef v128_t part;
+typedef struct step {
+    v128_t plus, minus;
+} step;
+typedef struct sums {
+    v128_t plus, minus;
+} sums;
+INLINE part part_load(const int8_t *w) { return wasm_v128_load(w); }
+INLINE step step_load(const prepared *x, int index)
+{
+    return (step){wasm_v128_load32_splat(x->values + 8 * index), wasm_v128_load32_splat(x->values + 8 * index + 4)};
+}
+INLINE sums sums_start(const prepared *x)
+{
+    (void)x;
+    return (sums){wasm_i32x4_splat(0), wasm_i32x4_splat(0)};
+}
+INLINE sums sums_add(sums to, part w, step x)
+{
+    return (sums){wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, x.plus, to.plus),
+                  wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, x.minus, to.minus)};
+}
+INLINE part_sums sums_finish(sums s) { return (part_sums)wasm_i32x4_sub(s.plus, s.minus); }
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+typedef activations prepared;
+typedef int8x16_t part, step;
+typedef int32x4_t sums;
+INLINE part part_load(const int8_t *w) { return vld1q_s8(w); }
+INLINE step step_load(const prepared *x, int index)
+{
+    int32_t four;
+    memcpy(&four, x->values + 4 * index, 4);
+    return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+INLINE sums sums_start(const prepared *x)
+{
+    (void)x;
+    return vdupq_n_s32(0);
+}
+INLINE sums sums_add(sums to, part w, step x) { return vdotq_s32(to, w, x); }
+INLINE part_sums sums_finish(sums s) { return (part_sums)s; }
+
+#else /* int16 pairs */
+typedef struct prepared {
+    int16_t values[BLOCK];
+    float scale;
+} prepared;
+typedef int16_t short8 __attribute__((vector_size(16)));
+typedef struct part {
+    short8 low, high; /* rows 0 and 1, rows 2 and 3 */
+} part;
+typedef short8 step;
+typedef struct sums {
+    part_sums low, high; /* two pieces for each row, side by side */
+} sums;
+INLINE sums sums_start(const prepared *x)
+{
+    (void)x;
+    return (sums){{0}, {0}};
+}
+#if defined(__wasm_simd128__)
+INLINE part part_load(const int8_t *w) { return (part){(short8)wasm_i16x8_load8x8(w), (short8)wasm_i16x8_load8x8(w + 8)}; }
+INLINE step step_load(const prepared *x, int index) { return (step)wasm_v128_load64_splat(x->values + 4 * index); }
+INLINE part_sums pair_dot(short8 a, short8 b) { return (part_sums)wasm_i32x4_dot_i16x8((v128_t)a, (v128_t)b); }
+INLINE part_sums sums_finish(sums s)
+{
+    return (part_sums)wasm_i32x4_add(wasm_i32x4_shuffle((v128_t)s.low, (v128_t)s.high, 0, 2, 4, 6),
+                                     wasm_i32x4_shuffle((v128_t)s.low, (v128_t)s.high, 1, 3, 5, 7));
+}
+#elif defined(__SSE2__)
+INLINE part part_load(const int8_t *w)
+{
+    const __m128i all = _mm_loadu_si128((const void *)w);
+    return (part){(short8)_mm_srai_epi16(_mm_unpacklo_epi8(all, all), 8),
+                  (short8)_mm_srai_epi16(_mm_unpackhi_epi8(all, all), 8)};
+}
+INLINE step step_load(const prepared *x, int index)
+{
+    const __m128i four = _mm_loadl_epi64((const void *)(x->values + 4 * index));
+    return (step)_mm_unpacklo_epi64(four, four);
+}
+INLINE part_sums pair_dot(short8 a, short8 b) { return (part_sums)_mm_madd_epi16((__m128i)a, (__m128i)b); }
+INLINE part_sums sums_finish(sums s)
+{
+    const __m128 low = (__m128)s.low, high = (__m128)s.high;
+    return (part_sums)_mm_add_epi32((__m128i)_mm_shuffle_ps(low, high, 0x88), (__m128i)_mm_shuffle_ps(low, high, 0xdd));
+}
+#else
+INLINE part part_load(const int8_t *w)
+{
+    return (part){(short8)vmovl_s8(vld1_s8(w)), (short8)vmovl_s8(vld1_s8(w + 8))};
+}
+INLINE step step_load(const prepared *x, int index)
+{
+    const int16x4_t four = vld1_s16(x->values + 4 * index);
+    return (step)vcombine_s16(four, four);
+}
+INLINE part_sums pair_dot(short8 a, short8 b)
+{
+    const int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+    return (part_sums)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
+}
+INLINE part_sums sums_finish(sums s) { return (part_sums)vpaddq_s32((int32x4_t)s.low, (int32x4_t)s.high); }
+#endif
+INLINE sums sums_add(sums to, part w, step x)
+{
+    return (sums){to.low + pair_dot(w.low, x), to.high + pair_dot(w.high, x)};
+}
+#endif
+
+/* Makes a block ready; sets whose `prepared` is the block itself use it where it lies. */
+#if defined(__AVX2__) || (defined(__ARM_FEATURE_DOTPROD) && !defined(__wasm__))
+#define PREPARED_IN_PLACE 1
+#else
+#define PREPARED_IN_PLACE 0
+INLINE void prepare(prepared *to, const activations *from)
+{
+    for (int i = 0; i < BLOCK; i++) {
+#if defined(__wasm_relaxed_simd__)
+        const int8_t x = from->values[i];
+        to->values[i / 4 * 8 + i % 4] = x > 0 ? x : 0;
+        to->values[i / 4 * 8 + 4 + i % 4] = x < 0 ? (int8_t)-x : 0;
+#else
+        to->values[i] = from->values[i];
+#endif
+    }
+    to->scale = from->scale;
+}
+#endif
+
+/* PART_ROWS scales as f32. */
+INLINE part_float scales_load_f16(const void *p)
+{
+#if defined(__AVX2__)
+    return (part_float)_mm256_cvtph_ps(_mm_loadu_si128(p));
+#else
+    return vload_f16(p);
+#endif
+}
+INLINE part_float scales_load_f32(const void *p) { return *(const part_unaligned *)p; }
+
+INLINE part_float part_splat(float x)
+{
+#if defined(__AVX2__)
+    return (part_float)_mm256_set1_ps(x);
+#else
+    return vsplat(x);
+#endif
+}
+INLINE part_float part_from_int(part_sums s) { return __builtin_convertvector(s, part_float); }
+#endif

@@ -1,0 +1,214 @@
+/* Block formats: packing int8 weights into bands, quantising weights and activations, and the way back.
+ * Layouts and rounding: kernels.h. GGML's q8_0 block: f16 scale, 32 int8. */
+#include "int8.h"
+
+enum { GGML_BLOCK_BYTES = 2 + BLOCK };
+
+typedef signed char vbyte __attribute__((vector_size(LANES)));
+typedef signed char vbyte_unaligned __attribute__((vector_size(LANES), aligned(1), may_alias));
+
+INLINE int64_t blocks_of(int64_t columns) { return (columns + BLOCK - 1) / BLOCK; }
+INLINE int64_t bands_of(int64_t rows) { return (rows + BAND - 1) / BAND; }
+
+/* The first scale of the block that holds row `row`, and the weight of (row, first column of step s). */
+INLINE uint8_t *block_at(uint8_t *packed, int64_t row, int64_t block, int64_t blocks, int64_t scale_bytes)
+{
+    return packed + (row / BAND * blocks + block) * (BAND * scale_bytes + BAND_BYTES);
+}
+INLINE uint8_t *values_at(uint8_t *block, int64_t row, int64_t scale_bytes)
+{
+    return block + BAND * scale_bytes + row % BAND * 4;
+}
+
+INLINE void put_values(uint8_t *block, int64_t row, int64_t scale_bytes, const int8_t values[BLOCK])
+{
+    uint8_t *to = values_at(block, row, scale_bytes);
+    for (int s = 0; s < STEPS; s++)
+        memcpy(to + s * BAND * 4, values + 4 * s, 4);
+}
+
+INLINE void get_values(const uint8_t *block, int64_t row, int64_t scale_bytes, int8_t values[BLOCK])
+{
+    const uint8_t *from = values_at((uint8_t *)block, row, scale_bytes);
+    for (int s = 0; s < STEPS; s++)
+        memcpy(values + 4 * s, from + s * BAND * 4, 4);
+}
+
+/* Rounds 32 values to values[i] = roundf(x[i] / scale) with scale = absmax / 127; returns the scale. A block with an
+ * infinity or NaN gets zeros and a NaN scale, so that whatever is computed from it is NaN. */
+INLINE float quantize_block(int8_t values[BLOCK], const float x[BLOCK], int32_t *sum)
+{
+    vint largest = {0};
+    for (int i = 0; i < BLOCK; i += LANES) {
+        const vint bits = vload_int((const int32_t *)x + i) & 0x7fffffff, larger = bits > largest;
+        largest = (bits & larger) | (largest & ~larger);
+    }
+    union { int32_t bits; float value; } most = {0};
+    for (int i = 0; i < LANES; i++)
+        most.bits = largest[i] > most.bits ? largest[i] : most.bits;
+    const int finite = most.bits < 0x7f800000;
+    const float scale = most.value / 127.0f, inverse = 1.0f / scale;
+    *sum = 0;
+    if (!finite || !(inverse < 0x1p127f)) { /* all zero, or too small to divide by */
+        memset(values, 0, BLOCK);
+        return finite ? 0.0f : __builtin_nanf("");
+    }
+    vint total = {0};
+    for (int i = 0; i < BLOCK; i += LANES) {
+        const vfloat scaled = vload(x + i) * vsplat(inverse);
+        vint whole = __builtin_convertvector(scaled, vint);
+        const vfloat rest = scaled - vfrom_int(whole); /* exact; halves go away from zero */
+        whole = whole - (vint)(rest >= 0.5f) + (vint)(rest <= -0.5f);
+        total += whole;
+        *(vbyte_unaligned *)(values + i) = __builtin_convertvector(whole, vbyte);
+    }
+    for (int i = 0; i < LANES; i++)
+        *sum += total[i];
+    return scale;
+}
+
+/* 32 columns from `column` on, padded with zeros: x itself, or a copy in `padded`. */
+INLINE const float *padded_block(const float *x, int64_t column, int64_t columns, float padded[BLOCK])
+{
+    if (column + BLOCK <= columns)
+        return x + column;
+    memset(padded, 0, BLOCK * sizeof *padded);
+    memcpy(padded, x + column, (size_t)(columns - column) * sizeof *x);
+    return padded;
+}
+
+KERNEL(quantize_rows)
+{
+    activations *xq = record->pointers[0];
+    const float *x = record->pointers[1];
+    const int64_t *d = record->dims, columns = d[1], x_stride = d[2], blocks = blocks_of(columns);
+    int64_t first, last;
+    worker_share(d[0] * blocks, 1, worker, workers, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        float padded[BLOCK];
+        const float *from = padded_block(x + i / blocks * x_stride, i % blocks * BLOCK, columns, padded);
+        xq[i].scale = quantize_block(xq[i].values, from, &xq[i].sum);
+    }
+    return KERNEL_OK;
+}
+
+KERNEL(quantize_q8_0)
+{
+    uint8_t *packed = record->pointers[0];
+    const float *x = record->pointers[1];
+    const int64_t *d = record->dims, rows = d[0], columns = d[1], x_stride = d[2], blocks = blocks_of(columns);
+    int64_t first, last;
+    worker_share(bands_of(rows), 1, worker, workers, &first, &last);
+    for (int64_t row = first * BAND; row < last * BAND; row++)
+        for (int64_t k = 0; k < blocks; k++) {
+            uint8_t *block = block_at(packed, row, k, blocks, 2);
+            float padded[BLOCK];
+            int8_t values[BLOCK] = {0};
+            int32_t sum;
+            uint16_t scale = 0;
+            if (row < rows)
+                scale = float_to_f16(quantize_block(values, padded_block(x + row * x_stride, k * BLOCK, columns, padded), &sum));
+            memcpy(block + row % BAND * 2, &scale, 2);
+            put_values(block, row, 2, values);
+        }
+    return KERNEL_OK;
+}
+
+/* blocks: GGML's, row after row; columns must be whole blocks. */
+KERNEL(pack_q8_0)
+{
+    uint8_t *packed = record->pointers[0];
+    const uint8_t *from = record->pointers[1];
+    const int64_t rows = record->dims[0], columns = record->dims[1], blocks = blocks_of(columns);
+    int64_t first, last;
+    if (columns % BLOCK)
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(bands_of(rows), 1, worker, workers, &first, &last);
+    for (int64_t row = first * BAND; row < last * BAND; row++)
+        for (int64_t k = 0; k < blocks; k++) {
+            uint8_t source[GGML_BLOCK_BYTES] = {0}, *block = block_at(packed, row, k, blocks, 2);
+            if (row < rows)
+                memcpy(source, from + (row * blocks + k) * GGML_BLOCK_BYTES, GGML_BLOCK_BYTES);
+            memcpy(block + row % BAND * 2, source, 2);
+            put_values(block, row, 2, (const int8_t *)source + 2);
+        }
+    return KERNEL_OK;
+}
+
+/* quants: rows x columns int8; scales: one f32 for each `group` of them. No block of 32 columns may span two groups. */
+KERNEL(pack_q8_group)
+{
+    uint8_t *packed = record->pointers[0];
+    const int8_t *quants = record->pointers[1];
+    const float *scales = record->pointers[2];
+    const int64_t rows = record->dims[0], columns = record->dims[1], group = record->dims[2], blocks = blocks_of(columns);
+    int64_t first, last;
+    if (rows == 0 || columns == 0)
+        return KERNEL_OK;
+    if (group <= 0 || !((columns % BLOCK == 0 && group % BLOCK == 0) || group % columns == 0))
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(bands_of(rows), 1, worker, workers, &first, &last);
+    for (int64_t row = first * BAND; row < last * BAND; row++)
+        for (int64_t k = 0; k < blocks; k++) {
+            uint8_t *block = block_at(packed, row, k, blocks, 4);
+            const int64_t at = row * columns + k * BLOCK, left = columns - k * BLOCK;
+            int8_t values[BLOCK] = {0};
+            float scale = 0;
+            if (row < rows) {
+                memcpy(values, quants + at, (size_t)(left < BLOCK ? left : BLOCK));
+                scale = scales[at / group];
+            }
+            memcpy(block + row % BAND * 4, &scale, 4);
+            put_values(block, row, 4, values);
+        }
+    return KERNEL_OK;
+}
+
+INLINE void unpack_row(float *y, const uint8_t *packed, int64_t row, int64_t columns, int64_t scale_bytes)
+{
+    const int64_t blocks = blocks_of(columns);
+    for (int64_t k = 0; k < blocks; k++) {
+        const uint8_t *block = block_at((uint8_t *)packed, row, k, blocks, scale_bytes), *at = block + row % BAND * scale_bytes;
+        const int64_t left = columns - k * BLOCK;
+        int8_t values[BLOCK];
+        float scale;
+        uint16_t half;
+        memcpy(scale_bytes == 2 ? (void *)&half : (void *)&scale, at, (size_t)scale_bytes);
+        if (scale_bytes == 2)
+            scale = f16_to_float(half);
+        get_values(block, row, scale_bytes, values);
+        for (int64_t i = 0; i < BLOCK && i < left; i++)
+            y[k * BLOCK + i] = (float)values[i] * scale;
+    }
+}
+
+INLINE int unpack(const launch *record, int worker, int workers, int64_t scale_bytes)
+{
+    float *y = record->pointers[0];
+    const int64_t columns = record->dims[1];
+    int64_t first, last;
+    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    for (int64_t row = first; row < last; row++)
+        unpack_row(y + row * columns, record->pointers[1], row, columns, scale_bytes);
+    return KERNEL_OK;
+}
+
+INLINE int embedding(const launch *record, int worker, int workers, int64_t scale_bytes)
+{
+    float *y = record->pointers[0];
+    const int32_t *ids = record->pointers[2];
+    const int64_t *d = record->dims, columns = d[1], vocabulary = d[2], y_stride = d[3];
+    int64_t first, last;
+    worker_share(d[0], 1, worker, workers, &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        if (ids[t] < 0 || ids[t] >= vocabulary)
+            return KERNEL_INDEX_RANGE;
+        unpack_row(y + t * y_stride, record->pointers[1], ids[t], columns, scale_bytes);
+    }
+    return KERNEL_OK;
+}
+
+KERNEL(unpack_q8_0) { return unpack(record, worker, workers, 2); }
+KERNEL(unpack_q8_group) { return unpack(record, worker, workers, 4); }
+KERNEL(embedding_q8_0) { return embedding(record, worker, workers, 2); }
+KERNEL(embedding_q8_group) { return embedding(record, worker, workers, 4); }
