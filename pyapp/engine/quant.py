@@ -6,16 +6,15 @@ version 2: `group` columns share an f32 scale; groups that are not multiples of 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 from . import dtype as _dtype
 from .dtype import DType, as_dtype
 from .launch import KERNELS, launch
-from .op import describe
+from .lazy import np
 from .storage import Storage
-from .tensor import Tensor, empty_contiguous, make
+from .tensor import Tensor, adopt_array, empty_contiguous, make
 
 BAND = 8  # rows packed side by side
 BLOCK = 32  # columns that share a scale
@@ -83,13 +82,9 @@ def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int) -> T
             f"got {memoryview(quants).nbytes} and {memoryview(scales).nbytes // 4}"
         )
     if group % BLOCK or columns % group:
-        values = memoryview(quants).cast("B").cast("b")
-        factors = struct.unpack(f"<{count // group}f", memoryview(scales).cast("B"))
-        result = empty_contiguous((rows, columns), _dtype.float32)
-        view = result.data_view()
-        for i, value in enumerate(values):
-            view[i] = value * factors[i // group]
-        return result
+        values = np.frombuffer(quants, np.int8).reshape(-1, group).astype(np.float32)
+        values *= np.frombuffer(scales, np.float32)[:, None]
+        return adopt_array(values.reshape(rows, columns))
     result = _empty(shape, _dtype.q8_group)
     address, keeper = _address(quants)
     scales_address, scales_keeper = _address(scales)
@@ -111,10 +106,32 @@ def quantize(x: Tensor, dtype: DType | str = "q8_0") -> Tensor:
 
 
 def dequantize(x: Tensor) -> Tensor:
-    """A block-quantised matrix as float32."""
+    """A block-quantised matrix as float32; any other tensor as it is."""
     if not x.dtype.is_quantized:
-        raise TypeError(f"dequantize: {describe(x)} is not block-quantised")
+        return x
     rows, columns = x.shape
     result = empty_contiguous((rows, columns), _dtype.float32)
     launch(KERNELS["unpack_" + x.dtype.name], rows * columns >> 10, result.address, x.address, rows, columns)
+    return result
+
+
+def concatenate(parts: Sequence[Tensor]) -> Tensor:
+    """Matrices of one format and width on top of each other: (N1, K), (N2, K) … → (N1 + N2 + …, K), without arithmetic.
+
+    Block formats need row counts that are multiples of 8; where one is not, all become float32.
+    """
+    kind = parts[0].dtype
+    if any(p.dtype is not kind for p in parts) or (kind.is_quantized and any(p.shape[0] % BAND for p in parts)):
+        parts = [dequantize(p).to(_dtype.float32) for p in parts]
+        kind = _dtype.float32
+    shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
+    result = _empty(shape, kind) if kind.is_quantized else empty_contiguous(shape, kind)
+    view = result.storage.bytes_view()
+    start = 0
+    for part in parts:
+        part = part if kind.is_quantized else part.contiguous()
+        size = part.storage.nbytes if kind.is_quantized else part.numel() * kind.itemsize
+        offset = 0 if kind.is_quantized else part.offset * kind.itemsize
+        view[start : start + size] = part.storage.bytes_view()[offset : offset + size]
+        start += size
     return result

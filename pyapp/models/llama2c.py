@@ -1,0 +1,241 @@
+"""The Llama architecture as llama2.c has it (Touvron et al. 2023, arXiv 2307.09288; https://github.com/karpathy/llama2.c):
+pre-norm transformer, rotary positions in neighbouring pairs, grouped heads, SwiGLU, no biases.
+
+Projections that read the same input are one matrix: `wqkv` is [wq; wk; wv], `w13` is [w1; w3]. Training and inference are
+the same module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from math import sqrt
+from typing import Any
+
+from pyapp.engine import Tensor, no_grad, ops, quant
+from pyapp.errors import ModelError
+from pyapp.nn import Embedding, KVCache, Linear, Module, ModuleList, Parameter, RMSNorm
+from pyapp.nn.layers import initialize_normal, skip_initialization
+
+EPSILON = 1e-5
+THETA = 10000.0
+FUSED = {
+    "attention.wqkv.weight": ("attention.wq.weight", "attention.wk.weight", "attention.wv.weight"),
+    "feed_forward.w13.weight": ("feed_forward.w1.weight", "feed_forward.w3.weight"),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The seven numbers of a llama2.c checkpoint, and whether the head is the embedding."""
+
+    dim: int
+    hidden_dim: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    vocab_size: int
+    max_seq_len: int
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        if self.dim % self.n_heads or self.n_heads % self.n_kv_heads or (self.dim // self.n_heads) % 2:
+            raise ModelError(
+                f"dim {self.dim}, n_heads {self.n_heads} and n_kv_heads {self.n_kv_heads} do not fit together",
+                hint="Heads divide dim into even parts, and key/value heads divide the heads",
+            )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], tied: bool = True) -> Config:
+        """From a checkpoint's config; other keys are left alone."""
+        known = {field.name for field in fields(cls)} - {"tied"}
+        return cls(**{key: int(values[key]) for key in known}, tied=tied)
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.n_heads
+
+    def to_dict(self) -> dict[str, int]:
+        """The seven numbers."""
+        return {key: value for key, value in asdict(self).items() if key != "tied"}
+
+
+class Attention(Module):
+    """Causal self-attention with rotary positions and grouped heads."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = config.n_heads, config.n_kv_heads, config.head_dim
+        self.wqkv = Linear(config.dim, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=False)
+        self.wo = Linear(config.dim, config.dim, bias=False)
+
+    def forward(self, x: Tensor, residual: Tensor, table: Tensor, position: Tensor | None, cache: Any = None) -> Tensor:
+        """x (B, T, dim), or (T, dim) with `cache` = (keys, values) and `position` (1,) → residual + attention, shaped as x."""
+        heads, kv, size = self.heads, self.kv_heads, self.head_dim
+        qkv = self.wqkv(x)  # (..., T, (H + 2 KV) * D)
+        qkv = qkv.reshape(*qkv.shape[:-1], heads + 2 * kv, size)  # (..., T, H + 2 KV, D)
+        qk = ops.rope(qkv.narrow(-2, 0, heads + kv), table, position)  # (..., T, H + KV, D)
+        q, k = qk.narrow(-2, 0, heads), qk.narrow(-2, heads, kv)
+        v = qkv.narrow(-2, heads + kv, kv)
+        if cache is None:
+            y = ops.attention(q, k, v)  # (B, T, H, D)
+        else:
+            keys, values = cache
+            ops.cache_write(keys, k, position)
+            ops.cache_write(values, v, position)
+            y = ops.cached_attention(q, keys, values, position)  # (T, H, D)
+        return self.wo(y.reshape(x.shape), residual)  # type: ignore[no-any-return]
+
+
+class FeedForward(Module):
+    """SwiGLU: w2(silu(w1 x) * w3 x)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.w13 = Linear(config.dim, 2 * config.hidden_dim, bias=False)
+        self.w2 = Linear(config.hidden_dim, config.dim, bias=False)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        return self.w2(ops.silu_mul(self.w13(x)), residual)  # type: ignore[no-any-return]
+
+
+class Block(Module):
+    """Attention and feed-forward, each behind a norm and around a residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.feed_forward = FeedForward(config)
+        self.attention_norm = RMSNorm(config.dim, EPSILON)
+        self.ffn_norm = RMSNorm(config.dim, EPSILON)
+
+    def forward(self, x: Tensor, table: Tensor, position: Tensor | None = None, cache: Any = None) -> Tensor:
+        x = self.attention(self.attention_norm(x), x, table, position, cache)
+        return self.feed_forward(self.ffn_norm(x), x)  # type: ignore[no-any-return]
+
+
+class Llama2c(Module):
+    """The model. Its tensors are named as in the checkpoint, but for the fused projections (FUSED)."""
+
+    def __init__(self, config: Config, initialize: bool = True, generator: Any = None) -> None:
+        super().__init__()
+        self.config = config
+        self.tok_embeddings = Embedding(config.vocab_size, config.dim)
+        self.layers = ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm = RMSNorm(config.dim, EPSILON)
+        self.output: Linear | None = None if config.tied else Linear(config.dim, config.vocab_size, bias=False)
+        self.register_buffer("table", ops.rope_table(config.max_seq_len, config.head_dim, THETA), persistent=False)
+        if initialize:
+            self.initialize(generator)
+
+    def initialize(self, generator: Any = None) -> None:
+        """Normal with deviation 0.02, and 0.02 / sqrt(2 layers) for the projections that write into the residual stream."""
+        residual = 0.02 / sqrt(2 * self.config.n_layers)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2:
+                initialize_normal(parameter, residual if name.endswith(("wo.weight", "w2.weight")) else 0.02, generator)
+
+    def head(self, x: Tensor) -> Tensor:
+        """Logits (..., V) of x (..., dim)."""
+        weight = self.tok_embeddings.weight if self.output is None else self.output.weight
+        return ops.linear(self.norm(x), weight)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (B, T) integers → logits (B, T, V)."""
+        if tokens.ndim != 2 or tokens.shape[1] > self.config.max_seq_len:
+            raise ValueError(f"tokens must be (B, T) with T at most {self.config.max_seq_len}, got {tokens.shape}")
+        x = self.tok_embeddings(tokens)  # (B, T, dim)
+        for layer in self.layers:
+            x = layer(x, self.table)
+        return self.head(x)
+
+    def new_cache(self, capacity: int | None = None) -> KVCache:
+        """An empty cache for `capacity` tokens (max_seq_len by default)."""
+        config = self.config
+        return KVCache(config.n_layers, config.n_kv_heads, capacity or config.max_seq_len, config.head_dim)
+
+    def forward_cached(self, tokens: Tensor, position: Tensor, cache: KVCache, last_only: bool = True) -> Tensor:
+        """tokens (T,) int32 that stand at position[0] … → logits (1, V) of the last, or (T, V) of all; keys and values go to the cache."""
+        x = self.tok_embeddings(tokens)  # (T, dim)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, self.table, position, (cache.keys[i], cache.values[i]))
+        if last_only and x.shape[0] > 1:
+            x = x.narrow(0, x.shape[0] - 1, 1)
+        return self.head(x)
+
+    # -- checkpoints
+
+    @classmethod
+    def empty(cls, config: Config) -> Llama2c:
+        """A model without values, whose parameters are about to be replaced."""
+        with skip_initialization():
+            return cls(config, initialize=False)
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Any, progress: Callable[[int, int], None] | None = None) -> Llama2c:
+        """From an open llama2.c checkpoint, or safetensors with its names. `progress(bytes done, bytes in all)` after each tensor.
+
+        Quantised tensors stay quantised. ModelError for missing or misshapen tensors and for NaN or infinite weights.
+        """
+        config = Config.from_dict(checkpoint.config, tied="output.weight" not in checkpoint.tensors)
+        model = cls.empty(config)
+        total = sum(info.nbytes for info in checkpoint.tensors.values())
+        done = 0
+        for name, owner, shape in model.slots():
+            sources = [name.replace(*pair) for pair in _sources(name)]
+            missing = [source for source in sources if source not in checkpoint.tensors]
+            if missing:
+                raise ModelError(f"the checkpoint has no tensor {missing[0]!r}", where=getattr(checkpoint.source, "name", None))
+            parts = [checkpoint.read(source, finite=True) for source in sources]
+            value = quant.concatenate(parts) if len(parts) > 1 else parts[0]
+            if value.shape != shape:
+                raise ModelError(f"{name} has the shape {value.shape}, the configuration asks for {shape}")
+            owner.weight = Parameter(value, requires_grad=False)
+            done += sum(checkpoint.tensors[source].nbytes for source in sources)
+            if progress is not None:
+                progress(done, total)
+        return model
+
+    def slots(self) -> Iterator[tuple[str, Module, tuple[int, ...]]]:
+        """(name, module that owns `weight`, shape) of every parameter."""
+        for path, module in self.named_modules():
+            shape = _weight_shape(module)
+            if shape is not None:
+                yield f"{path}.weight", module, shape
+
+    def export_tensors(self) -> dict[str, Tensor]:
+        """Tensors by llama2.c's names, float32, fused projections split: what formats.write_llama2c takes."""
+        config, size = self.config, self.config.head_dim
+        rows = {
+            "attention.wqkv.weight": [config.dim, config.n_kv_heads * size, config.n_kv_heads * size],
+            "feed_forward.w13.weight": [config.hidden_dim] * 2,
+        }
+        result = {}
+        with no_grad():
+            for name, parameter in self.named_parameters():
+                value = quant.dequantize(parameter.detach())
+                for fused, parts in FUSED.items():
+                    if name.endswith(fused):
+                        for part, piece in zip(parts, value.split(rows[fused]), strict=True):
+                            result[name.replace(fused, part)] = piece
+                        break
+                else:
+                    result[name] = value
+        return result
+
+
+def _sources(name: str) -> list[tuple[str, str]]:
+    """(old, new) replacements that lead from a parameter's name to the checkpoint's names."""
+    for fused, parts in FUSED.items():
+        if name.endswith(fused):
+            return [(fused, part) for part in parts]
+    return [("", "")]
+
+
+def _weight_shape(module: Module) -> tuple[int, ...] | None:
+    if isinstance(module, Linear):
+        return (module.out_features, module.in_features)
+    if isinstance(module, Embedding):
+        return (module.num_embeddings, module.embedding_dim)
+    return (module.dim,) if isinstance(module, RMSNorm) else None
+

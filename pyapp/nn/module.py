@@ -1,0 +1,212 @@
+"""Module: parameters, buffers and children by name, as in torch.nn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ..engine import Tensor, no_grad
+from ..engine.op import describe
+
+
+class Parameter:
+    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
+
+    def __new__(cls, data: Tensor, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
+        data = data.detach()
+        if requires_grad and data.dtype.is_floating_point:
+            data.requires_grad_()
+        data.is_parameter = True
+        return data
+
+
+class Module:
+    """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
+
+    training: bool = True
+
+    def __init__(self) -> None:
+        self._parameters: dict[str, Tensor] = {}
+        self._buffers: dict[str, Tensor] = {}
+        self._transient: set[str] = set()
+        self._modules: dict[str, Module] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        state = self.__dict__
+        if "_modules" in state and name not in ("_parameters", "_buffers", "_modules", "_transient"):
+            for group in (self._parameters, self._buffers, self._modules):
+                group.pop(name, None)
+            if isinstance(value, Module):
+                self._modules[name] = value
+            elif isinstance(value, Tensor) and getattr(value, "is_parameter", False):
+                self._parameters[name] = value
+        object.__setattr__(self, name, value)
+
+    def register_buffer(self, name: str, value: Tensor, persistent: bool = True) -> None:
+        """A tensor that belongs to the module but is not trained; saved in state_dict unless `persistent` is False."""
+        object.__setattr__(self, name, value)
+        self._buffers[name] = value
+        if not persistent:
+            self._transient.add(name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    # -- walking
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """Itself and every module below, by dotted path."""
+        yield prefix, self
+        for name, child in self._modules.items():
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+
+    def modules(self) -> Iterator[Module]:
+        return (module for _, module in self.named_modules())
+
+    def children(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        return iter(self._modules.items())
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter once (a shared one under its first name)."""
+        seen: set[int] = set()
+        for path, module in self.named_modules():
+            for name, parameter in module._parameters.items():
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield (f"{path}.{name}" if path else name), parameter
+
+    def parameters(self) -> Iterator[Tensor]:
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        for path, module in self.named_modules():
+            for name, buffer in module._buffers.items():
+                yield (f"{path}.{name}" if path else name), buffer
+
+    def buffers(self) -> Iterator[Tensor]:
+        return (buffer for _, buffer in self.named_buffers())
+
+    # -- state
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Parameters and persistent buffers by dotted name, sharing memory with the module."""
+        result = {}
+        for path, module in self.named_modules():
+            for name, value in (*module._parameters.items(), *module._buffers.items()):
+                if name not in module._transient:
+                    result[f"{path}.{name}" if path else name] = value.detach()
+        return result
+
+    def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> tuple[list[str], list[str]]:
+        """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree."""
+        own = self.state_dict()
+        missing = [name for name in own if name not in state]
+        unexpected = [name for name in state if name not in own]
+        if strict and (missing or unexpected):
+            raise KeyError(f"load_state_dict: missing {missing or 'nothing'}, unexpected {unexpected or 'nothing'}")
+        for name, target in own.items():
+            if name in state and state[name].shape != target.shape:
+                raise ValueError(f"load_state_dict: {name} is {describe(target)}, the state holds {describe(state[name])}")
+        with no_grad():
+            for name, target in own.items():
+                if name in state:
+                    target.copy_(state[name])
+        return missing, unexpected
+
+    def replace(self, name: str, value: Tensor) -> None:
+        """Puts another tensor (another dtype, a block format) in the place of the parameter `name` (dotted)."""
+        path, _, last = name.rpartition(".")
+        owner = dict(self.named_modules())[path]
+        if last not in owner._parameters:
+            raise KeyError(f"replace: there is no parameter {name!r}")
+        setattr(owner, last, Parameter(value, requires_grad=False))
+
+    # -- modes
+
+    def train(self, mode: bool = True) -> Module:
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Module:
+        return self.train(False)
+
+    def requires_grad_(self, on: bool = True) -> Module:
+        for parameter in self.parameters():
+            if parameter.dtype.is_floating_point:
+                parameter.requires_grad_(on)
+        return self
+
+    def zero_grad(self) -> None:
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def apply(self, function: Callable[[Module], Any]) -> Module:
+        """Calls `function` on every module, children first."""
+        for child in self._modules.values():
+            child.apply(function)
+        function(self)
+        return self
+
+    def to(self, dtype: Any = None) -> Module:
+        """Converts floating-point parameters and buffers."""
+        for module in self.modules():
+            for group in (module._parameters, module._buffers):
+                for name, value in list(group.items()):
+                    if value.dtype.is_floating_point and dtype is not None:
+                        converted = value.detach().to(dtype)
+                        if group is module._parameters:
+                            converted = Parameter(converted, value.requires_grad)
+                        object.__setattr__(module, name, converted)
+                        group[name] = converted
+        return self
+
+    def extra_repr(self) -> str:
+        """What stands in the parentheses of repr."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self._modules.items()]
+        if not lines:
+            return f"{type(self).__name__}({self.extra_repr()})"
+        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+
+
+class ModuleList(Module):
+    """Modules in a list, named by position."""
+
+    def __init__(self, modules: Any = ()) -> None:
+        super().__init__()
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        setattr(self, str(len(self._modules)), module)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __getitem__(self, index: int) -> Module:
+        return list(self._modules.values())[index]
+
+
+class Sequential(ModuleList):
+    """Modules applied one after another."""
+
+    def __init__(self, *modules: Module) -> None:
+        super().__init__(modules)
+
+    def forward(self, x: Any) -> Any:
+        for module in self:
+            x = module(x)
+        return x
