@@ -1,0 +1,108 @@
+"""The page's adapter: what its worker (web/modules/worker/python.js) asks, answered with the events of pyapp.tasks.
+
+Runs in Pyodide. Byte sources, the tokenizer library and the channel back to the page are JavaScript objects that the
+worker hands in. NumPy is not needed for a story and not imported.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyapp import tasks
+from pyapp.engine.native import instruction_set
+from pyapp.events import Cancel, Error, Event, Token
+from pyapp.formats.source import check_range
+from pyapp.text.tokenizer import set_backend_factory
+
+__all__ = ["cancel", "install", "instruction_set", "run"]
+
+# Seconds that events are gathered before they cross to the page: one frame of a screen.
+FRAME = 1 / 60
+
+_running: dict[int, Cancel] = {}
+_host: Any = None
+
+
+class PageSource:
+    """A pyapp.formats ByteSource over a JavaScript object with `name`, `size`, `read(offset, length)` and
+    `readInto(bytes, offset)`: a File, or a file kept by the browser. `read_into` copies straight into WebAssembly memory.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.name: str = source.name
+        self.size: int = int(source.size)
+
+    def read(self, offset: int, length: int) -> bytes:
+        check_range(self, offset, length)
+        data: bytes = self._source.read(offset, length).to_bytes()
+        return data
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        check_range(self, offset, len(view))
+        if len(view):
+            _host.readInto(self._source, view, offset)
+
+    def close(self) -> None:
+        """The worker closes it."""
+
+
+class PageTokenizer:
+    """A tokenizer backend over @huggingface/tokenizers."""
+
+    def __init__(self, json_text: str) -> None:
+        self._encode = _host.createEncoder(json_text)
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._encode(text).to_py().tolist()
+        return ids
+
+
+def install(host: Any) -> None:
+    """Takes what the worker offers: `createEncoder(json_text)` and `readInto(source, view, offset)`."""
+    global _host
+    _host = host
+    set_backend_factory(PageTokenizer)
+
+
+class Channel:
+    """Sends events to the page: the first token at once, then what a frame gathers; the last event flushes."""
+
+    def __init__(self, send: Callable[[str], None]) -> None:
+        self._send = send
+        self._waiting: list[dict[str, Any]] = []
+        self._due = 0.0
+
+    def put(self, event: Event) -> None:
+        self._waiting.append(event.to_dict())
+        if not isinstance(event, Token) or time.perf_counter() >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            self._send(json.dumps(self._waiting))
+            self._waiting = []
+        self._due = time.perf_counter() + FRAME
+
+
+async def run(number: int, method: str, params: Any, send: Callable[[str], None]) -> None:
+    """Runs one task and sends its events, as JSON lists; `cancel(number)` ends it. The last event is Done or Error."""
+    cancel = _running[number] = Cancel()
+    channel = Channel(send)
+    try:
+        async for event in start(method, params, cancel):
+            channel.put(event)
+    except KeyboardInterrupt:  # the page shares memory and would not wait for the next look at `cancel`
+        channel.put(tasks.Done("cancelled"))
+    finally:
+        del _running[number]
+        channel.flush()
+
+
+def cancel(number: int) -> None:
+    """Ends a running task at its next step; nothing happens when it has ended already."""
+    if number in _running:
+        _running[number].set()

@@ -1,0 +1,39 @@
+/**
+ * Speaks to screen readers: whole sentences, and not more often than one can listen.
+ */
+const INTERVAL = 4000;
+
+export class Announcer {
+  /** @param {HTMLElement} region a polite live region */
+  constructor(region) {
+    this.region = region;
+    this.waiting = "";
+    this.timer = null;
+  }
+
+  /** Says this now, and forgets what was waiting. @param {string} text */
+  say(text) {
+    this.stop();
+    this.region.textContent = text;
+  }
+
+  /** Text of a story as it grows. @param {string} text */
+  add(text) {
+    this.waiting += text;
+    this.timer ??= setTimeout(() => this.#speak(), INTERVAL);
+  }
+
+  #speak() {
+    this.timer = null;
+    const end = Math.max(...[".", "!", "?", "\n"].map((mark) => this.waiting.lastIndexOf(mark))) + 1;
+    if (end === 0) return;
+    this.region.textContent = this.waiting.slice(0, end).trim();
+    this.waiting = this.waiting.slice(end);
+  }
+
+  stop() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.waiting = "";
+  }
+}

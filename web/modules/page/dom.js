@@ -1,0 +1,43 @@
+/**
+ * The few helpers that make and find elements.
+ */
+
+/** @param {string} id @returns {HTMLElement} */
+export const byId = (id) => document.getElementById(id);
+
+/**
+ * An element with properties, event listeners ("onclick") and children.
+ * @param {string} tag
+ * @param {Record<string, any>} [attributes]
+ * @param {...(Node | string | null)} children
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** localStorage where there is one: settings are a convenience, not a need. */
+export const memory = {
+  /** @param {string} name @param {any} fallback */
+  get(name, fallback) {
+    try {
+      const text = localStorage.getItem(`pyapp.${name}`);
+      return text === null ? fallback : JSON.parse(text);
+    } catch {
+      return fallback;
+    }
+  },
+  set(name, value) {
+    try {
+      localStorage.setItem(`pyapp.${name}`, JSON.stringify(value));
+    } catch {
+      // A private window, or full: the choice lasts as long as the page.
+    }
+  },
+};

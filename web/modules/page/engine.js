@@ -1,0 +1,163 @@
+/**
+ * The page's side of the protocol: one worker, requests with ids, events as async iterables, restarts.
+ *
+ * Fires: "notice" (detail: how the start goes), "restarted" (detail: {why}), "silent" / "answering" (a request that has not
+ * been heard of for a while, and again).
+ * @typedef {import("../shared/protocol.js").TaskEvent} TaskEvent
+ */
+import { UserError } from "../shared/protocol.js";
+
+const STOP_PATIENCE = 2000; // ms from Stop until the worker is given up
+const SILENCE = 20000; // ms without an event until the page says so
+
+export class Engine extends EventTarget {
+  /** @param {URL} url of worker.js */
+  constructor(url) {
+    super();
+    this.url = url;
+    /** @type {Map<number, Request>} */
+    this.requests = new Map();
+    this.lastId = 0;
+    /** @type {object | null} what the worker said when it was ready */
+    this.about = null;
+    this.spawn();
+  }
+
+  spawn() {
+    this.about = null;
+    this.interrupt = null;
+    this.worker = new Worker(this.url, { type: "module", name: "pyapp" });
+    this.worker.onmessage = ({ data }) => this.#receive(data);
+    this.worker.onerror = (event) => this.#broken(event);
+    this.worker.onmessageerror = (event) => this.#broken(event);
+  }
+
+  /** Ends the worker and everything it was doing, and starts another. @param {string} why for the user */
+  restart(why) {
+    this.worker.terminate();
+    for (const request of this.requests.values()) {
+      request.push({ type: "error", what: why, hint: "Nothing that you kept is lost. Try again.", action: "retry" });
+    }
+    this.requests.clear();
+    this.spawn();
+    this.dispatchEvent(new CustomEvent("restarted", { detail: { why } }));
+  }
+
+  /**
+   * Runs a request; the events as they come, without the last one, which is returned.
+   * @param {string} method @param {object} [params] @param {AbortSignal} [signal]
+   * @returns {AsyncGenerator<TaskEvent, TaskEvent>} throws UserError for an error event
+   */
+  async *stream(method, params = {}, signal) {
+    this.lastId += 1;
+    const request = new Request(this, this.lastId);
+    this.requests.set(request.id, request);
+    const stop = () => this.#cancel(request);
+    signal?.addEventListener("abort", stop, { once: true });
+    this.worker.postMessage({ id: request.id, method, params });
+    if (signal?.aborted) stop();
+    try {
+      for (;;) {
+        const event = await request.next();
+        if (event.type === "error") {
+          if (event.fatal && this.about) this.restart(event.what);
+          throw new UserError(event.what, event);
+        }
+        if (event.type === "done") return event;
+        yield event;
+      }
+    } finally {
+      request.close();
+      this.requests.delete(request.id);
+      signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Runs a request to its end. @returns {Promise<TaskEvent>} its done event */
+  async call(method, params = {}, { signal, onEvent } = {}) {
+    const events = this.stream(method, params, signal);
+    for (;;) {
+      const { done, value } = await events.next();
+      if (done) return value;
+      onEvent?.(value);
+    }
+  }
+
+  /** Asks; then interrupts Python where memory is shared; then gives the worker up. @param {Request} request */
+  #cancel(request) {
+    const worker = this.worker;
+    const pending = () => this.worker === worker && this.requests.has(request.id);
+    worker.postMessage({ method: "cancel", params: { id: request.id } });
+    setTimeout(() => {
+      if (pending() && this.interrupt && request.interruptible) this.interrupt[0] = 2; // SIGINT
+    }, 150);
+    setTimeout(() => {
+      if (pending()) this.restart("The engine did not stop by itself, so it was restarted.");
+    }, STOP_PATIENCE);
+  }
+
+  #receive({ id, events, ...notice }) {
+    if (id !== undefined) {
+      const request = this.requests.get(id);
+      if (request) for (const event of events) request.push(event);
+      return;
+    }
+    if (notice.notice === "ready") {
+      this.about = notice;
+      this.interrupt = notice.interrupt;
+    }
+    this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
+  }
+
+  /** The worker's script or one of its modules did not load, or it ran out of memory. */
+  #broken(event) {
+    event.preventDefault?.();
+    const what = this.about ? "The engine stopped working." : "The engine could not be loaded.";
+    const hint = this.about ? "Restart it; nothing that you kept is lost." : "Check your connection, then restart it.";
+    const error = { type: "error", what, hint, where: event.message ?? null, action: "restart", fatal: false };
+    this.about = null;
+    for (const request of [...this.requests.values()]) request.push(error);
+    this.dispatchEvent(new CustomEvent("notice", { detail: { notice: "failed", event: error } }));
+  }
+}
+
+/** A queue of events that one reader waits on. */
+class Request {
+  /** @param {Engine} engine @param {number} id */
+  constructor(engine, id) {
+    this.engine = engine;
+    this.id = id;
+    this.queue = [];
+    this.wake = null;
+    this.silent = false;
+    this.interruptible = false; // once Python has it
+    this.#listen();
+  }
+
+  push(event) {
+    if (event.type === "progress" && event.what === "prompt") this.interruptible = true;
+    this.queue.push(event);
+    this.wake?.();
+    if (this.silent) this.engine.dispatchEvent(new CustomEvent("answering", { detail: { id: this.id } }));
+    this.silent = false;
+    this.#listen();
+  }
+
+  #listen() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      if (!this.engine.about) return this.#listen(); // still starting: the page shows that already
+      this.silent = true;
+      this.engine.dispatchEvent(new CustomEvent("silent", { detail: { id: this.id } }));
+    }, SILENCE);
+  }
+
+  async next() {
+    while (this.queue.length === 0) await new Promise((resolve) => (this.wake = resolve));
+    return this.queue.shift();
+  }
+
+  close() {
+    clearTimeout(this.timer);
+  }
+}

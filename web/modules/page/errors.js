@@ -1,0 +1,41 @@
+/**
+ * Errors, shown where they happened: what, where, what to do, and a button that does it.
+ */
+import { eventFromError } from "../shared/protocol.js";
+import { h } from "./dom.js";
+
+/** What a button of an error is called. */
+const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
+
+/**
+ * @param {HTMLElement} slot
+ * @param {unknown} error an exception or an error event
+ * @param {Record<string, () => void>} [actions] what "restart", "retry" … do here
+ */
+export function showError(slot, error, actions = {}) {
+  const event = error?.type === "error" ? error : eventFromError(error);
+  if (event.type !== "error") return clearError(slot); // cancelled: nothing went wrong
+  const run = actions[event.action];
+  const button = run && h("button", { class: "secondary", type: "button", onclick: () => (clearError(slot), run()) }, LABELS[event.action]);
+  const dismiss = h("button", { class: "quiet", type: "button", onclick: () => clearError(slot) }, "Dismiss");
+  const box = h("div", { class: "error-box", role: "alert" },
+    h("strong", {}, sentence(event.what)),
+    event.hint ? h("p", {}, sentence(event.hint)) : null,
+    event.where ? h("p", { class: "error-where" }, h("code", {}, shorten(event.where))) : null,
+    h("div", { class: "error-actions" }, button ?? null, dismiss));
+  slot.replaceChildren(box);
+  box.scrollIntoView({ block: "nearest" });
+}
+
+/** @param {HTMLElement} slot */
+export function clearError(slot) {
+  slot.replaceChildren();
+}
+
+/** With a capital and a full stop. @param {string} text */
+function sentence(text) {
+  const trimmed = text.trim();
+  return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?…]$/.test(trimmed) ? "" : "."}`;
+}
+
+const shorten = (text) => (text.length > 300 ? `${text.slice(0, 300)}…` : text);

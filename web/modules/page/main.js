@@ -1,0 +1,37 @@
+/**
+ * Starts the page.
+ */
+import { App } from "./app.js";
+import { byId } from "./dom.js";
+import { showError } from "./errors.js";
+import { ModelDialog } from "./model-dialog.js";
+import { keepOffline, setUpServiceWorker } from "./offline.js";
+import { setUpDialogs, setUpDropping, setUpTheme, setUpViews } from "./shell.js";
+import { StorageDialog } from "./storage-dialog.js";
+import { StoryView } from "./story-view.js";
+
+async function start() {
+  document.documentElement.dataset.boot = "running";
+  setUpTheme();
+  setUpViews([{ id: "story", title: "Story" }]);
+  setUpDialogs();
+  if (!(await setUpServiceWorker())) return;
+  const app = new App();
+  const models = new ModelDialog(app);
+  const storage = new StorageDialog(app);
+  const story = new StoryView(app);
+  setUpDropping((files) => models.addFiles(files));
+  app.addEventListener("ready", () => whenIdle(() => {
+    keepOffline();
+    app.engine.call("warm").catch(() => {}); // offline before it was kept: it is asked for again when needed
+  }));
+  app.refresh().catch((error) => showError(byId("story-error"), error, app.actions));
+  Object.assign(globalThis, { pyappPage: { app, models, storage, story } }); // for tests and the curious
+}
+
+/** @param {() => void} work */
+function whenIdle(work) {
+  setTimeout(() => ("requestIdleCallback" in globalThis ? requestIdleCallback(work, { timeout: 3000 }) : work()), 1500);
+}
+
+start();

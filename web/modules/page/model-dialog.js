@@ -1,0 +1,152 @@
+/**
+ * The list of models: choose, download, cancel, resume, delete; files from the computer; the hub's address.
+ */
+import { megabytes } from "../shared/protocol.js";
+import { DEFAULT_HUB } from "./app.js";
+import { byId, h } from "./dom.js";
+import { clearError, showError } from "./errors.js";
+
+export class ModelDialog {
+  /** @param {import("./app.js").App} app */
+  constructor(app) {
+    this.app = app;
+    this.dialog = byId("model-dialog");
+    /** Downloads that are running. @type {Map<string, {controller: AbortController, progress: object | null}>} */
+    this.downloads = new Map();
+    /** @type {Map<string, unknown>} */
+    this.errors = new Map();
+    byId("choose-model").addEventListener("click", () => this.open());
+    byId("pick-files").addEventListener("change", (event) => this.#picked(event.target));
+    app.addEventListener("models", () => this.render());
+    app.actions.models = () => this.open();
+    this.#hubField();
+  }
+
+  open() {
+    clearError(byId("model-error"));
+    this.render();
+    if (!this.dialog.open) this.dialog.showModal();
+    this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
+  }
+
+  render() {
+    const focused = document.activeElement?.dataset?.key;
+    byId("model-list").replaceChildren(...this.app.models.map((model) => this.#row(model)));
+    if (focused) byId("model-list").querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  #row(model) {
+    const selected = this.app.model?.id === model.id;
+    const download = this.downloads.get(model.id);
+    const row = h("li", { class: "model-row", "data-selected": String(selected), "data-model": model.id },
+      h("p", { class: "row-title" }, model.title, h("span", { class: "row-size" }, sizeText(model))),
+      h("p", { class: "row-text" }, model.description ?? ""),
+      h("div", { class: "row-actions" }, ...this.#buttons(model, selected, download)));
+    if (download) row.append(progressOf(download.progress));
+    if (this.errors.has(model.id)) {
+      const slot = h("div", { class: "error-slot" });
+      row.append(slot);
+      const retry = () => this.download(model);
+      showError(slot, this.errors.get(model.id), { ...this.app.actions, retry });
+    }
+    return row;
+  }
+
+  #buttons(model, selected, download) {
+    const button = (label, action, style = "secondary") =>
+      h("button", { type: "button", class: style, "data-key": `${model.id}/${label}`, "aria-label": `${label} ${model.title}`, onclick: action }, label);
+    if (download) return [button("Cancel", () => download.controller.abort())];
+    if (model.state === "ready" && selected) return [h("span", { class: "row-size" }, "In use")];
+    if (model.state === "ready") return [button("Use", () => this.#use(model))];
+    if (model.state === "partial") return [button("Resume", () => this.download(model))];
+    return [button("Download", () => this.download(model))];
+  }
+
+  #use(model) {
+    this.app.choose(model);
+    this.dialog.close();
+  }
+
+  async download(model) {
+    const controller = new AbortController();
+    const state = { controller, progress: null };
+    this.downloads.set(model.id, state);
+    this.errors.delete(model.id);
+    navigator.storage?.persist?.(); // asks the browser not to clear it when space is short; no is fine
+    this.render();
+    try {
+      const onEvent = (event) => this.#progress(model, state, event);
+      const done = await this.app.engine.call("models.download", { model: model.id, hub: this.app.hub }, { signal: controller.signal, onEvent });
+      this.downloads.delete(model.id);
+      await this.app.refresh();
+      if (done.reason !== "cancelled") this.app.choose(this.app.models.find((other) => other.id === model.id));
+    } catch (error) {
+      this.downloads.delete(model.id);
+      this.errors.set(model.id, error);
+      await this.app.refresh().catch(() => this.render());
+    }
+  }
+
+  #progress(model, state, event) {
+    if (event.type !== "progress") return;
+    state.progress = event;
+    const row = byId("model-list").querySelector(`[data-model="${CSS.escape(model.id)}"] .row-progress`);
+    row?.replaceWith(progressOf(event));
+  }
+
+  async #picked(input) {
+    const files = [...input.files];
+    input.value = "";
+    if (files.length) await this.addFiles(files);
+  }
+
+  /** From the file field, or dropped anywhere on the page. @param {File[]} files */
+  async addFiles(files) {
+    try {
+      clearError(byId("model-error"));
+      await this.app.addFiles(files);
+      this.dialog.close();
+    } catch (error) {
+      if (!this.dialog.open) this.open();
+      showError(byId("model-error"), error, this.app.actions);
+    }
+  }
+
+  #hubField() {
+    const field = byId("hub");
+    field.value = this.app.hub;
+    const set = (text) => {
+      const address = parseHub(text);
+      byId("hub-error").textContent = address ? "" : "This is not an address. It begins with https:// (or http://localhost).";
+      field.setAttribute("aria-invalid", String(!address));
+      if (address) this.app.hub = field.value = address;
+    };
+    field.addEventListener("change", () => set(field.value || DEFAULT_HUB));
+    byId("hub-default").addEventListener("click", () => set(DEFAULT_HUB));
+  }
+}
+
+/** The address with a slash at its end, or null. What is not https must be this machine, as the content policy says. */
+function parseHub(text) {
+  try {
+    const url = new URL(text.trim());
+    const local = url.protocol === "http:" && ["localhost", "127.0.0.1"].includes(url.hostname);
+    if (url.protocol !== "https:" && !local && url.origin !== location.origin) return null;
+    return url.href.endsWith("/") ? url.href : `${url.href}/`;
+  } catch {
+    return null;
+  }
+}
+
+function sizeText({ kind, bytes, received, state }) {
+  if (state === "partial") return `${megabytes(received)} of ${megabytes(bytes)}`;
+  return kind === "hub" && state === "ready" ? `${megabytes(bytes)}, kept` : megabytes(bytes);
+}
+
+function progressOf(event) {
+  const { what = "Asking the hub", done = 0, total = null } = event ?? {};
+  const text = total ? `${what}: ${megabytes(done)} of ${megabytes(total)}` : `${what}…`;
+  const bar = h("progress", { "aria-label": what });
+  if (total) [bar.max, bar.value] = [total, done];
+  return h("div", { class: "row-progress" }, h("span", {}, text), bar);
+}

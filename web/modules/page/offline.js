@@ -1,0 +1,62 @@
+/**
+ * The service worker: offline use, isolation on hosts that send no headers for it, and new versions.
+ */
+import { siteUrl } from "../shared/site.js";
+import { byId, h } from "./dom.js";
+
+const PATIENCE = 1200; // ms that a first visit may wait to become isolated
+const RELOADED = "pyapp.reloaded-for-isolation";
+
+/**
+ * Registers the service worker. On the first visit to a host without isolation headers it reloads the page once, at once,
+ * so that nothing is lost and nothing loads twice.
+ * @returns {Promise<boolean>} false: a reload is under way, do not start
+ */
+export async function setUpServiceWorker() {
+  const workers = navigator.serviceWorker;
+  if (!workers || !isSecureContext) return true;
+  try {
+    const ready = workers.register(siteUrl("service-worker.js"), { scope: siteUrl("./"), updateViaCache: "none" })
+      .then(() => workers.controller ?? new Promise((resolve) => workers.addEventListener("controllerchange", resolve, { once: true })));
+    ready.catch(() => {});
+    if (crossOriginIsolated || !mayReload()) return true;
+    const controlled = await Promise.race([ready.then(() => true), new Promise((resolve) => setTimeout(() => resolve(false), PATIENCE))]);
+    if (!controlled) return true; // the next visit is isolated
+    sessionStorage.setItem(RELOADED, "1");
+    location.reload();
+    return false;
+  } catch {
+    return true; // refused (private window, policy): the page works without
+  }
+}
+
+/** Once in this tab; and never where that cannot be remembered. */
+function mayReload() {
+  try {
+    if (sessionStorage.getItem(RELOADED)) return false;
+    sessionStorage.setItem("pyapp.probe", "1");
+    sessionStorage.removeItem("pyapp.probe");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** When the page is up: keeps the rest of the site for offline use, and looks for a new version. */
+export function keepOffline() {
+  const worker = navigator.serviceWorker?.controller;
+  if (!worker) return;
+  navigator.serviceWorker.addEventListener("message", ({ data }) => {
+    if (data.notice === "offline-ready") byId("offline-state").textContent = "Kept on this device: works offline. Nothing you type leaves it.";
+    if (data.notice === "update-ready") showUpdate();
+  });
+  worker.postMessage({ method: "keep" });
+}
+
+function showUpdate() {
+  const reload = () => {
+    navigator.serviceWorker.controller?.postMessage({ method: "switch" });
+    navigator.serviceWorker.addEventListener("message", ({ data }) => data.notice === "switched" && location.reload());
+  };
+  byId("offline-state").replaceChildren("A new version is here. ", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"));
+}

@@ -1,0 +1,112 @@
+/**
+ * The settings of a generation: sliders with numbers, the seed with its dice; remembered from visit to visit.
+ */
+import { h, memory } from "./dom.js";
+
+/**
+ * @typedef {{name: string, label: string, min: number, max: number, step: number, initial: number, help: string}} Field
+ * @type {Field[]}
+ */
+const MAIN = [
+  { name: "max_new_tokens", label: "Length", min: 8, max: 1024, step: 8, initial: 256, help: "At most so many tokens (a word is one or a few)." },
+  { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05, initial: 0.8, help: "0 always takes the likeliest word; higher is more surprising." },
+  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words that share this probability." },
+];
+/** @type {Field[]} */
+const MORE = [
+  { name: "top_k", label: "Top-k", min: 0, max: 200, step: 1, initial: 0, help: "Only the k likeliest words; 0: no limit." },
+  { name: "min_p", label: "Min-p", min: 0, max: 0.5, step: 0.01, initial: 0, help: "Only words at least this likely, beside the likeliest; 0: off." },
+  { name: "repetition_penalty", label: "Repetition penalty", min: 1, max: 2, step: 0.05, initial: 1, help: "Above 1, words that occurred become less likely." },
+];
+const LARGEST_SEED = 2 ** 32 - 1;
+
+export class SettingsFields {
+  /** @param {HTMLElement} host */
+  constructor(host) {
+    this.values = memory.get("settings", {});
+    this.inputs = new Map();
+    const reset = h("button", { type: "button", class: "quiet reset", onclick: () => this.reset() }, "Reset settings");
+    host.append(
+      ...MAIN.map((field) => this.#slider(field)),
+      this.#seed(),
+      h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" }, ...MORE.map((field) => this.#slider(field)), reset)),
+    );
+  }
+
+  /** The options for SamplingOptions.from_dict. Draws a new seed first, unless it is kept. */
+  options() {
+    if (!this.keep.checked) this.rollSeed();
+    const options = Object.fromEntries([...MAIN, ...MORE].map(({ name }) => [name, Number(this.inputs.get(name).number.value)]));
+    return { ...options, seed: Number(this.seed.value) };
+  }
+
+  /** @param {number} longest the model's context: no story gets longer */
+  limitLength(longest) {
+    this.inputs.get("max_new_tokens").limit(longest);
+  }
+
+  reset() {
+    for (const { name, initial } of [...MAIN, ...MORE]) this.inputs.get(name).set(initial);
+  }
+
+  rollSeed() {
+    this.seed.value = String(crypto.getRandomValues(new Uint32Array(1))[0]);
+    this.#remember("seed", Number(this.seed.value));
+  }
+
+  #remember(name, value) {
+    this.values[name] = value;
+    memory.set("settings", this.values);
+  }
+
+  /** @param {Field} field */
+  #slider(field) {
+    const { name, label, min, max, step, initial, help } = field;
+    const bounds = { min, max, step };
+    const range = h("input", { type: "range", id: `${name}-range`, ...bounds, "aria-label": label, "aria-describedby": `${name}-help` });
+    const number = h("input", { type: "number", id: name, ...bounds, inputmode: "decimal", required: true, "aria-describedby": `${name}-help` });
+    const set = (value) => {
+      const highest = Number(range.max);
+      const sound = Number.isFinite(value) ? Math.min(highest, Math.max(min, value)) : initial;
+      range.value = number.value = String(Number(sound.toFixed(4)));
+      this.#remember(name, Number(number.value));
+    };
+    range.addEventListener("input", () => set(Number(range.value)));
+    number.addEventListener("change", () => set(number.value === "" ? NaN : Number(number.value)));
+    const limit = (highest) => {
+      range.max = number.max = String(highest);
+      set(Number(number.value));
+    };
+    this.inputs.set(name, { number, set, limit });
+    set(this.values[name] ?? initial);
+    return h("div", { class: "slider" }, h("label", { class: "field-label", for: name }, label), number, range, h("p", { class: "help", id: `${name}-help` }, help));
+  }
+
+  #seed() {
+    this.seed = h("input", { type: "number", id: "seed", min: 0, max: LARGEST_SEED, step: 1, inputmode: "numeric" });
+    this.keep = h("input", { type: "checkbox", id: "keep-seed" });
+    this.seed.value = String(this.values.seed ?? 1);
+    this.keep.checked = this.values.keep_seed ?? false;
+    this.seed.addEventListener("change", () => {
+      const value = Math.trunc(Number(this.seed.value));
+      this.seed.value = String(Math.min(LARGEST_SEED, Math.max(0, value || 0)));
+      this.keep.checked = true; // who types a seed wants that one
+      this.#remember("seed", Number(this.seed.value));
+      this.#remember("keep_seed", true);
+    });
+    this.keep.addEventListener("change", () => this.#remember("keep_seed", this.keep.checked));
+    const dice = h("button", { type: "button", class: "icon-button", title: "Another seed", "aria-label": "Another seed", onclick: () => this.rollSeed() });
+    dice.append(diceIcon());
+    return h("div", { class: "seed-row" },
+      h("label", { class: "field-label", for: "seed" }, "Seed"), this.seed, dice,
+      h("label", { class: "check" }, this.keep, "Keep: the same seed writes the same story"));
+  }
+}
+
+function diceIcon() {
+  const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  icon.setAttribute("viewBox", "0 0 24 24");
+  icon.setAttribute("aria-hidden", "true");
+  icon.innerHTML = '<rect x="4" y="4" width="16" height="16" rx="4"/><path stroke-width="2.6" d="M8.600 8.600h.01M15.400 8.600h.01M12 12h.01M8.600 15.400h.01M15.400 15.400h.01"/>';
+  return icon;
+}

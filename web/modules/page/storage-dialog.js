@@ -1,0 +1,74 @@
+/**
+ * The storage panel: what this page keeps in the browser, and how to get rid of it.
+ */
+import { UserError, megabytes } from "../shared/protocol.js";
+import { byId, h } from "./dom.js";
+import { clearError, showError } from "./errors.js";
+
+export class StorageDialog {
+  /** @param {import("./app.js").App} app */
+  constructor(app) {
+    this.app = app;
+    this.dialog = byId("storage-dialog");
+    byId("open-storage").addEventListener("click", () => this.open());
+    byId("storage-clear").addEventListener("click", () => this.#do(() => this.app.engine.call("storage.clear")));
+    app.actions.storage = () => this.open();
+  }
+
+  async open() {
+    clearError(byId("storage-error"));
+    if (!this.dialog.open) this.dialog.showModal();
+    await this.render();
+  }
+
+  async render() {
+    byId("storage-clear").disabled = true;
+    try {
+      const { kept, usage, quota } = await this.app.engine.call("storage.list");
+      const left = quota ? ` The browser allows ${megabytes(quota)}.` : "";
+      byId("storage-summary").textContent = kept.length
+        ? `This page keeps ${megabytes(usage)} on this device: itself, for use offline, and these files.${left}`
+        : `This page keeps ${megabytes(usage)} on this device: itself, for use offline. No downloaded models.${left}`;
+      byId("kept-list").replaceChildren(...groups(kept).map((group) => this.#row(group)));
+      byId("storage-clear").disabled = kept.length === 0;
+    } catch (error) {
+      byId("kept-list").replaceChildren();
+      showError(byId("storage-error"), error, this.app.actions);
+    }
+  }
+
+  #row({ title, files }) {
+    const received = files.reduce((sum, file) => sum + file.received, 0);
+    const whole = files.every((file) => file.complete);
+    const remove = h("button", { type: "button", class: "secondary", "aria-label": `Delete ${title}`, onclick: () =>
+      this.#do(() => this.app.engine.call("storage.remove", { keys: files.map((file) => file.key) })) }, "Delete");
+    return h("li", { class: "kept-row" },
+      h("p", { class: "row-title" }, title, h("span", { class: "row-size" }, megabytes(received))),
+      h("p", { class: "row-text" }, whole ? files.map((file) => file.name.split("/").pop()).join(", ") : "Not complete: its download can be resumed."),
+      h("div", { class: "row-actions" }, remove));
+  }
+
+  async #do(action) {
+    try {
+      if (this.app.busy) throw new UserError("A story is being written.", { hint: "Stop it first, then delete." });
+      clearError(byId("storage-error"));
+      await action();
+    } catch (error) {
+      showError(byId("storage-error"), error, this.app.actions);
+    }
+    await this.render();
+    await this.app.afterStorageChange();
+    byId("storage-dialog").querySelector("[data-close]").focus();
+  }
+}
+
+/** Files that belong to one model together. */
+function groups(kept) {
+  const found = new Map();
+  for (const file of kept) {
+    const title = file.group ?? file.name;
+    if (!found.has(title)) found.set(title, { title, files: [] });
+    found.get(title).files.push(file);
+  }
+  return [...found.values()];
+}

@@ -1,0 +1,84 @@
+/**
+ * What page and worker say to each other.
+ *
+ * page → worker: `{id, method, params}`. Every request has an id of its own; `{method: "cancel", params: {id}}` stops one.
+ * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks.py; several in one message when they come
+ * faster than the screen is drawn. The last event of a request is always `done` or `error`.
+ * worker → page without id: `{notice: "ready" | "stage", …}`: how the start is going.
+ *
+ * @typedef {{id: number, method: string, params: object}} Request
+ * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent
+ * @typedef {{type: "token", text: string, id: number, index: number}} TokenEvent
+ * @typedef {{type: "metric", name: string, value: number, unit: string}} MetricEvent
+ * @typedef {{type: "done", reason?: string}} DoneEvent
+ * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
+ *   action?: "restart" | "storage" | "retry"}} ErrorEvent
+ * @typedef {ProgressEvent | TokenEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
+ */
+
+/** An error that a person is meant to read: what happened, where, and what to do. */
+export class UserError extends Error {
+  /**
+   * @param {string} what
+   * @param {{where?: string | null, hint?: string | null, fatal?: boolean, action?: string}} [details]
+   */
+  constructor(what, { where = null, hint = null, fatal = false, action = undefined } = {}) {
+    super(what);
+    this.name = "UserError";
+    this.what = what;
+    this.where = where;
+    this.hint = hint;
+    this.fatal = fatal;
+    this.action = action;
+  }
+}
+
+/** The user stopped it: no error to show. */
+export class Cancelled extends Error {
+  constructor() {
+    super("cancelled");
+    this.name = "Cancelled";
+  }
+}
+
+/** Throws Cancelled when the signal says so. @param {AbortSignal | undefined} signal */
+export function throwIfCancelled(signal) {
+  if (signal?.aborted) throw new Cancelled();
+}
+
+/**
+ * The last event of a request that threw.
+ * @param {unknown} error
+ * @returns {TaskEvent}
+ */
+export function eventFromError(error) {
+  if (error instanceof Cancelled || error?.name === "AbortError") return { type: "done", reason: "cancelled" };
+  if (error instanceof UserError) {
+    const { what, where, hint, fatal, action } = error;
+    return { type: "error", what, where, hint, fatal, action };
+  }
+  if (error?.name === "QuotaExceededError") return eventFromError(storageFull());
+  return {
+    type: "error",
+    what: `Something failed inside the page: ${error?.message ?? error}`,
+    hint: "Try again; if it happens again, restart the engine.",
+    action: "restart",
+  };
+}
+
+/** @param {{needed?: number, free?: number}} [sizes] in bytes */
+export function storageFull({ needed, free } = {}) {
+  const figures = needed ? ` It needs ${megabytes(needed)} and ${megabytes(free ?? 0)} are left.` : "";
+  return new UserError(`The browser's storage for this page is full.${figures}`, {
+    hint: "Delete kept models under Storage, or free some disk space. What has arrived is kept.",
+    action: "storage",
+  });
+}
+
+/** @param {number} bytes */
+export function megabytes(bytes) {
+  if (bytes < 1e3) return `${bytes} B`;
+  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(0)} kB`;
+  if (bytes < 1e9) return `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
+  return `${(bytes / 1e9).toFixed(2)} GB`;
+}

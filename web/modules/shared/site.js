@@ -1,0 +1,7 @@
+/**
+ * Where the parts of the site lie, as addresses relative to this module: the page works under any path.
+ */
+export const SITE = new URL("../../", import.meta.url);
+
+/** @param {string} path relative to index.html */
+export const siteUrl = (path) => new URL(path, SITE).href;

@@ -1,0 +1,210 @@
+/**
+ * Downloads that survive: resumed by Range and If-Range, written down in a journal, verified, one tab at a time.
+ *
+ * @typedef {{name: string, url: string, size: number | null, sha256: string | null, group?: string}} Wanted
+ * @typedef {import("./store.js").Journal} Journal
+ */
+import { Cancelled, UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
+
+const COMMIT_BYTES = 4 << 20; // how much may be lost when the tab is closed
+const ATTEMPTS = 5;
+
+/**
+ * Fetches one file into the store. Does nothing when it is there already.
+ * @param {Wanted} wanted
+ * @param {import("./store.js").Store} store
+ * @param {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void,
+ *   onWait?: () => void, hash: (entry: import("./store.js").Entry, size: number) => Promise<string>}} options
+ * @returns {Promise<import("./store.js").Entry>}
+ */
+export async function download(wanted, store, options) {
+  const entry = await store.entry(wanted.name);
+  return withLock(`pyapp:${entry.key}`, options, async () => {
+    const known = await entry.journal();
+    if (known?.complete && (!wanted.sha256 || known.sha256 === wanted.sha256)) return entry;
+    await checkSpace(wanted, known);
+    let journal = startJournal(wanted, known);
+    try {
+      journal = await receiveAll(wanted, entry, journal, options);
+    } finally {
+      entry.close();
+    }
+    await verify(wanted, entry, journal, options);
+    return entry;
+  });
+}
+
+/** Another tab may be fetching the same file: wait for it, then find its work done. */
+async function withLock(name, { signal, onWait }, work) {
+  if (!navigator.locks) return work();
+  const done = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { value: await work() });
+  if (done) return done.value;
+  onWait?.();
+  return navigator.locks.request(name, { signal }, work);
+}
+
+/** @param {Wanted} wanted @param {Journal | null} known @returns {Journal} */
+function startJournal(wanted, known) {
+  const fresh = { received: 0, etag: null, complete: false };
+  const kept = known && !known.complete && known.url === wanted.url ? known : fresh;
+  const { name, url, size, sha256, group = null } = wanted;
+  return { name, url, size, sha256, group, received: kept.received, etag: kept.etag, complete: false, time: Date.now() };
+}
+
+/** @param {Wanted} wanted @param {Journal | null} known */
+async function checkSpace(wanted, known) {
+  const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
+  if (!quota || !wanted.size) return;
+  const needed = wanted.size - (known?.received ?? 0);
+  if (needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
+}
+
+async function receiveAll(wanted, entry, journal, options) {
+  let attempt = 0;
+  for (;;) {
+    throwIfCancelled(options.signal);
+    const before = journal.received;
+    try {
+      return await receive(wanted, entry, journal, options);
+    } catch (error) {
+      if (options.signal.aborted) throw new Cancelled();
+      if (error instanceof UserError || error.name === "QuotaExceededError") throw error;
+      attempt = journal.received > before ? 1 : attempt + 1; // progress earns patience
+      if (attempt >= ATTEMPTS) throw givenUp(wanted, journal, error);
+      await pause(250 * 2 ** attempt, options.signal);
+    }
+  }
+}
+
+/** One request: from where we are to the end. Updates `journal` in place. */
+async function receive(wanted, entry, journal, { signal, onProgress }) {
+  const headers = new Headers();
+  if (journal.received > 0) {
+    headers.set("Range", `bytes=${journal.received}-`);
+    // A weak validator must not be used with If-Range (RFC 9110, 13.1.5).
+    if (journal.etag && !journal.etag.startsWith("W/")) headers.set("If-Range", journal.etag);
+  }
+  const response = await fetch(wanted.url, { headers, signal, mode: "cors", credentials: "omit", cache: "no-store" });
+  if (response.status === 416 && journal.received > 0) {
+    if (journal.received !== journal.size) journal.received = 0;
+    else return finish(entry, journal);
+    throw new Error("range refused: start again");
+  }
+  if (!response.ok) throw badStatus(wanted, response);
+  takeHeaders(journal, wanted, response);
+  await entry.open(journal.received);
+  try {
+    await pump(response.body.getReader(), entry, journal, onProgress);
+    return await finish(entry, journal);
+  } finally {
+    entry.close();
+  }
+}
+
+/** Where this answer starts, how long the file is, and which version it is. */
+function takeHeaders(journal, wanted, response) {
+  const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(response.headers.get("Content-Range") ?? "");
+  const etag = response.headers.get("ETag");
+  const changed = journal.etag && etag && etag !== journal.etag;
+  if (response.status === 206 && range && Number(range[1]) === journal.received && !changed) {
+    if (range[2] !== "*") journal.size = Number(range[2]);
+  } else if (response.status === 206) {
+    response.body.cancel();
+    journal.received = 0;
+    journal.etag = null;
+    throw new Error("another version or another range: start again");
+  } else {
+    journal.received = 0;
+    const encoded = response.headers.get("Content-Encoding");
+    const length = Number(response.headers.get("Content-Length"));
+    journal.size = length && !encoded ? length : wanted.size;
+  }
+  journal.etag = etag;
+  if (wanted.size && journal.size && journal.size !== wanted.size) {
+    response.body.cancel();
+    throw new UserError(`The file has ${journal.size} bytes where ${wanted.size} were expected.`, {
+      where: wanted.url,
+      hint: "The hub has another version of it, or the address is wrong. Check the hub address.",
+    });
+  }
+}
+
+async function pump(reader, entry, journal, onProgress) {
+  let committed = journal.received;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      entry.write(value, journal.received);
+      journal.received += value.length;
+      onProgress(journal.received, journal.size);
+      if (journal.received - committed >= COMMIT_BYTES) {
+        await entry.commit(journal);
+        committed = journal.received;
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+    if (journal.received > committed) await entry.commit(journal).catch(() => {});
+  }
+}
+
+async function finish(entry, journal) {
+  if (journal.size && journal.received < journal.size) throw new Error("the connection ended early");
+  if (journal.size && journal.received > journal.size) {
+    await entry.commit({ ...journal, received: 0, etag: null });
+    throw new UserError(`The file is longer than the ${journal.size} bytes that were expected.`, {
+      where: journal.url,
+      hint: "The hub has another version of it, or the address is wrong. Check the hub address.",
+    });
+  }
+  journal.size = journal.received;
+  await entry.commit(journal);
+  return journal;
+}
+
+/** Size was checked on the way; the hash is checked when it is known. */
+async function verify(wanted, entry, journal, { hash }) {
+  if (wanted.sha256) {
+    const found = await hash(entry, journal.size);
+    if (found !== wanted.sha256) {
+      await entry.open(0);
+      await entry.commit({ ...journal, received: 0, etag: null, complete: false });
+      entry.close();
+      throw new UserError("The file arrived damaged: its SHA-256 is not the one that was expected.", {
+        where: wanted.url,
+        hint: "It was thrown away. Download it again; if that fails too, check the hub address.",
+        action: "retry",
+      });
+    }
+  }
+  await entry.commit({ ...journal, complete: true });
+}
+
+/** The hub answered, but not now: worth another try. */
+class HubBusy extends Error {}
+
+/** @param {Wanted} wanted @param {Response} response */
+function badStatus(wanted, response) {
+  const says = `The hub answered ${response.status} ${response.statusText}`.trim();
+  if (response.status >= 500 || response.status === 429) return new HubBusy(`${says}.`);
+  const hint = response.status === 404 ? "Check the model's name and the hub address." : "It may need a permission that this page does not have.";
+  return new UserError(`${says}.`, { where: wanted.url, hint });
+}
+
+function givenUp(wanted, journal, error) {
+  return new UserError(error instanceof HubBusy ? error.message : "The connection was lost.", {
+    where: wanted.url,
+    hint: journal.received > 0
+      ? "What has arrived is kept: press Resume when you are online again."
+      : "Check your connection and the hub address, then try again.",
+    action: "retry",
+  });
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => (clearTimeout(timer), reject(new Cancelled())), { once: true });
+  });
+}

@@ -1,0 +1,213 @@
+/**
+ * The models that the page can use and where their bytes are: embedded in the site, dropped by the user, or kept from a hub.
+ *
+ * @typedef {{role: "model" | "tokenizer", path: string, size: number | null, sha256: string | null}} WantedFile
+ * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file", repo?: string,
+ *   revision?: string, files: WantedFile[]}} Model
+ */
+import { UserError } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
+import { readRegistry } from "../shared/registry.js";
+import { download } from "./download.js";
+import { FileSource, MemorySource, openEntry } from "./sources.js";
+
+export class ModelFiles {
+  /** @param {Promise<import("./store.js").Store | null>} storePromise @param {import("./python.js").Python} python */
+  constructor(storePromise, python) {
+    this.storePromise = storePromise;
+    this.python = python;
+    /** @type {Map<string, Promise<ArrayBuffer>>} */
+    this.embedded = new Map();
+    /** @type {Map<string, {title: string, files: {role: string, file: File}[]}>} */
+    this.dropped = new Map();
+    /** Downloads of browsers that keep no files. @type {Map<string, ArrayBuffer>} */
+    this.inMemory = new Map();
+  }
+
+  /** Fetches the default model while Python starts. */
+  prefetchEmbedded() {
+    this.registry = readRegistry();
+    this.registry
+      .then(({ models }) => {
+        const first = models.find((model) => model.kind === "embedded");
+        for (const { path } of first?.files ?? []) this.#embeddedFile(path).catch(() => {});
+      })
+      .catch(() => {}); // told when a model is asked for
+  }
+
+  #embeddedFile(path) {
+    if (!this.embedded.has(path)) {
+      const bytes = fetch(siteUrl(path)).then((response) => {
+        if (response.ok) return response.arrayBuffer();
+        throw new UserError(`The embedded model is missing on the server (status ${response.status}).`, { where: path });
+      });
+      bytes.catch(() => this.embedded.delete(path));
+      this.embedded.set(path, bytes);
+    }
+    return this.embedded.get(path);
+  }
+
+  /** @param {string} id @returns {Promise<Model>} */
+  async find(id) {
+    const model = (await this.registry).models.find((candidate) => candidate.id === id);
+    if (model) return model;
+    throw new UserError("This model is not known.", { where: id, hint: "Choose another one from the list." });
+  }
+
+  /** Everything that can be chosen, and how much of it is here. */
+  async list() {
+    const store = await this.storePromise;
+    const kept = new Map((await store?.list() ?? []).map((journal) => [journal.name, journal]));
+    const known = (await this.registry).models.map((model) => ({ ...model, ...this.#stateOf(model, kept) }));
+    const dropped = [...this.dropped].map(([id, { title, files }]) => ({
+      id, title, description: "From your computer. It is not copied and not kept.", kind: "file", state: "ready",
+      bytes: files.reduce((sum, { file }) => sum + file.size, 0),
+    }));
+    return [...known, ...dropped];
+  }
+
+  #stateOf(model, kept) {
+    const bytes = model.files.reduce((sum, file) => sum + (file.size ?? 0), 0);
+    if (model.kind === "embedded") return { bytes, state: "ready", received: bytes };
+    const journals = model.files.map((file) => kept.get(nameOf(model, file)));
+    const inMemory = model.files.every((file) => this.inMemory.has(nameOf(model, file)));
+    const received = journals.reduce((sum, journal) => sum + (journal?.received ?? 0), 0);
+    const complete = inMemory || journals.every((journal) => journal?.complete);
+    return { bytes, received, state: complete ? "ready" : received > 0 ? "partial" : "absent" };
+  }
+
+  /**
+   * Gets a hub model whole: what is missing is downloaded, resumed and verified.
+   * @param {Model} model @param {string} hub base address
+   * @param {{emit: Function, signal: AbortSignal}} context
+   */
+  async fetch(model, hub, { emit, signal }) {
+    const store = await this.storePromise;
+    const total = model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) || null;
+    let before = 0;
+    let told = 0;
+    for (const file of model.files) {
+      const name = nameOf(model, file);
+      const wanted = { name, url: hubUrl(hub, model, file), size: file.size, sha256: file.sha256, group: model.id };
+      const onProgress = (done, all) => {
+        const now = performance.now();
+        if (now - told < 60 && done !== all) return;
+        told = now;
+        emit({ type: "progress", what: "Downloading", done: before + done, total: total ?? all, unit: "bytes" });
+      };
+      const onWait = () => emit({ type: "progress", what: "Another tab is downloading it", done: 0, total: null, unit: "" });
+      const hash = (entry) => this.#hash(entry, emit, signal);
+      if (store) await download(wanted, store, { signal, onProgress, onWait, hash });
+      else this.inMemory.set(name, await downloadToMemory(wanted, signal, onProgress));
+      before += file.size ?? 0;
+    }
+  }
+
+  async #hash(entry, emit, signal) {
+    emit({ type: "progress", what: "Checking", done: 0, total: null, unit: "" });
+    const source = await openEntry(entry, entry.key);
+    try {
+      return await this.python.sha256(source, signal);
+    } finally {
+      source.close();
+    }
+  }
+
+  /**
+   * The byte sources of a model, by role. Call `close` on each when it has been read.
+   * @param {string} id
+   * @returns {Promise<{title: string, sources: Record<string, {name: string, size: number}>}>}
+   */
+  async open(id) {
+    if (this.dropped.has(id)) {
+      const { title, files } = this.dropped.get(id);
+      return { title, sources: byRole(files.map(({ role, file }) => [role, new FileSource(file, file.name)])) };
+    }
+    const model = await this.find(id);
+    const opened = await Promise.all(model.files.map(async (file) => [file.role, await this.#source(model, file)]));
+    return { title: model.title, sources: byRole(opened) };
+  }
+
+  async #source(model, file) {
+    const shortName = file.path.split("/").pop();
+    if (model.kind === "embedded") return new MemorySource(await this.#embeddedFile(file.path), shortName);
+    const name = nameOf(model, file);
+    if (this.inMemory.has(name)) return new MemorySource(this.inMemory.get(name), shortName);
+    const store = await this.storePromise;
+    const entry = await store?.entry(name);
+    if (!(await entry?.journal())?.complete) {
+      throw new UserError("This model has not been downloaded, or not all of it.", {
+        where: model.title,
+        hint: "Open the list of models and press Download.",
+        action: "models",
+      });
+    }
+    return openEntry(entry, shortName);
+  }
+
+  /** @param {File[]} files @returns {string} the id of the new model */
+  add(files) {
+    const model = sortFiles(files);
+    const id = `file:${this.dropped.size + 1}`;
+    this.dropped.set(id, model);
+    return id;
+  }
+}
+
+/** Tells the checkpoint from the tokenizer by their names; the formats are checked by content when they are opened. */
+function sortFiles(files) {
+  const isTokenizer = (file) => /tok.*\.(bin|model|json)$/i.test(file.name);
+  const tokenizers = files.filter(isTokenizer);
+  const models = files.filter((file) => !isTokenizer(file));
+  const hint = "Choose two files together: the checkpoint (such as stories15M.bin) and its tokenizer (tokenizer.bin).";
+  if (models.length === 0) throw new UserError("There is no checkpoint among these files.", { hint });
+  if (models.length > 1) {
+    throw new UserError(`There are ${models.length} files that could be the checkpoint.`, {
+      where: models.map((file) => file.name).join(", "),
+      hint: tokenizers.length ? "Choose one checkpoint at a time." : hint,
+    });
+  }
+  if (tokenizers.length === 0) throw new UserError("The tokenizer is missing.", { where: models[0].name, hint });
+  if (tokenizers.length > 1) throw new UserError("There is more than one tokenizer.", { hint });
+  const empty = [...models, ...tokenizers].find((file) => file.size === 0);
+  if (empty) throw new UserError("This file is empty.", { where: empty.name, hint: "Choose the complete file." });
+  return { title: models[0].name, files: [{ role: "model", file: models[0] }, { role: "tokenizer", file: tokenizers[0] }] };
+}
+
+const byRole = (pairs) => Object.fromEntries(pairs);
+
+/** The same whatever mirror it came from. */
+const nameOf = (model, file) => `${file.repo ?? model.repo}/${file.revision ?? model.revision ?? "main"}/${file.path}`;
+
+/** The address of a file on a hub, in the layout of huggingface.co. */
+function hubUrl(hub, model, file) {
+  const base = hub.endsWith("/") ? hub : `${hub}/`;
+  const path = `${file.repo ?? model.repo}/resolve/${file.revision ?? model.revision ?? "main"}/${file.path}`;
+  return new URL(path.split("/").map(encodeURIComponent).join("/"), base).href;
+}
+
+/** For browsers that keep no files: gone when the page is closed. */
+async function downloadToMemory(wanted, signal, onProgress) {
+  const response = await fetch(wanted.url, { signal, credentials: "omit" }).catch((error) => {
+    if (signal.aborted) throw error;
+    throw new UserError("The connection was lost.", { where: wanted.url, hint: "Check your connection and try again." });
+  });
+  if (!response.ok) throw new UserError(`The hub answered ${response.status}.`, { where: wanted.url });
+  const parts = [];
+  let done = 0;
+  for await (const part of readParts(response.body)) {
+    parts.push(part);
+    done += part.length;
+    onProgress(done, wanted.size);
+  }
+  return new Blob(parts).arrayBuffer();
+}
+
+async function* readParts(body) {
+  const reader = body.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}

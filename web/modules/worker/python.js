@@ -1,0 +1,111 @@
+/**
+ * Python in this worker and its adapter `pyapp.browser`: started once, asked by name, cancelled by number.
+ */
+import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
+import { fetchWheel, installWheel, startRuntime } from "./runtime.js";
+import { createEncoder, loadTokenizers } from "./tokenizer.js";
+
+export class Python {
+  /**
+   * @param {Promise<import("./store.js").Store | null>} storePromise
+   * @param {(notice: object) => void} notify
+   */
+  constructor(storePromise, notify) {
+    this.storePromise = storePromise;
+    this.notify = notify;
+    /** @type {Promise<import("./runtime.js").Runtime> | null} */
+    this.runtime = null;
+    this.interrupt = null;
+  }
+
+  /** Starts loading; tells the page how far it is. */
+  start() {
+    const onStage = (what) => this.notify({ notice: "stage", what });
+    this.runtime = this.#start(onStage);
+    this.runtime.then(
+      (runtime) => this.notify({ notice: "ready", ...this.about(runtime) }),
+      (error) => this.notify({ notice: "failed", event: { fatal: true, ...eventFromError(error) } }),
+    );
+  }
+
+  async #start(onStage) {
+    const tokenizers = loadTokenizers();
+    tokenizers.catch(() => {}); // reported below, where it is awaited
+    const runtime = await startRuntime({ store: await this.storePromise, onStage });
+    const { pyodide, marks } = runtime;
+    if (self.crossOriginIsolated) {
+      this.interrupt = new Uint8Array(new SharedArrayBuffer(1));
+      pyodide.setInterruptBuffer(this.interrupt);
+    }
+    this.browser = pyodide.pyimport("pyapp.browser");
+    await tokenizers;
+    this.browser.install({ createEncoder, readInto });
+    marks.ready = performance.now();
+    return runtime;
+  }
+
+  /** @param {import("./runtime.js").Runtime} runtime */
+  about({ pyodide, marks, fromSnapshot }) {
+    return {
+      marks,
+      origin: performance.timeOrigin,
+      fromSnapshot,
+      isolated: self.crossOriginIsolated,
+      interrupt: this.interrupt,
+      pyodide: pyodide.version,
+      instructionSet: this.browser.instruction_set(),
+    };
+  }
+
+  /** NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle time. */
+  async installNumpy() {
+    const { pyodide, lock } = await this.runtime;
+    this.numpy ??= fetchWheel(lock, "numpy").then((wheel) => installWheel(pyodide, wheel));
+    return this.numpy;
+  }
+
+  /**
+   * Runs a task of pyapp.browser and forwards its events.
+   * @param {string} method
+   * @param {object} params plain values; byte sources stay JavaScript objects
+   * @param {{id: number, emit: (...events: object[]) => void, signal: AbortSignal}} context
+   * @returns {Promise<null>} null: the task's own last event has been sent
+   */
+  async run(method, params, { id, emit, signal }) {
+    await this.runtime;
+    if (signal.aborted) throw new Cancelled();
+    const cancel = () => this.browser.cancel(id);
+    signal.addEventListener("abort", cancel);
+    try {
+      await this.browser.run(id, method, params, (json) => emit(...JSON.parse(json)));
+    } catch (error) {
+      throw asUserError(error);
+    } finally {
+      signal.removeEventListener("abort", cancel);
+      if (this.interrupt) this.interrupt[0] = 0;
+    }
+    return null;
+  }
+}
+
+/** @param {{readInto: Function}} source @param {any} view a Python memoryview of writable bytes @param {number} offset */
+function readInto(source, view, offset) {
+  const buffer = view.getBuffer("u8");
+  try {
+    source.readInto(buffer.data, offset);
+  } finally {
+    buffer.release();
+  }
+}
+
+/** pyapp.browser turns Python's exceptions into events; what comes here is the engine itself breaking. */
+function asUserError(error) {
+  const fatal = error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.pyodide_fatal_error;
+  if (!fatal) return error;
+  return new UserError("The engine stopped working.", {
+    where: String(error?.message ?? error),
+    hint: "It is being restarted; nothing that you kept is lost.",
+    fatal: true,
+    action: "restart",
+  });
+}

@@ -1,0 +1,198 @@
+/**
+ * Files kept in the browser: the origin private file system (OPFS), or memory where there is none (some private windows).
+ *
+ * Each file is a folder `files/<key>/` with `data` (the bytes so far) and `journal` (one JSON object a line, the last
+ * whole line counts). The journal is written after the data that it speaks of has been flushed, so whatever is cut off,
+ * when it is read again it tells the truth or a little less.
+ *
+ * @typedef {{name: string, url: string, size: number | null, received: number, etag: string | null,
+ *   sha256: string | null, complete: boolean, group: string | null, time: number}} Journal
+ */
+import { UserError } from "../shared/protocol.js";
+
+/** A folder or file name that every file system takes. @param {string} name */
+export function keyOf(name) {
+  return name.replace(/[^A-Za-z0-9._-]/g, (c) => `~${c.codePointAt(0).toString(16)}~`);
+}
+
+/**
+ * @param {FileSystemDirectoryHandle} folder
+ * @param {string} name
+ * @param {(file: FileSystemSyncAccessHandle) => T} use
+ * @returns {Promise<T>}
+ * @template T
+ */
+async function withFile(folder, name, use) {
+  const handle = await folder.getFileHandle(name, { create: true });
+  const file = await handle.createSyncAccessHandle();
+  try {
+    return use(file);
+  } finally {
+    file.close();
+  }
+}
+
+/** The whole lines of a journal, last first. @param {string} text @returns {Journal | null} */
+function lastJournal(text) {
+  const lines = text.split("\n");
+  for (let i = lines.length - 1; i >= 0; i -= 1) {
+    try {
+      const journal = JSON.parse(lines[i]);
+      if (typeof journal?.received === "number") return journal;
+    } catch {
+      // A torn or empty line: the one before it counts.
+    }
+  }
+  return null;
+}
+
+/** One kept file. */
+export class Entry {
+  /** @param {FileSystemDirectoryHandle} folder @param {string} key */
+  constructor(folder, key) {
+    this.folder = folder;
+    this.key = key;
+    /** @type {FileSystemSyncAccessHandle | null} */
+    this.data = null;
+  }
+
+  /** @returns {Promise<Journal | null>} what is known of it; never more than what is really there */
+  async journal() {
+    try {
+      const handle = await this.folder.getFileHandle("journal");
+      const journal = lastJournal(await (await handle.getFile()).text());
+      if (!journal) return null;
+      const data = await (await this.folder.getFileHandle("data")).getFile();
+      const received = Math.min(journal.received, data.size);
+      const complete = journal.complete && data.size === journal.size;
+      return { ...journal, received, complete };
+    } catch (error) {
+      if (error.name === "NotFoundError") return null;
+      throw error;
+    }
+  }
+
+  /** Opens the data for writing from `position` on. @param {number} position */
+  async open(position) {
+    const handle = await this.folder.getFileHandle("data", { create: true });
+    this.data = await handle.createSyncAccessHandle();
+    this.data.truncate(position);
+  }
+
+  /** @param {Uint8Array} bytes @param {number} position */
+  write(bytes, position) {
+    const written = this.data.write(bytes, { at: position });
+    if (written !== bytes.length) throw new DOMException("short write", "QuotaExceededError");
+  }
+
+  /** Flushes the data, then writes it down. @param {Journal} journal */
+  async commit(journal) {
+    this.data?.flush();
+    const line = new TextEncoder().encode(`${JSON.stringify({ ...journal, time: Date.now() })}\n`);
+    await withFile(this.folder, "journal", (file) => {
+      const end = file.getSize();
+      if (file.write(line, { at: end }) !== line.length) throw new DOMException("short write", "QuotaExceededError");
+      file.flush();
+    });
+  }
+
+  close() {
+    this.data?.close();
+    this.data = null;
+  }
+
+  /** @returns {Promise<File>} the bytes, readable by several tabs at once */
+  async file() {
+    return (await this.folder.getFileHandle("data")).getFile();
+  }
+}
+
+/** The kept files of this page. */
+export class Store {
+  /** @param {FileSystemDirectoryHandle} root */
+  constructor(root) {
+    this.root = root;
+  }
+
+  async #files() {
+    return this.root.getDirectoryHandle("files", { create: true });
+  }
+
+  /** @param {string} name as in Journal.name; makes its folder */
+  async entry(name) {
+    const key = keyOf(name);
+    return new Entry(await (await this.#files()).getDirectoryHandle(key, { create: true }), key);
+  }
+
+  /** @returns {Promise<(Journal & {key: string})[]>} everything kept, complete or not */
+  async list() {
+    const found = [];
+    for await (const [key, folder] of (await this.#files()).entries()) {
+      if (folder.kind !== "directory") continue;
+      const journal = await new Entry(folder, key).journal();
+      if (journal) found.push({ ...journal, key });
+    }
+    return found.sort((a, b) => a.name.localeCompare(b.name));
+  }
+
+  /** @param {string} key */
+  async remove(key) {
+    try {
+      await (await this.#files()).removeEntry(key, { recursive: true });
+    } catch (error) {
+      if (error.name === "NotFoundError") return;
+      throw new UserError("This file is in use in another tab of this page.", {
+        where: key,
+        hint: "Close the other tab, or stop its download, and delete again.",
+      });
+    }
+  }
+
+  async clear() {
+    for (const { key } of await this.list()) await this.remove(key);
+    try {
+      await this.root.removeEntry("snapshots", { recursive: true });
+    } catch (error) {
+      if (error.name !== "NotFoundError") throw error;
+    }
+  }
+
+  /** @param {string} name @returns {Promise<Uint8Array | null>} */
+  async readSnapshot(name) {
+    try {
+      const folder = await this.root.getDirectoryHandle("snapshots");
+      const handle = await folder.getFileHandle(name);
+      return new Uint8Array(await (await handle.getFile()).arrayBuffer());
+    } catch (error) {
+      if (error.name === "NotFoundError") return null;
+      throw error;
+    }
+  }
+
+  /** Keeps one snapshot and forgets all others. @param {string} name @param {Uint8Array} bytes */
+  async writeSnapshot(name, bytes) {
+    const folder = await this.root.getDirectoryHandle("snapshots", { create: true });
+    for await (const old of folder.keys()) await folder.removeEntry(old).catch(() => {});
+    const handle = await folder.getFileHandle(name, { create: true });
+    // createWritable swaps the whole file in at close: a cut-off write leaves nothing behind.
+    const file = await handle.createWritable();
+    await file.write(bytes);
+    await file.close();
+  }
+
+  /** @param {string} name */
+  async removeSnapshot(name) {
+    const folder = await this.root.getDirectoryHandle("snapshots", { create: true });
+    await folder.removeEntry(name).catch(() => {});
+  }
+}
+
+/** @returns {Promise<Store | null>} null where the browser keeps no files for this page */
+export async function openStore() {
+  try {
+    const top = await navigator.storage.getDirectory();
+    return new Store(await top.getDirectoryHandle("pyapp", { create: true }));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,164 @@
+/**
+ * Makes the page work offline and isolated on any static host.
+ *
+ * `manifest.json` (made by `make site`) lists the files of one version with their SHA-256. A version is kept in a cache of
+ * its own and used only when every file of it has arrived and matched; a newer one is filled beside it, and takes over when
+ * no tab uses the old one, or when the user asks. What is not complete is never served: then the network is.
+ *
+ * @typedef {{version: string, files: {path: string, size: number, sha256: string}[], complete?: boolean}} Manifest
+ */
+const META = "pyapp-meta";
+const PREFIX = "pyapp-files-";
+const SCOPE = self.registration.scope;
+const HEADERS = {
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Embedder-Policy": "require-corp",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "X-Content-Type-Options": "nosniff",
+  // The page's own policy again (index.html): a worker takes its policy from its response.
+  "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'",
+};
+
+self.addEventListener("install", () => self.skipWaiting());
+
+self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
+
+self.addEventListener("fetch", (event) => {
+  const { request } = event;
+  const inside = request.url.startsWith(SCOPE);
+  if (request.method === "GET" && inside && !request.headers.has("Range")) event.respondWith(answer(request));
+});
+
+self.addEventListener("message", (event) => {
+  const tell = (notice) => event.source?.postMessage({ notice });
+  if (event.data.method === "keep") event.waitUntil(keep(tell).catch(() => {})); // offline or full: at the next visit
+  if (event.data.method === "switch") event.waitUntil(takeNext().then(() => tell("switched")));
+});
+
+/** From the kept version where it is complete, else from the network. @param {Request} request */
+async function answer(request) {
+  if (request.mode === "navigate" && !(await othersOpen())) await takeNext();
+  const current = await readMeta("current");
+  if (current?.complete && request.cache !== "no-store") {
+    const cache = await caches.open(PREFIX + current.version);
+    const kept = await cache.match(keyOf(request.url), { ignoreVary: true });
+    if (kept) return kept;
+  }
+  const response = await fetch(request);
+  return response.type === "basic" && response.status !== 304 ? withHeaders(response) : response;
+}
+
+/** Another tab that runs the kept version. A page that is being reloaded still counts: then the change waits. */
+async function othersOpen() {
+  return (await self.clients.matchAll({ type: "window", includeUncontrolled: true })).length > 0;
+}
+
+/** A file's address without its query; the folder itself is index.html. @param {string} url */
+function keyOf(url) {
+  const address = new URL(url);
+  address.search = address.hash = "";
+  return address.href === SCOPE ? `${SCOPE}index.html` : address.href;
+}
+
+/** The same response with the headers for isolation. The body is decoded already. @param {Response} response */
+function withHeaders(response) {
+  const headers = new Headers(response.headers);
+  headers.delete("Content-Encoding");
+  headers.delete("Content-Length");
+  for (const [name, value] of Object.entries(HEADERS)) headers.set(name, value);
+  return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
+}
+
+let keeping = null;
+
+/** Keeps the newest version whole. @param {(notice: string) => void} tell */
+function keep(tell) {
+  keeping ??= keepNewest().finally(() => (keeping = null));
+  return keeping.then(tell);
+}
+
+/** @returns {Promise<"offline-ready" | "update-ready">} */
+async function keepNewest() {
+  const current = await readMeta("current");
+  let newest;
+  try {
+    const response = await fetch(`${SCOPE}manifest.json`, { cache: "no-store" });
+    if (!response.ok) throw new Error("no manifest");
+    newest = await response.json();
+  } catch (error) {
+    if (current?.complete) return "offline-ready"; // offline: what we have is good
+    throw error;
+  }
+  if (current?.complete && newest.version === current.version) return "offline-ready";
+  await fill(newest, current);
+  const first = !current?.complete;
+  await writeMeta(first ? "current" : "next", { ...newest, complete: true });
+  await forgetOthers();
+  return first ? "offline-ready" : "update-ready";
+}
+
+/** Fetches what is missing of a version; takes over unchanged files of the kept one. */
+async function fill(manifest, current) {
+  const cache = await caches.open(PREFIX + manifest.version);
+  const have = new Set((await cache.keys()).map((request) => request.url));
+  const old = current?.complete ? await caches.open(PREFIX + current.version) : null;
+  const same = new Map(old ? current.files.map(({ path, sha256 }) => [sha256, path]) : []);
+  const missing = manifest.files.filter(({ path }) => !/\.(br|gz)$/.test(path) && !have.has(SCOPE + path));
+  const work = async () => {
+    for (let file = missing.pop(); file; file = missing.pop()) {
+      const kept = same.get(file.sha256) === file.path ? await old.match(SCOPE + file.path, { ignoreVary: true }) : null;
+      await cache.put(SCOPE + file.path, kept ?? withHeaders(await fetchChecked(file)));
+    }
+  };
+  await Promise.all([work(), work(), work(), work()]);
+}
+
+/** The browser compares the hash itself, and refuses a file that is not the one listed. */
+async function fetchChecked({ path, sha256 }) {
+  const bytes = sha256.match(/../g).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("");
+  const response = await fetch(SCOPE + path, { cache: "no-cache", integrity: `sha256-${btoa(bytes)}` });
+  if (!response.ok) throw new Error(`${path}: ${response.status}`);
+  return response;
+}
+
+/** The version that waited becomes the current one, if there is one. */
+async function takeNext() {
+  const next = await readMeta("next");
+  if (!next) return;
+  await writeMeta("current", next);
+  await (await caches.open(META)).delete(`${SCOPE}meta/next`);
+  remembered.set("next", null);
+  await forgetOthers();
+}
+
+/** Deletes the caches of versions that are neither current nor next. */
+async function forgetOthers() {
+  const used = (await Promise.all([readMeta("current"), readMeta("next")])).map((manifest) => PREFIX + manifest?.version);
+  for (const name of await caches.keys()) {
+    if (name.startsWith(PREFIX) && !used.includes(name) && (await isOurs(name))) await caches.delete(name);
+  }
+}
+
+/** Caches belong to the whole origin: another copy of this page may live under another path of it. */
+async function isOurs(name) {
+  const keys = await (await caches.open(name)).keys();
+  return keys.every((request) => request.url.startsWith(SCOPE));
+}
+
+/** What readMeta read, until this worker is put to sleep. */
+const remembered = new Map();
+
+/** @param {"current" | "next"} name @returns {Promise<Manifest | null>} */
+async function readMeta(name) {
+  if (!remembered.has(name)) {
+    const response = await (await caches.open(META)).match(`${SCOPE}meta/${name}`);
+    remembered.set(name, response ? await response.json() : null);
+  }
+  return remembered.get(name);
+}
+
+/** @param {"current" | "next"} name @param {Manifest} manifest */
+async function writeMeta(name, manifest) {
+  remembered.set(name, manifest);
+  await (await caches.open(META)).put(`${SCOPE}meta/${name}`, new Response(JSON.stringify(manifest)));
+}

@@ -1,0 +1,38 @@
+/**
+ * The worker: answers requests (see modules/shared/protocol.js). Python starts at once, whatever is asked first.
+ */
+import { UserError, eventFromError } from "./modules/shared/protocol.js";
+import { Python } from "./modules/worker/python.js";
+import { openStore } from "./modules/worker/store.js";
+import { ModelFiles } from "./modules/worker/model-files.js";
+import { handlersFor } from "./modules/worker/handlers.js";
+
+const running = new Map(); // request id -> AbortController
+const storePromise = openStore();
+const python = new Python(storePromise, (notice) => postMessage(notice));
+const models = new ModelFiles(storePromise, python);
+const handlers = handlersFor({ python, models, storePromise });
+
+models.prefetchEmbedded();
+python.start();
+
+self.onmessage = ({ data: { id, method, params } }) => {
+  if (method === "cancel") running.get(params.id)?.abort();
+  else answer(id, method, params ?? {});
+};
+
+async function answer(id, method, params) {
+  const controller = new AbortController();
+  running.set(id, controller);
+  const emit = (...events) => postMessage({ id, events });
+  try {
+    if (!Object.hasOwn(handlers, method)) throw new UserError(`The engine does not know the request "${method}".`);
+    const last = await handlers[method](params, { id, emit, signal: controller.signal });
+    if (last !== null) emit({ type: "done", reason: "complete", ...last });
+  } catch (error) {
+    if (!(error instanceof UserError)) console.debug(error);
+    emit(eventFromError(error));
+  } finally {
+    running.delete(id);
+  }
+}
