@@ -289,4 +289,57 @@ INLINE vfloat vload_f16(const uint16_t *p)
     return (vfloat)((vuint)scaled | infinite | (half & 0x8000) << 16);
 #endif
 }
+
+/* What kind of element a weight has; functions that take it are compiled for each. */
+enum { KIND_F32, KIND_F16, KIND_BF16 };
+
+INLINE float scalar_at(const void *p, int64_t index, const int kind)
+{
+    if (kind == KIND_F32)
+        return ((const float *)p)[index];
+    const uint16_t half = ((const uint16_t *)p)[index];
+    return kind == KIND_F16 ? f16_to_float(half) : bf16_to_float(half);
+}
+
+INLINE vfloat vload_at(const void *p, int64_t index, const int kind)
+{
+    if (kind == KIND_F32)
+        return vload((const float *)p + index);
+    return kind == KIND_F16 ? vload_f16((const uint16_t *)p + index) : vload_bf16((const uint16_t *)p + index);
+}
+
+/* Four floats, on every set. */
+typedef float quad __attribute__((vector_size(16)));
+typedef float quad_unaligned __attribute__((vector_size(16), aligned(1), may_alias));
+
+INLINE quad quad_at(const void *p, int64_t index, const int kind)
+{
+    if (kind == KIND_F32)
+        return *(const quad_unaligned *)((const float *)p + index);
+#if LANES == 4
+    return vload_at(p, index, kind);
+#else
+    const __m128i halves = _mm_loadl_epi64((const void *)((const uint16_t *)p + index));
+    return kind == KIND_F16 ? (quad)_mm_cvtph_ps(halves) : (quad)_mm_slli_epi32(_mm_cvtepu16_epi32(halves), 16);
+#endif
+}
+
+INLINE void transpose4(quad *a, quad *b, quad *c, quad *d)
+{
+#if defined(__wasm_simd128__)
+    const v128_t ab = wasm_i32x4_shuffle((v128_t)*a, (v128_t)*b, 0, 4, 1, 5), cd = wasm_i32x4_shuffle((v128_t)*c, (v128_t)*d, 0, 4, 1, 5);
+    const v128_t ef = wasm_i32x4_shuffle((v128_t)*a, (v128_t)*b, 2, 6, 3, 7), gh = wasm_i32x4_shuffle((v128_t)*c, (v128_t)*d, 2, 6, 3, 7);
+    *a = (quad)wasm_i64x2_shuffle(ab, cd, 0, 2), *b = (quad)wasm_i64x2_shuffle(ab, cd, 1, 3);
+    *c = (quad)wasm_i64x2_shuffle(ef, gh, 0, 2), *d = (quad)wasm_i64x2_shuffle(ef, gh, 1, 3);
+#elif defined(__SSE2__)
+    __m128 w = (__m128)*a, x = (__m128)*b, y = (__m128)*c, z = (__m128)*d;
+    _MM_TRANSPOSE4_PS(w, x, y, z);
+    *a = (quad)w, *b = (quad)x, *c = (quad)y, *d = (quad)z;
+#else
+    const float32x4_t ac = vzip1q_f32((float32x4_t)*a, (float32x4_t)*c), bd = vzip1q_f32((float32x4_t)*b, (float32x4_t)*d);
+    const float32x4_t eg = vzip2q_f32((float32x4_t)*a, (float32x4_t)*c), fh = vzip2q_f32((float32x4_t)*b, (float32x4_t)*d);
+    *a = (quad)vzip1q_f32(ac, bd), *b = (quad)vzip2q_f32(ac, bd);
+    *c = (quad)vzip1q_f32(eg, fh), *d = (quad)vzip2q_f32(eg, fh);
+#endif
+}
 #endif

@@ -129,15 +129,13 @@ class Llama2cFile(Checkpoint):
 
     def _grouped(self, quants: bytes | memoryview, scales: bytes | memoryview, shape: tuple[int, ...]) -> Tensor:
         from pyapp.engine import quant
-        from pyapp.engine.dtype import q8_group
 
         group = self.group_size
-        if shape[1] % group == 0 and group % q8_group.block == 0:
-            return quant.from_groups(quants, scales, shape, group)
-        # One group per row of a (groups, group) matrix: the same kernels then unpack what straddles the tensor's own
-        # rows.
-        rows = quant.from_groups(quants, scales, (_numel(shape) // group, group), group)
-        return quant.dequantize(rows).reshape(*shape)
+        if shape[1] % group and group % quant.BLOCK == 0:
+            # One group per row of a (groups, group) matrix: the kernels unpack it, where rows would break the groups.
+            rows = quant.from_groups(quants, scales, (_numel(shape) // group, group), group)
+            return quant.dequantize(rows).reshape(shape)
+        return quant.from_groups(quants, scales, shape, group)
 
 
 def read_header(source: ByteSource) -> Header:

@@ -120,7 +120,7 @@ def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     return expand(x, tuple(shape))
 
 
-def _place(gradient: Tensor, x: Tensor, *where: Any) -> tuple[Tensor]:
+def _place(gradient: Tensor, _: Any, x: Tensor, *where: Any) -> tuple[Tensor]:
     """The gradient of a slice: zeros but for the slice."""
     from .create import zeros
 
