@@ -1,0 +1,32 @@
+/* y = x w^T (+ residual) with weights in f32, f16 or bf16, widened as they are read. */
+#include "gemm.h"
+
+/* From this many rows on, packing pays. Measured on each set at 288 x 768 and 768 x 2048. */
+#if LANES == 16
+enum { PACKED_ROWS = 24 };
+#elif LANES == 8
+enum { PACKED_ROWS = 24 };
+#else
+enum { PACKED_ROWS = 48 };
+#endif
+
+INLINE int linear(const launch *record, int worker, int workers, const int kind)
+{
+    const int64_t *d = record->dims, outputs = d[1], inputs = d[2];
+    const product p = {record->pointers[0], record->pointers[1], record->pointers[2], record->pointers[3], inputs, d[4], 1,
+                       1, inputs, d[3], d[5]};
+    const range rows = {0, d[0]};
+    range columns;
+    if (rows.last == 0)
+        return KERNEL_OK;
+    worker_share(outputs, rows.last < PACKED_ROWS ? 16 : PANEL, worker, workers, &columns.first, &columns.last);
+    if (rows.last < PACKED_ROWS)
+        dots(&p, rows, columns, kind);
+    else
+        gemm(&p, rows, columns, kind);
+    return KERNEL_OK;
+}
+
+KERNEL(linear_f32) { return linear(record, worker, workers, KIND_F32); }
+KERNEL(linear_f16) { return linear(record, worker, workers, KIND_F16); }
+KERNEL(linear_bf16) { return linear(record, worker, workers, KIND_BF16); }

@@ -1,0 +1,94 @@
+"""linear_f32, linear_f16 and linear_bf16 against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.native.kernels import OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
+
+KINDS = ["f32", "f16", "bf16"]
+ROWS = [0, 1, 2, 3, 4, 5, 31, 33, 100]
+
+
+def normal(*shape: int, seed: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def weights(kind: str, *shape: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights as stored, and the same as f32."""
+    w = normal(*shape, seed=9)
+    if kind == "bf16":
+        return to_bf16(w), from_bf16(to_bf16(w))
+    stored = w.astype(np.float16 if kind == "f16" else np.float32)
+    return stored, stored.astype(np.float32)
+
+
+def linear(kernels: Kernels, kind: str, x: np.ndarray, w: np.ndarray, residual: np.ndarray | str | None = None) -> np.ndarray:
+    (rows, inputs), outputs = x.shape, w.shape[0]
+    wide = np.full((rows, inputs + 3), np.nan, np.float32)
+    wide[:, :inputs] = x
+    y = unaligned(np.full((rows, outputs + 1), 7, np.float32))
+    arguments = dict(rows=rows, outputs=outputs, inputs=inputs, y_stride=outputs + 1, x_stride=inputs + 3)
+    if isinstance(residual, np.ndarray):
+        if residual.ndim == 2:
+            y[:, :outputs] = residual
+            arguments |= dict(residual=y, residual_stride=outputs + 1)
+        else:
+            arguments |= dict(residual=unaligned(residual), residual_stride=0)
+    assert kernels.run(f"linear_{kind}", y=y, x=unaligned(wide), w=unaligned(w), **arguments) == OK
+    assert (y[:, outputs:] == 7).all()
+    return y[:, :outputs]
+
+
+def close(y: np.ndarray, x: np.ndarray, w: np.ndarray, residual: np.ndarray | float = 0.0) -> None:
+    expected = x.astype(np.float64) @ w.T.astype(np.float64) + residual
+    bound = np.abs(x).astype(np.float64) @ np.abs(w.T).astype(np.float64) + np.abs(residual)
+    assert (np.abs(y - expected) <= 2e-6 * bound + 1e-30).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_shapes(kernels: Kernels, kind: str, rows: int) -> None:
+    for outputs in SIZES:
+        for inputs in (*SIZES, 16, 100):
+            stored, w = weights(kind, outputs, inputs)
+            x = normal(rows, inputs)
+            close(linear(kernels, kind, x, stored), x, w)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows, outputs, inputs", [(1, 1000, 768), (3, 517, 2049), (4, 600, 288), (70, 333, 300), (150, 130, 1030)])
+@pytest.mark.parametrize("residual", ["none", "itself", "row"])
+def test_large_shapes(kernels: Kernels, kind: str, rows: int, outputs: int, inputs: int, residual: str) -> None:
+    stored, w = weights(kind, outputs, inputs)
+    x = normal(rows, inputs)
+    add = {"none": None, "itself": normal(rows, outputs), "row": normal(outputs)}[residual]
+    close(linear(kernels, kind, x, stored, add), x, w, 0.0 if add is None else add)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 4, 60])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_not_finite_values_reach_their_row_and_column_only(kernels: Kernels, kind: str, rows: int, bad: float) -> None:
+    x, w = np.abs(normal(rows, 35)) + 1, np.abs(normal(40, 35, seed=9)) + 1
+    x[rows // 2, 34] = bad
+    w[7, 1] = w[39, 33] = bad
+    stored = to_bf16(np.nan_to_num(w, posinf=0, neginf=0)) if kind == "bf16" else w.astype(np.float16 if kind == "f16" else np.float32)
+    if kind == "bf16":
+        stored[~np.isfinite(w)] = np.float32(bad).view(np.uint32) >> 16
+    y = linear(kernels, kind, x, stored)
+    expected = np.zeros((rows, 40), bool)
+    expected[rows // 2], expected[:, [7, 39]] = True, True
+    assert (~np.isfinite(y) == expected).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 50])
+def test_every_half(kernels: Kernels, rows: int) -> None:
+    """All 65536 halves, also subnormals: multiplied by one they must come back as NumPy widens them."""
+    stored = np.arange(65536, dtype=np.uint16).view(np.float16).reshape(-1, 1)
+    y = linear(kernels, "f16", np.ones((rows, 1), np.float32), stored)
+    np.testing.assert_array_equal(y, np.broadcast_to(stored.astype(np.float32).T, y.shape))
+    y = linear(kernels, "f16", np.ones((rows, 16), np.float32), np.repeat(stored, 16, axis=1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.testing.assert_array_equal(y, np.broadcast_to(stored.astype(np.float32).T * 16, y.shape))
