@@ -1,0 +1,71 @@
+# make help lists the targets. Each installs what it needs and the machine lacks.
+PYTHON ?= python3
+PORT ?= 8000
+VENV := .venv
+RUN := $(VENV)/bin/python
+SETUP := $(PYTHON) scripts/setup.py
+
+.PHONY: help run site wheel test test-native test-pyodide test-e2e test-sanitize lint format bench lock clean \
+	ready browser-ready lint-ready
+
+help: ## list the targets
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
+
+run: site ## build the page and serve it on localhost (PORT=8000)
+	$(RUN) -m scripts.serve dist --port $(PORT)
+
+site: ready ## write the static site to dist/
+	$(RUN) -m scripts.site $(SITE_OPTIONS)
+
+wheel: ready ## write the host's and the wasm wheel to dist-wheels/
+	$(RUN) -m scripts.wheels host wasm --out dist-wheels
+
+ready: # the compilers, the virtual environment with pyapp in it, the npm packages
+	@$(SETUP) system build
+	@$(SETUP) python
+	@$(SETUP) node
+	@$(RUN) native/build.py host >/dev/null
+
+browser-ready:
+	@$(SETUP) system build browser
+
+lint-ready:
+	@$(SETUP) system build lint
+
+test: browser-ready ready site test-sanitize ## run every test: natively, inside Pyodide, and the page in a browser
+	$(RUN) -m pytest tests e2e
+
+test-native: ready ## only the native unit tests
+	$(RUN) -m pytest tests -m "not browser"
+
+test-pyodide: browser-ready ready site ## only the tests inside Pyodide
+	$(RUN) -m tests.pyodide
+
+test-e2e: browser-ready ready site ## only the page in a browser
+	$(RUN) -m pytest e2e
+
+test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan
+	$(RUN) -m scripts.sanitize
+
+lint: lint-ready ready ## check style, types and formatting
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	clang-format-19 --dry-run -Werror native/*.c native/*.h
+	$(RUN) -m scripts.check_javascript
+
+format: lint-ready ready ## format everything
+	$(VENV)/bin/ruff check --fix-only .
+	$(VENV)/bin/ruff format .
+	clang-format-19 -i native/*.c native/*.h
+
+bench: browser-ready ready site ## measure speed (see bench/)
+	$(RUN) -m bench $(BENCH_OPTIONS)
+
+lock: ready ## resolve the development packages anew, to the newest allowed versions
+	$(RUN) -m scripts.lock
+
+clean: ## remove everything that was built, but not .venv and node_modules
+	rm -rf build dist dist-wheels dist.new pyapp/_native
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -not -path './node_modules/*' -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+"""Hatchling's build hook: compiles native/ for the target of the build and puts the libraries into the wheel.
+
+The target is wasm32 when PYAPP_TARGET=wasm is set (`make wheel`, with the Emscripten found on the machine) or when
+`pyodide build` drives the build; otherwise it is the machine itself. The library is loaded by ctypes, so a wheel fits
+every Python of its platform: py3-none-<platform>.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+LIBRARIES = "pyapp/_native"
+
+
+def target_and_platform() -> tuple[str, str]:
+    """The argument for native/build.py and the wheel's platform tag (PEP 783 names the wasm one)."""
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    if os.environ.get("PYAPP_TARGET") == "wasm":
+        return "wasm", os.environ.get("PYAPP_PLATFORM_TAG", "pyemscripten_2026_0_wasm32")
+    if "emscripten" in platform or os.environ.get("PYODIDE"):
+        # pyodide-build replaces this tag by that of its ABI.
+        return "wasm", platform if "emscripten" in platform else "emscripten_wasm32"
+    return "host", platform
+
+
+def compile_native(root: Path, target: str) -> list[Path]:
+    """Runs native/build.py of the source tree, which the build's Python does not have on its path."""
+    spec = importlib.util.spec_from_file_location("pyapp_native_build", root / "native" / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    compiled: list[Path] = module.build_wasm() if target == "wasm" else module.build_host()
+    return compiled
+
+
+class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Compiles before a wheel or an editable install is made; an sdist only carries the sources."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel":
+            return
+        target, platform = target_and_platform()
+        built = compile_native(Path(self.root), target)
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform}"
+        if version != "editable":
+            build_data["force_include"].update({str(path): f"{LIBRARIES}/{path.name}" for path in built})

@@ -1,0 +1,101 @@
+"""Runs inside Pyodide (see compile_python.mjs): compiles the Python sources in archives for exactly that Python.
+
+Pyodide ships its standard library as sources, so every start compiles some hundred modules anew. Here the modules that
+are imported at start become byte code; the rest stays source, which is smaller. `job` (JSON) holds:
+
+    imports    statements; the modules they import are those worth compiling
+    install    wheels to unpack before that
+    archives   [{source, target, place, keep_source}]: archive to read, archive to write, folder it will be used from,
+               whether the sources stay beside the byte code (for tracebacks that show lines)
+    stored     true: members are not deflated (for precompressed copies of the whole archive)
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib._bootstrap_external as bootstrap
+import importlib.util
+import json
+import sys
+import sysconfig
+import zipfile
+
+SITE_PACKAGES = sysconfig.get_paths()["purelib"]
+DATE = (2026, 1, 1, 0, 0, 0)
+
+
+def imported(statements: str) -> set[str]:
+    """Files of the modules that are loaded now and after `statements`, each run by itself; failures are reported."""
+    for statement in statements.splitlines():
+        try:
+            exec(statement, {})
+        except Exception as error:
+            print(f"compile_python: {statement!r} failed: {type(error).__name__}: {error}", file=sys.stderr)
+    specs = (getattr(module, "__spec__", None) for module in list(sys.modules.values()))
+    return {spec.origin for spec in specs if spec and spec.origin}
+
+
+def byte_code(source: bytes, filename: str) -> bytes:
+    """A .pyc that is valid whatever the time stamps are (PEP 552, unchecked)."""
+    code = compile(source, filename, "exec", dont_inherit=True, optimize=0)
+    return bytes(bootstrap._code_to_hash_pyc(code, importlib.util.source_hash(source), False))
+
+
+def compiled_name(name: str, keep_source: bool) -> str:
+    if not keep_source:
+        return f"{name}c"
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/__pycache__/{file.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
+
+
+def convert(members: dict[str, bytes], place: str, wanted: set[str], keep_source: bool) -> dict[str, bytes]:
+    converted = {}
+    for name, data in members.items():
+        path = f"{place}/{name}"
+        if name.endswith(".py") and (keep_source or path in wanted):
+            converted[compiled_name(name, keep_source)] = byte_code(data, path)
+            if not keep_source:
+                continue
+        converted[name] = data
+    return converted
+
+
+def write_record(members: dict[str, bytes]) -> None:
+    """The RECORD of a wheel, made anew."""
+    record = next((name for name in members if name.endswith(".dist-info/RECORD")), None)
+    if record is None:
+        return
+    del members[record]
+    lines = []
+    for name, data in sorted(members.items()):
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        lines.append(f"{name},sha256={digest},{len(data)}\n")
+    members[record] = ("".join(lines) + f"{record},,\n").encode()
+
+
+def write(members: dict[str, bytes], target: str, method: int) -> None:
+    with zipfile.ZipFile(target, "w", method, compresslevel=9) as archive:
+        for name in sorted(members):
+            info = zipfile.ZipInfo(name, DATE)
+            info.compress_type = method
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, members[name])
+
+
+def main(job: dict) -> None:
+    for wheel in job["install"]:
+        zipfile.ZipFile(wheel).extractall(SITE_PACKAGES)
+    importlib.invalidate_caches()
+    wanted = imported(job["imports"])
+    method = zipfile.ZIP_STORED if job["stored"] else zipfile.ZIP_DEFLATED
+    for archive in job["archives"]:
+        with zipfile.ZipFile(archive["source"]) as source:
+            members = {info.filename: source.read(info) for info in source.infolist() if not info.is_dir()}
+        place = archive["place"].replace("{site-packages}", SITE_PACKAGES)
+        members = convert(members, place, wanted, archive["keep_source"])
+        write_record(members)
+        write(members, archive["target"], method)
+
+
+main(json.loads(globals()["job"]))

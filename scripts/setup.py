@@ -1,0 +1,115 @@
+"""Installs what a target of the Makefile needs and the machine lacks. Python's standard library only.
+
+    python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
+    python3 scripts/setup.py python                        .venv with the locked development packages and pyapp itself
+    python3 scripts/setup.py node                          node_modules, as package-lock.json says
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+
+# Command looked for -> Debian packages that bring it.
+SYSTEM = {
+    "build": {
+        "cc": ["gcc", "libc6-dev"],
+        "emcc": ["emscripten"],
+        "clang-19": ["clang-19"],
+        "wasm-ld-19": ["lld-19"],
+        "node": ["nodejs"],
+        "npm": ["npm"],
+    },
+    "browser": {"chromium": ["chromium"]},
+    "lint": {"clang-format-19": ["clang-format-19"]},
+}
+
+
+def run(*command: str, **options: object) -> None:
+    print("+", " ".join(command), flush=True)
+    subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL, **options)  # type: ignore[call-overload]
+
+
+def system(groups: list[str]) -> None:
+    """Installs the Debian packages of `groups` whose commands are missing, with sudo when not root."""
+    packages = [
+        package
+        for group in groups
+        for command, names in SYSTEM[group].items()
+        if shutil.which(command) is None
+        for package in names
+    ]
+    if "build" in groups and subprocess.run([sys.executable, "-c", "import ensurepip, venv"]).returncode:
+        packages.append("python3-venv")
+    if not packages:
+        return
+    apt = shutil.which("apt-get")
+    if apt is None:
+        sys.exit(f"Please install, by your system's own means: {' '.join(packages)}")
+    prefix = [] if os.geteuid() == 0 else ["sudo"]
+    if prefix and shutil.which("sudo") is None:
+        sys.exit(f"As root, please run: apt-get install {' '.join(packages)}")
+    environment = ["env", "DEBIAN_FRONTEND=noninteractive"]
+    install = [*prefix, *environment, apt, "install", "-y", "-q", "--no-install-recommends", *packages]
+    try:
+        run(*install)
+    except subprocess.CalledProcessError:
+        run(*prefix, *environment, apt, "update", "-q")  # the package lists are missing or old
+        run(*install)
+
+
+def stamp_of(*names: str) -> str:
+    digest = hashlib.sha256(sys.version.encode())
+    for name in names:
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def up_to_date(stamp: Path, value: str) -> bool:
+    return stamp.is_file() and stamp.read_text() == value
+
+
+def python() -> None:
+    """Makes .venv from requirements-dev.txt (exact versions with hashes) and installs pyapp in place."""
+    if sys.version_info < (3, 11):
+        sys.exit(f"pyapp needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]} (make PYTHON=...)")
+    stamp, value = VENV / ".ready", stamp_of("requirements-dev.txt", "pyproject.toml", "hatch_build.py")
+    if up_to_date(stamp, value):
+        return
+    run(sys.executable, "-m", "venv", str(VENV))
+    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    run(*pip, "install", "-q", "--require-hashes", "-r", "requirements-dev.txt")
+    run(*pip, "install", "-q", "--no-deps", "--no-build-isolation", "-e", ".")
+    stamp.write_text(value)
+
+
+def node() -> None:
+    """Makes node_modules from package-lock.json, whose integrity hashes npm checks."""
+    stamp, value = ROOT / "node_modules" / ".ready", stamp_of("package.json", "package-lock.json")
+    if up_to_date(stamp, value):
+        return
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    stamp.write_text(value)
+
+
+def main(arguments: list[str]) -> None:
+    match arguments:
+        case ["system", *groups] if groups and set(groups) <= set(SYSTEM):
+            system(groups)
+        case ["python"]:
+            python()
+        case ["node"]:
+            node()
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

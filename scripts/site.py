@@ -1,0 +1,199 @@
+"""Assembles dist/: plain files for any static host, under any path, that fetch nothing from another origin.
+
+    python -m scripts.site [--out dist] [--plain-host] [--no-compress]
+
+    dist/                      web/ as it is
+    dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
+    dist/tokenizers/           Hugging Face's tokenizers in JavaScript
+    dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker keeps
+    dist/*.br, dist/*.gz       precompressed copies
+
+Archives are stored, not deflated, because compressed whole they become smaller. --plain-host deflates them instead: for
+hosts that do not send precompressed copies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import brotli
+
+from . import wheels
+
+ROOT = wheels.ROOT
+WEB = ROOT / "web"
+NODE_MODULES = ROOT / "node_modules"
+CACHE = ROOT / "build" / "site"
+PYODIDE_FILES = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"]
+LOCK_FILE = "pyodide-lock.json"
+SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing
+INCOMPRESSIBLE = {".png", ".woff2", ".jpg", ".gif"}
+
+# Statements whose imports become byte code: what the page runs before its first token, and NumPy.
+START_IMPORTS = """
+import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, importlib.metadata
+import inspect, io, itertools, json, math, operator, pathlib, random, re, string, struct, time, traceback, types, typing
+import unicodedata, weakref, zipfile
+import pyodide.ffi, pyodide.code, pyodide.http
+import numpy
+import pyapp
+import pyapp.browser
+""".strip()
+
+
+def file_sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Path]:
+    """The standard library, NumPy and our wheel with byte code for Pyodide's Python; made again when one has changed."""
+    stdlib = NODE_MODULES / "pyodide" / "python_stdlib.zip"
+    scripts = [Path(__file__).with_name("compile_python.py"), Path(__file__).with_name("compile_python.mjs")]
+    key = hashlib.sha256(f"{START_IMPORTS}{plain_host}".encode())
+    for path in [stdlib, numpy, ours, *scripts, NODE_MODULES / "pyodide" / "package.json"]:
+        key.update(bytes.fromhex(file_sha256(path)))
+    folder = CACHE / "compiled" / key.hexdigest()[:16]
+    archives = {path.name: folder / path.name for path in (stdlib, numpy, ours)}
+    if all(path.is_file() for path in archives.values()):
+        return archives
+    shutil.rmtree(CACHE / "compiled", ignore_errors=True)
+    folder.mkdir(parents=True)
+    places = {stdlib: "/lib/python314.zip", numpy: "{site-packages}", ours: "{site-packages}"}
+    job = {
+        "imports": START_IMPORTS,
+        "install": [str(numpy), str(ours)],
+        "stored": not plain_host,
+        "archives": [
+            {"source": str(path), "target": str(folder / path.name), "place": place, "keep_source": path == ours}
+            for path, place in places.items()
+        ],
+    }
+    (folder / "job.json").write_text(json.dumps(job))
+    command = ["node", str(scripts[1]), str(folder / "job.json")]
+    subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+    return archives
+
+
+def lock_entry(wheel: Path) -> dict[str, Any]:
+    """One package of a pyodide-lock.json. No dependencies: the page decides when it needs NumPy."""
+    name, version = wheel.name.split("-")[:2]
+    return {
+        "name": name.replace("_", "-"),
+        "version": version,
+        "file_name": wheel.name,
+        "install_dir": "site",
+        "sha256": file_sha256(wheel),
+        "package_type": "package",
+        "imports": [name],
+        "depends": [],
+        "unvendored_tests": False,
+    }
+
+
+def lock_file(packages: list[Path]) -> dict[str, Any]:
+    """Our own lock file: Pyodide's ABI as its own lock file says, and exactly `packages`, which lie beside it."""
+    info = json.loads((NODE_MODULES / "pyodide" / LOCK_FILE).read_text())["info"]
+    entries = [lock_entry(wheel) for wheel in sorted(packages, key=lambda path: path.name)]
+    return {"info": info, "packages": {entry["name"]: entry for entry in entries}}
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    """Every file of the site with its size and hash; the version changes with any of them."""
+    paths = sorted(path for path in out.rglob("*") if path.is_file())
+    files = [
+        {"path": path.relative_to(out).as_posix(), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
+        for path in paths
+    ]
+    version = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
+    return {"version": version, "files": files}
+
+
+def compressed_copies(path: Path) -> None:
+    """Writes path.br and path.gz, from the cache when the same bytes were compressed before."""
+    data = path.read_bytes()
+    kept = CACHE / "compressed" / hashlib.sha256(data).hexdigest()
+    makers = {
+        ".br": lambda: brotli.compress(data, quality=11, lgwin=24),
+        ".gz": lambda: gzip.compress(data, 9, mtime=0),
+    }
+    for suffix, make in makers.items():
+        copy = kept.with_suffix(suffix)
+        if not copy.is_file():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            staged = copy.with_suffix(f"{suffix}.{os.getpid()}")
+            staged.write_bytes(make())
+            staged.replace(copy)
+        if copy.stat().st_size < len(data):
+            shutil.copyfile(copy, path.with_name(path.name + suffix))
+
+
+def compress(out: Path) -> None:
+    paths = [path for path in out.rglob("*") if path.is_file() and path.suffix not in INCOMPRESSIBLE]
+    large = sorted((path for path in paths if path.stat().st_size >= SMALLEST_COMPRESSED), key=lambda p: -p.stat().st_size)
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(compressed_copies, large))
+
+
+def assemble(out: Path, plain_host: bool = False, compressed: bool = True) -> None:
+    """Writes the whole site into `out`, in place of what was there."""
+    ours, numpy = wheels.build("wasm"), wheels.numpy()
+    archives = compiled_archives(ours, numpy, plain_host)
+    staged = out.with_name(f"{out.name}.new")
+    shutil.rmtree(staged, ignore_errors=True)
+    shutil.copytree(WEB, staged, ignore=shutil.ignore_patterns("node_modules", "__pycache__", ".*"))
+    pyodide = staged / "pyodide"
+    pyodide.mkdir()
+    files = [NODE_MODULES / "pyodide" / name for name in PYODIDE_FILES]
+    packages = [archives[ours.name], archives[numpy.name], *wheels.download("page")]
+    for path in [*files, archives["python_stdlib.zip"], *packages]:
+        shutil.copyfile(path, pyodide / path.name)
+    (pyodide / LOCK_FILE).write_text(json.dumps(lock_file(packages), indent=1) + "\n")
+    tokenizers = staged / "tokenizers"
+    tokenizers.mkdir()
+    shutil.copyfile(
+        NODE_MODULES / "@huggingface" / "tokenizers" / "dist" / "tokenizers.min.mjs",
+        tokenizers / "tokenizers.min.mjs",
+    )
+    shutil.copyfile(ROOT / "third_party" / "README.md", staged / "THIRD-PARTY.md")
+    (staged / "manifest.json").write_text(json.dumps(manifest(staged), indent=1) + "\n")
+    if compressed:
+        compress(staged)
+    shutil.rmtree(out, ignore_errors=True)
+    staged.rename(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Assemble the static site.")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--plain-host", action="store_true", help="for hosts that do not send precompressed copies")
+    parser.add_argument("--no-compress", action="store_true", help="write no precompressed copies")
+    arguments = parser.parse_args()
+    if not WEB.is_dir() or not (NODE_MODULES / "pyodide").is_dir():
+        sys.exit("node_modules is missing: run `make site`, which installs it first.")
+    start = time.perf_counter()
+    assemble(arguments.out.resolve(), arguments.plain_host, not arguments.no_compress)
+    listed = json.loads((arguments.out / "manifest.json").read_text())["files"]
+    raw = sum(file["bytes"] for file in listed)
+    on_the_wire = sum(
+        min(p.stat().st_size for p in (arguments.out / (f["path"] + s) for s in ("", ".br")) if p.is_file())
+        for f in listed
+    )
+    print(
+        f"{arguments.out}: {len(listed)} files, {raw / 1e6:.1f} MB, {on_the_wire / 1e6:.1f} MB with brotli, "
+        f"in {time.perf_counter() - start:.1f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
