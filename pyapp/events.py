@@ -6,6 +6,7 @@ prints.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
@@ -69,6 +70,10 @@ class Metric(Event):
     value: float
     unit: str = ""
     step: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Event.to_dict; JSON has no word for NaN and infinity, so such a value is null."""
+        return super().to_dict() | {"value": self.value if math.isfinite(self.value) else None}
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ log = logging.getLogger("pyapp")
 
 # Seconds of work between two looks at the event loop: what a Stop waits for at most, beside one kernel call.
 BREATH = 0.002
+REPORT = "This is a defect in pyapp: please report it with this line"
 
 
 def task(function: Callable[P, Events]) -> Callable[P, Events]:
@@ -67,12 +68,10 @@ def error_event(error: Exception) -> Error:
     if isinstance(error, OSError) and error.strerror:
         name = None if error.filename is None else str(error.filename)
         return Error(error.strerror.lower(), name, "Check the name and your access rights" if name else None)
-    frame = traceback.extract_tb(error.__traceback__)[-1:]
-    where = next((f"{Path(entry.filename).name}:{entry.lineno}" for entry in frame), None)
-    return Error(
-        f"unexpected {type(error).__name__}: {error}", where, "This is a defect in pyapp: please report it with this
-        line"
-    )
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    ours = (entry for entry in frames if "pyapp" in Path(entry.filename).parts)
+    where = next((f"{Path(entry.filename).name}:{entry.lineno}" for entry in ours), None)
+    return Error(f"unexpected {type(error).__name__}: {error}", where, hint=REPORT)
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,11 @@ async def reported(work: Callable[[Callable[[Event], None]], T]) -> AsyncGenerat
         return
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    running = asyncio.ensure_future(
-        asyncio.to_thread(work, lambda event: loop.call_soon_threadsafe(queue.put_nowait, event))
-    )
+
+    def report(event: Event) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    running = asyncio.ensure_future(asyncio.to_thread(work, report))
     running.add_done_callback(lambda _: queue.put_nowait(None))
     while (event := await queue.get()) is not None:
         yield event
@@ -175,9 +176,7 @@ def unload() -> None:
 
 
 @task
-async def load(
-    model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None
-) -> Events:
+async def load(model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None) -> Events:
     """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
     async for event in _keeper.get(model, tokenizer, key, cancel or Cancel()):
         if isinstance(event, Result):
@@ -210,8 +209,8 @@ async def generate(
     cancel = cancel or Cancel()
     if not isinstance(options, SamplingOptions):
         options = SamplingOptions.from_dict(options or {})
-    loaded = model if hasattr(model, "tokenizer") else None
-    if loaded is None:
+    loaded = model
+    if not hasattr(model, "tokenizer"):
         async for event in _keeper.get(model, tokenizer, key, cancel):
             if isinstance(event, Result):
                 loaded = event.value
@@ -239,6 +238,18 @@ async def models() -> Events:
     from pyapp import hub
 
     yield Done("complete", {"models": [entry.to_dict() for entry in hub.models()]})
+
+
+@task
+async def train_story(*, cancel: Cancel | None = None, **settings: Any) -> Events:
+    """Trains the story model: the events of pyapp.train, whose settings these are."""
+    from pyapp.train import train_story as train
+
+    cancel = cancel or Cancel()
+    breath = Breath()
+    for event in train(cancel=cancel, **settings):
+        yield event
+        await breath.take()
 
 
 def set_threads(threads: int) -> None:

@@ -29,10 +29,12 @@ def piece_texts(pieces: Sequence[bytes | str], where: str) -> list[str]:
 
     texts: list[str] = []
     for number, piece in enumerate(pieces):
-        try:
-            texts.append(piece if isinstance(piece, str) else bytes(piece).decode())
-        except UnicodeDecodeError:
-            raise refuse(f"token {number} is not valid UTF-8: {bytes(piece)!r:.60}") from None
+        if isinstance(piece, bytes):
+            try:
+                piece = piece.decode()
+            except UnicodeDecodeError:
+                raise refuse(f"token {number} is not valid UTF-8: {piece!r:.60}") from None
+        texts.append(piece)
     if len(texts) < FIRST_BYTE + 256:
         raise refuse(f"a vocabulary of {len(texts)} tokens is too small: <unk>, <s>, </s> and 256 bytes are needed")
     for byte in range(256):

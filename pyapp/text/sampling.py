@@ -55,6 +55,30 @@ class Sampler:
         self.seed = secrets.randbelow(1 << 53) if options.seed is None else int(options.seed)
         self._uniform = Uniform(self.seed)
         self._buffers = SampleBuffers(vocab_size)
+        self._temperature, self._penalty = float(options.temperature), float(options.repetition_penalty)
+        self._top_k, self._top_p, self._min_p = int(options.top_k), float(options.top_p), float(options.min_p)
+        self._count = 0
+        self._words: tuple[int, ...] = ()
+
+    def draw(self) -> float:
+        block, word = divmod(self._count, 4)
+        if word == 0:
+            self._words = philox(block, self.seed)
+        self._count += 1
+        return (self._words[word] >> 8) * 2.0**-24
+
+
+class Sampler:
+    """Chooses tokens by `options`; `seed` is the one in use. `limit`: the most tokens that prompt and text may have."""
+
+    def __init__(self, options: SamplingOptions, vocab_size: int, limit: int) -> None:
+        self.options = options
+        # A drawn seed stays below 2^53, so that JavaScript can hold it exactly.
+        self.seed = secrets.randbelow(1 << 53) if options.seed is None else int(options.seed)
+        self._uniform = Uniform(self.seed)
+        self._buffers = SampleBuffers(vocab_size)
+        self._temperature, self._penalty = float(options.temperature), float(options.repetition_penalty)
+        self._top_k, self._top_p, self._min_p = int(options.top_k), float(options.top_p), float(options.min_p)
         self._settings = {
             "temperature": float(options.temperature),
             "top_k": int(options.top_k),
@@ -81,13 +105,9 @@ class Sampler:
         uniform = 0.0 if self.options.greedy else self._uniform.draw()
         try:
             return sample(
-                logits,
-                self._buffers,
-                uniform,
-                **self._settings,
-                history=self._history,
-                history_count=self._count,
-            )
+                logits, self._buffers, uniform, self._temperature, self._top_k, self._top_p, self._min_p, self._penalty,
+                self._history, self._count,
+            )  # fmt: skip
         except KernelError as error:
             if any(map(math.isnan, logits.data_view())):
                 raise ModelError(

@@ -1,0 +1,223 @@
+"""The command line: forwards the events of pyapp.tasks to a terminal, or as JSON lines.
+
+Exit codes: 0 done, 1 an error (told on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of our output
+left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from pyapp import __version__
+from pyapp.cli.views import InspectView, JsonView, ModelsView, StoryView, TrainView, View
+from pyapp.events import Cancel
+from pyapp.text.options import SEEDS, SamplingOptions
+
+USAGE, STOPPED, READER_LEFT = 2, 130, 141
+DEFAULTS = SamplingOptions()
+
+threads_option = click.option("--threads", type=click.IntRange(1, 64), help="Kernel threads. [default: all cores]")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
+
+
+def main() -> None:
+    """The entry point `pyapp`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command; returns its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what a locale cannot show becomes "?"
+            stream.reconfigure(errors="replace")
+    try:
+        code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return STOPPED
+    except BrokenPipeError:
+        silence(sys.stdout)
+        return READER_LEFT
+
+
+def silence(stream: TextIO) -> None:
+    """Sends what a stream still holds nowhere, so that closing it at exit does not fail a second time."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):  # not a file of the system
+        pass
+
+
+@contextmanager
+def interrupt_sets(cancel: Cancel) -> Iterator[None]:
+    """Within, the first Ctrl-C sets `cancel`; the second interrupts at once."""
+
+    def handler(number: int, frame: Any) -> None:
+        cancel.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def forward(start: Callable[[Cancel], Any], view: View) -> int:
+    """Shows every event of a task; returns the exit code."""
+
+    async def show_all() -> None:
+        async for event in start(cancel):
+            view.show(event)
+
+    cancel = Cancel()
+    try:
+        with interrupt_sets(cancel):
+            asyncio.run(show_all())
+    finally:
+        view.close()
+    return {"error": 1, "cancelled": STOPPED}.get(view.outcome, 0)
+
+
+def use_threads(threads: int | None) -> None:
+    if threads is not None:
+        from pyapp import tasks
+
+        tasks.set_threads(threads)
+
+
+def read_prompt(prompt: str) -> str:
+    """The prompt as text; "-" reads it from stdin, without its last line break."""
+    if prompt == "-":
+        try:
+            text = click.get_binary_stream("stdin").read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise click.BadParameter(
+                f"stdin is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="--prompt"
+            ) from None
+        return text.removesuffix("\n").removesuffix("\r")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        raise click.BadParameter(f"not valid text at character {error.start}.", param_hint="--prompt") from None
+    return prompt
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="pyapp")
+@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and log messages.")
+def cli(verbose: bool) -> None:
+    """Small language models: write a story, look into model files, train."""
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(name)s: %(message)s")
+
+
+@cli.command()
+@click.argument("model", required=False)
+@click.option("-p", "--prompt", default="", help='How the text begins; "-" reads it from stdin.')
+@click.option(
+    "-n", "--max-new-tokens", type=click.IntRange(min=1), default=DEFAULTS.max_new_tokens, show_default=True,
+    help="Length at most.",
+)  # fmt: skip
+@click.option(
+    "--temperature", type=click.FloatRange(0, 100), default=DEFAULTS.temperature, show_default=True,
+    help="0 takes the likeliest token, more is wilder.",
+)  # fmt: skip
+@click.option(
+    "--top-p", type=click.FloatRange(0, 1), default=DEFAULTS.top_p, show_default=True,
+    help="Only the likeliest tokens that together have this probability.",
+)  # fmt: skip
+@click.option(
+    "--top-k", type=click.IntRange(min=0), default=DEFAULTS.top_k, help="Only the K likeliest. [default: all]"
+)
+@click.option(
+    "--min-p", type=click.FloatRange(0, 1), default=DEFAULTS.min_p,
+    help="Only tokens this much as likely as the likeliest. [default: all]",
+)  # fmt: skip
+@click.option(
+    "--repetition-penalty", type=click.FloatRange(0.01, 100), default=DEFAULTS.repetition_penalty, show_default=True,
+    help="Above 1, what was said becomes less likely.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same text. [default: random]")
+@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
+@click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it does not lie beside it.")
+@click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
+@click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
+@threads_option
+@json_option
+def generate(
+    model: str | None,
+    prompt: str,
+    tokenizer: str | None,
+    echo: bool,
+    eager: bool,
+    threads: int | None,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Write a text, token by token.
+
+    MODEL is an embedded model's name, a file, a folder, or a name on the hub such as
+    karpathy/tinyllamas:stories15M.bin; without it, the embedded story model writes.
+    """
+    from pyapp import tasks
+
+    prompt = read_prompt(prompt)
+    use_threads(threads)
+    view: View = JsonView() if as_json else StoryView(prompt if echo else "")
+    return forward(
+        lambda cancel: tasks.generate(model, prompt, settings, tokenizer=tokenizer, eager=eager, cancel=cancel), view
+    )
+
+
+@cli.command()
+@json_option
+def models(as_json: bool) -> int:
+    """List the models that have a name."""
+    from pyapp import tasks
+
+    return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
+
+
+@cli.command()
+@click.argument("file", type=click.Path())
+@json_option
+def inspect(file: str, as_json: bool) -> int:
+    """Print what a model file holds: its configuration, metadata, and tensors."""
+    from pyapp import tasks
+
+    return forward(lambda cancel: tasks.inspect(file), JsonView() if as_json else InspectView())
+
+
+@cli.group()
+def train() -> None:
+    """Train a model."""
+
+
+@train.command()
+@click.option("--out-dir", type=click.Path(path_type=Path), default=Path("runs/story"), show_default=True)
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
+@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@threads_option
+@json_option
+def story(threads: int | None, as_json: bool, **settings: Any) -> int:
+    """Train the small story model from nothing: makes its stories, its tokenizer and its weights."""
+    from pyapp import tasks
+
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value is not None}
+    return forward(lambda cancel: tasks.train_story(cancel=cancel, **given), JsonView() if as_json else TrainView())

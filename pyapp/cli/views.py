@@ -1,0 +1,201 @@
+"""How the command line shows events: text on stdout, everything about it on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from pyapp.events import Done, Error, Event, Metric, Progress, Token
+
+
+class View:
+    """Base: progress bars and errors. `outcome` is "error", or the reason of Done, once the task has ended."""
+
+    # Work that is over sooner shows no bar.
+    patience = 0.3
+
+    def __init__(self) -> None:
+        self.outcome = "unfinished"
+        self.metrics: dict[str, Metric] = {}
+        self._bars: dict[str, Any] = {}
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            self.progress(event)
+        elif isinstance(event, Metric):
+            self.metrics[event.name] = event
+        elif isinstance(event, Error):
+            self.outcome = "error"
+            self.close()
+            self.error(event)
+        elif isinstance(event, Done):
+            self.outcome = event.reason
+            self.close()
+            self.done(event)
+
+    def progress(self, event: Progress) -> None:
+        """A bar per kind of work, where someone is watching."""
+        if not sys.stderr.isatty():
+            return
+        bar = self._bars.get(event.what)
+        if bar is None:
+            from tqdm import tqdm
+
+            scaled = event.unit == "bytes"
+            bar = self._bars[event.what] = tqdm(
+                desc=event.what, total=event.total, unit="B" if scaled else f" {event.unit}", unit_scale=scaled,
+                unit_divisor=1000, delay=self.patience, leave=False, dynamic_ncols=True, file=sys.stderr,
+            )  # fmt: skip
+        bar.total = event.total
+        bar.update(event.done - bar.n)
+        if event.done == event.total:
+            self._bars.pop(event.what).close()
+
+    def error(self, event: Error) -> None:
+        text = f"{event.where}: {event.what}" if event.where else event.what
+        click.secho(f"error: {text}", fg="red", err=True)
+        if event.hint:
+            click.echo(f"  {event.hint}", err=True)
+
+    def done(self, event: Done) -> None:
+        """Shows the results."""
+
+    def close(self) -> None:
+        """Takes the bars away."""
+        for bar in self._bars.values():
+            bar.close()
+        self._bars.clear()
+
+
+class JsonView(View):
+    """One event per line; ASCII where the terminal or file is not UTF-8."""
+
+    def show(self, event: Event) -> None:
+        plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+        print(json.dumps(event.to_dict(), ensure_ascii=plain), flush=True)
+        if isinstance(event, (Error, Done)):
+            self.outcome = "error" if isinstance(event, Error) else event.reason
+
+
+class StoryView(View):
+    """Streams the text; ends with its figures."""
+
+    REASONS = {
+        "stop": "the text ended",
+        "length": "reached the length",
+        "context": "the context is full",
+        "stop_string": "met a stop text",
+        "cancelled": "stopped",
+    }
+
+    def __init__(self, prompt: str) -> None:
+        super().__init__()
+        self._prompt = prompt
+        self._last = ""
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Token):
+            self.close()
+            self._write(event.text)
+            return
+        if isinstance(event, Progress) and event.what == "prompt" and event.done == event.total:
+            self.close()
+            self._write(self._prompt)
+        super().show(event)
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._last = text[-1]
+
+    def error(self, event: Error) -> None:
+        self._end_line()
+        super().error(event)
+
+    def _end_line(self) -> None:
+        if self._last not in ("", "\n"):
+            self._write("\n")
+
+    def done(self, event: Done) -> None:
+        self._end_line()
+        count = event.results.get("new_tokens", 0)
+        parts = [f"{count} tokens"]
+        if "decode_speed" in self.metrics:
+            parts.append(f"{self.metrics['decode_speed'].value:,.0f} tokens/s")
+        if "time_to_first_token" in self.metrics:
+            parts.append(f"first after {self.metrics['time_to_first_token'].value * 1000:,.0f} ms")
+        if "prompt_speed" in self.metrics:
+            speed = self.metrics["prompt_speed"].value
+            parts.append(f"prompt of {event.results['prompt_tokens']} at {speed:,.0f} tokens/s")
+        if "seed" in event.results:
+            parts.append(f"seed {event.results['seed']}")
+        parts.append(self.REASONS.get(event.reason, event.reason))
+        click.echo(f"[{', '.join(parts)}]", err=True)
+
+
+class InspectView(View):
+    """A model file's contents as tables."""
+
+    def done(self, event: Done) -> None:
+        results = event.results
+        click.echo(f"{results['file']}: {results['format']}, {size(results['size'])}")
+        for title in ("config", "metadata"):
+            if results[title]:
+                click.echo(f"\n{title}")
+                print_table([(name, readable(value)) for name, value in results[title].items()])
+        if results["tensors"]:
+            click.echo("\ntensors")
+            print_table(
+                [
+                    (
+                        entry["name"],
+                        entry["dtype"],
+                        " × ".join(map(str, entry["shape"])) or "scalar",
+                        size(entry["bytes"]),
+                    )
+                    for entry in results["tensors"]
+                ]
+            )
+        totals = results["totals"]
+        click.echo(f"\n{totals['tensors']} tensors, {totals['parameters']:,} parameters, {size(totals['bytes'])}")
+
+
+class ModelsView(View):
+    """Names, sizes and descriptions."""
+
+    def done(self, event: Done) -> None:
+        print_table([tuple(map(readable, entry.values())) for entry in event.results["models"]])
+
+
+class TrainView(View):
+    """A bar with the latest figures where someone is watching, else a line now and then."""
+
+    patience = 0.0
+
+
+def size(count: float) -> str:
+    """A number of bytes as people write it."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 999.5 or unit == "GB":
+            break
+    return f"{count:.3g} {unit}"
+
+
+def readable(value: Any) -> str:
+    """One line; long values cut short."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def print_table(rows: list[tuple[str, ...]]) -> None:
+    """Columns padded to their widest entry."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo(("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip())
