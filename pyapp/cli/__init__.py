@@ -104,7 +104,7 @@ def read_prompt(prompt: str) -> str:
     """The prompt as text; "-" reads it from stdin, without its last line break."""
     if prompt == "-":
         try:
-            text = click.get_binary_stream("stdin").read().decode("utf-8-sig")
+            text = sys.stdin.buffer.read().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise click.BadParameter(
                 f"stdin is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="--prompt"

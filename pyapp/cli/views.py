@@ -42,7 +42,7 @@ class View:
             return
         bar = self._bars.get(event.what)
         if bar is None:
-            from tqdm import tqdm
+            from tqdm import tqdm  # type: ignore[import-untyped]
 
             scaled = event.unit == "bytes"
             bar = self._bars[event.what] = tqdm(

@@ -58,35 +58,6 @@ class Sampler:
         self._temperature, self._penalty = float(options.temperature), float(options.repetition_penalty)
         self._top_k, self._top_p, self._min_p = int(options.top_k), float(options.top_p), float(options.min_p)
         self._count = 0
-        self._words: tuple[int, ...] = ()
-
-    def draw(self) -> float:
-        block, word = divmod(self._count, 4)
-        if word == 0:
-            self._words = philox(block, self.seed)
-        self._count += 1
-        return (self._words[word] >> 8) * 2.0**-24
-
-
-class Sampler:
-    """Chooses tokens by `options`; `seed` is the one in use. `limit`: the most tokens that prompt and text may have."""
-
-    def __init__(self, options: SamplingOptions, vocab_size: int, limit: int) -> None:
-        self.options = options
-        # A drawn seed stays below 2^53, so that JavaScript can hold it exactly.
-        self.seed = secrets.randbelow(1 << 53) if options.seed is None else int(options.seed)
-        self._uniform = Uniform(self.seed)
-        self._buffers = SampleBuffers(vocab_size)
-        self._temperature, self._penalty = float(options.temperature), float(options.repetition_penalty)
-        self._top_k, self._top_p, self._min_p = int(options.top_k), float(options.top_p), float(options.min_p)
-        self._settings = {
-            "temperature": float(options.temperature),
-            "top_k": int(options.top_k),
-            "top_p": float(options.top_p),
-            "min_p": float(options.min_p),
-            "penalty": float(options.repetition_penalty),
-        }
-        self._count = 0
         self._history: Tensor | None = None
         if options.repetition_penalty != 1:
             self._history = Tensor.from_buffer(bytes(4 * limit), (limit,), int32)
