@@ -6,17 +6,14 @@ import json
 import shutil
 import struct
 import subprocess
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+from tests.text.parrot import make_vocabulary
 
-TEXT = """Once upon a time there was a little girl named Lily. She loved to play outside in the park with her dog.
-One day, she saw a big, red ball. "Can I play with it?" she said. The dog said, "Woof!" They were happy all day long.
-"""
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 
 def data_file(name: str) -> Path:
@@ -37,36 +34,9 @@ def read_tokenizer_bin(data: bytes) -> tuple[list[bytes], list[float]]:
     return pieces, scores
 
 
-def learn_pieces(text: str, merges: int) -> list[str]:
-    """Byte-pair encoding in its plainest form: joins the commonest neighbours, again and again."""
-    words = Counter(f" {word}" for word in text.split())
-    split = {word: list(word) for word in words}
-    pieces: list[str] = []
-    while len(pieces) < merges:
-        pairs: Counter[tuple[str, str]] = Counter()
-        for word, count in words.items():
-            for pair in zip(split[word], split[word][1:], strict=False):
-                pairs[pair] += count
-        if not pairs:
-            break
-        left, right = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        if left + right not in pieces:
-            pieces.append(left + right)
-        for parts in split.values():
-            place = 0
-            while place < len(parts) - 1:
-                if parts[place] == left and parts[place + 1] == right:
-                    parts[place : place + 2] = [left + right]
-                place += 1
-    return pieces
-
-
 @pytest.fixture(scope="session")
 def small_vocabulary() -> tuple[list[bytes], list[float]]:
-    """Pieces and scores of a tokenizer.bin learnt from TEXT: about 400 tokens."""
-    learnt = [*learn_pieces(TEXT, 90), *sorted(set(TEXT.replace("\n", " ")) | {"é", "😀"})]
-    control = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(256))]
-    return [piece.encode() for piece in control + learnt], [0.0] * 259 + [-float(n) for n in range(len(learnt))]
+    return make_vocabulary()
 
 
 @pytest.fixture(scope="session")

@@ -4,74 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from pyapp.engine import ops
-from pyapp.engine.dtype import float32
-from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
 from pyapp.text.generate import Session, check_tokenizer, generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.tokenizer import Tokenizer
+from tests.text.parrot import STORY, Parrot
 
 GREEDY = SamplingOptions(temperature=0)
-
-
-@dataclass
-class Config:
-    vocab_size: int
-    max_seq_len: int
-
-
-class Parrot:
-    """At position n - 1 it expects script[n] next, unless the token there is one that was refused: then <unk>."""
-
-    def __init__(self, script: Sequence[int], vocab_size: int, max_seq_len: int) -> None:
-        self.config = Config(vocab_size, max_seq_len)
-        self.passes: list[int] = []
-        self.by_token = self._table(vocab_size, [])
-        spots = [(place, token) for place, token in enumerate(script[1 : max_seq_len + 1])]
-        self.by_position = self._table(max_seq_len, spots)
-        self.script = script
-
-    def _table(self, rows: int, spots: list[tuple[int, int]]) -> Tensor:
-        width = self.config.vocab_size
-        table = Tensor.from_buffer(bytes(4 * rows * width), (rows, width), float32)
-        view = table.data_view().cast("B").cast("f")
-        for row, column in spots:
-            view[row * width + column] = 4.0
-        return table
-
-    def new_cache(self, capacity: int | None = None) -> list[int]:
-        return []
-
-    def forward_cached(self, tokens: Tensor, position: Tensor, cache: Any, last_only: bool = True) -> Tensor:
-        assert last_only
-        count = tokens.shape[0]
-        self.passes.append(count)
-        if count > 1:
-            start = position.data_view()[0]
-            assert tokens.data_view().tolist() == list(self.script[start : start + count])
-            place = Tensor.from_buffer(memoryview(bytearray(4)).cast("i"), (1,), "int32")
-            place.data_view()[0] = start + count - 1
-            return ops.embedding(self.by_position, place)
-        return ops.embedding(self.by_position, position) + ops.embedding(self.by_token, tokens)
-
-    def refuse(self, token: int) -> None:
-        """After this token <unk> follows, whatever the position says."""
-        self.by_token.data_view().cast("B").cast("f")[token * self.config.vocab_size] = 9.0
 
 
 @pytest.fixture(scope="module")
 def tokenizer(small_vocabulary: tuple[list[bytes], list[float]]) -> Tokenizer:
     return Tokenizer.from_llama2c(*small_vocabulary)
-
-
-STORY = "Once upon a time there was a dog 😀 and a girl. The end"
 
 
 @pytest.fixture
