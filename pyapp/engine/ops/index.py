@@ -216,7 +216,7 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return tensor_of(x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found], None if x.dtype is not _dtype.bfloat16 else x.dtype)
 
 
-@primitive(vjp=lambda g, _, x, dim, index, source: (g, g.gather(dim, index)), saves="none")
+@primitive(vjp=lambda g, _, x, dim, index, source: (g, None, None, g.gather(dim, index)), saves="none")
 def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x with source added at index along dim; equal indices add up."""
     computed("scatter_add")
@@ -231,7 +231,7 @@ def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: An
     from .create import zeros
 
     hole = scatter(g, dim, index, zeros(index.shape))
-    return hole, g.gather(dim, index) if isinstance(source, Tensor) else None
+    return hole, None, None, g.gather(dim, index) if isinstance(source, Tensor) else None
 
 
 @primitive(vjp=_d_scatter, saves="none")

@@ -70,7 +70,7 @@ def _extreme(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         computed(name)
         axes = normalize_dims(dim, x.ndim, name)
-        if any(x.shape[d] == 0 for d in axes):
+        if 0 in [x.shape[d] for d in axes]:
             raise ValueError(f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}")
         return tensor_of(getattr(array_of(x), name[1:])(axis=axes, keepdims=keepdim), x.dtype)
 

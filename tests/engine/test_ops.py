@@ -1,0 +1,57 @@
+"""Every op against torch's values and gradients, in several memory layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor
+
+from .cases import CASES, LAYOUTS, make_inputs, weights_for
+
+GOLDEN = np.load(Path(__file__).with_name("golden.npz"))
+
+
+def laid_out(array: np.ndarray, layout: str) -> Tensor:
+    """The same values with other strides."""
+    x = pyapp.from_numpy(array.copy())
+    if layout == "transposed" and array.ndim >= 2:
+        return x.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "sliced" and array.ndim >= 1:
+        wide = pyapp.zeros(*array.shape[:-1], array.shape[-1] * 2 + 1, dtype=x.dtype)
+        wide[..., 1::2] = x
+        return wide[..., 1::2]
+    if layout == "expanded" and array.ndim >= 1:
+        return x.unsqueeze(0).expand(2, *array.shape)[1]
+    return x
+
+
+def close(actual: Any, expected: np.ndarray, tolerance: float = 2e-5) -> None:
+    actual = actual.detach().numpy()
+    assert actual.shape == expected.shape
+    if expected.dtype == np.float32:
+        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+    else:
+        np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "function", "specs"), CASES, ids=[case[0] for case in CASES])
+def test_op(name: str, function: Any, specs: list[Any], layout: str) -> None:
+    tensors = [laid_out(array, layout) for array in make_inputs(name, specs)]
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            tensor.requires_grad_()
+    value = function(pyapp, *tensors)
+    close(value, GOLDEN[name])
+    expected = {i: GOLDEN[f"{name}/grad{i}"] for i in range(len(tensors)) if f"{name}/grad{i}" in GOLDEN}
+    assert value.requires_grad == bool(expected) or not expected
+    if expected:
+        (value * pyapp.tensor(weights_for(value.shape))).sum().backward()
+    for i, gradient in expected.items():
+        assert tensors[i].grad is not None, f"no gradient for input {i}"
+        close(tensors[i].grad, gradient, 1e-4)
