@@ -131,7 +131,11 @@ class Keeper:
     async def get(
         self, source: Any, tokenizer: Any, key: object, cancel: Cancel
     ) -> AsyncGenerator[Event | Result[LoadedModel], None]:
-        """The events of loading, if it must be loaded, and the model."""
+        """The events of loading, where it is needed, and the model; without source, the first of hub.models()."""
+        if source is None:
+            from pyapp import hub
+
+            source = hub.models()[0].id
         key = identity(source, tokenizer) if key is None else key
         if self._model is None or key is None or key != self._key:
             self.drop()  # before the new one needs the memory

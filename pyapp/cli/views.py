@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -168,7 +169,8 @@ class ModelsView(View):
     """Names, sizes and descriptions."""
 
     def done(self, event: Done) -> None:
-        print_table([tuple(map(readable, entry.values())) for entry in event.results["models"]])
+        entries = event.results["models"]
+        print_table([(it["id"], size(it["bytes"]), it["kind"], it["title"], it["description"]) for it in entries])
 
 
 class TrainView(View):
@@ -194,7 +196,7 @@ def readable(value: Any) -> str:
     return text if len(text) <= 100 else text[:99] + "…"
 
 
-def print_table(rows: list[tuple[str, ...]]) -> None:
+def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Columns padded to their widest entry."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
