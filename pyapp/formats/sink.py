@@ -61,7 +61,7 @@ def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name!r} holds {array.dtype} elements, which no format here can store")
     array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    return array.dtype.name, array.shape, memoryview(array.reshape(-1)).cast("B") if array.size else memoryview(b"")
+    return array.dtype.name, array.shape, array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
 def float32_values(name: str, tensor: Any, shape: tuple[int, ...]) -> Any:

@@ -1,0 +1,192 @@
+"""From a model's name to its files on disk.
+
+A name is, in this order: a name of the registry (`stories`, `stories15M`), a file, a folder, or a name on the hub:
+`owner/repo:file`, `owner/repo`, either with a revision as in `owner/repo@main:file`. Write `./stories` for a file or
+folder that is called like a model of the registry.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pyapp.errors import ModelNotFoundError
+from pyapp.events import Cancel, Event
+
+from .download import fetch, list_files
+from .registry import ModelEntry, ModelFile, embedded_path, models
+
+HUB_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
+# Files of a model folder that end like weights and are none.
+_NOT_WEIGHTS = re.compile(
+    r"tok.*|.*tokenizer\.bin|training_args\.bin|optimizer\.bin|scheduler\.bin|.*-of-\d+\.\w+", re.I
+)
+
+Report = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """What a name stands for. `tokenizer` is None where none was found; `entry` is the registry's, if it has one."""
+
+    name: str
+    model: Path
+    tokenizer: Path | None
+    entry: ModelEntry | None = None
+
+
+def resolve(
+    name: str | os.PathLike[str],
+    *,
+    report: Report | None = None,
+    cancel: Cancel | None = None,
+    offline: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> ModelFiles:
+    """The files of a model, downloaded if they are not in the cache. Blocks; `report` receives Progress events in
+    bytes.
+
+    Raises ModelNotFoundError for a name that nothing has, DownloadError, StorageFullError, and Cancelled when `cancel`
+    is set: what has arrived by then is kept and a later call goes on from there. `offline` uses the cache alone.
+    """
+
+    def get(file: ModelFile) -> Path:
+        return fetch(
+            file.repo, file.path, file.revision, size=file.size, sha256=file.sha256,
+            report=report, cancel=cancel, offline=offline, cache_dir=cache_dir,
+        )  # fmt: skip
+
+    text = os.fspath(name)
+    entry = find_entry(text) if isinstance(name, str) else None
+    if entry is not None:
+        return _of_entry(entry, get)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _of_folder(text, path)
+    if path.is_file():
+        return ModelFiles(text, path, _beside(path))
+    match = HUB_NAME.fullmatch(text)
+    if not match:
+        raise _unknown(text)
+    repo, revision, file = match["repo"], match["revision"] or "main", match["file"]
+    names = list_files(repo, revision, cancel=cancel, offline=offline, cache_dir=cache_dir)
+    chosen = file or choose_model(names, f"{repo}@{revision}")
+    if chosen not in names:
+        raise ModelNotFoundError(
+            f"the repository has no file {chosen!r}; it has {_listed(sorted(map(str, _weights(names))))}",
+            where=repo,
+            hint=_similar(chosen, names) or "Look at its files on the hub",
+        )
+    beside = choose_tokenizer(names, chosen)
+    wanted = [ModelFile("model", chosen, None, None, repo, revision)]
+    wanted += [ModelFile("tokenizer", beside, None, None, repo, revision)] if beside else []
+    paths = [
+        get(file) for file in reversed(wanted)
+    ]  # the small one first: if it is missing, nothing big was fetched in vain
+    return ModelFiles(text, paths[-1], paths[0] if beside else None)
+
+
+def find_entry(name: str) -> ModelEntry | None:
+    """The registry's entry called `name`, or whose model file `owner/repo:file` (its path, or its last part) is
+    meant."""
+    repo, _, file = name.partition(":")
+    for entry in models():
+        model = entry.file("model")
+        if name == entry.id:
+            return entry
+        if model and model.repo == repo and file and file in (model.path, PurePosixPath(model.path).name):
+            return entry
+    return None
+
+
+def _of_entry(entry: ModelEntry, get: Callable[[ModelFile], Path]) -> ModelFiles:
+    found: dict[str, Path] = {}
+    for file in sorted(entry.files, key=lambda file: file.size or 0):
+        if entry.kind == "embedded":
+            place = embedded_path(file)
+            if place is None:
+                raise ModelNotFoundError(
+                    f"the embedded model is not installed: {file.path} is missing",
+                    where=entry.id,
+                    hint="Install the package again, or give the path of a model file",
+                )
+            found[file.role] = place
+        else:
+            found[file.role] = get(file)
+    return ModelFiles(entry.id, found["model"], found.get("tokenizer"), entry)
+
+
+def _of_folder(name: str, folder: Path) -> ModelFiles:
+    names = [path.name for path in folder.iterdir() if path.is_file()]
+    model = choose_model(names, str(folder))
+    tokenizer = choose_tokenizer(names, model)
+    return ModelFiles(name, folder / model, folder / tokenizer if tokenizer else None)
+
+
+def _beside(path: Path) -> Path | None:
+    names = [other.name for other in path.parent.iterdir() if other.is_file()]
+    found = choose_tokenizer(names, path.name)
+    return path.parent / found if found else None
+
+
+def _weights(names: Iterable[str]) -> list[str]:
+    ends = (".safetensors", ".bin")
+    return [n for n in names if n.lower().endswith(ends) and not _NOT_WEIGHTS.fullmatch(PurePosixPath(n).name)]
+
+
+def choose_model(names: Iterable[str], where: str) -> str:
+    """The one file that holds the weights; model.safetensors goes first. ModelNotFoundError for none or several."""
+    candidates = _weights(names)
+    if "model.safetensors" in candidates:
+        return "model.safetensors"
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise ModelNotFoundError(
+            f"there are several models: {_listed(sorted(candidates))}",
+            where=where,
+            hint="Name one, as in owner/repo:file or folder/file",
+        )
+    raise ModelNotFoundError(
+        "there is no .safetensors or llama2.c .bin file of weights",
+        where=where,
+        hint="Models in several parts, GGUF and PyTorch's pickles cannot be read",
+    )
+
+
+def choose_tokenizer(names: Iterable[str], model: str) -> str | None:
+    """The tokenizer in the folder of `model`: STEM.tokenizer.json or .bin, tokenizer.json or .bin, or the only
+    tok*.bin."""
+    folder = PurePosixPath(model).parent
+    beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
+    stem = PurePosixPath(model).stem
+    for wanted in (f"{stem}.tokenizer.json", f"{stem}.tokenizer.bin", "tokenizer.json", "tokenizer.bin"):
+        if wanted in beside:
+            return beside[wanted]
+    others = [name for short, name in beside.items() if re.fullmatch(r"tok.*\.bin", short)]
+    return others[0] if len(others) == 1 else None
+
+
+def _listed(names: list[str], limit: int = 8) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more or "none that could be a model"
+
+
+def _similar(name: str, names: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name, list(names), 1, 0.5)
+    return f"Did you mean {close[0]}?" if close else None
+
+
+def _unknown(name: str) -> ModelNotFoundError:
+    ids = [entry.id for entry in models()]
+    known = f"Known names are {', '.join(ids)}; or give a file, a folder or owner/repo:file"
+    looks_like_path = (
+        name.startswith((".", "/", "~")) or Path(name).suffix in (".bin", ".safetensors") or os.sep in name
+    )
+    what = "there is no such file or folder" if looks_like_path else "no model has this name"
+    close = _similar(name, ids)
+    return ModelNotFoundError(what, where=name or '""', hint=f"{close} {known}" if close else known)

@@ -1,0 +1,93 @@
+"""The models that have a name of their own. pyapp/registry.json is read here and by the page.
+
+The four hub models were trained with Llama 2's tokenizer of 32,000 pieces, which their repository does not hold
+(stories260K has its own); the same vocabulary lies as tokenizer.json in a public repository, which both tokenizer
+libraries read.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A file of a model. `role` is "model" or "tokenizer"; `path` is within the repository, or within the site for
+    embedded models; `size` in bytes and `sha256` (hexadecimal) are None where unknown, then the hub's own word is
+    taken."""
+
+    role: str
+    path: str
+    size: int | None
+    sha256: str | None
+    repo: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """A model of the registry; `kind` is "embedded" or "hub"."""
+
+    id: str
+    title: str
+    description: str
+    kind: str
+    license: str
+    files: tuple[ModelFile, ...]
+
+    def file(self, role: str) -> ModelFile | None:
+        return next((file for file in self.files if file.role == role), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: the fields without `files`, the repository and the sum of the known sizes in bytes."""
+        model = self.file("model")
+        sizes = [file.size or embedded_size(file) for file in self.files]
+        return {
+            "id": self.id,
+            "title": self.title,
+            "description": self.description,
+            "kind": self.kind,
+            "license": self.license,
+            "bytes": sum(size or 0 for size in sizes),
+            "source": f"{model.repo}:{model.path}" if model and model.repo else None,
+        }
+
+
+@functools.cache
+def models() -> tuple[ModelEntry, ...]:
+    """Every model of the registry, the embedded ones first."""
+    data = json.loads(resources.files("pyapp").joinpath("registry.json").read_text(encoding="utf-8"))
+    return tuple(map(_entry, data["models"]))
+
+
+def _entry(item: dict[str, Any]) -> ModelEntry:
+    files = tuple(
+        ModelFile(
+            role=file["role"],
+            path=file["path"],
+            size=file["size"],
+            sha256=file["sha256"],
+            repo=file.get("repo", item.get("repo", "")),
+            revision=file.get("revision", item.get("revision", "")),
+        )
+        for file in item["files"]
+    )
+    return ModelEntry(item["id"], item["title"], item["description"], item["kind"], item["license"], files)
+
+
+def embedded_path(file: ModelFile) -> Path | None:
+    """Where an embedded file lies: inside the installed package, or in web/ of a checkout. None: not there."""
+    places = (PACKAGE / "embedded" / Path(file.path).name, PACKAGE.parent / "web" / file.path)
+    return next((place for place in places if place.is_file()), None)
+
+
+def embedded_size(file: ModelFile) -> int | None:
+    place = None if file.repo else embedded_path(file)
+    return place.stat().st_size if place else None
