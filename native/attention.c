@@ -200,7 +200,6 @@ KERNEL(attention_f32)
 {
     float *y = record->pointers[0];
     const float *q = record->pointers[1], *k = record->pointers[2], *v = record->pointers[3];
-    const int64_t position = *(const int32_t *)record->pointers[4];
     const int64_t tokens = record->dims[0], heads = record->dims[1], kv_heads = record->dims[2];
     const int64_t dims = record->dims[3], capacity = record->dims[4];
     const int64_t y_stride = record->dims[5], q_stride = record->dims[6], causal = record->dims[7];
@@ -209,6 +208,7 @@ KERNEL(attention_f32)
         return KERNEL_OK;
     if (kv_heads <= 0 || heads % kv_heads || padded > SPACE)
         return KERNEL_BAD_ARGUMENT;
+    const int64_t position = *(const int32_t *)record->pointers[4];
     if (position < 0 || position + tokens > capacity)
         return KERNEL_POSITION_RANGE;
     const int64_t group = heads / kv_heads, rows = tokens * group, most = tokens == 1 ? DECODE_ROWS : ROWS;
@@ -235,12 +235,12 @@ KERNEL(cache_write_f32)
 {
     float *cache = record->pointers[0];
     const float *x = record->pointers[1];
-    const int64_t position = *(const int32_t *)record->pointers[2];
     const int64_t tokens = record->dims[0], heads = record->dims[1], dims = record->dims[2];
     const int64_t capacity = record->dims[3], x_stride = record->dims[4];
     int64_t first, last;
     if (tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
+    const int64_t position = *(const int32_t *)record->pointers[2];
     if (position < 0 || position + tokens > capacity)
         return KERNEL_POSITION_RANGE;
     worker_share(tokens * heads, 1, worker, workers, &first, &last);

@@ -24,12 +24,12 @@ KERNEL(rope_f32)
     const int32_t *position = record->pointers[3];
     const int64_t tokens = record->dims[0], heads = record->dims[1], dims = record->dims[2];
     const int64_t y_stride = record->dims[3], x_stride = record->dims[4], positions = record->dims[5];
-    const int64_t start = position ? *position : 0, half = dims / 2;
     int64_t first, last;
     if (tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
     if (dims % 2)
         return KERNEL_BAD_ARGUMENT;
+    const int64_t start = position ? *position : 0, half = dims / 2;
     if (start < 0 || start + tokens > positions)
         return KERNEL_POSITION_RANGE;
     worker_share(tokens * heads, 1, worker, workers, &first, &last);

@@ -1,0 +1,142 @@
+"""Functions of single elements against their definitions in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.native.checks import assert_guarded, normal, run_checked, strided, ulps
+from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, Kernels, unaligned
+
+COUNTS = (*SIZES, 1000, 70_001)
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 3.4e38, -3.4e38, 1.0], np.float32)
+BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add_f32": np.add,
+    "sub_f32": np.subtract,
+    "mul_f32": np.multiply,
+    "div_f32": np.divide,
+}
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x * sigmoid(x)
+
+
+def silu_slope(x: np.ndarray) -> np.ndarray:
+    return sigmoid(x) * (1 + x * (1 - sigmoid(x)))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("kernel", BINARY)
+def test_binary_rounds_as_ieee_says(kernels: Kernels, kernel: str, count: int) -> None:
+    a, b, y = unaligned(normal(count, seed=1)), unaligned(normal(count, seed=2)), unaligned(np.empty(count, np.float32))
+    run_checked(kernels, kernel, "y", y=y, a=a, b=b, count=count, a_period=count, b_period=count)
+    np.testing.assert_array_equal(y, BINARY[kernel](a, b))
+
+
+@pytest.mark.parametrize("kernel", BINARY)
+def test_binary_of_special_values(kernels: Kernels, kernel: str) -> None:
+    a, b = (x.reshape(-1).copy() for x in np.meshgrid(SPECIAL, SPECIAL))
+    y = np.empty_like(a)
+    run_checked(kernels, kernel, "y", y=y, a=a, b=b, count=a.size, a_period=a.size, b_period=a.size)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(y, BINARY[kernel](a, b))
+
+
+@pytest.mark.parametrize("a_period, b_period", [(1, 1), (1, 990), (990, 1), (990, 3), (33, 990), (33, 10), (495, 495)])
+@pytest.mark.parametrize("kernel", BINARY)
+def test_binary_repeats_operands(kernels: Kernels, kernel: str, a_period: int, b_period: int) -> None:
+    a, b, y = normal(a_period, seed=1), normal(b_period, seed=2), np.empty(990, np.float32)
+    run_checked(kernels, kernel, "y", y=y, a=a, b=b, count=990, a_period=a_period, b_period=b_period)
+    np.testing.assert_array_equal(y, BINARY[kernel](np.resize(a, 990), np.resize(b, 990)))
+
+
+def test_binary_in_place(kernels: Kernels) -> None:
+    a, b = normal(333, seed=1), normal(333, seed=2)
+    y = a.copy()
+    run_checked(kernels, "sub_f32", "y", y=y, a=y, b=b, count=333, a_period=333, b_period=333)
+    np.testing.assert_array_equal(y, a - b)
+    y = b.copy()
+    run_checked(kernels, "sub_f32", "y", y=y, a=a, b=y, count=333, a_period=333, b_period=333)
+    np.testing.assert_array_equal(y, a - b)
+
+
+def test_binary_refuses_periods_of_nothing(kernels: Kernels) -> None:
+    a = np.ones(3, np.float32)
+    assert kernels.run("add_f32", y=a, a=a, b=a, count=3, a_period=3, b_period=0) == BAD_ARGUMENT
+    assert kernels.run("add_f32", y=a, a=a, b=a, count=3, a_period=-1, b_period=3) == BAD_ARGUMENT
+    assert kernels.run("add_f32", count=0) == OK
+    assert (a == 1).all()
+
+
+def test_exp_is_within_one_ulp(kernels: Kernels) -> None:
+    x = np.concatenate([np.linspace(-104.5, 89.5, 400_001), normal(10_000, scale=1e-3), SPECIAL]).astype(np.float32)
+    y = np.empty_like(x)
+    run_checked(kernels, "exp_f32", "y", y=y, x=x, count=x.size)
+    with np.errstate(over="ignore", under="ignore"):
+        exact = np.exp(x.astype(np.float64))
+    assert ulps(y, exact).max() <= 1.0
+
+
+def test_exp_is_the_same_wherever_an_element_stands(kernels: Kernels) -> None:
+    x = normal(61, scale=20)
+    whole = np.empty_like(x)
+    kernels.run("exp_f32", y=whole, x=x, count=61)
+    for start in range(1, 61, 7):
+        part = np.empty(61 - start, np.float32)
+        kernels.run("exp_f32", y=part, x=x[start:], count=61 - start)
+        assert part.tobytes() == whole[start:].tobytes()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_silu(kernels: Kernels, count: int) -> None:
+    x, y = unaligned(normal(count, scale=6)), unaligned(np.empty(count, np.float32))
+    run_checked(kernels, "silu_f32", "y", y=y, x=x, count=count)
+    np.testing.assert_allclose(y, silu(x.astype(np.float64)), rtol=6e-7, atol=1e-37)
+
+
+def test_silu_of_special_values(kernels: Kernels) -> None:
+    x = np.array([np.nan, np.inf, -200, 0, -3.4e38, 3.4e38], np.float32)
+    run_checked(kernels, "silu_f32", "y", y=x, x=x, count=x.size)
+    np.testing.assert_array_equal(x, np.array([np.nan, np.inf, 0, 0, 0, 3.4e38], np.float32))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("columns", [*SIZES, 768])
+def test_silu_mul(kernels: Kernels, rows: int, columns: int) -> None:
+    gate_memory, x = strided(normal(rows, 2 * columns, scale=3), extra=7)
+    memory, y = strided(np.zeros((rows, columns), np.float32))
+    strides = {"x_stride": gate_memory.shape[1], "y_stride": memory.shape[1]}
+    run_checked(kernels, "silu_mul_f32", "y", y=memory, x=gate_memory, rows=rows, columns=columns, **strides)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(y, silu(wide[:, :columns]) * wide[:, columns:], rtol=1e-6, atol=1e-30)
+    assert_guarded(memory, columns)
+
+
+@pytest.mark.parametrize("rows, columns", [(0, 5), (1, 1), (2, 3), (3, 33), (5, 768)])
+def test_silu_mul_backward(kernels: Kernels, rows: int, columns: int) -> None:
+    x, grad_y = unaligned(normal(rows, 2 * columns, scale=3)), unaligned(normal(rows, columns, seed=4))
+    grad_x = np.empty_like(x)
+    run_checked(
+        kernels, "silu_mul_backward_f32", "grad_x", grad_x=grad_x, x=x, grad_y=grad_y, rows=rows, columns=columns
+    )
+    gate, up = x[:, :columns].astype(np.float64), x[:, columns:].astype(np.float64)
+    expected = np.hstack([grad_y * up * silu_slope(gate), grad_y * silu(gate)])
+    np.testing.assert_allclose(grad_x, expected, rtol=2e-6, atol=2e-6)
+    kernels.run("silu_mul_backward_f32", grad_x=x, x=x, grad_y=grad_y, rows=rows, columns=columns)
+    assert x.tobytes() == grad_x.tobytes()
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_fill(kernels: Kernels, count: int) -> None:
+    memory, y = strided(np.zeros((1, count), np.float32))
+    run_checked(kernels, "fill_f32", "y", y=memory, count=count, value=2.5)
+    assert (y == 2.5).all()
+    assert_guarded(memory, count)

@@ -1,0 +1,57 @@
+"""Rows of tables by id."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.native.checks import GUARD, assert_guarded, normal, run_checked, strided
+from tests.native.kernels import INDEX_RANGE, OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
+
+FORMATS = ["f32", "f16", "bf16"]
+VOCABULARY = 37
+
+
+def table(kind: str, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """A table as the kernel reads it, and its float32 values."""
+    values = normal(VOCABULARY, columns)
+    if kind == "f16":
+        return values.astype(np.float16), values.astype(np.float16).astype(np.float32)
+    if kind == "bf16":
+        return to_bf16(values), from_bf16(to_bf16(values))
+    return values, values
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 9])
+@pytest.mark.parametrize("columns", [*SIZES, 288])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_embedding(kernels: Kernels, kind: str, columns: int, tokens: int) -> None:
+    stored, values = table(kind, columns)
+    ids = np.random.default_rng(6).integers(0, VOCABULARY, tokens, np.int32)
+    ids[:2] = [0, VOCABULARY - 1][:tokens]
+    memory, y = strided(np.zeros((tokens, columns), np.float32))
+    sizes = {"tokens": tokens, "columns": columns, "vocabulary": VOCABULARY, "y_stride": memory.shape[1]}
+    run_checked(kernels, f"embedding_{kind}", "y", y=memory, w=unaligned(stored), ids=ids, **sizes)
+    np.testing.assert_array_equal(y, values[ids])
+    assert_guarded(memory, columns)
+
+
+@pytest.mark.parametrize("wrong", [-1, VOCABULARY, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_id_outside_writes_nothing(kernels: Kernels, kind: str, wrong: int) -> None:
+    stored, _ = table(kind, 8)
+    y = np.full((3, 8), GUARD)
+    ids = np.array([1, 2, wrong], np.int32)
+    code = kernels.run(
+        f"embedding_{kind}", y=y, w=stored, ids=ids, tokens=3, columns=8, vocabulary=VOCABULARY, y_stride=8
+    )
+    assert code == INDEX_RANGE
+    assert (y == GUARD).all()
+
+
+def test_wide_halves_are_exact(kernels: Kernels) -> None:
+    w = np.arange(65_536, dtype=np.uint32).astype(np.uint16).reshape(256, 256)
+    y = np.empty((256, 256), np.float32)
+    ids = np.arange(256, dtype=np.int32)
+    assert kernels.run("embedding_f16", y=y, w=w, ids=ids, tokens=256, columns=256, vocabulary=256, y_stride=256) == OK
+    np.testing.assert_array_equal(y, w.view(np.float16).astype(np.float32))

@@ -1,0 +1,85 @@
+"""Cross entropy with its gradient, and AdamW, against definitions in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.native.checks import GUARD, normal, run_checked
+from tests.native.kernels import INDEX_RANGE, SIZES, Kernels, unaligned
+
+SETTINGS = {"rate": 3e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
+
+
+def cross_entropy(logits: np.ndarray, targets: np.ndarray, ignored: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    wide = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+    log_probability = wide - np.log(np.exp(wide).sum(-1, keepdims=True))
+    kept, rows = targets != ignored, np.arange(len(targets))
+    loss = np.where(kept, -log_probability[rows, np.where(kept, targets, 0)], 0)
+    grad = np.exp(log_probability) * scale
+    grad[rows[kept], targets[kept]] -= scale
+    return loss, grad * kept[:, None]
+
+
+@pytest.mark.parametrize("rows, columns", [(0, 3), (1, 1), (3, 4), (4, 31), (9, 33), (33, 512), (3, 32_000)])
+def test_cross_entropy(kernels: Kernels, rows: int, columns: int) -> None:
+    logits = unaligned(normal(rows, columns, scale=4))
+    targets = np.random.default_rng(8).integers(0, columns, rows, np.int32)
+    targets[1::3] = -100
+    loss, grad = np.full(rows, np.nan, np.float32), np.full((rows, columns), np.nan, np.float32)
+    arguments = {
+        "logits": logits,
+        "targets": targets,
+        "rows": rows,
+        "columns": columns,
+        "ignore_index": -100,
+        "grad_scale": 0.25,
+    }
+    run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=loss, grad_logits=grad, **arguments)
+    expected_loss, expected_grad = cross_entropy(logits, targets, -100, 0.25)
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-6, atol=2e-6)
+    np.testing.assert_allclose(grad, expected_grad, rtol=5e-6, atol=5e-8)
+    alone = np.full(rows, np.nan, np.float32)
+    run_checked(kernels, "cross_entropy_f32", "loss", loss=alone, **arguments)
+    assert alone.tobytes() == loss.tobytes()
+    run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=alone, grad_logits=logits, **arguments)
+    assert alone.tobytes() == loss.tobytes() and logits.tobytes() == grad.tobytes()
+
+
+def test_cross_entropy_is_stable(kernels: Kernels) -> None:
+    logits = np.array([[3e4, -3e4, 0], [0, np.nan, 0], [-np.inf, 0, 0], [-np.inf, 0, 0]], np.float32)
+    targets = np.array([1, 0, 0, 1], np.int32)
+    loss, grad = np.empty(4, np.float32), np.empty((4, 3), np.float32)
+    arguments = {"logits": logits, "targets": targets, "rows": 4, "columns": 3, "ignore_index": -1, "grad_scale": 1.0}
+    run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=loss, grad_logits=grad, **arguments)
+    np.testing.assert_allclose(loss, np.array([6e4, np.nan, np.inf, np.log(2)], np.float32), rtol=1e-6)
+    expected = [[1, -1, 0], [np.nan] * 3, [-1, 0.5, 0.5], [0, -0.5, 0.5]]
+    np.testing.assert_allclose(grad, np.array(expected, np.float32), rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [-1, 4, 2**31 - 1])
+def test_a_target_outside_writes_nothing(kernels: Kernels, wrong: int) -> None:
+    logits, targets = normal(3, 4), np.array([0, 1, wrong], np.int32)
+    loss, grad = np.full(3, GUARD), np.full((3, 4), GUARD)
+    arguments = {"logits": logits, "targets": targets, "rows": 3, "columns": 4, "ignore_index": -100, "grad_scale": 1.0}
+    assert kernels.run("cross_entropy_f32", loss=loss, grad_logits=grad, **arguments) == INDEX_RANGE
+    assert (loss == GUARD).all() and (grad == GUARD).all()
+
+
+@pytest.mark.parametrize("count", [*SIZES, 10_007])
+def test_adamw(kernels: Kernels, count: int) -> None:
+    parameter, m, v = unaligned(normal(count)), np.zeros(count, np.float32), np.zeros(count, np.float32)
+    p64, m64, v64 = parameter.astype(np.float64), np.zeros(count), np.zeros(count)
+    rate, beta1, beta2, epsilon, decay = SETTINGS.values()
+    for step in range(1, 6):
+        grad = unaligned(normal(count, seed=step, scale=0.1))
+        settings = np.array([*SETTINGS.values(), 1 - beta1**step, 1 - beta2**step], np.float32)
+        state = {"parameter": parameter, "m": m, "v": v}
+        run_checked(kernels, "adamw_f32", *state, **state, grad=grad, settings=settings, count=count)
+        m64 = beta1 * m64 + (1 - beta1) * grad
+        v64 = beta2 * v64 + (1 - beta2) * grad.astype(np.float64) ** 2
+        p64 = p64 - rate * decay * p64
+        p64 = p64 - rate * (m64 / (1 - beta1**step)) / (np.sqrt(v64 / (1 - beta2**step)) + epsilon)
+    np.testing.assert_allclose(parameter, p64, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(m, m64, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(v, v64, rtol=1e-5, atol=1e-9)

@@ -1,0 +1,138 @@
+"""rms_norm, softmax and log_softmax with their gradients, against definitions in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.native.checks import assert_guarded, normal, run_checked, strided
+from tests.native.kernels import OK, SIZES, Kernels, unaligned
+
+SHAPES = [(0, 5), (1, 1), (1, 3), (3, 4), (4, 31), (7, 33), (33, 288), (2, 4097)]
+EPSILON = 1e-5
+
+
+def rms_norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    x = x.astype(np.float64)
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + EPSILON) * weight
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+
+def run_rows(kernels: Kernels, kernel: str, x: np.ndarray, **more: object) -> np.ndarray:
+    """A kernel of rows with strides, on unaligned rows that lie apart; the guards between them must stay."""
+    rows, columns = x.shape
+    source, _ = strided(x, extra=3)
+    memory, y = strided(np.zeros_like(x))
+    strides = {"x_stride": source.shape[1], "y_stride": memory.shape[1]}
+    run_checked(kernels, kernel, "y", y=memory, x=source, rows=rows, columns=columns, **strides, **more)
+    assert_guarded(memory, columns)
+    return y.copy()
+
+
+@pytest.mark.parametrize("rows, columns", SHAPES)
+def test_rms_norm(kernels: Kernels, rows: int, columns: int) -> None:
+    x, weight = normal(rows, columns, scale=3), unaligned(normal(columns, seed=4))
+    y = run_rows(kernels, "rms_norm_f32", x, weight=weight, epsilon=EPSILON)
+    np.testing.assert_allclose(y, rms_norm(x, weight), rtol=1e-6, atol=1e-30)
+
+
+def test_rms_norm_in_place_and_special_rows(kernels: Kernels) -> None:
+    x, weight = normal(5, 33), np.ones(33, np.float32)
+    x[1, 32], x[2, 0], x[3] = np.nan, np.inf, 0
+    with np.errstate(invalid="ignore"):
+        expected = rms_norm(x, weight)
+    expected[2] = [np.nan] + [0] * 32  # inf * 0, the rest over inf
+    strides = {"rows": 5, "columns": 33, "y_stride": 33, "x_stride": 33, "epsilon": EPSILON}
+    run_checked(kernels, "rms_norm_f32", "y", y=x, x=x, weight=weight, **strides)
+    np.testing.assert_allclose(x, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows, columns", SHAPES)
+def test_rms_norm_backward(kernels: Kernels, rows: int, columns: int) -> None:
+    x, weight, grad_y = normal(rows, columns), normal(columns, seed=4), normal(rows, columns, seed=5)
+    grad_x, grad_weight = np.empty_like(x), unaligned(np.full(columns, np.nan, np.float32))
+    arguments = {"weight": weight, "rows": rows, "columns": columns, "epsilon": EPSILON}
+    outputs = {"grad_x": grad_x, "grad_weight": grad_weight}
+    run_checked(kernels, "rms_norm_backward_f32", *outputs, x=x, grad_y=grad_y, **outputs, **arguments)
+    wide, direct = x.astype(np.float64), grad_y.astype(np.float64) * weight
+    inverse = 1 / np.sqrt((wide**2).mean(-1, keepdims=True) + EPSILON) if columns else wide
+    expected = inverse * (direct - wide * inverse**2 * (direct * wide).mean(-1, keepdims=True))
+    np.testing.assert_allclose(grad_x, expected, rtol=1e-4, atol=2e-6)
+    np.testing.assert_allclose(grad_weight, (grad_y * wide * inverse).sum(0), rtol=1e-4, atol=1e-5)
+    for name in ("x", "grad_y"):  # in place of either
+        operands = {"x": x.copy(), "grad_y": grad_y.copy()}
+        again = np.empty_like(grad_weight)
+        run_checked(
+            kernels,
+            "rms_norm_backward_f32",
+            "grad_x",
+            **operands,
+            grad_x=operands[name],
+            grad_weight=again,
+            **arguments,
+        )
+        assert operands[name].tobytes() == grad_x.tobytes() and again.tobytes() == grad_weight.tobytes()
+
+
+@pytest.mark.parametrize("rows, columns", SHAPES)
+def test_softmax(kernels: Kernels, rows: int, columns: int) -> None:
+    x = normal(rows, columns, scale=5)
+    y = run_rows(kernels, "softmax_f32", x)
+    np.testing.assert_allclose(y, softmax(x), rtol=5e-6, atol=1e-30)  # x - largest is rounded, at up to 40
+    run_checked(kernels, "softmax_f32", "y", y=x, x=x, rows=rows, columns=columns, y_stride=columns, x_stride=columns)
+    assert x.tobytes() == y.tobytes()
+
+
+@pytest.mark.parametrize("columns", [1, 4, 33])
+def test_softmax_of_special_rows(kernels: Kernels, columns: int) -> None:
+    x = normal(6, columns)
+    x[0, -1], x[1], x[2, 0], x[3, 0], x[4] = np.nan, -np.inf, -np.inf, np.inf, 1e38
+    expected = softmax(x)
+    if columns > 1:
+        assert np.isnan(expected[:2]).all() and expected[2, 0] == 0 and np.isnan(expected[3]).all()
+    np.testing.assert_allclose(run_rows(kernels, "softmax_f32", x), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows, columns", SHAPES)
+def test_softmax_backward(kernels: Kernels, rows: int, columns: int) -> None:
+    y, grad_y = unaligned(softmax(normal(rows, columns)).astype(np.float32)), unaligned(normal(rows, columns, seed=4))
+    grad_x = unaligned(np.empty_like(y))
+    arguments = {"y": y, "rows": rows, "columns": columns}
+    run_checked(kernels, "softmax_backward_f32", "grad_x", grad_x=grad_x, grad_y=grad_y, **arguments)
+    wide = y.astype(np.float64)
+    expected = wide * (grad_y - (wide * grad_y).sum(-1, keepdims=True))
+    np.testing.assert_allclose(grad_x, expected, rtol=1e-5, atol=5e-7)
+    run_checked(kernels, "softmax_backward_f32", "grad_x", grad_x=grad_y, grad_y=grad_y, **arguments)
+    assert grad_y.tobytes() == grad_x.tobytes()
+
+
+@pytest.mark.parametrize("rows, columns", SHAPES)
+def test_log_softmax(kernels: Kernels, rows: int, columns: int) -> None:
+    x = normal(rows, columns, scale=5)
+    y = run_rows(kernels, "log_softmax_f32", x)
+    np.testing.assert_allclose(y, np.log(softmax(x)), rtol=1e-6, atol=1e-6)
+    run_checked(
+        kernels, "log_softmax_f32", "y", y=x, x=x, rows=rows, columns=columns, y_stride=columns, x_stride=columns
+    )
+    assert x.tobytes() == y.tobytes()
+
+
+def test_log_softmax_of_special_rows(kernels: Kernels) -> None:
+    x = normal(4, 33)
+    x[0, 32], x[1], x[2, 0], x[3] = np.nan, -np.inf, -np.inf, np.linspace(-3e4, 3e4, 33)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wide = x.astype(np.float64) - x.max(-1, keepdims=True)
+        expected = wide - np.log(np.exp(wide).sum(-1, keepdims=True))
+    assert np.isnan(expected[:2]).all() and expected[2, 0] == -np.inf
+    np.testing.assert_allclose(run_rows(kernels, "log_softmax_f32", x), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["rms_norm_f32", "softmax_f32", "log_softmax_f32"])
+@pytest.mark.parametrize("rows", SIZES)
+def test_rows_of_nothing(kernels: Kernels, kernel: str, rows: int) -> None:
+    assert kernels.run(kernel, rows=rows, columns=0) == OK
