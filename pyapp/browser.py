@@ -6,6 +6,8 @@ worker hands in. NumPy is not needed for a story and not imported.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -13,14 +15,15 @@ from typing import Any
 
 from pyapp import tasks
 from pyapp.engine.native import instruction_set
-from pyapp.events import Cancel, Error, Event, Token
+from pyapp.events import Cancel, Done, Event, Token
 from pyapp.formats.source import check_range
 from pyapp.text.tokenizer import set_backend_factory
 
-__all__ = ["cancel", "install", "instruction_set", "run"]
+__all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
 
 # Seconds that events are gathered before they cross to the page: one frame of a screen.
 FRAME = 1 / 60
+HASH_BYTES = 1 << 22
 
 _running: dict[int, Cancel] = {}
 _host: Any = None
@@ -95,14 +98,40 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
     try:
         async for event in start(method, params, cancel):
             channel.put(event)
-    except KeyboardInterrupt:  # the page shares memory and would not wait for the next look at `cancel`
-        channel.put(tasks.Done("cancelled"))
+    except KeyboardInterrupt:  # the page shares memory with us and would not wait for the next look at `cancel`
+        channel.put(Done("cancelled"))
     finally:
         del _running[number]
         channel.flush()
+
+
+def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
+    """The task called `method`. `params` has `sources` (`model`, `tokenizer`), `key`, and what the task itself takes."""
+    model = PageSource(params.sources.model)
+    if method == "inspect":
+        return tasks.inspect(model)
+    tokenizer = PageSource(params.sources.tokenizer)
+    if method == "load":
+        return tasks.load(model, tokenizer=tokenizer, key=params.key, cancel=cancel)
+    options = params.options.to_py()
+    return tasks.generate(model, params.prompt, options, tokenizer=tokenizer, key=params.key, cancel=cancel)
 
 
 def cancel(number: int) -> None:
     """Ends a running task at its next step; nothing happens when it has ended already."""
     if number in _running:
         _running[number].set()
+
+
+async def sha256(source: Any, cancelled: Callable[[], bool]) -> str:
+    """The SHA-256 of a JavaScript source in hexadecimal; the browser's own function would need all of it in memory.
+
+    "" when `cancelled()` became true.
+    """
+    digest = hashlib.sha256()
+    for offset in range(0, int(source.size), HASH_BYTES):
+        if cancelled():
+            return ""
+        digest.update(source.read(offset, min(HASH_BYTES, int(source.size) - offset)).to_bytes())
+        await asyncio.sleep(0)
+    return digest.hexdigest()

@@ -8,6 +8,7 @@
 import { UserError } from "../shared/protocol.js";
 
 const STOP_PATIENCE = 2000; // ms from Stop until the worker is given up
+const PYTHON_METHODS = new Set(["generate", "load", "inspect"]); // an interrupt reaches them
 const SILENCE = 20000; // ms without an event until the page says so
 
 export class Engine extends EventTarget {
@@ -50,7 +51,7 @@ export class Engine extends EventTarget {
    */
   async *stream(method, params = {}, signal) {
     this.lastId += 1;
-    const request = new Request(this, this.lastId);
+    const request = new Request(this, this.lastId, PYTHON_METHODS.has(method));
     this.requests.set(request.id, request);
     const stop = () => this.#cancel(request);
     signal?.addEventListener("abort", stop, { once: true });
@@ -123,19 +124,18 @@ export class Engine extends EventTarget {
 
 /** A queue of events that one reader waits on. */
 class Request {
-  /** @param {Engine} engine @param {number} id */
-  constructor(engine, id) {
+  /** @param {Engine} engine @param {number} id @param {boolean} interruptible */
+  constructor(engine, id, interruptible) {
     this.engine = engine;
     this.id = id;
     this.queue = [];
     this.wake = null;
     this.silent = false;
-    this.interruptible = false; // once Python has it
+    this.interruptible = interruptible;
     this.#listen();
   }
 
   push(event) {
-    if (event.type === "progress" && event.what === "prompt") this.interruptible = true;
     this.queue.push(event);
     this.wake?.();
     if (this.silent) this.engine.dispatchEvent(new CustomEvent("answering", { detail: { id: this.id } }));

@@ -65,20 +65,23 @@ export class SettingsFields {
     const bounds = { min, max, step };
     const range = h("input", { type: "range", id: `${name}-range`, ...bounds, "aria-label": label, "aria-describedby": `${name}-help` });
     const number = h("input", { type: "number", id: name, ...bounds, inputmode: "decimal", required: true, "aria-describedby": `${name}-help` });
-    const set = (value) => {
+    const show = (value) => {
       const highest = Number(range.max);
       const sound = Number.isFinite(value) ? Math.min(highest, Math.max(min, value)) : initial;
       range.value = number.value = String(Number(sound.toFixed(4)));
+    };
+    const set = (value) => {
+      show(value);
       this.#remember(name, Number(number.value));
     };
     range.addEventListener("input", () => set(Number(range.value)));
     number.addEventListener("change", () => set(number.value === "" ? NaN : Number(number.value)));
     const limit = (highest) => {
       range.max = number.max = String(highest);
-      set(Number(number.value));
+      show(this.values[name] ?? initial); // what was set comes back with a model that allows it
     };
     this.inputs.set(name, { number, set, limit });
-    set(this.values[name] ?? initial);
+    show(this.values[name] ?? initial);
     return h("div", { class: "slider" }, h("label", { class: "field-label", for: name }, label), number, range, h("p", { class: "help", id: `${name}-help` }, help));
   }
 

@@ -21,7 +21,8 @@ export class StoryView {
     this.running = null;
     this.#listen();
     this.#fillPrompt();
-    app.addEventListener("model", () => this.#showModel());
+    app.addEventListener("model", () => (this.#showModel(), this.#load()));
+    app.addEventListener("ready", () => this.#load());
     // On a phone the story comes first; the settings wait folded.
     if (matchMedia("(max-width: 60rem)").matches) byId("settings").open = false;
   }
@@ -67,7 +68,22 @@ export class StoryView {
     const { model } = this.app;
     byId("model-name").textContent = model?.title ?? "No model";
     byId("model-text").textContent = model?.description ?? "";
-    if (model?.max_seq_len) this.settings.limitLength(model.max_seq_len);
+  }
+
+  /** Reads the chosen model before it is asked to write; what is wrong with it is said now. */
+  async #load() {
+    const { model } = this.app;
+    if (!model || !this.engine.about || this.running) return;
+    clearError(byId("story-error"));
+    const onEvent = (event) => event.type === "progress" && this.output.progress(`${event.what}…`, event.done, event.total);
+    try {
+      const { config } = await this.engine.call("load", { model: model.id }, { onEvent });
+      if (config?.max_seq_len && this.app.model === model) this.settings.limitLength(config.max_seq_len);
+    } catch (error) {
+      if (this.app.model === model) showError(byId("story-error"), error, this.app.actions);
+    } finally {
+      this.output.noProgress();
+    }
   }
 
   stop() {

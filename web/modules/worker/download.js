@@ -1,5 +1,5 @@
 /**
- * Downloads that survive: resumed by Range and If-Range, written down in a journal, verified, one tab at a time.
+ * Downloads that survive: resumed by Range while the entity tag is the same, written down in a journal, verified, one tab at a time.
  *
  * @typedef {{name: string, url: string, size: number | null, sha256: string | null, group?: string}} Wanted
  * @typedef {import("./store.js").Journal} Journal
@@ -78,12 +78,8 @@ async function receiveAll(wanted, entry, journal, options) {
 
 /** One request: from where we are to the end. Updates `journal` in place. */
 async function receive(wanted, entry, journal, { signal, onProgress }) {
-  const headers = new Headers();
-  if (journal.received > 0) {
-    headers.set("Range", `bytes=${journal.received}-`);
-    // A weak validator must not be used with If-Range (RFC 9110, 13.1.5).
-    if (journal.etag && !journal.etag.startsWith("W/")) headers.set("If-Range", journal.etag);
-  }
+  // A plain Range needs no preflight, which If-Range would, and file hosts refuse. The entity tag is compared on arrival.
+  const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : {};
   const response = await fetch(wanted.url, { headers, signal, mode: "cors", credentials: "omit", cache: "no-store" });
   if (response.status === 416 && journal.received > 0) {
     if (journal.received !== journal.size) journal.received = 0;

@@ -14,12 +14,11 @@ export function handlersFor({ python, models, storePromise }) {
     });
   };
 
-  /** Hands the model's sources to Python unless it holds that model already. */
-  async function withModel(id, context, task) {
-    context.emit({ type: "progress", what: "Opening the model", done: 0, total: null, unit: "" });
-    const { title, sources } = await models.open(id);
+  /** Runs a Python task over a model's byte sources, and closes them afterwards: what is needed has been read by then. */
+  async function withModel(method, params, context) {
+    const { key, sources } = await models.open(params.model);
     try {
-      return await task({ title, sources });
+      return await python.run(method, { ...params, key, sources }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();
     }
@@ -37,12 +36,11 @@ export function handlersFor({ python, models, storePromise }) {
       return {};
     },
 
-    generate: async ({ model, prompt, options }, context) =>
-      withModel(model, context, ({ title, sources }) =>
-        python.run("generate", { model, title, sources, prompt, options }, context)),
+    generate: (params, context) => withModel("generate", params, context),
 
-    inspect: async ({ model }, context) =>
-      withModel(model, context, ({ title, sources }) => python.run("inspect", { model, title, sources }, context)),
+    load: (params, context) => withModel("load", params, context),
+
+    inspect: (params, context) => withModel("inspect", params, context),
 
     "storage.list": async () => {
       const { usage = 0, quota = 0 } = (await navigator.storage?.estimate?.()) ?? {};

@@ -114,18 +114,17 @@ export class ModelFiles {
   }
 
   /**
-   * The byte sources of a model, by role. Call `close` on each when it has been read.
+   * The byte sources of a model, by role. Call `close` on each when it has been read. Models with the same key are the same.
    * @param {string} id
-   * @returns {Promise<{title: string, sources: Record<string, {name: string, size: number}>}>}
+   * @returns {Promise<{key: string, sources: Record<string, {name: string, size: number}>}>}
    */
   async open(id) {
-    if (this.dropped.has(id)) {
-      const { title, files } = this.dropped.get(id);
-      return { title, sources: byRole(files.map(({ role, file }) => [role, new FileSource(file, file.name)])) };
-    }
-    const model = await this.find(id);
-    const opened = await Promise.all(model.files.map(async (file) => [file.role, await this.#source(model, file)]));
-    return { title: model.title, sources: byRole(opened) };
+    const dropped = this.dropped.get(id);
+    const model = dropped ?? (await this.find(id));
+    const source = dropped ? ({ file }) => new FileSource(file, file.name) : (file) => this.#source(model, file);
+    const pairs = await Promise.all(model.files.map(async (file) => [file.role, await source(file)]));
+    const key = [id, ...pairs.map(([, { size }]) => size)].join(" ");
+    return { key, sources: Object.fromEntries(pairs) };
   }
 
   async #source(model, file) {
@@ -173,8 +172,6 @@ function sortFiles(files) {
   if (empty) throw new UserError("This file is empty.", { where: empty.name, hint: "Choose the complete file." });
   return { title: models[0].name, files: [{ role: "model", file: models[0] }, { role: "tokenizer", file: tokenizers[0] }] };
 }
-
-const byRole = (pairs) => Object.fromEntries(pairs);
 
 /** The same whatever mirror it came from. */
 const nameOf = (model, file) => `${file.repo ?? model.repo}/${file.revision ?? model.revision ?? "main"}/${file.path}`;

@@ -64,6 +64,14 @@ export class Python {
     return this.numpy;
   }
 
+  /** @param {{size: number, read: Function}} source @param {AbortSignal} signal @returns {Promise<string>} hexadecimal */
+  async sha256(source, signal) {
+    await this.runtime;
+    const digest = await this.browser.sha256(source, () => signal.aborted);
+    if (signal.aborted) throw new Cancelled();
+    return digest;
+  }
+
   /**
    * Runs a task of pyapp.browser and forwards its events.
    * @param {string} method
@@ -74,6 +82,7 @@ export class Python {
   async run(method, params, { id, emit, signal }) {
     await this.runtime;
     if (signal.aborted) throw new Cancelled();
+    if (this.interrupt) this.interrupt[0] = 0;
     const cancel = () => this.browser.cancel(id);
     signal.addEventListener("abort", cancel);
     try {

@@ -1,0 +1,136 @@
+"""The page in a real browser: the site on localhost, Chromium with a profile of its own, a hub that fails on purpose."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
+
+from e2e.fake_hub import FakeHub
+from e2e.page import StoryPage
+from scripts.serve import SiteServer
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = Path(os.environ.get("PYAPP_SITE", ROOT / "dist"))
+OUTPUT = ROOT / "tests" / "output"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def dist() -> Path:
+    """The assembled site."""
+    if not (DIST / "manifest.json").is_file():
+        pytest.fail("there is no site to test: run `make site` first")
+    return DIST
+
+
+@pytest.fixture(scope="session")
+def site(dist: Path) -> Iterator[SiteServer]:
+    with SiteServer(dist) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as instance:
+        yield instance
+
+
+Launch = Callable[..., BrowserContext]
+
+
+@pytest.fixture(scope="session")
+def launch(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
+    """Starts Chromium with a profile of its own: a first visit. Closed at the end, if not before."""
+    opened: list[BrowserContext] = []
+
+    def start(*arguments: str, profile: Path | None = None, **options: Any) -> BrowserContext:
+        executable = shutil.which("chromium") or shutil.which("google-chrome")
+        if executable is None:
+            pytest.fail("Chromium is not installed: run `make test`, which installs it")
+        context = playwright.chromium.launch_persistent_context(
+            profile or tmp_path_factory.mktemp("profile"),
+            executable_path=executable,
+            args=[*ARGUMENTS, *arguments],
+            viewport=options.pop("viewport", {"width": 1280, "height": 860}),
+            **options,
+        )
+        context.set_default_timeout(20_000)
+        opened.append(context)
+        return context
+
+    yield start
+    for context in opened:
+        try:
+            context.close()
+        except Exception:  # closed by the test
+            pass
+
+
+@pytest.fixture(scope="module")
+def browser(launch: Launch) -> Iterator[BrowserContext]:
+    """One browser for the tests of a module; its second page starts warm."""
+    context = launch()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def story(browser: BrowserContext, site: SiteServer) -> Iterator[StoryPage]:
+    """The page, ready to write; fails the test if the console showed an error."""
+    with watched(browser.new_page()) as page:
+        page.open(site.url)
+        yield page
+
+
+class watched:
+    """A page whose errors fail the test at its end, unless the test expects them (`page.expected_errors`)."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = StoryPage(page)
+
+    def __enter__(self) -> StoryPage:
+        return self.page
+
+    def __exit__(self, kind: object, *rest: object) -> None:
+        self.page.page.close()
+        if kind is None:
+            assert self.page.unexpected_errors() == []
+
+
+@pytest.fixture
+def hub() -> Iterator[FakeHub]:
+    server = FakeHub()
+    yield server
+    server.stop()
+
+
+def copy_site(dist: Path, folder: Path, changes: dict[str, bytes]) -> Path:
+    """A copy of the site in which some files are others; links, so it costs nothing. The manifest fits."""
+    shutil.copytree(dist, folder, copy_function=os.link)
+    for path, data in changes.items():
+        for name in (path, f"{path}.br", f"{path}.gz"):
+            (folder / name).unlink(missing_ok=True)
+        (folder / path).write_bytes(data)
+    manifest = json.loads((dist / "manifest.json").read_text())
+    for file in manifest["files"]:
+        if file["path"] in changes:
+            file["sha256"] = hashlib.sha256(changes[file["path"]]).hexdigest()
+    manifest["version"] = hashlib.sha256(json.dumps(manifest["files"]).encode()).hexdigest()[:16]
+    for name in ("manifest.json", "manifest.json.br", "manifest.json.gz"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder

@@ -1,0 +1,108 @@
+"""What a visitor does on the page, in the words of the tests."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import ConsoleMessage, Locator, Page, expect
+
+READY = "() => document.getElementById('engine-status')?.dataset.state === 'ready'"
+
+
+class StoryPage:
+    """The story view in one tab."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.expected_errors: list[str] = []
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.generate_button = page.locator("#generate")
+        self.error = page.locator("#story-error [role=alert]")
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(f"{message.type}: {message.text} ({message.location.get('url')})")
+
+    def unexpected_errors(self) -> list[str]:
+        return [error for error in self.errors if not any(part in error for part in self.expected_errors)]
+
+    def open(self, url: str) -> StoryPage:
+        self.page.goto(url)
+        return self.wait_ready()
+
+    def wait_ready(self, timeout: float = 60_000) -> StoryPage:
+        self.page.wait_for_function(READY, timeout=timeout)
+        return self
+
+    def settings(self, **values: float) -> StoryPage:
+        """Sets numbers by their names in SamplingOptions, and the seed."""
+        self.page.evaluate("document.getElementById('settings').open = true")
+        if values.keys() & {"top_k", "min_p", "repetition_penalty"}:
+            self.page.evaluate("document.querySelector('.more').open = true")
+        for name, value in values.items():
+            field = self.page.locator(f"#{name}")
+            field.fill(str(value))
+            field.blur()
+        return self
+
+    def start(self, prompt: str | None = None) -> StoryPage:
+        if prompt is not None:
+            self.page.locator("#prompt").fill(prompt)
+        self.page.get_by_role("button", name="Generate").click()
+        return self
+
+    def wait_done(self, timeout: float = 60_000) -> StoryPage:
+        self.page.wait_for_selector("#sheet[data-state=done]", timeout=timeout)
+        return self
+
+    def write(self, prompt: str | None = None) -> str:
+        """Generates to the end; the whole text."""
+        self.start(prompt).wait_done()
+        return self.text()
+
+    def text(self) -> str:
+        return str(self.page.evaluate("pyappPage.story.output.text"))
+
+    def ids(self) -> list[int]:
+        return list(self.page.evaluate("pyappPage.story.output.ids"))
+
+    def metric(self, name: str) -> str:
+        return self.page.locator(f"#metric-{name}").inner_text()
+
+    def engine(self, expression: str = "about") -> Any:
+        return self.page.evaluate(f"pyappPage.app.engine.{expression}")
+
+    def model_name(self) -> str:
+        return self.page.locator("#model-name").inner_text()
+
+    def open_models(self) -> Locator:
+        self.page.get_by_role("button", name="Choose another model").click()
+        return self.page.locator("#model-dialog")
+
+    def model_row(self, title: str) -> Locator:
+        return self.page.locator(".model-row").filter(has=self.page.locator(".row-title", has_text=title))
+
+    def close_dialog(self) -> None:
+        self.page.keyboard.press("Escape")
+        expect(self.page.locator("dialog[open]")).to_have_count(0)
+
+    def pick(self, files: list[Path]) -> StoryPage:
+        """Chooses files with the file field."""
+        self.open_models()
+        self.page.locator("#pick-files").set_input_files(files)
+        return self
+
+    def set_hub(self, url: str) -> None:
+        self.page.evaluate("(url) => { pyappPage.app.hub = url }", url)
+
+    def until(self, expression: str, timeout: float = 20.0) -> Any:
+        """Polls an expression of the page until it is true: unlike wait_for_function it may be a promise."""
+        end = time.monotonic() + timeout
+        while not (value := self.page.evaluate(expression)):
+            assert time.monotonic() < end, f"never true: {expression}"
+            self.page.wait_for_timeout(30)
+        return value
