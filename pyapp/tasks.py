@@ -245,13 +245,21 @@ async def models() -> Events:
 
 
 @task
-async def train_story(*, cancel: Cancel | None = None, **settings: Any) -> Events:
-    """Trains the story model: the events of pyapp.train, whose settings these are."""
-    from pyapp.train import train_story as train
+async def train_story(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the story model in the folder `out`: the events of pyapp.train.train_story, whose settings these are.
 
-    cancel = cancel or Cancel()
+    Without `resume`, a run that was begun in `out` is put aside and another one begins.
+    """
+    from pyapp.train import train_story as train
+    from pyapp.train.story_training import CHECKPOINT
+
+    checkpoint = Path(out) / CHECKPOINT
+    if not resume and checkpoint.exists():
+        checkpoint.replace(checkpoint.with_suffix(".previous"))
     breath = Breath()
-    for event in train(cancel=cancel, **settings):
+    for event in train(out, cancel=cancel or Cancel(), **settings):
         yield event
         await breath.take()
 

@@ -208,16 +208,23 @@ def train() -> None:
 
 
 @train.command()
-@click.option("--out-dir", type=click.Path(path_type=Path), default=Path("runs/story"), show_default=True)
+@click.option(
+    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/story"), show_default=True,
+    help="Where the model, its tokenizer, the loss curve and the checkpoint go.",
+)  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
 @click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
 @click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
 @threads_option
 @json_option
-def story(threads: int | None, as_json: bool, **settings: Any) -> int:
-    """Train the small story model from nothing: makes its stories, its tokenizer and its weights."""
+def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+    """Train the small story model from nothing: makes its stories, its tokenizer and its weights.
+
+    Ctrl-C writes a checkpoint; the same command goes on from there. The same seed gives the same model.
+    """
     from pyapp import tasks
 
     use_threads(threads)
     given = {name: value for name, value in settings.items() if value is not None}
-    return forward(lambda cancel: tasks.train_story(cancel=cancel, **given), JsonView() if as_json else TrainView())
+    view: View = JsonView() if as_json else TrainView()
+    return forward(lambda cancel: tasks.train_story(out_dir, resume=resume, cancel=cancel, **given), view)

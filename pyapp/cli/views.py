@@ -38,8 +38,8 @@ class View:
             self.done(event)
 
     def progress(self, event: Progress) -> None:
-        """A bar per kind of work, where someone is watching."""
-        if not sys.stderr.isatty():
+        """A bar per kind of work that can be counted, where someone is watching."""
+        if not event.unit or not sys.stderr.isatty():
             return
         bar = self._bars.get(event.what)
         if bar is None:
@@ -174,9 +174,52 @@ class ModelsView(View):
 
 
 class TrainView(View):
-    """A bar with the latest figures where someone is watching, else a line now and then."""
+    """A bar with the latest losses where someone is watching, else a line now and then; then the results."""
 
     patience = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._training: Progress | None = None
+
+    def progress(self, event: Progress) -> None:
+        if not event.unit:
+            click.echo(f"{event.what} …", err=True)
+        elif event.what == "training":
+            self._training = event
+        super().progress(event)
+
+    def show(self, event: Event) -> None:
+        super().show(event)
+        if not isinstance(event, Metric) or self._training is None:
+            return
+        bar = self._bars.get(self._training.what)
+        if bar is not None and event.name in ("loss", "held_out_loss"):
+            bar.set_postfix(self._losses(), refresh=False)
+        elif bar is None and event.name == "time_left":
+            losses = "".join(f"  {name} {value}" for name, value in self._losses().items())
+            steps = f"step {self._training.done:.0f} of {self._training.total:.0f}"
+            click.echo(f"{steps}{losses}  {event.value / 60:.1f} min left", err=True)
+
+    def _losses(self) -> dict[str, str]:
+        known = {"loss": "loss", "held_out_loss": "held out"}
+        return {title: f"{self.metrics[name].value:.3f}" for name, title in known.items() if name in self.metrics}
+
+    def done(self, event: Done) -> None:
+        if event.reason == "cancelled":
+            place = f" at step {event.results['step']}" if "step" in event.results else ""
+            click.echo(f"stopped{place}; the same command goes on from there", err=True)
+            return
+        results = event.results
+        click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as int8")
+        click.echo(f"{results['steps']:,} steps, {results['tokens']:,} tokens, {results['stories']:,} stories")
+        click.echo("held-out loss, nats")
+        print_table(
+            [
+                (name, f"{values['nats_per_token']:.4f} per token", f"{values['nats_per_byte']:.4f} per byte")
+                for name, values in results["held_out_losses"].items()
+            ]
+        )
 
 
 def size(count: float) -> str:
