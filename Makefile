@@ -5,17 +5,20 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site wheel test test-native test-pyodide test-e2e test-sanitize lint format bench lock clean \
+.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-sanitize lint format bench lock clean \
 	ready browser-ready lint-ready
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
 
-run: site ## build the page and serve it on localhost (PORT=8000)
+run: page ## build the page and serve it on localhost (PORT=8000)
 	$(RUN) -m scripts.serve dist --port $(PORT)
 
-site: ready ## write the static site to dist/
+site: ready ## write the static site to dist/, at its smallest
 	$(RUN) -m scripts.site $(SITE_OPTIONS)
+
+page: ready # the same, with precompressed copies that are quick to make
+	@$(RUN) -m scripts.site --quality 6
 
 wheel: ready ## write the host's and the wasm wheel to dist-wheels/
 	$(RUN) -m scripts.wheels host wasm --out dist-wheels
@@ -32,16 +35,16 @@ browser-ready:
 lint-ready:
 	@$(SETUP) system build lint
 
-test: browser-ready ready site test-sanitize ## run every test: natively, inside Pyodide, and the page in a browser
+test: browser-ready ready page test-sanitize ## run every test: natively, inside Pyodide, and the page in a browser
 	$(RUN) -m pytest tests e2e
 
 test-native: ready ## only the native unit tests
 	$(RUN) -m pytest tests -m "not browser"
 
-test-pyodide: browser-ready ready site ## only the tests inside Pyodide
+test-pyodide: browser-ready ready page ## only the tests inside Pyodide
 	$(RUN) -m tests.pyodide
 
-test-e2e: browser-ready ready site ## only the page in a browser
+test-e2e: browser-ready ready page ## only the page in a browser
 	$(RUN) -m pytest e2e
 
 test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan

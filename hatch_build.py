@@ -39,7 +39,7 @@ def compile_native(root: Path, target: str) -> list[Path]:
     return compiled
 
 
-class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+class NativeBuildHook(BuildHookInterface):
     """Compiles before a wheel or an editable install is made; an sdist only carries the sources."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

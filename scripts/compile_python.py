@@ -5,8 +5,7 @@ are imported at start become byte code; the rest stays source, which is smaller.
 
     imports    statements; the modules they import are those worth compiling
     install    wheels to unpack before that
-    archives   [{source, target, place, keep_source}]: archive to read, archive to write, folder it will be used from,
-               whether the sources stay beside the byte code (for tracebacks that show lines)
+    archives   [{source, target, place}]: archive to read, archive to write, folder that it will be used from
     stored     true: members are not deflated (for precompressed copies of the whole archive)
 """
 
@@ -21,7 +20,7 @@ import sys
 import sysconfig
 import zipfile
 
-SITE_PACKAGES = sysconfig.get_paths()["purelib"]
+SITE_PACKAGES = "/" + sysconfig.get_paths()["purelib"].lstrip("/")  # it begins with two slashes
 DATE = (2026, 1, 1, 0, 0, 0)
 
 
@@ -39,25 +38,22 @@ def imported(statements: str) -> set[str]:
 def byte_code(source: bytes, filename: str) -> bytes:
     """A .pyc that is valid whatever the time stamps are (PEP 552, unchecked)."""
     code = compile(source, filename, "exec", dont_inherit=True, optimize=0)
-    return bytes(bootstrap._code_to_hash_pyc(code, importlib.util.source_hash(source), False))
+    return bytes(
+        bootstrap._code_to_hash_pyc(  # type: ignore[attr-defined]
+            code, importlib.util.source_hash(source), False
+        )
+    )
 
 
-def compiled_name(name: str, keep_source: bool) -> str:
-    if not keep_source:
-        return f"{name}c"
-    folder, _, file = name.rpartition("/")
-    return f"{folder}/__pycache__/{file.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
-
-
-def convert(members: dict[str, bytes], place: str, wanted: set[str], keep_source: bool) -> dict[str, bytes]:
+def convert(members: dict[str, bytes], place: str, wanted: set[str]) -> dict[str, bytes]:
+    """`members` of an archive used from `place`, with x.py replaced by x.pyc where it is among `wanted`."""
     converted = {}
     for name, data in members.items():
         path = f"{place}/{name}"
-        if name.endswith(".py") and (keep_source or path in wanted):
-            converted[compiled_name(name, keep_source)] = byte_code(data, path)
-            if not keep_source:
-                continue
-        converted[name] = data
+        if name.endswith(".py") and path in wanted:
+            converted[f"{name}c"] = byte_code(data, path)
+        else:
+            converted[name] = data
     return converted
 
 
@@ -93,7 +89,7 @@ def main(job: dict) -> None:
         with zipfile.ZipFile(archive["source"]) as source:
             members = {info.filename: source.read(info) for info in source.infolist() if not info.is_dir()}
         place = archive["place"].replace("{site-packages}", SITE_PACKAGES)
-        members = convert(members, place, wanted, archive["keep_source"])
+        members = convert(members, place, wanted)
         write_record(members)
         write(members, archive["target"], method)
 

@@ -138,7 +138,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.empty(HTTPStatus.NOT_MODIFIED, ETag=tag)
         part = self.range_asked(status.st_size, tag) if not encoding else None
         if part == (0, 0):
-            return self.empty(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, **{"Content-Range": f"bytes */{status.st_size}"})
+            return self.empty(
+                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, **{"Content-Range": f"bytes */{status.st_size}"}
+            )
         first, last = part or (0, status.st_size)
         fields = {
             "Content-Type": MIME_TYPES.get(place.suffix, "application/octet-stream"),
@@ -212,9 +214,7 @@ def main() -> None:
     parser.add_argument("--isolated", action="store_true", help="send the headers for cross-origin isolation")
     arguments = parser.parse_args()
     try:
-        server = SiteServer(
-            arguments.folder, prefix=arguments.prefix, port=arguments.port, isolated=arguments.isolated
-        )
+        server = SiteServer(arguments.folder, prefix=arguments.prefix, port=arguments.port, isolated=arguments.isolated)
     except OSError as error:
         parser.exit(1, f"Cannot listen on port {arguments.port}: {error.strerror}. Try another: --port 8001\n")
     print(f"The page is at {server.url} (stop with Ctrl-C)", flush=True)

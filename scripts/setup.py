@@ -1,8 +1,8 @@
 """Installs what a target of the Makefile needs and the machine lacks. Python's standard library only.
 
-    python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
-    python3 scripts/setup.py python                        .venv with the locked development packages and pyapp itself
-    python3 scripts/setup.py node                          node_modules, as package-lock.json says
+python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
+python3 scripts/setup.py python                        .venv with the locked development packages and pyapp itself
+python3 scripts/setup.py node                          node_modules, as package-lock.json says
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def up_to_date(stamp: Path, value: str) -> bool:
 
 def python() -> None:
     """Makes .venv from requirements-dev.txt (exact versions with hashes) and installs pyapp in place."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036
         sys.exit(f"pyapp needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]} (make PYTHON=...)")
     stamp, value = VENV / ".ready", stamp_of("requirements-dev.txt", "pyproject.toml", "hatch_build.py")
     if up_to_date(stamp, value):

@@ -1,6 +1,6 @@
 """Assembles dist/: plain files for any static host, under any path, that fetch nothing from another origin.
 
-    python -m scripts.site [--out dist] [--plain-host] [--no-compress]
+    python -m scripts.site [--out dist] [--plain-host] [--quality 11]
 
     dist/                      web/ as it is
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,9 @@ INCOMPRESSIBLE = {".png", ".woff2", ".jpg", ".gif"}
 
 # Statements whose imports become byte code: what the page runs before its first token, and NumPy.
 START_IMPORTS = """
-import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, importlib.metadata
-import inspect, io, itertools, json, math, operator, pathlib, random, re, string, struct, time, traceback, types, typing
-import unicodedata, weakref, zipfile
+import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, inspect, io
+import importlib.metadata, itertools, json, math, operator, pathlib, random, re, string, struct, time, traceback
+import types, typing, unicodedata, weakref, zipfile
 import pyodide.ffi, pyodide.code, pyodide.http
 import numpy
 import pyapp
@@ -57,7 +57,7 @@ def file_sha256(path: Path) -> str:
 
 
 def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Path]:
-    """The standard library, NumPy and our wheel with byte code for Pyodide's Python; made again when one has changed."""
+    """The standard library, NumPy and our wheel with byte code for Pyodide's Python; made anew after a change."""
     stdlib = NODE_MODULES / "pyodide" / "python_stdlib.zip"
     scripts = [Path(__file__).with_name("compile_python.py"), Path(__file__).with_name("compile_python.mjs")]
     key = hashlib.sha256(f"{START_IMPORTS}{plain_host}".encode())
@@ -75,8 +75,7 @@ def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Pa
         "install": [str(numpy), str(ours)],
         "stored": not plain_host,
         "archives": [
-            {"source": str(path), "target": str(folder / path.name), "place": place, "keep_source": path == ours}
-            for path, place in places.items()
+            {"source": str(path), "target": str(folder / path.name), "place": place} for path, place in places.items()
         ],
     }
     (folder / "job.json").write_text(json.dumps(job))
@@ -119,34 +118,46 @@ def manifest(out: Path) -> dict[str, Any]:
     return {"version": version, "files": files}
 
 
-def compressed_copies(path: Path) -> None:
+def kept_copy(digest: str, suffix: str, quality: int) -> Path | None:
+    """A copy in the cache that was compressed at `quality` or better."""
+    paths = (CACHE / "compressed" / f"{digest}.{level}{suffix}" for level in range(11, quality - 1, -1))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def compressed_copies(path: Path, quality: int) -> None:
     """Writes path.br and path.gz, from the cache when the same bytes were compressed before."""
     data = path.read_bytes()
-    kept = CACHE / "compressed" / hashlib.sha256(data).hexdigest()
-    makers = {
-        ".br": lambda: brotli.compress(data, quality=11, lgwin=24),
-        ".gz": lambda: gzip.compress(data, 9, mtime=0),
+    digest = hashlib.sha256(data).hexdigest()
+    for suffix in (".br", ".gz"):
+        kept = kept_copy(digest, suffix, quality)
+        if kept is None:
+            kept = CACHE / "compressed" / f"{digest}.{quality}{suffix}"
+            staged = kept.with_suffix(f"{suffix}.{os.getpid()}")
+            small = (
+                brotli.compress(data, quality=quality, lgwin=24)
+                if suffix == ".br"
+                else gzip.compress(data, min(quality, 9), mtime=0)
+            )
+            staged.write_bytes(small)
+            staged.replace(kept)
+        if kept.stat().st_size < len(data):
+            shutil.copyfile(kept, path.with_name(path.name + suffix))
+
+
+def compress(out: Path, quality: int) -> None:
+    """Precompressed copies of all files that gain by it; the largest first, on all cores."""
+    (CACHE / "compressed").mkdir(parents=True, exist_ok=True)
+    sizes = {
+        path: path.stat().st_size for path in out.rglob("*") if path.is_file() and path.suffix not in INCOMPRESSIBLE
     }
-    for suffix, make in makers.items():
-        copy = kept.with_suffix(suffix)
-        if not copy.is_file():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            staged = copy.with_suffix(f"{suffix}.{os.getpid()}")
-            staged.write_bytes(make())
-            staged.replace(copy)
-        if copy.stat().st_size < len(data):
-            shutil.copyfile(copy, path.with_name(path.name + suffix))
+    large = sorted((path for path in sizes if sizes[path] >= SMALLEST_COMPRESSED), key=lambda path: -sizes[path])
+    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
+        for _ in pool.map(compressed_copies, large, [quality] * len(large)):
+            pass
 
 
-def compress(out: Path) -> None:
-    paths = [path for path in out.rglob("*") if path.is_file() and path.suffix not in INCOMPRESSIBLE]
-    large = sorted((path for path in paths if path.stat().st_size >= SMALLEST_COMPRESSED), key=lambda p: -p.stat().st_size)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        list(pool.map(compressed_copies, large))
-
-
-def assemble(out: Path, plain_host: bool = False, compressed: bool = True) -> None:
-    """Writes the whole site into `out`, in place of what was there."""
+def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
+    """Writes the whole site into `out`, in place of what was there. Quality 0: without precompressed copies."""
     ours, numpy = wheels.build("wasm"), wheels.numpy()
     archives = compiled_archives(ours, numpy, plain_host)
     staged = out.with_name(f"{out.name}.new")
@@ -165,10 +176,11 @@ def assemble(out: Path, plain_host: bool = False, compressed: bool = True) -> No
         NODE_MODULES / "@huggingface" / "tokenizers" / "dist" / "tokenizers.min.mjs",
         tokenizers / "tokenizers.min.mjs",
     )
+    shutil.copyfile(ROOT / "pyapp" / "registry.json", staged / "registry.json")  # the page lists the same models
     shutil.copyfile(ROOT / "third_party" / "README.md", staged / "THIRD-PARTY.md")
     (staged / "manifest.json").write_text(json.dumps(manifest(staged), indent=1) + "\n")
-    if compressed:
-        compress(staged)
+    if quality:
+        compress(staged, quality)
     shutil.rmtree(out, ignore_errors=True)
     staged.rename(out)
 
@@ -177,12 +189,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Assemble the static site.")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--plain-host", action="store_true", help="for hosts that do not send precompressed copies")
-    parser.add_argument("--no-compress", action="store_true", help="write no precompressed copies")
+    parser.add_argument(
+        "--quality",
+        type=int,
+        choices=range(12),
+        default=11,
+        help="of the precompressed copies: 11 takes a minute, 0: none",
+    )
     arguments = parser.parse_args()
     if not WEB.is_dir() or not (NODE_MODULES / "pyodide").is_dir():
         sys.exit("node_modules is missing: run `make site`, which installs it first.")
     start = time.perf_counter()
-    assemble(arguments.out.resolve(), arguments.plain_host, not arguments.no_compress)
+    assemble(arguments.out.resolve(), arguments.plain_host, arguments.quality)
     listed = json.loads((arguments.out / "manifest.json").read_text())["files"]
     raw = sum(file["bytes"] for file in listed)
     on_the_wire = sum(

@@ -1,6 +1,6 @@
 """The wheels: ours for the host and for wasm32, and those of others that the page and its tests load.
 
-    python -m scripts.wheels [host] [wasm] [--out build/wheels]
+python -m scripts.wheels [host] [wasm] [--out build/wheels]
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ REQUIREMENTS = ROOT / "third_party" / "pyodide"
 def build(target: str, out: Path = OUT) -> Path:
     """Builds our wheel for "host" or "wasm" into `out`, with the packages of the running Python."""
 
-    def runner(command: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+    def runner(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
         environment = {**os.environ, **(extra_environ or {}), "PYAPP_TARGET": target}
-        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+        done = subprocess.run(cmd, cwd=cwd, env=environment, capture_output=True, text=True)
         sys.stderr.write("".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith("native:")))
         if done.returncode:
             sys.exit(f"{done.stdout}{done.stderr}\nThe {target} wheel was not built.")
