@@ -52,17 +52,20 @@ def launch(kernel: Kernel, work: int, *values: Any) -> None:
         scratch.recorder.add(kernel, work, values)
 
 
-def launch_pair(kernel: Kernel, values: tuple[Any, ...], kernel2: Kernel, values2: tuple[Any, ...], work: int) -> None:
-    """Two kernels, the second reading what the first wrote, in one call."""
+def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
+    """Up to four kernels, each (kernel, *values) reading what those before it wrote, in one call."""
     scratch = _scratch
-    kernel.pack_into(scratch.records, 0, kernel.index, work, *values)
-    kernel2.pack_into(scratch.records, RECORD_BYTES, kernel2.index, work, *values2)
-    status = _run(scratch.address, 2)
+    at = 0
+    for call in calls:
+        kernel = call[0]
+        kernel.pack_into(scratch.records, at, kernel.index, work, *call[1:])
+        at += RECORD_BYTES
+    status = _run(scratch.address, len(calls))
     if status:
-        fail(status, kernel2.name if status >> 8 else kernel.name)
+        fail(status, calls[status >> 8][0].name)
     if scratch.recorder is not None:
-        scratch.recorder.add(kernel, work, values)
-        scratch.recorder.add(kernel2, work, values2)
+        for call in calls:
+            scratch.recorder.add(call[0], work, call[1:])
 
 
 def capturing() -> bool:
@@ -120,4 +123,4 @@ def capture(function: Callable[[], Any]) -> Graph:
     return Graph(function, outputs, recorder, pool)
 
 
-__all__ = ["KERNELS", "Graph", "capture", "capturing", "launch", "launch_pair", "refuse_capture"]
+__all__ = ["KERNELS", "Graph", "capture", "capturing", "launch", "launch_all", "refuse_capture"]

@@ -71,19 +71,13 @@ class Attention(Module):
 
     def forward(self, x: Tensor, residual: Tensor, table: Tensor, position: Tensor | None, cache: Any = None) -> Tensor:
         """x (B, T, dim), or (T, dim) with `cache` = (keys, values) and `position` (1,) → residual + attention, shaped as x."""
-        heads, kv, size = self.heads, self.kv_heads, self.head_dim
         qkv = self.wqkv(x)  # (..., T, (H + 2 KV) * D)
-        qkv = qkv.reshape(*qkv.shape[:-1], heads + 2 * kv, size)  # (..., T, H + 2 KV, D)
-        qk = ops.rope(qkv.narrow(-2, 0, heads + kv), table, position)  # (..., T, H + KV, D)
-        q, k = qk.narrow(-2, 0, heads), qk.narrow(-2, heads, kv)
-        v = qkv.narrow(-2, heads + kv, kv)
-        if cache is None:
-            y = ops.attention(q, k, v)  # (B, T, H, D)
-        else:
-            keys, values = cache
-            ops.cache_write(keys, k, position)
-            ops.cache_write(values, v, position)
-            y = ops.cached_attention(q, keys, values, position)  # (T, H, D)
+        if cache is not None:
+            return self.wo(ops.cached_self_attention(qkv, table, position, *cache), residual)  # type: ignore[no-any-return]
+        heads, kv, size = self.heads, self.kv_heads, self.head_dim
+        qkv = qkv.reshape(*x.shape[:-1], heads + 2 * kv, size)  # (B, T, H + 2 KV, D)
+        qk = ops.rope(qkv.narrow(-2, 0, heads + kv), table)  # (B, T, H + KV, D)
+        y = ops.attention(qk.narrow(-2, 0, heads), qk.narrow(-2, heads, kv), qkv.narrow(-2, heads + kv, kv))  # (B, T, H, D)
         return self.wo(y.reshape(x.shape), residual)  # type: ignore[no-any-return]
 
 

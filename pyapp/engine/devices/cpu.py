@@ -9,10 +9,11 @@ from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
-from ..launch import KERNELS, capturing, launch, launch_pair
-from ..native import IN_BROWSER
+from ..launch import KERNELS, launch, launch_all
 from ..op import OPS
 from ..ops.base import dense, is_plain
+from ..ops.create import scalar
+from ..ops.matmul import check_linear
 from ..quant import activation_bytes
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
@@ -28,6 +29,7 @@ def claims(name: str) -> Any:
     body = op.kernels.get("cpu")
 
     def register(function: Any) -> Any:
+        op.fast = function
         if body is None:
             op.kernels["cpu"] = function
             return function
@@ -57,7 +59,6 @@ def _rows(x: Tensor) -> tuple[Tensor, int, int, int]:
 _LINEAR = {_F32: K["linear_f32"], _dtype.float16: K["linear_f16"], _dtype.bfloat16: K["linear_bf16"]}
 _LINEAR_Q = {_dtype.q8_0: K["linear_q8_0"], _dtype.q8_group: K["linear_q8_group"]}
 _QUANTIZE_ROWS = K["quantize_rows"]
-BLAS_ROWS = 16  # natively, from this many rows on, NumPy's BLAS is faster than ours
 
 
 @claims("_linear")
@@ -65,6 +66,8 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     if x.dtype is not _F32 or (bias is not None and residual is not None):
         return NotImplemented
     outputs, inputs = weight.shape
+    if x.shape[-1] != inputs:
+        check_linear(x, weight)
     x, rows, columns, x_stride = _rows(x)
     added, added_stride = 0, 0
     if residual is not None:
@@ -83,17 +86,16 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
         kernel = _LINEAR.get(kind)
         if kernel is None or not weight.is_contiguous():
             return NotImplemented
-        if rows >= BLAS_ROWS and not IN_BROWSER and kind is _F32 and not capturing():
-            return NotImplemented
         y = empty_contiguous(x.shape[:-1] + (outputs,))
         launch(kernel, work, y.address, x.address, weight.address, added, rows, outputs, inputs, outputs, x_stride, added_stride)
         return y
     y = empty_contiguous(x.shape[:-1] + (outputs,))
     scratch = Storage(activation_bytes(rows, columns))
-    launch_pair(
-        _QUANTIZE_ROWS, (scratch.address, x.address, rows, columns, x_stride),
-        quantized, (y.address, scratch.address, weight.address, added, rows, outputs, inputs, outputs, added_stride), work,
-    )  # fmt: skip
+    launch_all(
+        work,
+        (_QUANTIZE_ROWS, scratch.address, x.address, rows, columns, x_stride),
+        (quantized, y.address, scratch.address, weight.address, added, rows, outputs, inputs, outputs, added_stride),
+    )
     return y
 
 
@@ -117,8 +119,8 @@ _MATMUL = K["matmul_f32"]
 
 @claims("matmul")
 def _matmul(a: Tensor, b: Tensor) -> Any:
-    """In the browser NumPy has no BLAS; natively it has, and only a Graph needs ours."""
-    if not (IN_BROWSER or capturing()) or a.dtype is not _F32 or b.dtype is not _F32 or a.ndim < 2 or b.ndim < 2:
+    """As fast as NumPy's BLAS, and unlike it the same bits for any number of threads."""
+    if a.dtype is not _F32 or b.dtype is not _F32 or a.ndim < 2 or b.ndim < 2:
         return NotImplemented
     from ..ops.matmul import matmul_shape
 
@@ -255,6 +257,80 @@ def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Ten
         tokens, heads, kv_heads, size, capacity, heads * size, q.strides[0], 1, scale,
     )  # fmt: skip
     return y
+
+
+@claims("_cached_self_attention")
+def _cached_self_attention(
+    qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
+) -> Any:
+    """Four records in one call: rotate q and k where they lie, write k and v into the cache, attend."""
+    if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32):
+        return NotImplemented
+    qkv, tokens, width, stride = _rows(qkv)
+    kv_heads, capacity, size = keys.shape
+    heads = width // size - 2 * kv_heads
+    at, place, q_bytes, k_bytes = qkv.address, position.address, heads * size * 4, kv_heads * size * 4
+    y = empty_contiguous((tokens, heads * size))
+    launch_all(
+        tokens * heads * size >> 2,
+        (_ROPE, at, at, table.address, place, tokens, heads + kv_heads, size, stride, stride, table.shape[0], int(interleaved)),
+        (_CACHE_WRITE, keys.address, at + q_bytes, place, tokens, kv_heads, size, capacity, stride),
+        (_CACHE_WRITE, values.address, at + q_bytes + k_bytes, place, tokens, kv_heads, size, capacity, stride),
+        (_ATTENTION, y.address, at, keys.address, values.address, place, tokens, heads, kv_heads, size, capacity, heads * size, stride, 1, scale),
+    )  # fmt: skip
+    qkv.storage.version += 1
+    keys.storage.version += 1
+    values.storage.version += 1
+    return y
+
+
+@claims("_attention")
+def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
+    """Each batch entry as a cache that was written at once."""
+    if not (q.dtype is k.dtype is v.dtype is _F32) or (causal and q.shape[1] != k.shape[1]) or 0 in q.shape + k.shape:
+        return NotImplemented
+    q = dense(q)
+    batch, tokens, heads, size = q.shape
+    keys, kv_heads = k.shape[1], k.shape[2]
+    k, v = (dense(t.permute(0, 2, 1, 3)) for t in (k, v))  # (B, KV, S, D)
+    position = scalar(0 if causal else keys - tokens, _I32)  # the kernel sees position + tokens keys
+    y = empty_contiguous(q.shape)
+    for i in range(batch):
+        q_at, kv_at = 4 * i * tokens * heads * size, 4 * i * kv_heads * keys * size
+        launch(
+            _ATTENTION, tokens * heads * size * keys >> 10, y.address + q_at, q.address + q_at, k.address + kv_at, v.address + kv_at,
+            position.address, tokens, heads, kv_heads, size, keys, heads * size, heads * size, int(causal), scale,
+        )  # fmt: skip
+    return y
+
+
+@OPS["_attention"].gradient
+def _d_attention(g: Tensor, _: Any, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
+    """One batch entry at a time, so that its (H, T, S) scores stay in the cache; probabilities are computed again."""
+    from ..autograd import STATE
+    from ..ops.attention import causal_mask
+    from ..ops.base import definition_gradient
+    from ..ops.view import stack
+
+    if STATE.enabled or not (q.dtype is k.dtype is v.dtype is g.dtype is _F32) or 0 in q.shape + k.shape:
+        return definition_gradient(OPS["_attention"], g, q, k, v, causal, scale)
+    batch, tokens, heads, size = q.shape
+    keys, kv_heads = k.shape[1], k.shape[2]
+    hidden = (~causal_mask(tokens, keys)).to(_F32) * -1e30 if causal else None
+    rows = (kv_heads, heads // kv_heads * tokens)
+    found: list[tuple[Tensor, ...]] = []
+    for i in range(batch):
+        qi, gi = (dense(t[i].permute(1, 0, 2)).reshape(*rows, size) for t in (q, g))  # (KV, G * T, D)
+        ki, vi = (dense(t[i].permute(1, 0, 2)) for t in (k, v))  # (KV, S, D)
+        scores = (qi * scale) @ ki.mT  # (KV, G * T, S)
+        if hidden is not None:
+            scores = scores.reshape(heads, tokens, keys) + hidden
+        p = scores.softmax(-1).reshape(*rows, keys)
+        d = gi @ vi.mT
+        launch(K["softmax_backward_f32"], d.numel() >> 9, d.address, p.address, d.address, d.numel() // keys, keys)
+        grads = (d @ ki) * scale, (d.mT @ qi) * scale, p.mT @ gi
+        found.append((grads[0].reshape(heads, tokens, size), *grads[1:]))
+    return tuple(stack(list(parts)).permute(0, 2, 1, 3) for parts in zip(*found, strict=True))
 
 
 # ---- elementwise

@@ -1,6 +1,6 @@
 """The ops, by family. Importing this package attaches them to Tensor."""
 
-from .attention import attention, cache_write, cached_attention, causal_mask, rope, rope_table
+from .attention import attention, cache_write, cached_attention, cached_self_attention, causal_mask, rope, rope_table
 from .create import (
     arange,
     empty,

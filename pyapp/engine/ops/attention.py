@@ -6,11 +6,10 @@ from math import sqrt
 from typing import Any
 
 from .. import dtype as _dtype
-from ..autograd import STATE
 from ..lazy import np
 from ..op import describe, op, primitive
 from ..tensor import Tensor, empty_contiguous
-from .base import array_of, computed, definition_gradient, tensor_of
+from .base import array_of, computed, tensor_of
 from .elementwise import where
 from .view import cat, stack
 
@@ -94,36 +93,6 @@ def causal_mask(tokens: int, keys: int) -> Tensor:
     return tensor_of(np.tri(tokens, keys, keys - tokens, dtype=bool))
 
 
-@_attention.gradient
-def _d_attention(g: Tensor, _: Any, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    """One batch entry at a time, so that its (H, T, S) scores stay in the cache; probabilities are computed again."""
-    if q.dtype is not _dtype.float32 or STATE.enabled:
-        return definition_gradient(_attention, g, q, k, v, causal, scale)
-    batch, tokens, heads, size = q.shape
-    keys, kv_heads = k.shape[1], k.shape[2]
-    shape_q = (kv_heads, heads // kv_heads, tokens, size)
-    ga, qa, ka, va = (array_of(t) for t in (g, q, k, v))
-    grads = [np.empty(t.shape, np.float32) for t in (q, k, v)]
-    hidden = np.triu(np.ones((tokens, keys), bool), keys - tokens + 1) if causal else None
-    for b in range(batch):
-        gb, qb = (a[b].transpose(1, 0, 2).reshape(shape_q) for a in (ga, qa))
-        kb, vb = (np.ascontiguousarray(a[b].transpose(1, 0, 2))[:, None] for a in (ka, va))  # (KV, 1, S, D)
-        p = np.matmul(qb * np.float32(scale), kb.swapaxes(-1, -2))  # (KV, G, T, S)
-        if hidden is not None:
-            p[..., hidden] = -np.inf
-        p -= p.max(-1, keepdims=True)
-        np.exp(p, out=p)
-        p /= p.sum(-1, keepdims=True)
-        ds = np.matmul(gb, vb.swapaxes(-1, -2))
-        ds -= (ds * p).sum(-1, keepdims=True)
-        ds *= p
-        ds *= np.float32(scale)
-        grads[0][b] = np.matmul(ds, kb).reshape(heads, tokens, size).transpose(1, 0, 2)
-        grads[1][b] = np.matmul(ds.swapaxes(-1, -2), qb).sum(1).transpose(1, 0, 2)
-        grads[2][b] = np.matmul(p.swapaxes(-1, -2), gb).sum(1).transpose(1, 0, 2)
-    return tuple(tensor_of(a) for a in grads)
-
-
 def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None) -> Tensor:
     """Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762) with grouped heads.
 
@@ -160,3 +129,27 @@ def cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tens
     """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D)."""
     _check_heads(q, k_cache, v_cache, 0)
     return _cached_attention(q, k_cache, v_cache, position, scale or 1.0 / sqrt(q.shape[-1]))  # type: ignore[no-any-return]
+
+
+@op()
+def _cached_self_attention(
+    qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
+) -> Tensor:
+    kv_heads, _, size = keys.shape
+    heads = qkv.shape[-1] // size - 2 * kv_heads
+    x = qkv.reshape(qkv.shape[0], heads + 2 * kv_heads, size)  # (T, H + 2 KV, D)
+    rotated = _rope(x[:, : heads + kv_heads], table, position, interleaved)
+    cache_write(keys, rotated[:, heads:], position)
+    cache_write(values, x[:, heads + kv_heads :], position)
+    return _cached_attention(rotated[:, :heads], keys, values, position, scale).reshape(qkv.shape[0], heads * size)  # type: ignore[no-any-return]
+
+
+def cached_self_attention(
+    qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool = True, scale: float | None = None
+) -> Tensor:
+    """Rotary self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v], used up; caches (KV, capacity, D),
+    written at position[0] … → (T, H * D). IndexError past the end of the cache or the table."""
+    size = keys.shape[-1]
+    if qkv.ndim != 2 or qkv.shape[1] % size or qkv.shape[1] <= 2 * keys.shape[0] * size or keys.shape != values.shape:
+        raise ValueError(f"cached_self_attention: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}")
+    return _cached_self_attention(qkv, table, position, keys, values, interleaved, scale or 1.0 / sqrt(size))  # type: ignore[no-any-return]

@@ -67,6 +67,7 @@ def check_linear(x: Tensor, weight: Tensor) -> None:
 @op()
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias + residual."""
+    check_linear(x, weight)
     if weight.dtype.is_quantized:
         from ..quant import dequantize
 
@@ -101,7 +102,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tens
 
     The weight may be float32, float16, bfloat16 (products in float32) or a block format (int8 activations).
     """
-    check_linear(x, weight)
     return _linear(x, weight, bias, residual)  # type: ignore[no-any-return]
 
 
