@@ -23,7 +23,7 @@ from pyapp.cli.views import InspectView, JsonView, ModelsView, StoryView, TrainV
 from pyapp.events import Cancel
 from pyapp.text.options import SEEDS, SamplingOptions
 
-USAGE, STOPPED, READER_LEFT = 2, 130, 141
+STOPPED, READER_LEFT = 130, 141
 DEFAULTS = SamplingOptions()
 
 threads_option = click.option("--threads", type=click.IntRange(1, 64), help="Kernel threads. [default: all cores]")
@@ -52,6 +52,12 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         silence(sys.stdout)
         return READER_LEFT
+    except Exception as error:  # before a task could make it an event
+        from pyapp.tasks import error_event
+
+        logging.getLogger("pyapp").debug("failed", exc_info=True)
+        View().show(error_event(error))
+        return 1
 
 
 def silence(stream: TextIO) -> None:
