@@ -318,10 +318,11 @@ def _d_attention(g: Tensor, _: Any, q: Tensor, k: Tensor, v: Tensor, causal: boo
     keys, kv_heads = k.shape[1], k.shape[2]
     hidden = (~causal_mask(tokens, keys)).to(_F32) * -1e30 if causal else None
     rows = (kv_heads, heads // kv_heads * tokens)
+    q, k, v, g = (dense(t.detach().permute(0, 2, 1, 3)) for t in (q, k, v, g))  # (B, H, T, D), (B, KV, S, D)
     found: list[tuple[Tensor, ...]] = []
     for i in range(batch):
-        qi, gi = (dense(t[i].permute(1, 0, 2)).reshape(*rows, size) for t in (q, g))  # (KV, G * T, D)
-        ki, vi = (dense(t[i].permute(1, 0, 2)) for t in (k, v))  # (KV, S, D)
+        qi, gi = (t[i].reshape(*rows, size) for t in (q, g))  # (KV, G * T, D)
+        ki, vi = k[i], v[i]
         scores = (qi * scale) @ ki.mT  # (KV, G * T, S)
         if hidden is not None:
             scores = scores.reshape(heads, tokens, keys) + hidden
