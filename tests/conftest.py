@@ -1,0 +1,25 @@
+"""Rules for all tests: what a browser lacks is skipped there, and the runs inside Pyodide show in the last lines."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+PYODIDE_SUMMARIES = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[PYODIDE_SUMMARIES] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if sys.platform == "emscripten":
+        for item in items:
+            if item.get_closest_marker("native_only") or item.get_closest_marker("browser"):
+                item.add_marker(pytest.mark.skip(reason="needs what a browser tab lacks"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[PYODIDE_SUMMARIES]:
+        terminalreporter.write_line(line)

@@ -1,0 +1,50 @@
+"""Runs inside Pyodide, in the browser's worker (worker.mjs): pytest over the tests, with the wheels of the site."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path("/home/pyodide/project")
+KINDS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+
+
+class Summary:
+    """Counts what pytest's last line says."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+        self.counts: dict[str, int] = {}
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        self.counts = {kind: len(terminalreporter.stats.get(kind, [])) for kind in KINDS}
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{count} {kind}" for kind, count in self.counts.items() if count) or "nothing ran"
+        return f"{found} in {time.perf_counter() - self.start:.1f} s"
+
+
+def main(job: dict[str, Any]) -> tuple[int, str]:
+    """(exit status, summary): never 0 when no test passed."""
+    libraries = Path(sysconfig.get_paths()["purelib"]) / "pyapp" / "_native"
+    library = libraries / f"libpyapp_{job['kernels']}.so"
+    if not library.is_file():
+        return 3, f"{library.name} is not in the wheel"
+    os.environ["PYAPP_LIBRARY"] = str(library)
+    os.chdir(PROJECT)
+    sys.path.insert(0, str(PROJECT))
+    summary = Summary()
+    status = int(pytest.main([*job["arguments"], "-p", "no:cacheprovider", "--color=no"], plugins=[summary]))
+    if status == 0 and not summary.counts.get("passed"):
+        status = 5
+    return status, str(summary)
+
+
+main(json.loads(globals()["job"]))

@@ -1,0 +1,110 @@
+"""Runs the tests inside Pyodide in headless Chromium, against the files of dist/ (see worker.mjs, in_pyodide.py)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from scripts import wheels
+from scripts.serve import SiteServer
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = ROOT / "build" / "pyodide-tests"
+SHARED = ROOT.parent / "shared" / "data"
+LEFT_OUT = {"pyodide", "output", "__pycache__"}
+CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@dataclass
+class Result:
+    """What pytest answered inside the browser: 0 when tests ran and all passed."""
+
+    status: int
+    summary: str
+
+
+def project_files() -> Iterator[tuple[Path, str]]:
+    """(file, name in the archive) of what the tests read: themselves, the ABI header, the embedded models."""
+    for name in ("pyproject.toml", "native/kernels.h"):
+        yield ROOT / name, f"project/{name}"
+    for folder in ("tests", "web/models"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = path.relative_to(ROOT)
+            if path.is_file() and not LEFT_OUT.intersection(name.parts):
+                yield path, f"project/{name.as_posix()}"
+    # Public files that a developer may keep beside the project; the tests that read them skip without.
+    for path in sorted(SHARED.glob("*")) if SHARED.is_dir() else []:
+        if path.stat().st_size < 4_000_000:
+            yield path, f"shared/data/{path.name}"
+
+
+def write_job(arguments: Sequence[str], kernels: str) -> dict[str, str]:
+    """Writes job.json and the archive of tests; the folders to serve for them."""
+    packages = wheels.download("tests")
+    FILES.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(FILES / "files.zip", "w") as archive:
+        for path, name in project_files():
+            archive.write(path, name)
+    job = {
+        "arguments": list(arguments),
+        "kernels": kernels,
+        "files": "files/files.zip",
+        "wheels": [f"packages/{path.name}" for path in packages],
+    }
+    (FILES / "job.json").write_text(json.dumps(job))
+    return {"/files/": str(FILES), "/packages/": str(packages[0].parent), "/suite/": str(Path(__file__).parent)}
+
+
+def run_suite(
+    arguments: Sequence[str] = (), kernels: str = "relaxed", seconds: float = 900, echo: Callable[[str], None] = print
+) -> Result:
+    """Runs pytest with `arguments` inside Pyodide, on the "relaxed" or the "simd" build of the kernels.
+
+    `echo` gets every line that pytest prints. Raises FileNotFoundError without dist/ or Chromium.
+    """
+    if not (ROOT / "dist" / "manifest.json").is_file():
+        raise FileNotFoundError("dist/ is missing: run `make site` first")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        raise FileNotFoundError("Chromium is missing: run `make browser-ready`")
+    results: list[Result] = []
+    arrived = threading.Event()
+
+    def report(message: dict[str, object]) -> None:
+        if "line" in message:
+            echo(str(message["line"]))
+        if "exit" in message:
+            results.append(Result(int(str(message["exit"])), str(message.get("summary", ""))))
+            arrived.set()
+
+    with SiteServer(ROOT / "dist", mounts=write_job(arguments, kernels)) as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
+        page = browser.new_page()
+        page.on("pageerror", lambda error: report({"line": f"page: {error}", "exit": 3}))
+        page.on("crash", lambda: report({"line": "the page crashed", "exit": 3}))
+        page.expose_function("report", report)
+        page.goto(f"{server.url}suite/suite.html")
+        for _ in range(int(seconds * 10)):
+            if arrived.is_set():
+                break
+            page.wait_for_timeout(100)
+        browser.close()
+    return results[0] if results else Result(3, f"no answer within {seconds:.0f} s")
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    kernels = "relaxed"
+    if arguments and arguments[0] in ("relaxed", "simd"):
+        kernels = arguments.pop(0)
+    result = run_suite(arguments or ["tests"], kernels)
+    print(f"Inside Pyodide, {kernels} kernels: {result.summary}")
+    return result.status

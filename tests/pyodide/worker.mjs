@@ -1,0 +1,53 @@
+// Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line} and {exit, summary}.
+import { loadPyodide } from "../pyodide/pyodide.mjs";
+
+const SITE = new URL("../", import.meta.url);
+
+async function bytesOf(path) {
+  const response = await fetch(new URL(path, SITE));
+  if (!response.ok) throw new Error(`${path}: status ${response.status}`);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+/** Whole lines only: pytest flushes after every dot. */
+function lineWriter() {
+  const decoder = new TextDecoder();
+  let rest = "";
+  return (bytes) => {
+    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+    rest = lines.pop();
+    for (const line of lines) postMessage({ line });
+    return bytes.length;
+  };
+}
+
+async function start() {
+  const folder = new URL("pyodide/", SITE).href;
+  const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const wanted = ["numpy", "pyapp", "micropip"];
+  const loaded = await pyodide.loadPackage(wanted, { messageCallback: () => {} });
+  const missing = wanted.filter((name) => !loaded.some((item) => item.name === name));
+  if (missing.length) throw new Error(`not loaded, or with a wrong hash: ${missing.join(", ")}`);
+  return pyodide;
+}
+
+async function run(job) {
+  const pyodide = await start();
+  const packages = pyodide.runPython("import sysconfig; sysconfig.get_paths()['purelib']");
+  for (const wheel of job.wheels) pyodide.unpackArchive(await bytesOf(wheel), "zip", { extractDir: packages });
+  pyodide.unpackArchive(await bytesOf(job.files), "zip", { extractDir: "/home/pyodide" });
+  pyodide.setStdout({ write: lineWriter() });
+  pyodide.setStderr({ write: lineWriter() });
+  pyodide.globals.set("job", JSON.stringify(job));
+  const program = await (await fetch(new URL("in_pyodide.py", import.meta.url))).text();
+  const [exit, summary] = (await pyodide.runPythonAsync(program)).toJs();
+  postMessage({ exit, summary });
+}
+
+self.onmessage = async ({ data }) => {
+  try {
+    await run(data);
+  } catch (error) {
+    postMessage({ line: String(error.message ?? error).slice(-4000), exit: 3, summary: "Pyodide did not get so far" });
+  }
+};
