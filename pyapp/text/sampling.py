@@ -1,49 +1,37 @@
 """Which token comes next: a seeded stream of random numbers, and the sampling kernel.
 
-The draws come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the same seed
-gives the same draws on every platform, with no NumPy.
+The draws are the engine's (Philox): the same seed gives the same draws on every platform.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pyapp.engine.dtype import int32
 from pyapp.engine.ops.loss import SampleBuffers, sample
+from pyapp.engine.ops.random import Generator, rand
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import KernelError, ModelError
 from pyapp.text.options import SamplingOptions
 
-WORD = 0xFFFFFFFF
-
-
-def philox(counter: int, key: int) -> tuple[int, int, int, int]:
-    """Four random 32-bit words of Philox4x32-10 for a 128-bit counter and a 64-bit key."""
-    c0, c1, c2, c3 = (counter >> shift & WORD for shift in (0, 32, 64, 96))
-    k0, k1 = key & WORD, key >> 32 & WORD
-    for _ in range(10):
-        first, second = 0xD2511F53 * c0, 0xCD9E8D57 * c2
-        c0, c1, c2, c3 = second >> 32 ^ c1 ^ k0, second & WORD, first >> 32 ^ c3 ^ k1, first & WORD
-        k0, k1 = k0 + 0x9E3779B9 & WORD, k1 + 0xBB67AE85 & WORD
-    return c0, c1, c2, c3
+# Draws that are made together.
+DRAWS = 64
 
 
 class Uniform:
-    """Draws from [0, 1): those of the kernel `random_uniform` for the same seed, in order."""
+    """Draws from [0, 1), one by one: those of `pyapp.rand` for this seed."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self._count = 0
-        self._words: tuple[int, ...] = ()
+        self._generator = Generator(seed)
+        self._values: Iterator[float] = iter(())
 
     def draw(self) -> float:
-        block, word = divmod(self._count, 4)
-        if word == 0:
-            self._words = philox(block, self.seed)
-        self._count += 1
-        return (self._words[word] >> 8) * 2.0**-24
+        for value in self._values:
+            return value
+        self._values = iter(rand(DRAWS, generator=self._generator).data_view().tolist())
+        return next(self._values)
 
 
 class Sampler:
