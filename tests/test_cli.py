@@ -1,0 +1,305 @@
+"""The command line, run as people run it: what it prints where, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyapp import cli, tasks
+from pyapp.engine import Tensor
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Done, Error, Event, Metric, Progress
+from pyapp.formats import write_llama2c, write_tokenizer_bin
+from pyapp.formats.llama2c import tensor_shapes
+from pyapp.text.sampling import Uniform
+from tests.text.parrot import make_vocabulary
+
+pytestmark = pytest.mark.native_only
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+CONFIG = {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "max_seq_len": 4096}
+
+
+def write_model(folder: Path, **changes: int) -> Path:
+    """A small model with seeded random weights, and its tokenizer beside it."""
+    pieces, scores = make_vocabulary()
+    config = CONFIG | {"vocab_size": len(pieces)} | changes
+    numbers = Uniform(7)
+    tensors = {}
+    for name, shape in tensor_shapes(config, True):
+        count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        tensor = Tensor.from_buffer(bytes(4 * count), shape, "float32")
+        view = tensor.data_view().cast("B").cast("f")
+        for index in range(count):
+            view[index] = 1.0 if len(shape) == 1 else (numbers.draw() - 0.5) / 2
+        tensors[name] = tensor
+    write_llama2c(folder / "model.bin", config, tensors, version=1)
+    write_tokenizer_bin(folder / "tokenizer.bin", pieces, scores)
+    return folder / "model.bin"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    tasks.unload()
+
+
+def environment(**changes: str) -> dict[str, str]:
+    plain = {name: value for name, value in os.environ.items() if name not in ("PYTHONIOENCODING", "PYTHONUTF8")}
+    return plain | {"PYTHONPATH": str(ROOT)} | changes
+
+
+def pyapp(*arguments: str, stdin: bytes = b"", **changes: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "pyapp", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, env=environment(**changes))
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command in this process: exit code, stdout, stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.run([str(argument) for argument in arguments])
+        out, error = capsys.readouterr()
+        return code, out, error
+
+    return run
+
+
+Here = Callable[..., tuple[int, str, str]]
+
+
+def test_help_is_quick() -> None:
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = pyapp("--help")
+        times.append(time.perf_counter() - start)
+        assert result.returncode == 0 and b"generate" in result.stdout
+    assert min(times) < 0.6  # 0.15 s on a quiet machine
+
+
+def test_version_and_usage(here: Here) -> None:
+    from pyapp import __version__
+
+    assert here("--version") == (0, f"pyapp, version {__version__}\n", "")
+    for arguments in (["nothing"], ["generate", "-n", "0"], ["generate", "--temperature", "warm"], ["inspect"]):
+        code, out, error = here(*arguments)
+        assert code == 2 and not out and error.startswith("Usage: pyapp") and "Error:" in error
+    for command in ("generate", "models", "inspect", "train"):
+        assert here(command, "--help")[0] == 0
+
+
+def test_generate(model: Path, here: Here) -> None:
+    code, out, error = here("generate", model, "-p", "Once", "-n", "20", "--temperature", "0")
+    assert code == 0 and out.startswith("Once") and out.endswith("\n")
+    assert "[20 tokens, " in error and "tokens/s" in error and "reached the length" in error
+    assert here("generate", model, "-p", "Once", "-n", "20", "--temperature", "0", "--eager")[1] == out
+    alone = here("generate", model, "-p", "Once", "-n", "20", "--temperature", "0", "--no-echo")[1]
+    assert "Once" + alone == out
+
+
+def test_the_seed_repeats_a_text(model: Path, here: Here) -> None:
+    _, first, error = here("generate", model, "-n", "30")
+    seed = error.split("seed ")[1].split(",")[0]
+    assert here("generate", model, "-n", "30", "--seed", seed)[1] == first
+    assert here("generate", model, "-n", "30", "--seed", "1")[1] != first
+
+
+def test_json_lines(model: Path, here: Here) -> None:
+    code, out, error = here(
+        "generate", model.parent, "--json", "-n", "5", "--seed", "3", "--top-k", "40", "--min-p", "0.01"
+    )
+    events = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and not error
+    assert [event["index"] for event in events if event["type"] == "token"] == list(range(5))
+    assert events[-1] == {"type": "done", "reason": "length", "prompt_tokens": 1, "new_tokens": 5, "seed": 3}
+    code, out, error = here("generate", "no/such/model.bin", "--json")
+    assert code == 1 and not error and json.loads(out)["type"] == "error"
+
+
+def test_real_story() -> None:
+    files = DATA / "stories260K.bin", DATA / "tok512.bin"
+    if not all(file.exists() for file in files):
+        pytest.skip("stories260K is not here")
+    result = pyapp("generate", str(files[0]), "--tokenizer", str(files[1]), "--temperature", "0")
+    assert result.stdout == (DATA / "stories260K.txt").read_bytes()
+    assert result.returncode == 0
+
+
+def test_prompt_from_stdin(model: Path) -> None:
+    arguments = ("generate", str(model), "-p", "-", "-n", "3", "--seed", "1")
+    result = pyapp(*arguments, stdin="\ufeffÄpfel 😀\n".encode())
+    assert result.returncode == 0 and result.stdout.decode().startswith("Äpfel 😀")
+    result = pyapp(*arguments, stdin=b"a\xff")
+    assert result.returncode == 2 and b"not UTF-8 text (invalid start byte at byte 1)" in result.stderr
+
+
+def test_prompt_that_is_no_text(here: Here) -> None:
+    code, _, error = here("generate", "-p", "a\udcff")
+    assert code == 2 and "not valid text at character 1" in error
+
+
+def test_prompt_that_is_too_long(model: Path) -> None:
+    result = pyapp("generate", str(model), "-p", "-", stdin=b"the dog and " * 9000)
+    error = result.stderr.decode()
+    assert result.returncode == 1 and "tokens are too long: this model reads at most 4096" in error
+    assert "Shorten it" in error and "Traceback" not in error and not result.stdout
+
+
+def test_errors(model: Path, tmp_path: Path, here: Here) -> None:
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "tokenizer.bin").write_bytes((model.parent / "tokenizer.bin").read_bytes())
+    (damaged / "model.bin").write_bytes(model.read_bytes()[:-10])
+    (tmp_path / "tok.bin").write_bytes((model.parent / "tokenizer.bin").read_bytes()[:50])
+    cases: list[tuple[list[object], str]] = [
+        (["generate", tmp_path / "nothing.bin"], "no such file"),
+        (["generate", "no model has this name"], "no model has this name"),
+        (["generate", damaged], "model.bin"),
+        (["generate", model, "--tokenizer", tmp_path / "tok.bin"], "tok.bin"),
+        (["inspect", tmp_path / "nothing.bin"], "no such file"),
+        (["inspect", tmp_path], "is a directory"),
+        (["inspect", __file__], "test_cli.py"),
+        (["generate", model, "--temperature", "nan"], "temperature"),
+    ]
+    for arguments, message in cases:
+        code, out, error = here(*arguments)
+        assert code == 1 and not out and error.startswith("error: ") and message in error, (arguments, error)
+        assert "Traceback" not in error and "unexpected" not in error
+
+
+def test_weights_with_nan(tmp_path: Path, here: Here) -> None:
+    path = write_model(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-400:-396] = b"\x00\x00\xc0\x7f"
+    path.write_bytes(data)
+    code, out, error = here("generate", path, "--temperature", "0", "-n", "5")
+    assert code == 1 and "NaN" in error and not out
+
+
+def test_inspect(model: Path, here: Here) -> None:
+    code, out, error = here("inspect", model)
+    assert code == 0 and not error
+    assert "n_kv_heads   2" in out and "tok_embeddings.weight" in out and "× 32" in out and "parameters" in out
+    code, out, _ = here("inspect", model, "--json")
+    event = json.loads(out)
+    assert code == 0 and event["type"] == "done" and event["config"]["dim"] == 32
+    assert here("inspect", model.parent / "tokenizer.bin")[0] == 0
+
+
+def test_models(here: Here) -> None:
+    code, out, _ = here("models")
+    assert code == 0 and "stories15M" in out
+    entries = json.loads(here("models", "--json")[1])["models"]
+    assert {"id", "title", "kind", "bytes"} <= set(entries[0])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_stops_cleanly(model: Path) -> None:
+    command = [sys.executable, "-m", "pyapp", "generate", str(model), "-n", "4000", "--seed", "2", "--eager", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout is not None and process.stderr is not None
+        while json.loads(process.stdout.readline())["type"] != "token":
+            pass
+        start = time.perf_counter()
+        process.send_signal(signal.SIGINT)
+        last = process.stdout.read().splitlines()[-1]
+        assert process.wait(10) == 130
+        assert time.perf_counter() - start < 2
+        assert json.loads(last)["reason"] == "cancelled"
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes")
+def test_the_reader_leaves(model: Path) -> None:
+    command = [sys.executable, "-m", "pyapp", "generate", str(model), "-n", "3000", "--seed", "2", "--eager"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        error = process.stderr.read()
+        assert process.wait(20) == 141 and b"Traceback" not in error and b"Exception" not in error
+
+
+@pytest.mark.parametrize("changes", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}])
+def test_locales_without_utf8(changes: dict[str, str], model: Path) -> None:
+    arguments = ("generate", str(model), "-n", "40", "--seed", "5", "-p", "Ä😀")
+    result = pyapp(*arguments, **changes)
+    assert result.returncode == 0 and b"Traceback" not in result.stderr
+    result = pyapp(*arguments, "--json", **changes)
+    assert "".join(json.loads(line).get("text", "") for line in result.stdout.splitlines())
+
+
+def test_training_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here: Here) -> None:
+    """The adapter alone: the training itself has its own tests."""
+    asked: dict[str, Any] = {}
+
+    def train_story(out: Path, *, cancel: Cancel, **settings: Any) -> Iterator[Event]:
+        asked.update(settings, out=out)
+        yield Progress("preparing", 0, 1)
+        for step in (1, 2):
+            yield Progress("training", step, 2, "steps")
+            yield Metric("loss", 3.0 / step, "nats/token", step)
+            yield Metric("time_left", 60 * (2 - step), "s", step)
+        if settings["seed"] == 9:
+            yield Done("cancelled", {"step": 2})
+            return
+        loss = {"nats_per_token": 1.25, "nats_per_byte": 0.5}
+        names = ("parameters", "steps", "tokens", "stories", "size")
+        yield Done("complete", {"held_out_losses": {"int8": loss}, "folder": str(out)} | dict.fromkeys(names, 1000))
+
+    import pyapp.train
+
+    monkeypatch.setattr(pyapp.train, "train_story", train_story, raising=False)
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    checkpoint.write_bytes(b"x")
+    code, out, error = here("train", "story", "--out-dir", tmp_path, "--seed", "4", "--steps", "2")
+    assert code == 0 and asked == {"seed": 4, "steps": 2, "out": tmp_path} and checkpoint.exists()
+    assert "preparing …" in error and "step 1 of 2  loss 3.000  1.0 min left" in error
+    assert "1,000 parameters" in out and "1.2500 per token" in out
+    code, out, error = here("train", "story", "--out-dir", tmp_path, "--seed", "9", "--no-resume")
+    assert code == 130 and "stopped at step 2; the same command goes on" in error
+    assert not checkpoint.exists() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_bar_where_someone_watches(monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
+    pytest.importorskip("tqdm")
+
+    async def models() -> Any:
+        for done in (0, 500, 1000):
+            yield Progress("download", done, 1000, "bytes")
+        yield Progress("search", 0)
+        yield Error("lost", "hub", "Try again")
+
+    monkeypatch.setattr(tasks, "models", models)
+    monkeypatch.setattr(cli.ModelsView, "patience", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    code, out, error = here("models")
+    assert code == 1 and not out and "download: " in error and "1.00k" in error
+    assert "hub: lost" in error and "Try again" in error
+
+
+def test_errors_of_the_adapter_itself(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(threads: int) -> None:
+        raise OptionError("too many", where="threads")
+
+    monkeypatch.setattr(tasks, "set_threads", refuse)
+    code, _, error = here("generate", "--threads", "3")
+    assert code == 1 and "threads: too many" in error
