@@ -1,0 +1,185 @@
+"""The tape: accumulation, modes, versions, hooks, second order."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, no_grad, tensor
+
+
+def leaf(*values: float) -> Tensor:
+    return tensor([float(v) for v in values], requires_grad=True)
+
+
+def test_gradients_add_up_over_calls() -> None:
+    x = leaf(1, 2)
+    (x * x).sum().backward()
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [5, 7]
+
+
+def test_one_tensor_used_many_times() -> None:
+    x = leaf(2)
+    y = x
+    for _ in range(50):
+        y = y + x * y * 0
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [4]
+
+
+def test_deep_chains_do_not_recurse() -> None:
+    x = leaf(1)
+    y = x
+    for _ in range(5000):
+        y = y + 0.0
+    y.sum().backward()
+    assert x.grad.tolist() == [1]
+
+
+def test_no_grad_leaves_no_node() -> None:
+    x = leaf(1, 2)
+    with no_grad():
+        assert not (x * 2).requires_grad
+        with pyapp.enable_grad():
+            assert (x * 2).requires_grad
+    assert (x * 2).requires_grad and not (x.detach() * 2).requires_grad
+
+    @no_grad()
+    def inside() -> Tensor:
+        return x * 2
+
+    assert not inside().requires_grad and pyapp.is_grad_enabled()
+
+
+def test_backward_needs_a_scalar_or_a_gradient() -> None:
+    x = leaf(1, 2)
+    with pytest.raises(RuntimeError, match="needs a gradient argument"):
+        (x * 2).backward()
+    (x * 2).backward(tensor([1.0, 10.0]))
+    assert x.grad.tolist() == [2, 20]
+    with pytest.raises(ValueError, match="shape"):
+        (x * 2).backward(tensor([1.0]))
+    with pytest.raises(RuntimeError, match="does not require a gradient"):
+        tensor(1.0).backward()
+
+
+def test_second_backward_says_retain_graph() -> None:
+    x = leaf(1, 2)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [4, 8]
+    with pytest.raises(RuntimeError, match="retain_graph"):
+        y.backward()
+
+
+def test_writing_into_what_a_gradient_needs_is_noticed() -> None:
+    x = leaf(1, 2)
+    h = x * 1
+    y = (h * h).sum()
+    with no_grad():
+        h.add_(1)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        y.backward()
+    z = x + 1
+    w = (z + z).sum()  # a sum needs no values
+    with no_grad():
+        z.zero_()
+    w.backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_in_place_on_leaves_and_results() -> None:
+    x = leaf(1, 2)
+    with pytest.raises(RuntimeError, match="leaf"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="leaf"):
+        x[0] = 3.0
+    with no_grad():
+        x += 1
+    assert x.tolist() == [2, 3] and x.requires_grad
+    y = x * 2
+    y += x
+    y.sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="lost"):
+        tensor([0.0, 0.0]).add_(x)
+
+
+def test_hooks_see_and_change_gradients() -> None:
+    x = leaf(1, 2)
+    seen = []
+    h = x * 2
+    h.register_hook(lambda g: seen.append(g.tolist()))
+    h.register_hook(lambda g: g * 10)
+    h.sum().backward()
+    assert seen == [[1, 1]] and x.grad.tolist() == [20, 20]
+
+
+def test_grad_leaves_the_leaves_alone() -> None:
+    x, y = leaf(3), leaf(4)
+    (gx, gy) = pyapp.grad((x * x * y).sum(), [x, y])
+    assert (gx.tolist(), gy.tolist()) == ([24], [9]) and x.grad is None
+    with pytest.raises(RuntimeError, match="allow_unused"):
+        pyapp.grad((x * 2).sum(), [x, y])
+    assert pyapp.grad((x * 2).sum(), [x, y], allow_unused=True)[1] is None
+
+
+def test_second_order() -> None:
+    """d²/dx² of x³ + exp(2x) + softmax-free chains, by create_graph."""
+    x = leaf(0.5, -1.0)
+    (first,) = pyapp.grad((x**3 + (x * 2).exp()).sum(), x, create_graph=True)
+    first.sum().backward()
+    expected = 6 * x.detach().numpy() + 4 * np.exp(2 * x.detach().numpy())
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-5)
+
+
+def test_second_order_of_fused_ops() -> None:
+    """rms_norm's kernel gradient gives way to its definition."""
+    x = tensor([[0.3, -0.7, 1.1]], dtype="float64", requires_grad=True)
+    w = tensor([1.0, 2.0, 0.5], dtype="float64")
+
+    def first(at: Tensor) -> Tensor:
+        return pyapp.grad(pyapp.rms_norm(at, w).square().sum(), at, create_graph=True)[0].square().sum()
+
+    first(x).backward()
+    numeric = []
+    for i in range(3):
+        moved = []
+        for step in (1e-6, -1e-6):
+            at = x.detach().clone()
+            at[0, i] = float(at[0, i]) + step
+            moved.append(float(first(at.requires_grad_())))
+        numeric.append((moved[0] - moved[1]) / 2e-6)
+    np.testing.assert_allclose(x.grad.numpy()[0], numeric, rtol=1e-5)
+
+
+def test_memory_is_freed_without_the_collector() -> None:
+    gc.disable()
+    try:
+        x = leaf(*range(100))
+        h = x.exp()
+        gone = weakref.ref(h)
+        y = (h * 2).sum()
+        del h
+        y.backward()
+        del y
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_integers_have_no_gradient() -> None:
+    with pytest.raises(RuntimeError, match="floating-point"):
+        tensor([1, 2]).requires_grad_()
+
+
+def test_mixed_dtypes_keep_their_own() -> None:
+    x, y = leaf(1, 2), tensor([3.0, 4.0], dtype="float64", requires_grad=True)
+    (x * y).sum().backward()
+    assert x.grad.dtype is pyapp.float32 and y.grad.dtype is pyapp.float64

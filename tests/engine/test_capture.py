@@ -1,0 +1,68 @@
+"""Graphs: what one run left behind, replayed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import capture, no_grad, ops
+
+
+def test_replay_reads_its_inputs_again() -> None:
+    x, w = pyapp.zeros(1, 16), pyapp.randn(8, 16)
+    with no_grad():
+        graph = capture(lambda: ops.linear(ops.rms_norm(x, pyapp_ones), w).softmax(-1))
+    for seed in range(3):
+        x.copy_(pyapp.from_numpy(np.random.RandomState(seed).randn(1, 16).astype(np.float32)))
+        with no_grad():
+            expected = ops.linear(ops.rms_norm(x, pyapp_ones), w).softmax(-1).numpy().copy()
+        np.testing.assert_array_equal(graph.replay().numpy(), expected)
+
+
+pyapp_ones = pyapp.ones(16)
+
+
+def test_its_memory_is_nobody_elses() -> None:
+    """Blocks that the function freed must not serve other tensors while the Graph lives."""
+    x, w = pyapp.ones(1, 16), pyapp.eye(16)
+    with no_grad():
+        graph = capture(lambda: ops.linear(ops.linear(ops.linear(x, w), w), w))
+        others = [pyapp.full((1, 16), 7.0) for _ in range(50)]
+        graph.replay()
+    assert all(o.tolist() == [[7.0] * 16] for o in others)
+    assert graph.outputs.tolist() == [[1.0] * 16]
+
+
+def test_outputs_survive_the_graph() -> None:
+    x, w = pyapp.ones(1, 16), pyapp.eye(16)
+    with no_grad():
+        graph = capture(lambda: ops.linear(x, w))
+    y = graph.outputs
+    del graph
+    [pyapp.zeros(1, 16) for _ in range(20)]
+    assert y.tolist() == [[1.0] * 16]
+
+
+def test_what_has_no_kernel_is_named() -> None:
+    x = pyapp.ones(4)
+    with no_grad(), pytest.raises(RuntimeError, match="no kernel for 'cumsum'"):
+        capture(lambda: x.cumsum(0))
+    with no_grad():  # and capturing is over
+        assert x.cumsum(0).tolist() == [1, 2, 3, 4]
+
+
+def test_captures_do_not_nest() -> None:
+    with pytest.raises(RuntimeError, match="do not nest"):
+        capture(lambda: capture(lambda: None))
+
+
+def test_a_failing_replay_names_the_kernel() -> None:
+    w, ids = pyapp.randn(4, 8), pyapp.zeros(1, dtype="int32")
+    with no_grad():
+        graph = capture(lambda: ops.embedding(w, ids))
+    ids.data_view()[0] = 9
+    with pytest.raises(IndexError, match="embedding_f32"):
+        graph.replay()
+    ids.data_view()[0] = 3
+    np.testing.assert_array_equal(graph.replay().numpy()[0], w.numpy()[3])

@@ -1,0 +1,223 @@
+"""Kernels against their definitions, and fused gradients against finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, ops
+from pyapp.engine import quant
+from pyapp.engine.op import OPS
+
+
+@contextmanager
+def definitions_only() -> Iterator[None]:
+    """Runs every op with a definition by that definition."""
+    taken = {op: (op.kernels.pop("cpu", None), op.fast) for op in OPS.values() if op.definition is not None}
+    for op in taken:
+        op.fast = None
+    try:
+        yield
+    finally:
+        for op, (kernel, fast) in taken.items():
+            if kernel is not None:
+                op.kernels["cpu"] = kernel
+            op.fast = fast
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return pyapp.from_numpy(np.random.RandomState(seed).randn(*shape).astype(np.float32))
+
+
+def int32(*values: int) -> Tensor:
+    return pyapp.tensor(list(values), dtype="int32")
+
+
+TABLE = ops.rope_table(16, 8)
+CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
+    "linear": (ops.linear, [normal(5, 33), normal(7, 33)]),
+    "linear_one_row": (ops.linear, [normal(1, 64), normal(17, 64)]),
+    "linear_bias": (ops.linear, [normal(2, 3, 12), normal(9, 12), normal(9)]),
+    "linear_residual": (lambda x, w, r: ops.linear(x, w, residual=r), [normal(4, 12), normal(9, 12), normal(4, 9)]),
+    "linear_rows_apart": (lambda x, w: ops.linear(x[:, 3:15], w), [normal(4, 20), normal(9, 12)]),
+    "linear_nothing": (ops.linear, [normal(0, 12), normal(9, 12)]),
+    "rms_norm": (lambda x, w: ops.rms_norm(x, w, 1e-5), [normal(3, 5, 31), normal(31, seed=1)]),
+    "softmax": (lambda x: x.softmax(-1), [normal(4, 33)]),
+    "log_softmax": (lambda x: x.log_softmax(-1), [normal(4, 33)]),
+    "silu_mul": (ops.silu_mul, [normal(3, 22)]),
+    "silu": (lambda x: x.silu(), [normal(3, 22)]),
+    "rope": (lambda x: ops.rope(x, TABLE, int32(5)), [normal(3, 4, 8)]),
+    "rope_halves": (lambda x: ops.rope(x, TABLE, interleaved=False), [normal(3, 4, 8)]),
+    "rope_batch": (lambda x: ops.rope(x, TABLE), [normal(2, 3, 4, 8)]),
+    "attention": (ops.attention, [normal(2, 5, 4, 8), normal(2, 5, 2, 8), normal(2, 5, 2, 8, seed=3)]),
+    "attention_open": (lambda q, k, v: ops.attention(q, k, v, causal=False), [normal(1, 3, 4, 6), normal(1, 7, 4, 6), normal(1, 7, 4, 6)]),
+    "cross_entropy": (lambda x: ops.cross_entropy(x, pyapp.tensor([1, 0, 8, -100, 3])), [normal(5, 9)]),
+    "exp": (lambda x: x.exp(), [normal(3, 11)]),
+    "embedding": (lambda w: ops.embedding(w, int32(2, 0, 2, 5)), [normal(6, 12)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernel_equals_definition(name: str) -> None:
+    function, inputs = CASES[name]
+    fast = function(*inputs)
+    with definitions_only():
+        meant = function(*inputs)
+    assert fast.shape == meant.shape
+    np.testing.assert_allclose(fast.numpy(), meant.numpy(), rtol=3e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient_equals_definition(name: str) -> None:
+    """The fused gradient, and the definition's in float64."""
+    function, inputs = CASES[name]
+    results = []
+    for convert in (lambda x: x.clone(), lambda x: x.double()):
+        leaves = [convert(x).requires_grad_() for x in inputs]
+        y = function(*leaves)
+        if y.numel():
+            (y * pyapp.from_numpy(np.random.RandomState(5).randn(*y.shape)).to(y.dtype)).sum().backward()
+            results.append([leaf.grad.numpy() for leaf in leaves if leaf.grad is not None])
+    if results:
+        assert len(results[0]) == len(results[1]) == len(inputs)
+        for fast, exact in zip(*results, strict=True):
+            np.testing.assert_allclose(fast, exact, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("linear_nothing",)])
+def test_gradient_by_differences(name: str) -> None:
+    """Directional derivatives in float64, central differences."""
+    function, inputs = CASES[name]
+    random = np.random.RandomState(11)
+    leaves = [x.double().requires_grad_() for x in inputs]
+    y = function(*leaves)
+    weights = pyapp.from_numpy(random.randn(*y.shape)).double()
+    (y * weights).sum().backward()
+    directions = [random.randn(*x.shape) for x in inputs]
+
+    def along(step: float) -> float:
+        moved = [pyapp.from_numpy(x.numpy().astype("float64") + step * d) for x, d in zip(inputs, directions, strict=True)]
+        return float((function(*moved) * weights).sum().item())
+
+    expected = (along(1e-5) - along(-1e-5)) / 2e-5
+    found = sum(float((leaf.grad.numpy() * d).sum()) for leaf, d in zip(leaves, directions, strict=True))
+    assert found == pytest.approx(expected, rel=2e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("tokens", [1, 4])
+@pytest.mark.parametrize("start", [0, 3])
+def test_cached_attention_equals_attention(tokens: int, start: int) -> None:
+    """Token by token over a cache is the same as all at once."""
+    heads, kv, size, total = 4, 2, 8, start + tokens
+    qkv = normal(total, (heads + 2 * kv) * size)
+    keys, values = pyapp.zeros(kv, 16, size), pyapp.zeros(kv, 16, size)
+    if start:
+        ops.cached_self_attention(qkv[:start].clone(), TABLE, int32(0), keys, values)
+    found = ops.cached_self_attention(qkv[start:].clone(), TABLE, int32(start), keys, values)
+    x = qkv.reshape(1, total, heads + 2 * kv, size)
+    qk = ops.rope(x[:, :, : heads + kv], TABLE)
+    whole = ops.attention(qk[:, :, :heads], qk[:, :, heads:], x[:, :, heads + kv :])
+    np.testing.assert_allclose(found.numpy(), whole.numpy()[0, start:].reshape(tokens, -1), rtol=1e-5, atol=1e-6)
+
+
+def test_cached_self_attention_kernel_equals_definition() -> None:
+    qkv = normal(3, 64)
+    results = []
+    for only in (False, True):
+        caches = [pyapp.zeros(2, 16, 8), pyapp.zeros(2, 16, 8)]
+        with definitions_only() if only else _nothing():
+            y = ops.cached_self_attention(qkv.clone(), TABLE, int32(2), *caches)
+        results.append([y.numpy(), *(c.numpy() for c in caches)])
+    for fast, meant in zip(*results, strict=True):
+        np.testing.assert_allclose(fast, meant, rtol=1e-5, atol=1e-6)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("position", [-1, 14, 16])
+def test_positions_outside_the_cache(position: int) -> None:
+    caches = [pyapp.zeros(2, 16, 8), pyapp.zeros(2, 16, 8)]
+    with pytest.raises(IndexError, match="position|outside"):
+        ops.cached_self_attention(normal(3, 64), TABLE, int32(position), *caches)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_weights(dtype: str) -> None:
+    x, weight = normal(3, 40), normal(10, 40)
+    half = weight.to(dtype)
+    expected = x.numpy() @ half.float().numpy().T
+    np.testing.assert_allclose(ops.linear(x, half).numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(ops.embedding(half, int32(3, 9)).float().numpy(), half.float().numpy()[[3, 9]])
+
+
+@pytest.mark.parametrize("shape", [(8, 32), (17, 64), (3, 96), (1, 32)])
+@pytest.mark.parametrize("rows", [1, 6])
+def test_quantized_linear(shape: tuple[int, int], rows: int) -> None:
+    """Within the error of int8 weights and activations, which is below one in a hundred of the outputs' size."""
+    weight, x = normal(*shape), normal(rows, shape[1], seed=2)
+    packed = quant.quantize(weight, "q8_0")
+    back = quant.dequantize(packed).numpy()
+    np.testing.assert_allclose(back, weight.numpy(), atol=np.abs(weight.numpy()).max() / 200)
+    exact = x.numpy() @ back.T
+    found = ops.linear(x, packed).numpy()
+    assert np.abs(found - exact).max() <= 0.03 * np.sqrt(shape[1])
+    np.testing.assert_array_equal(ops.embedding(packed, int32(0)).numpy()[0], back[0])
+
+
+def test_q8_0_blocks_round_trip() -> None:
+    """GGML's layout: f16 scale, 32 int8."""
+    random = np.random.RandomState(0)
+    scales = random.rand(10, 2).astype(np.float16)
+    quants = random.randint(-127, 128, (10, 2, 32)).astype(np.int8)
+    data = b"".join(s.tobytes() + q.tobytes() for s, q in zip(scales.reshape(-1), quants.reshape(-1, 32), strict=True))
+    weight = quant.from_blocks(data, (10, 64), "q8_0")
+    expected = (scales.astype(np.float32)[..., None] * quants).reshape(10, 64)
+    np.testing.assert_array_equal(quant.dequantize(weight).numpy(), expected)
+
+
+@pytest.mark.parametrize("group", [16, 32, 64])
+def test_groups_round_trip(group: int) -> None:
+    random = np.random.RandomState(0)
+    quants = random.randint(-127, 128, (6, 128)).astype(np.int8)
+    scales = random.rand(6, 128 // group).astype(np.float32)
+    weight = quant.from_groups(quants, scales, (6, 128), group)
+    expected = quants.astype(np.float32) * np.repeat(scales, group, 1)
+    np.testing.assert_array_equal(quant.dequantize(weight).numpy(), expected)
+    assert weight.dtype.is_quantized == (group % 32 == 0)
+
+
+def test_concatenate_quantized() -> None:
+    parts = [quant.quantize(normal(n, 64, seed=n)) for n in (8, 16)]
+    joined = quant.concatenate(parts)
+    assert joined.dtype is pyapp.q8_0
+    expected = np.concatenate([quant.dequantize(p).numpy() for p in parts])
+    np.testing.assert_array_equal(quant.dequantize(joined).numpy(), expected)
+    odd = quant.concatenate([quant.quantize(normal(n, 64, seed=n)) for n in (3, 8)])
+    assert odd.shape == (11, 64) and odd.dtype is pyapp.float32
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ops.linear(normal(2, 3), normal(4, 5)), r"linear: float32\[2, 3\] on cpu does not fit the weight float32\[4, 5\]"),
+        (lambda: quant.from_blocks(b"123", (8, 32), "q8_0"), "holds 272 bytes, the buffer 3"),
+        (lambda: quant.from_blocks(b"", (8, 33), "q8_0"), "33 columns"),
+        (lambda: ops.embedding(normal(4, 4), int32(4)), "out of range"),
+        (lambda: ops.embedding(normal(4, 4), int32(-1)), "out of range"),
+        (lambda: ops.rms_norm(normal(4, 4), normal(5)), "rms_norm"),
+        (lambda: ops.attention(normal(1, 2, 3, 4), normal(1, 2, 2, 4), normal(1, 2, 2, 4)), "attention"),
+        (lambda: ops.rope(normal(30, 2, 8), TABLE), "position|outside"),
+        (lambda: quant.quantize(normal(2, 2, 2)), "matrices"),
+    ],
+)
+def test_errors_name_what_is_wrong(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises((ValueError, IndexError), match=message):
+        make()
