@@ -211,7 +211,9 @@ class ControlTokens:
     """Which ids begin and end a text, and whether `encode` is to put the beginning in front."""
 
     def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
-        self._numbers = {piece.strip(): number for number, piece in enumerate(pieces) if piece is not None}
+        known = [(piece, number) for number, piece in enumerate(pieces) if piece is not None]
+        # llama2.c writes its control tokens between line breaks; a piece that has the very name goes first.
+        self._numbers = {piece.strip(): number for piece, number in reversed(known)} | dict(reversed(known))
         before, after = template_tokens(document.get("post_processor"))
         self.bos_id = self._find(settings.get("bos_token"), before, BOS_NAMES)
         eos_id = self._find(settings.get("eos_token"), after, EOS_NAMES)
@@ -222,7 +224,7 @@ class ControlTokens:
         """The first that the vocabulary has: a name or `{"content": name}`, those in a template, usual ones."""
         name = named.get("content") if isinstance(named, Mapping) else named
         candidates = [name] if name else [*template, *usual]
-        return next((self._numbers[text.strip()] for text in candidates if text.strip() in self._numbers), None)
+        return next((self._numbers[text] for text in candidates if text in self._numbers), None)
 
 
 def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:

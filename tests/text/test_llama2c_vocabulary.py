@@ -150,6 +150,13 @@ def test_node_gives_the_same_ids(tokenizer: Tokenizer, tmp_path: Path, node_ids:
     assert node_ids(tmp_path, texts) == [tokenizer.encode(text, bos=False) for text in texts]
 
 
+def test_a_piece_that_reads_like_a_control_token(small_vocabulary: Vocabulary) -> None:
+    pieces, scores = small_vocabulary
+    extended = Tokenizer.from_llama2c([*pieces, b"<s>", b" </s>"], [*scores, -900.0, -901.0])
+    again = Tokenizer.from_json(extended.to_json())
+    assert (again.bos_id, again.eos_ids) == (1, {2}) == (extended.bos_id, extended.eos_ids)
+
+
 def broken(pieces: list[bytes], **changes: bytes) -> list[bytes]:
     return [changes.get(f"token{number}", piece) for number, piece in enumerate(pieces)]
 
