@@ -1,0 +1,153 @@
+"""Optimisers, clipping and schedules against torch's values (made by make_golden.py)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp import nn
+from pyapp.engine.ops import from_numpy, ones, zeros
+from pyapp.nn import optim, schedule
+from tests.nn.cases import OPTIMIZERS, SHAPES, STEPS, TOTAL, WARMUP, gradient, start
+
+GOLDEN = np.load(Path(__file__).with_name("golden.npz"))
+
+
+def parameters() -> list[Any]:
+    return [nn.Parameter(from_numpy(start(i))) for i in range(len(SHAPES))]
+
+
+def take_step(optimizer: optim.Optimizer, every: list[Any], step: int) -> None:
+    for i, parameter in enumerate(every):
+        parameter.grad = from_numpy(gradient(i, step))
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_are_those_of_torch(name: str) -> None:
+    kind, settings = OPTIMIZERS[name]
+    every = parameters()
+    optimizer = getattr(optim, kind)(every, **settings)
+    for step in range(STEPS):
+        take_step(optimizer, every, step)
+        for i, parameter in enumerate(every):
+            np.testing.assert_allclose(parameter.detach().numpy(), GOLDEN[f"{name}/{step}/{i}"], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_saved_state_continues_bit_by_bit(name: str) -> None:
+    kind, settings = OPTIMIZERS[name]
+    whole, first = parameters(), parameters()
+    optimizer, before = (getattr(optim, kind)(every, **settings) for every in (whole, first))
+    for step in range(3):
+        take_step(optimizer, whole, step)
+        take_step(before, first, step)
+    state = before.state_dict()
+    second = [nn.Parameter(parameter.detach().clone()) for parameter in first]
+    after = getattr(optim, kind)(second, **{**settings, "lr": 0.5})
+    after.load_state_dict(state)
+    take_step(before, first, 5)  # the loaded state is a copy
+    for step in range(3, STEPS):
+        take_step(optimizer, whole, step)
+        take_step(after, second, step)
+    for a, b in zip(whole, second, strict=True):
+        assert a.detach().numpy().tobytes() == b.detach().numpy().tobytes()
+
+
+def test_groups_have_their_own_settings() -> None:
+    a, b = nn.Parameter(ones(4)), nn.Parameter(ones(4))
+    optimizer = optim.SGD([{"params": [a], "lr": 0.5}, {"params": [b]}], lr=0.25)
+    a.grad, b.grad = ones(4), ones(4)
+    optimizer.step()
+    assert (a.detach().tolist(), b.detach().tolist()) == ([0.5] * 4, [0.75] * 4)
+
+
+def test_parameters_without_a_gradient_stay() -> None:
+    a, b = nn.Parameter(ones(3)), nn.Parameter(ones(3))
+    optimizer = optim.AdamW([a, b], lr=0.1, weight_decay=0.5)
+    a.grad = ones(3)
+    optimizer.step()
+    assert b.detach().tolist() == [1.0] * 3
+    assert list(optimizer.state) == [a]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda p: optim.AdamW([]), ValueError, "no parameters"),
+        (lambda p: optim.AdamW([p, p]), ValueError, "two groups"),
+        (lambda p: optim.AdamW([p], lr=-1), ValueError, "lr must be"),
+        (lambda p: optim.AdamW([p], lr=float("nan")), ValueError, "lr must be"),
+        (lambda p: optim.AdamW([p], betas=(0.9, 1.0)), ValueError, "betas"),
+        (lambda p: optim.AdamW([3]), TypeError, "takes tensors"),
+        (lambda p: optim.AdamW([p.to("float16")]), TypeError, "float32"),
+        (lambda p: optim.SGD([p], nesterov=True), ValueError, "Nesterov"),
+    ],
+)
+def test_bad_settings(make: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        make(nn.Parameter(ones(2)))
+
+
+def test_state_of_another_shape_is_refused() -> None:
+    a, b = nn.Parameter(ones(2)), nn.Parameter(ones(3))
+    optimizer, other = optim.AdamW([a]), optim.AdamW([b])
+    a.grad = ones(2)
+    optimizer.step()
+    with pytest.raises(ValueError, match="exp_avg"):
+        other.load_state_dict(optimizer.state_dict())
+    with pytest.raises(ValueError, match="groups"):
+        optim.AdamW([a, b]).load_state_dict(optimizer.state_dict())
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, float("inf")])
+def test_clipping(norm_type: float) -> None:
+    every = parameters()
+    for i, parameter in enumerate(every):
+        parameter.grad = from_numpy(gradient(i, 0))
+    total = optim.clip_grad_norm_(every, 0.5, norm_type)
+    assert total == pytest.approx(float(GOLDEN[f"clip/{norm_type}/total"]), rel=1e-5)
+    for i, parameter in enumerate(every):
+        np.testing.assert_allclose(parameter.grad.numpy(), GOLDEN[f"clip/{norm_type}/{i}"], rtol=1e-5)
+
+
+def test_small_gradients_are_not_clipped() -> None:
+    parameter = nn.Parameter(zeros(4))
+    parameter.grad = ones(4)
+    assert optim.clip_grad_norm_(parameter, 3.0) == 2.0
+    assert parameter.grad.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("name", ["cosine", "linear"])
+def test_schedules_are_those_of_torch(name: str) -> None:
+    shape = getattr(schedule, f"warmup_{name}")(WARMUP, TOTAL, 0.1)
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=0.3)
+    plan = schedule.Schedule(optimizer, shape)
+    rates = []
+    for _ in range(TOTAL):
+        rates += plan.get_last_lr()
+        plan.step()
+    np.testing.assert_allclose(rates, GOLDEN[f"schedule/{name}"], rtol=1e-6)
+    assert shape(10 * TOTAL) == pytest.approx(0.1)
+
+
+def test_a_schedule_goes_on_where_it_was() -> None:
+    shape = schedule.warmup_cosine(3, 20)
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=0.3)
+    plan = schedule.Schedule(optimizer, shape)
+    for _ in range(7):
+        plan.step()
+    rate, state, saved = plan.get_last_lr(), plan.state_dict(), optimizer.state_dict()
+    other = optim.SGD([nn.Parameter(zeros(1))], lr=0.3)
+    other.load_state_dict(saved)
+    again = schedule.Schedule(other, shape)
+    again.load_state_dict(state)
+    assert again.get_last_lr() == rate
+
+
+def test_bad_schedules() -> None:
+    for arguments in ((-1, 10, 0.0), (0, 0, 0.0), (0, 10, 2.0)):
+        with pytest.raises(ValueError, match="warmup"):
+            schedule.warmup_cosine(*arguments)
