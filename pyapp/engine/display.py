@@ -49,7 +49,7 @@ def _body(array: Any, text: Any, indent: int, summarize: bool) -> str:
     cut = summarize and array.shape[0] > 2 * edge
     rows = [*array[:edge], None, *array[-edge:]] if cut else list(array)
     if array.ndim == 1:
-        words = ["..." if row is None else text(row) for row in rows]
+        words = [" ..." if row is None else text(row) for row in rows]
         per_line = max(1, (_OPTIONS["linewidth"] - indent) // (max((len(w) for w in words), default=1) + 2))
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"

@@ -20,7 +20,7 @@ class DType:
         self.rank = rank  # within the category, the wider type has the higher rank
         self.itemsize = itemsize
         self.numpy_name = numpy_name
-        self.format = format  # of memoryview and struct
+        self.format = format  # of memoryview
         self.block = block  # columns that share a scale
 
     @property
@@ -44,7 +44,7 @@ int8 = DType("int8", 1, 1, 1, "int8", "b")
 int16 = DType("int16", 1, 2, 2, "int16", "h")
 int32 = DType("int32", 1, 3, 4, "int32", "i")
 int64 = DType("int64", 1, 4, 8, "int64", "q")
-float16 = DType("float16", 2, 0, 2, "float16", "e")
+float16 = DType("float16", 2, 0, 2, "float16", "H")  # memoryview has no half type: its bits
 bfloat16 = DType("bfloat16", 2, 1, 2, "uint16", "H")  # NumPy has no bfloat16: its bits are kept
 float32 = DType("float32", 2, 2, 4, "float32", "f")
 float64 = DType("float64", 2, 3, 8, "float64", "d")

@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import KernelError
 
 POINTERS, DIMS, FLOATS = 8, 24, 4
+POINTER_BYTES = struct.calcsize("P")
 IN_BROWSER = sys.platform == "emscripten"
 FOLDER = Path(__file__).resolve().parent.parent / "_native"
 
@@ -35,7 +36,7 @@ class Kernel:
     def __init__(self, index: int, name: str, signature: str) -> None:
         groups = [group.split() for group in signature.split("|")]
         pointers, dims, floats = (len(group) for group in groups)
-        layout = f"@ii{pointers}P{(POINTERS - pointers) * struct.calcsize('P')}x{dims}q{(DIMS - dims) * 8}x{floats}f"
+        layout = f"@ii{pointers}P{(POINTERS - pointers) * POINTER_BYTES}x{dims}q{(DIMS - dims) * 8}x{floats}f"
         self.index = index
         self.name = name
         self.arguments = [argument for group in groups for argument in group]

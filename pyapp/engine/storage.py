@@ -94,6 +94,7 @@ class Storage:
     __slots__ = ("address", "capacity", "nbytes", "owner", "pool", "version", "view")
 
     def __init__(self, nbytes: int) -> None:
+        self.capacity = 0  # until there is memory to give back
         capacity = _capacity(nbytes)
         pool = _current.pool
         self.address = pool.take(capacity)

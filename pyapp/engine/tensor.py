@@ -184,7 +184,7 @@ class Tensor:
         if self.numel() != 1:
             raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
         kind = self.dtype
-        if kind is _dtype.bfloat16 or not self.is_contiguous():
+        if kind in (_dtype.bfloat16, _dtype.float16) or not self.is_contiguous():
             return self.detach().numpy().reshape(-1)[0].item()
         start = self.offset * kind.itemsize
         return self.storage.bytes_view()[start : start + kind.itemsize].cast(kind.format)[0]  # type: ignore[call-overload]

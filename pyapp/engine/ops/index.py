@@ -158,7 +158,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     check_writable(x, "fill_")
     if x.dtype is _dtype.float32 and x.is_contiguous():
         launch(_FILL, x.numel() >> 10, x.address, x.numel(), float(value))
-    elif not capturing() and x.numel() == 1 and x.is_contiguous() and x.dtype is not _dtype.bfloat16:
+    elif not capturing() and x.numel() == 1 and x.is_contiguous() and x.dtype not in (_dtype.bfloat16, _dtype.float16):
         x.data_view()[0] = int(value) if not x.dtype.is_floating_point else float(value)
     else:
         computed("fill_")
