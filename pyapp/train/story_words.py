@@ -34,6 +34,9 @@ ANIMALS = {
     "goat": ("on a farm near the hills", "turnips"),
     "beaver": ("in a house made of sticks", "green leaves"),
     "deer": ("at the edge of the forest", "clover flowers"),
+    "cat": ("in an old barn", "fish"),
+    "dog": ("in a little house next to the barn", "bones"),
+    "dragon": ("in a cave high up in the mountains", "hot soup"),
     "badger": ("in a long tunnel under the field", "mushrooms"),
 }
 
@@ -73,9 +76,14 @@ MACROS = {
     # The hero is always `a`, a child in open_child and an animal in open_animal.
     "start": "{Once upon a time, there was|Once upon a time, there was|Once there was|There once was|Long ago, there was}",
     "who": "a {little|young|[trait]|[trait] little} [a.kind] {named|named|called} [a]",
-    "open_child": "@start @who. {[A.he] lived [home].|[A.he] loved to [hobby].|[A] lived [home] and loved to [hobby].|"
+    "open_child": "{@intro_child|@intro_child|@intro_child|@intro_other}",
+    "open_animal": "{@intro_animal|@intro_animal|@intro_animal|@intro_other}",
+    "intro_other": "{[A] was a {little|young|[trait]|[trait] little} [a.kind].|This is the story of [a], a [trait] little "
+    "[a.kind].} {[A.he] loved to [hobby].|Everybody liked [a].|[A.he] "
+    "was [age] years old.}",
+    "intro_child": "@start @who. {[A.he] lived [home].|[A.he] loved to [hobby].|[A] lived [home] and loved to [hobby].|"
     "[A] was [age] years old and lived [home].|[A] was [age] years old and loved to [hobby].}",
-    "open_animal": "@start @who. {[A.he] lived [a.home].|[A] lived [a.home] and loved to eat [a.food].|"
+    "intro_animal": "@start @who. {[A.he] lived [a.home].|[A] lived [a.home] and loved to eat [a.food].|"
     "[A.he] loved to eat [a.food].|[A] lived [a.home] with [a.his] {mother|family|mother and father}.}",
     "day": "{One day|One day|One morning|One afternoon|One Saturday}",
     "nice_day": "One {sunny|warm|bright|beautiful} {day|morning|afternoon}",

@@ -7,7 +7,7 @@ from pyapp.train.plots.plot import Plot
 FOREST = (
     Plot(
         "the race",
-        {"a": "animal:turtle,mouse,hedgehog,duck,frog", "b": "animal:rabbit,fox,deer,goat"},
+        {"a": "animal:turtle,mouse,hedgehog,duck,frog", "b": "animal:rabbit,fox,deer,goat,dog"},
         """@open_animal {Not far away|Nearby} lived a [b.kind] named [b], who was very {fast|quick}. [B] {always said|liked to say}, "{I am the fastest of all|Nobody is as fast as I am}!"
 
         @day, [b] laughed at [a]. "{You are so slow|Look how slow you are}!" [b.he] said. "{That may be|Maybe I am slow},"
@@ -28,7 +28,7 @@ FOREST = (
     ),
     Plot(
         "food for the winter",
-        {"a": "animal:squirrel,mouse,beaver,badger,hedgehog", "b": "animal:frog,rabbit,bear,fox,duck"},
+        {"a": "animal:squirrel,mouse,beaver,badger,hedgehog", "b": "animal:frog,rabbit,bear,fox,duck,cat"},
         """@open_animal
 
         {It was fall|Fall came}, and the leaves were {red and yellow|falling from the trees}. [A] worked hard every day. [A.he] {picked|gathered} [a.food] and {carried them all|brought them} home. [A.his] neighbor [b],
@@ -49,7 +49,7 @@ FOREST = (
     ),
     Plot(
         "a small friend can help",
-        {"a": "animal:mouse,squirrel,hedgehog,frog", "b": "animal:bear,deer,fox,badger"},
+        {"a": "animal:mouse,squirrel,hedgehog,frog", "b": "animal:bear,deer,fox,badger,dragon,dog"},
         """@open_animal
 
         @day, [a] {was walking home|ran through the forest} and {did not look where [a.he] was going|sang a song}. Bump! [A.he] {ran right into|bumped into} a big [b.kind] named [b]. "{Who wakes me up|Who is
@@ -71,7 +71,7 @@ FOREST = (
     ),
     Plot(
         "the moon in the pond",
-        {"a": "animal:owl,fox,mouse,frog,bear,rabbit", "b": "animal:turtle,deer,badger,goat"},
+        {"a": "animal:owl,fox,mouse,frog,bear,rabbit,cat,dog,dragon", "b": "animal:turtle,deer,badger,goat"},
         """@open_animal {Every night, [a.he] looked at the moon.|More than anything, [a] loved the moon.} "{It is so round and bright|It shines so beautifully}," [a.he] {said|thought}. "I {want to|wish I could} {touch it|hold it in my
         arms}."
 
@@ -94,7 +94,7 @@ FOREST = (
     ),
     Plot(
         "a new home after the storm",
-        {"a": "animal:squirrel,owl,mouse,hedgehog,rabbit", "b": "animal:beaver,fox,badger,bear,deer", "c": "animal:duck,frog,goat,turtle"},
+        {"a": "animal:squirrel,owl,mouse,hedgehog,rabbit", "b": "animal:beaver,fox,badger,bear,deer,dog", "c": "animal:duck,frog,goat,turtle"},
         """@open_animal
 
         One night, there was a {big|terrible} storm. {The wind howled, and the thunder was loud.|It thundered, and the rain fell hard.} [A] {hid in [a.his] bed|was very @scared}. Crack! {A tree fell down|A huge branch fell}, right on [a]'s home!
@@ -109,7 +109,7 @@ FOREST = (
     ),
     Plot(
         "the bridge",
-        {"a": "animal:goat,fox,deer,pig", "b": "animal:goat,bear,badger,pig", "c": "animal:turtle,owl,frog,beaver"},
+        {"a": "animal:goat,fox,deer,pig,dog", "b": "animal:goat,bear,badger,pig", "c": "animal:turtle,owl,frog,beaver"},
         """@open_animal
 
         @day, [a] wanted to cross the river to {visit [a.his] grandma|eat the {berries|sweet grass} on the other side}. There was only a {narrow|thin} bridge. {In the middle of it|Halfway over}, [a.he] met a [b.kind] named [b], who {came from

@@ -9,7 +9,7 @@ MEADOW = (
     Plot(
         "afraid to jump",
         {"a": "animal:duck,frog,owl,squirrel,beaver", "b": "animal:turtle,goat,deer,badger"},
-        """@open_animal But [a] had a secret: [a.he] was afraid of [fear]. All the other young [a.kind]s were not afraid. "{Maybe tomorrow|I am too tired}," [a] always said.
+        """@open_animal But [a] had a secret: [a.he] was afraid of [fear]. {None of the other young [a.kind]s was afraid.|The other young [a.kind]s were not afraid.} "{Maybe tomorrow|I am too tired}," [a] always said.
         Only [b], the old [b.kind], {knew the truth|saw how [a] felt}. "{You are afraid, aren't you|Is something wrong, little one}?" [b.he] asked one {evening|day}. [A] {nodded|looked down}. "{Don't tell the others|They will laugh at me}," [a.he]
         said. "{Everyone is afraid of something|I was afraid, too, when I was young}," said [b]. "[step]."
 
@@ -33,7 +33,7 @@ MEADOW = (
     ),
     Plot(
         "cannot sleep",
-        {"a": "animal:bear,mouse,rabbit,owl,fox,hedgehog", "b": "animal:frog,duck,deer,goat,badger", "c": "animal:turtle,pig,squirrel"},
+        {"a": "animal:bear,mouse,rabbit,owl,fox,hedgehog,cat,dragon", "b": "animal:frog,duck,deer,goat,badger", "c": "animal:turtle,pig,squirrel"},
         """@open_animal
 
         One night, [a] could not sleep. [A.he] {turned left and right|closed [a.his] eyes}, but {it did not help|sleep did not come}. So [a.he] {got up|put on [a.his] slippers} and went {outside|out into the night}.
@@ -58,7 +58,7 @@ MEADOW = (
     ),
     Plot(
         "the last berry",
-        {"a": "animal:bear,fox,mouse,rabbit,squirrel", "b": "animal:hedgehog,frog,duck,badger,pig"},
+        {"a": "animal:bear,fox,mouse,rabbit,squirrel,dog,dragon", "b": "animal:hedgehog,frog,duck,badger,pig"},
         """@open_animal [A.his] best friend was a [b.kind] named [b].
 
         @nice_day, the two friends {went into the forest|walked through the meadow} to look for berries. They looked {and looked|under every leaf}. At last, they found {one single berry|just one berry}. It was {big|huge}, {red|blue} and {sweet|ripe}. "{I
@@ -70,7 +70,7 @@ MEADOW = (
     ),
     Plot(
         "the flower in the field",
-        {"a": "animal:rabbit,goat,deer,pig", "b": "animal:mouse,squirrel,frog,hedgehog", "c": "animal:bear,fox,turtle"},
+        {"a": "animal:rabbit,goat,deer,pig,cat,dragon", "b": "animal:mouse,squirrel,frog,hedgehog", "c": "animal:bear,fox,turtle"},
         """@open_animal
 
         {One spring day|One day in spring}, [a] found a [color] [flower] {in the middle of the field|next to the path}. It was the {only|most beautiful} flower {there|far and wide}. "{I will pick it|I want to take it home}," said [a]. "{It will look nice|It would be pretty} {on my table|in my window}." "{Please don't|Oh, no}!" said a {tiny|small}
@@ -84,7 +84,7 @@ MEADOW = (
     ),
     Plot(
         "the lost little one",
-        {"a": "animal:fox,bear,badger,deer", "b": "animal:mouse,duck,frog,rabbit", "c": "animal:owl,turtle,beaver"},
+        {"a": "animal:fox,bear,badger,deer,dog,dragon", "b": "animal:mouse,duck,frog,rabbit", "c": "animal:owl,turtle,beaver"},
         """@open_animal
 
         One foggy {morning|day}, [a] heard {somebody cry|a tiny cry}. {Behind a tree|Under a bush} sat a baby [b.kind]. "{Who are you|What is your name}, little one?" asked [a] {softly|in a kind voice}. "I am [b]," said the baby. "{I followed a butterfly|I wanted to see the big forest}, and now I {can't find my way home|am lost}." "{Don't cry|I will help you}," said [a]. "{Where is your home|What does your home look like}?" "{I live|We live} [b.home]," said [b]. "{We eat [b.food] every day|And we always eat [b.food]}."
