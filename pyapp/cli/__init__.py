@@ -94,6 +94,9 @@ def forward(start: Callable[[Cancel], Any], view: View) -> int:
     try:
         with interrupt_sets(cancel):
             asyncio.run(show_all())
+    except BrokenPipeError:  # click would call this a plain error
+        silence(sys.stdout)
+        return READER_LEFT
     finally:
         view.close()
     return {"error": 1, "cancelled": STOPPED}.get(view.outcome, 0)

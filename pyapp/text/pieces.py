@@ -115,7 +115,7 @@ def flatten(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 class PieceDecoder:
     """Gives each piece its bytes; `strip_left` is how many leading spaces the text as a whole loses."""
 
-    def __init__(self, settings: Mapping[str, Any] | None) -> None:
+    def __init__(self, settings: Mapping[str, Any] | None, where: str = "tokenizer.json") -> None:
         self.strip_left = 0
         self._steps: list[Step] = [] if settings else [spaced_step]
         self._to_bytes: Callable[[str], bytes] = utf8_bytes
@@ -135,7 +135,7 @@ class PieceDecoder:
             else:
                 raise ModelError(
                     f"the tokenizer's decoder has a step {kind!r} that is not supported in this place",
-                    where="tokenizer.json",
+                    where=where,
                     hint="Supported: ByteLevel, ByteFallback, Metaspace, WordPiece, Replace, Strip and Fuse",
                 )
 

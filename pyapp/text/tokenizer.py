@@ -80,13 +80,14 @@ class Tokenizer:
         bos_id: int | None = None,
         eos_ids: Sequence[int] | None = None,
         json_text: str | None = None,
+        where: str = "tokenizer.json",
     ) -> None:
         try:
-            self._pieces, special = read_vocabulary(document)
-            self._decoder = PieceDecoder(document.get("decoder"))
+            self._pieces, special = read_vocabulary(document, where)
+            self._decoder = PieceDecoder(document.get("decoder"), where)
             control = ControlTokens(document, settings or {}, self._pieces)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise FileFormatError(f"not a usable tokenizer.json: {error!r}", where="tokenizer.json") from error
+            raise FileFormatError(f"not a usable tokenizer.json: {error!r}", where=where) from error
         self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
         self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
         self.adds_bos = control.adds_bos
@@ -98,11 +99,15 @@ class Tokenizer:
         self._cache: dict[int, bytes | None] = {}
 
     @classmethod
-    def from_json(cls, text: str | bytes, settings: str | bytes | None = None) -> Tokenizer:
-        """From the text of a tokenizer.json and, if there is one, of a tokenizer_config.json."""
-        text = text if isinstance(text, str) else read_utf8(text, "tokenizer.json")
-        parsed = read_json(text, "tokenizer.json")
-        return cls(parsed, read_json(settings, "tokenizer_config.json") if settings else None, json_text=text)
+    def from_json(
+        cls, text: str | bytes, settings: str | bytes | None = None, where: str = "tokenizer.json"
+    ) -> Tokenizer:
+        """From the text of a tokenizer.json and, if there is one, of a tokenizer_config.json; `where` names it in
+        errors.
+        """
+        text = text if isinstance(text, str) else read_utf8(text, where)
+        more = read_json(settings, "tokenizer_config.json") if settings else None
+        return cls(read_json(text, where), more, json_text=text, where=where)
 
     @classmethod
     def from_llama2c(
@@ -190,7 +195,7 @@ def read_json(text: str | bytes, where: str) -> dict[str, Any]:
     return parsed
 
 
-def read_vocabulary(document: Mapping[str, Any]) -> tuple[list[str | None], frozenset[int]]:
+def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str | None], frozenset[int]]:
     """The pieces by id (None: no such id), and the ids of control tokens."""
     vocabulary = document["model"]["vocab"]
     listed = not isinstance(vocabulary, Mapping)
@@ -200,7 +205,7 @@ def read_vocabulary(document: Mapping[str, Any]) -> tuple[list[str | None], froz
     added = document.get("added_tokens") or []
     pairs.extend((entry["id"], entry["content"]) for entry in added)
     if not all(isinstance(number, int) and isinstance(piece, str) and 0 <= number < LARGEST for number, piece in pairs):
-        raise FileFormatError("the vocabulary has a token without a sensible number", where="tokenizer.json")
+        raise FileFormatError("the vocabulary has a token without a sensible number", where=where)
     pieces: list[str | None] = [None] * (1 + max((number for number, _ in pairs), default=-1))
     for number, piece in pairs:
         pieces[number] = piece
