@@ -14,7 +14,7 @@ enum { GEMM_ROWS = 12, GEMM_VECTORS = 2, GEMM_K = 128, GEMM_PANELS = 8, DOT_ROWS
 #elif LANES == 8
 enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #elif defined(__aarch64__)
-enum { GEMM_ROWS = 8, GEMM_VECTORS = 3, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 4 };
+enum { GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 4 };
 #else
 enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 256, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #endif
@@ -34,7 +34,7 @@ typedef struct range {
 } range;
 
 /* to[k * width + j] = from[j * j_stride + k * k_stride], zero for j >= count. */
-INLINE void pack_panel(float *to, const int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride,
+static void pack_panel(float *to, const int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride,
                        int64_t k, const int kind)
 {
     int64_t j = 0;
@@ -67,7 +67,7 @@ INLINE void pack_panel(float *to, const int width, const void *from, int64_t cou
 
 /* `rows` rows of one panel: c = add + a * b, for packed a (k x GEMM_ROWS) and b (k x PANEL). */
 INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t add_row, const float *a, const float *b,
-                           int64_t k, int64_t columns, const int rows)
+                           int64_t k, const int rows)
 {
     vfloat sum[GEMM_ROWS][GEMM_VECTORS] = {0};
     for (int64_t i = 0; i < k; i++, a += GEMM_ROWS, b += PANEL) {
@@ -81,28 +81,36 @@ INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t ad
         }
     }
     UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) {
-            const int64_t at = v * LANES, left = columns - at;
-            const float *from = add ? add + r * add_row + at : NULL;
-            if (left >= LANES)
-                vstore(c + r * c_row + at, from ? vload(from) + sum[r][v] : sum[r][v]);
-            else if (left > 0)
-                vstore_part(c + r * c_row + at, from ? vload_part(from, left) + sum[r][v] : sum[r][v], left);
-        }
+        UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
+            vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
 }
 
-INLINE void multiply_rows(float *c, int64_t c_row, const float *add, int64_t add_row, const float *a, const float *b,
-                          int64_t k, int64_t columns, int64_t rows)
+/* Kept out of line: inlined beside other code, the sums would not stay in registers. */
+static __attribute__((noinline)) void multiply_whole(float *c, int64_t c_row, const float *add, int64_t add_row,
+                                                     const float *a, const float *b, int64_t k)
 {
-    int64_t r = 0;
-    if (rows == GEMM_ROWS) {
-        multiply_panel(c, c_row, add, add_row, a, b, k, columns, GEMM_ROWS);
+    multiply_panel(c, c_row, add, add_row, a, b, k, GEMM_ROWS);
+}
+static __attribute__((noinline)) void multiply_three(float *c, const float *add, const float *a, const float *b, int64_t k)
+{
+    multiply_panel(c, PANEL, add, 0, a, b, k, 3);
+}
+
+/* rows x columns of c, at most GEMM_ROWS x PANEL. */
+INLINE void multiply_block(float *c, int64_t c_row, const float *add, int64_t add_row, const float *a, const float *b,
+                           int64_t k, int64_t rows, int64_t columns)
+{
+    static const float zeros[PANEL];
+    if (rows == GEMM_ROWS && columns >= PANEL) {
+        multiply_whole(c, c_row, add ? add : zeros, add ? add_row : 0, a, b, k);
         return;
     }
-    for (; r + 3 <= rows; r += 3)
-        multiply_panel(c + r * c_row, c_row, add ? add + r * add_row : NULL, add_row, a + r, b, k, columns, 3);
-    for (; r < rows; r++)
-        multiply_panel(c + r * c_row, c_row, add ? add + r * add_row : NULL, add_row, a + r, b, k, columns, 1);
+    float sum[GEMM_ROWS][PANEL];
+    for (int64_t r = 0; r < rows; r += 3)
+        multiply_three(sum[r], zeros, a + r, b, k);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < PANEL && j < columns; j++)
+            c[r * c_row + j] = (add ? add[r * add_row + j] : 0.0f) + sum[r][j];
 }
 
 /* The block of c at rows x columns. */
@@ -124,8 +132,8 @@ INLINE void gemm(const product *p, range rows, range columns, const int kind)
                 pack_panel(left, GEMM_ROWS, p->a + i * p->a_row + k * p->a_column, tall, p->a_row, p->a_column, depth,
                            KIND_F32);
                 for (int64_t j = n; j < end; j += PANEL)
-                    multiply_rows(p->c + i * p->c_row + j, p->c_row, add ? add + i * add_row + j : NULL, add_row, left,
-                                  right + (j - n) * GEMM_K, depth, end - j, tall);
+                    multiply_block(p->c + i * p->c_row + j, p->c_row, add ? add + i * add_row + j : NULL, add_row, left,
+                                   right + (j - n) * GEMM_K, depth, tall, end - j);
             }
         }
 }

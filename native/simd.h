@@ -20,7 +20,9 @@
 /* KERNEL(add_f32) { ... return KERNEL_OK; } */
 #define KERNEL(name) int SUFFIXED(name)(const launch *record, int worker, int workers)
 #define INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
+#if defined(__SANITIZE_ADDRESS__) /* or compiling takes minutes */
+#define UNROLL
+#elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 32")
@@ -151,6 +153,16 @@ INLINE vfloat vmin(vfloat a, vfloat b)
     return (vfloat)_mm_min_ps((__m128)a, (__m128)b);
 #else
     return (vfloat)vminq_f32((float32x4_t)a, (float32x4_t)b);
+#endif
+}
+
+/* x held between low and high; NaN stays NaN. */
+INLINE vfloat vclamp(vfloat x, float low, float high)
+{
+#if defined(__SSE2__) && !defined(__wasm_simd128__)
+    return vmax(vsplat(low), vmin(vsplat(high), x)); /* of a NaN and a number, minps and maxps return the second */
+#else
+    return vmax(vmin(x, vsplat(high)), vsplat(low)); /* pmin and pmax return the first; NEON's the NaN */
 #endif
 }
 

@@ -77,6 +77,7 @@ class Kernels:
         if unknown := arguments.keys() - {*pointers, *dims, *floats}:
             raise TypeError(f"{kernel} has no argument {', '.join(unknown)}")
         launch = Launch(index, work)
+        launch.arguments = arguments  # keeps the arrays alive
         for i, name in enumerate(pointers):
             value = arguments.get(name)
             launch.pointers[i] = value.ctypes.data if isinstance(value, np.ndarray) else value
