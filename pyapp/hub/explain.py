@@ -9,13 +9,18 @@ from pyapp.errors import DownloadError, ModelNotFoundError, PyappError
 ELSEWHERE = "or download the file elsewhere and give its path"
 
 
+def endpoint() -> str | None:
+    """Read on each call, where the library reads it once."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
+
+
 def explain(
-    error: Exception, repo: str, path: str | None, revision: str, endpoint: str | None
+    error: Exception, repo: str, path: str | None = None, revision: str = "main"
 ) -> DownloadError | ModelNotFoundError:
     """The error to raise for one of huggingface-hub's, its HTTP client's or the system's."""
     from huggingface_hub import errors
 
-    host = endpoint or "https://huggingface.co"
+    host = endpoint() or "https://huggingface.co"
     page = f"{host}/{repo}"
     if isinstance(error, (DownloadError, ModelNotFoundError)):
         return error

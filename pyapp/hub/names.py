@@ -20,7 +20,7 @@ from pyapp.events import Cancel, Event
 from .download import fetch, list_files
 from .registry import ModelEntry, ModelFile, embedded_path, models
 
-HUB_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
+HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
 # Files of a model folder that end like weights and are none.
 _NOT_WEIGHTS = re.compile(
     r"tok.*|.*tokenizer\.bin|training_args\.bin|optimizer\.bin|scheduler\.bin|.*-of-\d+\.\w+", re.I
@@ -64,6 +64,8 @@ def resolve(
     entry = find_entry(text) if isinstance(name, str) else None
     if entry is not None:
         return _of_entry(entry, get)
+    if not text:
+        raise _unknown(text)
     path = Path(text).expanduser()
     if path.is_dir():
         return _of_folder(text, path)

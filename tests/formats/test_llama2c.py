@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,22 @@ def test_only_the_header_is_read_on_opening(golden: Path) -> None:
 
     open_checkpoint(Counting((golden / "v2_straddling.bin").read_bytes()))
     assert Counting.total < 1000
+
+
+@pytest.mark.native_only
+def test_reading_needs_no_numpy(golden: Path) -> None:
+    """In the page importing it costs 0.4 s, before the first token."""
+    script = (
+        "import sys; from pyapp.formats import inspect, open_checkpoint\n"
+        "for path in sys.argv[1:]:\n"
+        "    inspect(path)\n"
+        "    checkpoint = open_checkpoint(path)\n"
+        "    for name in checkpoint.tensors: checkpoint.read(name, finite=True)\n"
+        "assert 'numpy' not in sys.modules"
+    )
+    names = ("v0_untied.bin", "v1_tied.bin", "v2_straddling.bin", "v2_short_groups.bin", "v1_tied.safetensors")
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", script, *(str(golden / name) for name in names)], cwd=root, check=True)
 
 
 def test_an_unknown_tensor_is_a_key_error(golden: Path) -> None:

@@ -1,0 +1,456 @@
+"""Names of models, and downloads from a hub that cuts, stalls, lies and refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import re
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyapp import hub
+from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, StorageFullError
+from pyapp.events import Cancel, Event, Progress
+from pyapp.hub import receive
+
+pytestmark = pytest.mark.native_only
+pytest.importorskip("huggingface_hub")
+
+WEIGHTS = random.Random(0).randbytes(3 << 20)
+TEXT = b'{"model": {"type": "BPE"}}' * 100
+REPO = "someone/tiny"
+
+
+def _load_server() -> Any:
+    spec = importlib.util.spec_from_file_location("hub_server", Path(__file__).with_name("hub_server.py"))
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["hub_server"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+server = _load_server()
+Fault = server.Fault
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """A hub of its own, an empty cache, and no patience."""
+    files = {REPO: {"model.bin": WEIGHTS, "tokenizer.json": TEXT, "README.md": b"# hello\n", "other/tok1.bin": b"x"}}
+    running = server.Hub(files)
+    running.start()
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", running.address)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(receive, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    yield running
+    running.stop()
+
+
+def partials(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "cache").rglob("*.incomplete"))
+
+
+# -- the registry
+
+
+def test_the_registry_is_what_the_page_expects() -> None:
+    data = json.loads((Path(hub.__file__).parents[1] / "registry.json").read_text(encoding="utf-8"))
+    assert set(data) == {"models"}
+    seen = set()
+    for model in data["models"]:
+        assert model["kind"] in ("embedded", "hub") and model["id"] not in seen
+        seen.add(model["id"])
+        assert [file["role"] for file in model["files"]] == ["model", "tokenizer"]
+        for file in model["files"]:
+            assert file["size"] is None or file["size"] > 0
+            assert file["sha256"] is None or len(file["sha256"]) == 64
+            if model["kind"] == "hub":
+                assert "/" in file.get("repo", model["repo"])
+                assert len(file.get("revision", model["revision"])) == 40  # a commit, so that it never changes
+    assert data["models"][0]["kind"] == "embedded"
+
+
+def test_sizes_of_the_registry_are_those_of_the_format() -> None:
+    """stories*.bin are version 0 files, whose length follows from their configuration."""
+    from pyapp.formats.llama2c import FIELDS, Header, layout
+
+    shapes = {
+        "stories260K": (64, 172, 5, 8, 4, 512, 512),
+        "stories15M": (288, 768, 6, 6, 6, 32000, 256),
+        "stories42M": (512, 1376, 8, 8, 8, 32000, 1024),
+        "stories110M": (768, 2048, 12, 12, 12, 32000, 1024),
+    }
+    for entry in hub.models():
+        if entry.kind == "hub":
+            model = entry.file("model")
+            config = dict(zip(FIELDS, shapes[entry.id], strict=True))
+            assert model is not None and model.size == layout(Header(0, config, True, 0, 28))[1]
+
+
+def test_models_as_json() -> None:
+    listed = [entry.to_dict() for entry in hub.models()]
+    assert json.loads(json.dumps(listed)) == listed
+    by_id = {entry["id"]: entry for entry in listed}
+    assert by_id["stories15M"]["bytes"] == 60_816_028 + 1_842_767
+    assert by_id["stories15M"]["source"] == "karpathy/tinyllamas:stories15M.bin"
+    assert by_id["stories"]["source"] is None
+
+
+# -- names
+
+
+def test_a_file_and_its_tokenizer(tmp_path: Path) -> None:
+    model = tmp_path / "m.bin"
+    model.touch()
+    assert hub.resolve(str(model)).tokenizer is None
+    for name in ("tok512.bin", "tokenizer.bin", "tokenizer.json", "m.tokenizer.bin", "m.tokenizer.json"):
+        (tmp_path / name).touch()
+        found = hub.resolve(model)
+        assert (found.model, found.tokenizer) == (model, tmp_path / name)  # the later, the closer
+
+
+def test_two_possible_tokenizers_are_none(tmp_path: Path) -> None:
+    for name in ("m.bin", "tok512.bin", "tok4096.bin"):
+        (tmp_path / name).touch()
+    assert hub.resolve(tmp_path / "m.bin").tokenizer is None
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "training_args.bin", "tokenizer.bin", "README.md"):
+        (tmp_path / name).touch()
+    with pytest.raises(ModelNotFoundError, match="no .safetensors or llama2.c .bin file"):
+        hub.resolve(str(tmp_path))
+    (tmp_path / "a.bin").touch()
+    assert hub.resolve(str(tmp_path)).model == tmp_path / "a.bin"
+    (tmp_path / "b.safetensors").touch()
+    with pytest.raises(ModelNotFoundError, match=r"several models: a.bin, b.safetensors\. Name one"):
+        hub.resolve(str(tmp_path))
+    (tmp_path / "model.safetensors").touch()
+    found = hub.resolve(str(tmp_path))
+    assert (found.model.name, found.tokenizer) == ("model.safetensors", tmp_path / "tokenizer.json")
+
+
+def test_real_files(tmp_path: Path) -> None:
+    shared = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+    if not (shared / "stories260K.bin").is_file():
+        pytest.skip("the public files are not here")
+    found = hub.resolve(shared / "stories260K.bin")
+    assert found.tokenizer == shared / "tok512.bin"
+
+
+def test_names_of_the_registry_come_before_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remote: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stories260K").touch()
+    assert hub.resolve("./stories260K").model == Path("stories260K")
+    with pytest.raises(ModelNotFoundError, match="does not exist, or is private"):
+        hub.resolve("stories260K")  # asks the hub, which knows nothing here
+
+
+@pytest.mark.parametrize(
+    "name,message",
+    [
+        ("storys15M", r"no model has this name\. Did you mean stories15M\? Known names are stories, stories260K"),
+        ("no/such/file.bin", "no such file or folder"),
+        ("./absent", "no such file or folder"),
+        ("", "no model has this name"),
+        ("a/b:c:d", "no model has this name|no such file"),
+        ("model.bin", "no such file or folder"),
+    ],
+)
+def test_unknown_names(name: str, message: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=message):
+        hub.resolve(name)
+
+
+def test_the_embedded_model_or_its_absence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from pyapp.hub import registry
+
+    monkeypatch.setattr(registry, "PACKAGE", tmp_path / "pyapp")
+    with pytest.raises(ModelNotFoundError, match="embedded model is not installed"):
+        hub.resolve("stories")
+    entry = hub.models()[0]
+    for file in entry.files:
+        place = tmp_path / "web" / file.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"12345")
+    found = hub.resolve("stories")
+    assert found.entry is entry and found.model.is_file() and found.tokenizer and entry.to_dict()["bytes"] == 10
+
+
+# -- downloads
+
+
+def test_a_model_of_the_hub(remote: Any, tmp_path: Path) -> None:
+    found = hub.resolve(f"{REPO}:model.bin")
+    assert found.model.read_bytes() == WEIGHTS
+    assert found.tokenizer is not None and found.tokenizer.read_bytes() == TEXT
+    assert hub.resolve(REPO).model == found.model  # one file of weights: no need to name it
+    assert len(remote.downloads()) == 1  # the tokenizer is small: no redirection
+    assert not partials(tmp_path)
+
+
+def test_the_cache_is_huggingface_hubs(remote: Any, tmp_path: Path) -> None:
+    from huggingface_hub import scan_cache_dir, try_to_load_from_cache
+
+    path = hub.fetch(REPO, "model.bin")
+    assert try_to_load_from_cache(REPO, "model.bin", cache_dir=tmp_path / "cache") == str(path)
+    info = scan_cache_dir(tmp_path / "cache")
+    assert [(repo.repo_id, repo.size_on_disk) for repo in info.repos] == [(REPO, len(WEIGHTS))]
+    (revision,) = next(iter(info.repos)).revisions
+    assert (revision.commit_hash, revision.refs) == (server.COMMIT, frozenset({"main"}))
+    assert not info.warnings
+    # and the other way round: what the library has cached is not fetched again
+    from huggingface_hub import hf_hub_download
+
+    theirs = hf_hub_download(REPO, "README.md", cache_dir=tmp_path / "cache", endpoint=remote.address)
+    before = len(remote.log)
+    assert hub.fetch(REPO, "README.md", server.COMMIT) == Path(theirs)
+    assert len(remote.log) == before
+
+
+def test_progress_in_bytes(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receive, "REPORT_EVERY", 0.0)
+    events: list[Event] = []
+    hub.fetch(REPO, "model.bin", report=events.append)
+    assert all(isinstance(event, Progress) and event.unit == "bytes" for event in events)
+    steps = [(event.done, event.total) for event in events if isinstance(event, Progress)]
+    assert steps[0] == (0, len(WEIGHTS)) and steps[-1] == (len(WEIGHTS), len(WEIGHTS))
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps) and len(steps) > 5
+
+
+def test_an_interrupted_download_goes_on_where_it_was(remote: Any, tmp_path: Path) -> None:
+    remote.faults = [Fault("cut", 1_000_000), Fault("cut", 500_000), Fault("status", status=503)]
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+    starts = [request.start for request in remote.downloads()]
+    assert starts[0] == 0 and starts == sorted(starts) and len(starts) == 4
+    assert 0 < starts[1] <= 1_000_000 and starts[2] == starts[3] > starts[1]
+
+
+def test_a_download_that_stays_broken_is_kept_and_continued_later(remote: Any, tmp_path: Path) -> None:
+    remote.faults = [Fault("cut", 1_000_000)] + [Fault("status", status=502)] * 20
+    with pytest.raises(DownloadError, match=r"broke off at [\d,]+ of 3,145,728 bytes.*502.*What has arrived is kept"):
+        hub.fetch(REPO, "model.bin")
+    (partial,) = partials(tmp_path)
+    kept = partial.stat().st_size
+    assert 0 < kept <= 1_000_000 and partial.read_bytes() == WEIGHTS[:kept]
+    remote.faults.clear()
+    remote.log.clear()
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+    assert [request.start for request in remote.downloads()] == [kept]
+    assert not partials(tmp_path)
+
+
+def test_a_server_that_ignores_ranges(remote: Any) -> None:
+    remote.faults = [Fault("cut", 1_000_000), Fault("no range")]
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+
+
+@pytest.mark.parametrize("junk", [b"junk", b"x" * len(WEIGHTS), b"y" * (len(WEIGHTS) + 5)])
+def test_a_damaged_beginning_heals(remote: Any, tmp_path: Path, junk: bytes) -> None:
+    import hashlib
+
+    blobs = tmp_path / "cache" / "models--someone--tiny" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{hashlib.sha256(WEIGHTS).hexdigest()}.pyapp.incomplete").write_bytes(junk)
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+
+
+def test_cancelling_keeps_what_has_arrived(remote: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receive, "REPORT_EVERY", 0.0)
+    remote.faults = [Fault("stall", 1_000_000)]
+    cancel = Cancel()
+    seen = threading.Event()
+
+    def report(event: Event) -> None:
+        if isinstance(event, Progress) and event.done > 0:
+            seen.set()
+
+    moments: list[float] = []
+
+    def stop() -> None:
+        seen.wait(10)
+        moments.append(time.perf_counter())
+        cancel.set()
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(Cancelled):
+        hub.fetch(REPO, "model.bin", report=report, cancel=cancel)
+    assert time.perf_counter() - moments[0] < 1.0  # though the server says nothing
+    remote.release.set()
+    (partial,) = partials(tmp_path)
+    assert partial.stat().st_size > 0
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+    assert remote.downloads()[-1].start > 0
+
+
+def test_cancelled_before_it_begins(remote: Any) -> None:
+    cancel = Cancel()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        hub.resolve(REPO, cancel=cancel)
+
+
+def test_two_at_once_download_once(remote: Any) -> None:
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(hub.fetch(REPO, "model.bin"))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(set(found)) == 1 and len(found) == 3 and len(remote.downloads()) == 1
+
+
+# -- what must not be believed
+
+
+@pytest.mark.parametrize("kind", ["flip", "more", "less"])
+def test_wrong_content_is_never_kept(remote: Any, tmp_path: Path, kind: str) -> None:
+    remote.faults = [Fault(kind)] * 20
+    message = {"flip": "arrived damaged: its checksum", "more": "more than the 3,145,728 bytes", "less": "broke off"}
+    with pytest.raises(DownloadError, match=message[kind]):
+        hub.fetch(REPO, "model.bin")
+    assert not (tmp_path / "cache" / "models--someone--tiny" / "snapshots").exists()
+    remote.faults.clear()
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+
+
+def test_small_files_are_verified_too(remote: Any) -> None:
+    remote.faults = [Fault("flip")]
+    with pytest.raises(DownloadError, match="arrived damaged"):
+        hub.fetch(REPO, "tokenizer.json")
+
+
+def test_the_registrys_size_and_checksum_count(remote: Any) -> None:
+    with pytest.raises(DownloadError, match="3,145,728 bytes on the hub, expected 5"):
+        hub.fetch(REPO, "model.bin", size=5)
+    with pytest.raises(DownloadError, match="arrived damaged"):
+        hub.fetch(REPO, "model.bin", sha256="0" * 64)
+
+
+def test_a_hub_with_wrong_sizes(remote: Any) -> None:
+    remote.wrong_size = 100
+    with pytest.raises(DownloadError, match="broke off at 3,145,728 of 3,145,828 bytes"):
+        hub.fetch(REPO, "model.bin")
+
+
+def test_a_damaged_cache_heals(remote: Any) -> None:
+    path = hub.fetch(REPO, "model.bin", server.COMMIT, size=len(WEIGHTS))
+    path.resolve().write_bytes(b"cut")
+    again = hub.fetch(REPO, "model.bin", server.COMMIT, size=len(WEIGHTS))
+    assert again == path and again.read_bytes() == WEIGHTS
+
+
+def test_a_web_server_that_is_no_hub(remote: Any) -> None:
+    remote.plain = True
+    with pytest.raises(DownloadError, match="does not answer like a Hugging Face hub.*HF_ENDPOINT"):
+        hub.fetch(REPO, "tokenizer.json")
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "a//b", "..", "a/./b", "a\\b"])
+def test_paths_out_of_the_repository(path: str, remote: Any) -> None:
+    with pytest.raises(ModelNotFoundError, match="not the path of a file"):
+        hub.fetch(REPO, path)
+    assert not remote.log
+
+
+# -- refusals and no network
+
+
+def test_what_does_not_exist(remote: Any) -> None:
+    for name, message in (
+        ("someone/else:model.bin", r"does not exist, or is private.*hf auth login"),
+        (f"{REPO}:modle.bin", "no file 'modle.bin'; it has model.bin. Did you mean model.bin?"),
+        (f"{REPO}@v9:model.bin", "no revision 'v9'"),
+    ):
+        with pytest.raises(ModelNotFoundError) as caught:
+            hub.resolve(name)
+        assert re.search(message, str(caught.value)), str(caught.value)
+    with pytest.raises(ModelNotFoundError, match="no file 'absent.bin'"):
+        hub.fetch(REPO, "absent.bin")
+
+
+def test_tokens(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote.token = "hf_secret"
+    with pytest.raises((DownloadError, ModelNotFoundError), match="HF_TOKEN"):
+        hub.fetch(REPO, "model.bin")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+    assert [request.authorization for request in remote.downloads()] == [None]  # another origin never sees it
+
+
+def test_gated_repositories(remote: Any) -> None:
+    remote.gated.add(REPO)
+    with pytest.raises(DownloadError, match="people who accepted its conditions.*Accept its conditions at"):
+        hub.fetch(REPO, "model.bin")
+
+
+def test_no_network(monkeypatch: pytest.MonkeyPatch, remote: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")
+    for action in (lambda: hub.fetch(REPO, "model.bin"), lambda: hub.resolve(REPO), lambda: hub.resolve("stories15M")):
+        with pytest.raises(DownloadError) as caught:
+            action()
+        for word in ("cannot be reached", f"127.0.0.1:{port}", "HTTPS_PROXY", "HF_ENDPOINT", "give its path"):
+            assert word in str(caught.value)
+
+
+def test_the_cache_serves_without_the_network(remote: Any) -> None:
+    first = hub.resolve(f"{REPO}:model.bin")
+    remote.stop()
+    remote._server.server_close()
+    assert hub.resolve(f"{REPO}:model.bin") == first
+    assert hub.resolve(f"{REPO}:model.bin", offline=True) == first
+    assert hub.fetch(REPO, "model.bin", server.COMMIT) == first.model
+    with pytest.raises(DownloadError, match="README.md is not in the cache"):
+        hub.fetch(REPO, "README.md", offline=True)
+    remote.start()
+
+
+def test_offline_mode(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.is_offline_mode", lambda: True)
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True, raising=False)
+    with pytest.raises(DownloadError, match="not in the cache, and offline mode is on.*HF_HUB_OFFLINE"):
+        hub.fetch(REPO, "model.bin")
+    assert not remote.log
+
+
+def test_a_full_disk(remote: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(StorageFullError, match="3,145,728 bytes are needed.*HF_HUB_CACHE"):
+        hub.fetch(REPO, "model.bin")
+
+
+def test_a_branch_that_moves(remote: Any) -> None:
+    old = hub.fetch(REPO, "model.bin")
+    remote.commit, remote.files[REPO]["model.bin"] = "f" * 40, WEIGHTS[::-1]
+    new = hub.fetch(REPO, "model.bin")
+    assert new.read_bytes() == WEIGHTS[::-1] and old.read_bytes() == WEIGHTS
+
+
+def test_the_registrys_models_come_from_their_repositories(remote: Any) -> None:
+    """With files of the right names; that the content is another is noticed."""
+    entry = next(entry for entry in hub.models() if entry.id == "stories260K")
+    model, tokenizer = entry.file("model"), entry.file("tokenizer")
+    assert model and tokenizer and model.size and tokenizer.size
+    remote.commit = model.revision
+    remote.files[model.repo] = {model.path: bytes(model.size), tokenizer.path: bytes(tokenizer.size)}
+    for name in ("stories260K", "karpathy/tinyllamas:stories260K.bin", f"{model.repo}:{model.path}"):
+        with pytest.raises(DownloadError, match="tok512.bin arrived damaged"):
+            hub.resolve(name)
