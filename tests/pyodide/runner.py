@@ -32,10 +32,9 @@ class Result:
 
 
 def project_files() -> Iterator[tuple[Path, str]]:
-    """(file, name in the archive) of what the tests read: themselves, the ABI header, the embedded models."""
-    for name in ("pyproject.toml", "native/kernels.h"):
-        yield ROOT / name, f"project/{name}"
-    for folder in ("tests", "web/models"):
+    """(file, name in the archive) of what the tests read: themselves, the kernels' sources, the embedded models."""
+    yield ROOT / "pyproject.toml", "project/pyproject.toml"
+    for folder in ("tests", "native", "web/models"):
         for path in sorted((ROOT / folder).rglob("*")):
             name = path.relative_to(ROOT)
             if path.is_file() and not LEFT_OUT.intersection(name.parts):

@@ -1,5 +1,6 @@
 // Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line} and {exit, summary}.
 import { loadPyodide } from "../pyodide/pyodide.mjs";
+import { createEncoder, loadTokenizers } from "../modules/worker/tokenizer.js";
 
 const SITE = new URL("../", import.meta.url);
 
@@ -36,6 +37,8 @@ async function run(job) {
   const packages = pyodide.runPython("import sysconfig; sysconfig.get_paths()['purelib']");
   for (const wheel of job.wheels) pyodide.unpackArchive(await bytesOf(wheel), "zip", { extractDir: packages });
   pyodide.unpackArchive(await bytesOf(job.files), "zip", { extractDir: "/home/pyodide" });
+  await loadTokenizers();
+  pyodide.pyimport("pyapp.browser").install({ createEncoder });
   pyodide.setStdout({ write: lineWriter() });
   pyodide.setStderr({ write: lineWriter() });
   pyodide.globals.set("job", JSON.stringify(job));
