@@ -1,0 +1,53 @@
+"""python -m bench [--only REGEX] [--runs 5] [--no-peers] [--out bench/output/figures.jsonl]
+
+Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/ brings wllama
+(llama.cpp for browsers); `pip install .[bench]` brings gguf, which writes their weights; llama-cpp-python, where installed, is
+measured natively.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
+
+from . import browser, native, startup
+from .report import Figure, show
+from .shapes import SHAPES
+
+
+def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
+    """Every case by the beginning of its figures' names."""
+    found: dict[str, Callable[[], Iterator[Figure]]] = {}
+    for place, module in (("chromium", browser), ("native", native)):
+        for shape in SHAPES:
+            for kind in ("f32", "q8_0"):
+                found[f"{place}/{shape}/{kind}"] = partial(module.model_figures, shape, kind, runs, with_peers)
+    found["startup"] = partial(startup.figures, runs)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases whose name this regular expression finds")
+    parser.add_argument("--runs", type=int, default=5, help="samples of each figure")
+    parser.add_argument("--no-peers", action="store_true", help="only our side")
+    parser.add_argument("--out", type=Path, default=Path("bench/output/figures.jsonl"), help="file of JSON lines to append to")
+    parser.add_argument("--list", action="store_true", help="print the cases and stop")
+    arguments = parser.parse_args()
+    for name, run in cases(arguments.runs, not arguments.no_peers).items():
+        if not re.search(arguments.only, name):
+            continue
+        if arguments.list:
+            print(name)
+        else:
+            show(run(), arguments.out)
+
+
+if __name__ == "__main__":
+    main()

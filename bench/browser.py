@@ -1,0 +1,80 @@
+"""Figures in headless Chromium: our page and its peers open side by side, sampled in turn, so that ratios hold on a busy machine."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from scripts.serve import SiteServer
+
+from .peer_weights import write_gguf
+from .report import Figure
+from .shapes import DECODE, PROMPT, SHAPES
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+WEIGHTS = ROOT / "build" / "bench-weights"
+PEERS = HERE / "node_modules"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-background-timer-throttling", "--disable-renderer-backgrounding"]
+FIGURES = ("decode", "eager", "prompt")
+
+
+@contextmanager
+def chromium() -> Iterator[tuple[SiteServer, Browser]]:
+    """A server of dist/ with the bench pages, and a browser. FileNotFoundError where one is missing."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None or not (ROOT / "dist" / "manifest.json").is_file():
+        raise FileNotFoundError("the browser benches need Chromium and dist/: run `make bench`")
+    mounts = {"/bench/": HERE, "/pages/": HERE / "pages", "/peers/": PEERS, "/weights/": WEIGHTS}
+    WEIGHTS.mkdir(parents=True, exist_ok=True)
+    with SiteServer(ROOT / "dist", mounts=mounts) as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield server, browser
+        browser.close()
+
+
+def _open(browser: Browser, address: str) -> Page:
+    page = browser.new_context().new_page()
+    page.set_default_timeout(600_000)
+    page.goto(address)
+    page.wait_for_function("typeof window.call === 'function'")
+    return page
+
+
+def call(page: Page, method: str, **params: Any) -> Any:
+    """What a bench page answers."""
+    return page.evaluate("([method, params]) => window.call(method, params)", [method, params])
+
+
+def peer_versions() -> list[str]:
+    """The wllama releases that are installed (npm ci in bench/)."""
+    return [v for v in ("2", "3") if (PEERS / f"wllama-{v}").is_dir()]
+
+
+def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """Decode, eager decode and prompt of one model, ours and the peers', `runs` samples each in turn."""
+    with chromium() as (server, browser):
+        ours = _open(browser, f"{server.url}pages/pyapp.html")
+        environment = call(ours, "load", shape=shape, kind=kind)
+        pages = {}
+        for version in peer_versions() if with_peers else []:
+            page = _open(browser, f"{server.url}pages/wllama.html?version={version}")
+            gguf = write_gguf(shape, kind, WEIGHTS)
+            call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape]["max_seq_len"])
+            pages[f"wllama {version}"] = page
+        for name in FIGURES:
+            samples: dict[str, list[float]] = {"pyapp": [], **{peer: [] for peer in pages if name != "eager"}}
+            for turn in range(runs + 1):  # the first of each warms up
+                for who, values in samples.items():
+                    if who == "pyapp":
+                        value = call(ours, "figure", name=name)
+                    else:
+                        value = call(pages[who], "figure", name=name, prompt=PROMPT, tokens=DECODE[shape])
+                    if turn:
+                        values.append(float(value))
+            yield Figure(f"chromium/{shape}/{kind}/{name}", "tok/s", samples, {**environment, "browser": browser.version})

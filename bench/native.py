@@ -1,0 +1,62 @@
+"""Figures on this machine's CPU, one thread: ours, and llama.cpp where llama-cpp-python is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .browser import FIGURES, WEIGHTS
+from .peer_weights import write_gguf
+from .report import Figure
+from .shapes import DECODE, PROMPT, SHAPES
+
+
+class LlamaCpp:
+    """llama.cpp through llama-cpp-python, greedy, one thread."""
+
+    def __init__(self, shape: str, kind: str) -> None:
+        from llama_cpp import Llama  # type: ignore[import-not-found]
+
+        path = str(write_gguf(shape, kind, WEIGHTS))
+        self.tokens = DECODE[shape]
+        self.model: Any = Llama(path, n_ctx=SHAPES[shape]["max_seq_len"], n_threads=1, n_threads_batch=1, logits_all=False, verbose=False)
+
+    def figure(self, name: str) -> float:
+        spent, done = 0.0, 0
+        while spent < 0.6:
+            self.model.reset()
+            ids = [300 + i * 7 for i in range(PROMPT if name == "prompt" else 8)]
+            start = time.perf_counter()
+            self.model.eval(ids)
+            if name == "prompt":
+                spent += time.perf_counter() - start
+                done += PROMPT
+                continue
+            start = time.perf_counter()
+            for i in range(self.tokens):
+                self.model.eval([300 + i])
+            spent += time.perf_counter() - start
+            done += self.tokens
+        return done / spent
+
+
+def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """As browser.model_figures, natively."""
+    import pyapp
+
+    from .workload import Workload, environment
+
+    pyapp.set_num_threads(1)
+    who: dict[str, Callable[[str], float]] = {"pyapp": Workload(shape, kind).figure}
+    if with_peers and importlib.util.find_spec("llama_cpp"):
+        who["llama.cpp"] = LlamaCpp(shape, kind).figure
+    for name in FIGURES:
+        samples: dict[str, list[float]] = {w: [] for w in who if w == "pyapp" or name != "eager"}
+        for turn in range(runs + 1):
+            for w, values in samples.items():
+                value = who[w](name)
+                if turn:
+                    values.append(value)
+        yield Figure(f"native/{shape}/{kind}/{name}", "tok/s", samples, environment())

@@ -1,0 +1,40 @@
+// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind) and figure(name).
+import { loadPyodide } from "../pyodide/pyodide.mjs";
+
+const FILES = ["__init__", "shapes", "workload"];
+const folder = new URL("../pyodide/", import.meta.url).href;
+
+async function start() {
+  const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const loaded = await pyodide.loadPackage(["numpy", "pyapp"], { messageCallback: () => {} });
+  if (loaded.length < 2) throw new Error("numpy or pyapp was not loaded: is the site whole?");
+  pyodide.FS.mkdir("/home/pyodide/bench");
+  for (const name of FILES) {
+    const text = await (await fetch(new URL(`../bench/${name}.py`, import.meta.url))).text();
+    pyodide.FS.writeFile(`/home/pyodide/bench/${name}.py`, text);
+  }
+  pyodide.runPython("import sys; sys.path.insert(0, '/home/pyodide')");
+  return pyodide;
+}
+
+const ready = start();
+let workload;
+const methods = {
+  async load(pyodide, { shape, kind }) {
+    const module = pyodide.pyimport("bench.workload");
+    workload?.destroy();
+    workload = module.Workload(shape, kind);
+    return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
+  },
+  async figure(pyodide, { name }) {
+    return workload.figure(name);
+  },
+};
+
+self.onmessage = async ({ data: { id, method, params } }) => {
+  try {
+    postMessage({ id, value: await methods[method](await ready, params) });
+  } catch (error) {
+    postMessage({ id, error: String(error.message ?? error).slice(-2000) });
+  }
+};

@@ -1,0 +1,77 @@
+"""What is timed on our side: the same functions natively and inside Pyodide (pages/pyapp.worker.mjs imports this file)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyapp
+from bench.shapes import DECODE, PROMPT, SHAPES
+from pyapp import Generator, ops
+from pyapp.engine import quant
+from pyapp.models.llama2c import Config, Llama2c
+from pyapp.nn import Parameter
+from pyapp.text.generate import Session
+
+SAMPLE_SECONDS = 0.6  # a sample repeats its call for at least this long
+
+
+def build(name: str, kind: str) -> Llama2c:
+    """A random model of a shape, in f32 or with every matrix in q8_0."""
+    model = Llama2c(Config(**SHAPES[name]), initialize=False)
+    for path, owner, shape in model.slots():
+        weight = pyapp.ones(*shape) if len(shape) == 1 else pyapp.randn(*shape, generator=Generator(len(path))) * shape[-1] ** -0.5
+        owner.weight = Parameter(quant.quantize(weight, kind) if len(shape) == 2 and kind != "f32" else weight, requires_grad=False)
+    return model
+
+
+class Workload:
+    """One model, and its figures: tokens per second."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self.model = build(name, kind)
+        self.vocabulary = self.model.config.vocab_size
+        self.buffers = ops.SampleBuffers(self.vocabulary)
+        self.sessions = {eager: Session(self.model, eager=eager) for eager in (False, True)}
+
+    def ids(self, count: int) -> list[int]:
+        return [3 + (i * 7) % (self.vocabulary - 3) for i in range(count)]
+
+    def decode(self, eager: bool = False) -> float:
+        """Greedy tokens per second after a prompt of 8; the prompt is not counted."""
+        session, tokens, spent, done = self.sessions[eager], DECODE[self.name], 0.0, 0
+        while spent < SAMPLE_SECONDS:
+            session.reset()
+            logits = session.feed(self.ids(8))
+            start = time.perf_counter()
+            for _ in range(tokens):
+                logits = session.step(ops.sample(logits, self.buffers))
+            spent += time.perf_counter() - start
+            done += tokens
+        return done / spent
+
+    def eager(self) -> float:
+        """decode, op by op."""
+        return self.decode(eager=True)
+
+    def prompt(self) -> float:
+        """Tokens per second of a prompt of 128 in one pass."""
+        session, spent, done = self.sessions[False], 0.0, 0
+        while spent < SAMPLE_SECONDS:
+            session.reset()
+            start = time.perf_counter()
+            session.feed(self.ids(PROMPT))
+            spent += time.perf_counter() - start
+            done += PROMPT
+        return done / spent
+
+    def figure(self, name: str) -> float:
+        figures: dict[str, Callable[[], float]] = {"decode": self.decode, "eager": self.eager, "prompt": self.prompt}
+        return figures[name]()
+
+
+def environment() -> dict[str, Any]:
+    """What the figures were taken on."""
+    return {"instruction_set": pyapp.instruction_set(), "threads": pyapp.get_num_threads(), "pyapp": pyapp.__version__}
