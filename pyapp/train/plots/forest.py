@@ -49,7 +49,7 @@ FOREST = (
     ),
     Plot(
         "a small friend can help",
-        {"a": "animal:mouse,squirrel,hedgehog,frog", "b": "animal:bear,deer,fox,badger,dragon,dog"},
+        {"a": "animal:mouse,squirrel,hedgehog,beaver", "b": "animal:bear,deer,fox,badger,dragon,dog"},
         """@open_animal
 
         @day, [a] {was walking home|ran through the forest} and {did not look where [a.he] was going|sang a song}. Bump! [A.he] {ran right into|bumped into} a big [b.kind] named [b]. "{Who wakes me up|Who is

@@ -81,7 +81,7 @@ FRIENDS = (
         once, [a] forgot to be shy.|[A] went to [b.him].} "{Hello|Hi}, I'm [a]," [a.he] said {softly|quietly}. "{What is your name|Why are you crying}?"
         "{I am|My name is} [b]," said the [b.kind]. "{I don't know anybody here|I miss my mom}."
         "{Me, too|I feel the same}," said [a]. "{We can be shy together|Let's sit together}." [B] {wiped [b.his] eyes|smiled a little}. They {drew pictures|built a tower|read a
-        book about {whales|trains|lions}} together and {shared a|ate a} [fruit] {at lunch|in the break}. {Soon other children came to play, too.|Soon they both
+        book about {whales|trains|lions}} together and {shared a|ate a} [fruit] {at lunch|at noon}. {Soon other children came to play, too.|Soon they both
         laughed.}
         When [c] came {in the afternoon|after school}, [a] {ran to [c.him]|was still laughing}. "{Do I have to go home already|Can I come again tomorrow}?" [a.he] asked.""",
         {"fruit": FRUITS, "look": ("red shoes", "long hair", "curly hair", "a yellow jacket", "a green bag")},

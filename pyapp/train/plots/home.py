@@ -80,7 +80,7 @@ HOME = (
             {"make": "put on a puppet show", "steps": "They made puppets out of old socks and buttons.",
              "result": "[A]'s puppet was a {king|queen|wolf|dragon}, and [b]'s puppet was a {silly|sleepy|hungry} bear."},
             {"make": "bake bread", "steps": "They mixed flour, water and salt in a {big|white} bowl.",
-             "result": "[A] made a bread that looked like a {cat|fish|star|snail}, and it smelled {so good|wonderful}."},
+             "result": "[A] made a loaf that looked like a {cat|fish|star|snail}, and it smelled {so good|wonderful}."},
             {"make": "play pirates", "steps": "They made hats out of paper and a flag out of a towel.",
              "result": "The sofa was their ship, and they {found|looked for} gold under the {pillows|table}."},
         ),
@@ -128,7 +128,7 @@ HOME = (
         [a]. "{I will be late|I can't go} without my [thing]!"
         "{Let's clean up together|We must clean first}," said [b]. "{Then we will find it|When all things have a place, you can
         find them}." They put the {books|toys} on the shelf and the {socks|shirts} {in the drawer|in the basket}. {Bit by
-        bit|Little by little}, the room {became clean|looked better}. And {there, under|right under} {the last pile of
+        bit|Little by little}, the room {became clean|looked better}. And there, {under|right under} {the last pile of
         clothes|an old box|the bed}, was the [thing]!
 
         "{Hooray|I found it}!" said [a]. [A.he] was just in time. [fun] {In the evening|When [a.he] came home}, [a] looked around
@@ -176,7 +176,7 @@ HOME = (
         [A] ate two. They were {so good|very sweet}! "{Just one more|One more is not bad}," [a.he] thought. [A.he] took {another
         one|a third one}. Then another, and another, {until the plate was almost empty|until [a.he] could not eat any more}.
         Soon [a]'s tummy {began to hurt|hurt very much}. [A.he] {lay down on the sofa|held [a.his] tummy} and {groaned|cried}.
-        "Did you eat {all the|all those|so many} [sweet], [a]?" asked [b].
+        "Did you eat {all the|all those} [sweet], [a]?" asked [b].
         "Yes," said [a]. "{I am sorry|I'm so sorry}. I {wanted them all for myself|could not stop}."
 
         [B] {gave [a.him] a cup of {warm|mint} tea|rubbed [a.his] tummy}. "{Too much of a good thing can hurt|You can have too much of a good thing}," [b.he] said {softly|kindly}. The next day, [a] felt {better|well again}. [A.he] helped [b] make new [sweet], and this time

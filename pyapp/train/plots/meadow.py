@@ -8,7 +8,7 @@ from pyapp.train.story_words import COLORS, FLOWERS
 MEADOW = (
     Plot(
         "afraid to jump",
-        {"a": "animal:duck,frog,owl,squirrel,beaver", "b": "animal:turtle,goat,deer,badger"},
+        {"a": "animal:duck,frog,squirrel,beaver,hedgehog,cat", "b": "animal:turtle,goat,deer,badger"},
         """@open_animal But [a] had a secret: [a.he] was afraid of [fear]. {None of the other young [a.kind]s was afraid.|The other young [a.kind]s were not afraid.} "{Maybe tomorrow|I am too tired}," [a] always said.
         Only [b], the old [b.kind], {knew the truth|saw how [a] felt}. "{You are afraid, aren't you|Is something wrong, little one}?" [b.he] asked one {evening|day}. [A] {nodded|looked down}. "{Don't tell the others|They will laugh at me}," [a.he]
         said. "{Everyone is afraid of something|I was afraid, too, when I was young}," said [b]. "[step]."
@@ -74,7 +74,7 @@ MEADOW = (
         """@open_animal
 
         {One spring day|One day in spring}, [a] found a [color] [flower] {in the middle of the field|next to the path}. It was the {only|most beautiful} flower {there|far and wide}. "{I will pick it|I want to take it home}," said [a]. "{It will look nice|It would be pretty} {on my table|in my window}." "{Please don't|Oh, no}!" said a {tiny|small}
-        voice. It was [b], the [b.kind]. "{It makes me happy every morning|I look at it every morning}." "{And|Also} I {smell it|stop here} on my way to work," said [c], the [c.kind].
+        voice. It was [b], the [b.kind]. "{It makes me happy every morning|I look at it every morning}." "{And I|I} {smell it|stop here} on my way to work," said [c], the [c.kind].
         "{But I found it|But it is so pretty}," said [a]. {[A.he] put out [a.his] hand|[A.he] came very close} and looked at the [flower]. A {yellow|fat} bee {sat|was sleeping} in it, {happy and warm|covered with yellow dust}. "If I take it home, {only I can see it|it is only mine}," [a.he] said
         slowly. "{Here|But here}, it {belongs to all of us|can make everybody happy}."
 

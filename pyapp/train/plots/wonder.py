@@ -39,7 +39,7 @@ WONDER = (
         {"a": "child", "b": "neighbor"},
         """@open_child
 
-        {On|In} the mountain {near|behind} the village lived a [color] dragon. "{It eats sheep|It burns houses|It eats children}," said [b]. But at night, [a] heard a {sad|long} sound from the mountain. "{That does not sound angry|It sounds like crying}," [a.he] thought.
+        On the mountain {near|behind} the village lived a [color] dragon. "{It eats sheep|It burns houses|It eats children}," said [b]. But at night, [a] heard a {sad|long} sound from the mountain. "{That does not sound angry|It sounds like crying}," [a.he] thought.
         @day, [a] put {bread and cheese|some apples|a cake} in a bag and {went up|climbed up} the mountain. In front of a {dark|big} cave sat the dragon. "{Go away|Leave me alone}!" it {roared|said}, and smoke came out of its nose.
         "{Hello|Good day}," said [a]. "I {brought you something to eat|heard you cry}. {Why are you so sad|What is wrong}?"
 
@@ -118,7 +118,7 @@ WONDER = (
         {In front of [a]'s house|At the end of [a]'s street} stood a very old tree. [A] {sat under it every day|climbed it every day}. @day, [b] came with a long saw. "{This tree must go|I have to cut down this tree}," [b.he] said. "[why]." "{No! Please don't|Wait}!" cried [a]. "{It is my friend|So many live in this tree}! {Look|Come and see}!"
         [A] showed [b] {the nest with {three|four} small birds|a bird and her eggs|the hole where a squirrel lived}. "{And here|And on this branch}," said [a], "{my friend [c] and I made a swing|I sit with my friend [c]}. {Where would we all go|Where would the birds go}?"
 
-        [B] {put down the saw|scratched [b.his] head} and looked up {for a long time|into the green leaves}. "{When I was a child|Long ago}," [b.he] said slowly, "I {climbed a tree like this one|sat in this tree, too}. {How could I forget that|how did I forget it}?" {Just then, [c] came.|Then [c] came running.} "[idea]," said [c]. "{That is a good idea|That could work}!" said [b] {and smiled|with a laugh}.
+        [B] {put down the saw|scratched [b.his] head} and looked up {for a long time|into the green leaves}. "{When I was a child|Long ago}," [b.he] said slowly, "I {climbed a tree like this one|sat in this tree, too}. {How could I forget that|How did I forget it}?" {Just then, [c] came.|Then [c] came running.} "[idea]," said [c]. "{That is a good idea|That could work}!" said [b] {and smiled|with a laugh}.
         {So they all worked together|They worked all afternoon}, and {the tree could stay|the old tree was saved}. {In the evening|When the work was done}, they all {ate {apples|sandwiches}|drank lemonade} in the shade. "{Thank you for opening my eyes|It is good that you spoke up}, [a]," [b.he] said. "{Sometimes one small voice can save a big tree|Even a child can save
         a tree}.\"""",
         {},
