@@ -1,8 +1,8 @@
 """python -m bench [--only REGEX] [--runs 5] [--no-peers] [--out bench/output/figures.jsonl]
 
-Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/ brings wllama
-(llama.cpp for browsers); `pip install .[bench]` brings gguf, which writes their weights; llama-cpp-python, where installed, is
-measured natively.
+Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
+brings wllama (llama.cpp for browsers); `pip install .[bench]` brings gguf, which writes their weights;
+llama-cpp-python, where installed, is measured natively.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name this regular expression finds")
     parser.add_argument("--runs", type=int, default=5, help="samples of each figure")
     parser.add_argument("--no-peers", action="store_true", help="only our side")
-    parser.add_argument("--out", type=Path, default=Path("bench/output/figures.jsonl"), help="file of JSON lines to append to")
+    parser.add_argument(
+        "--out", type=Path, default=Path("bench/output/figures.jsonl"), help="file of JSON lines to append to"
+    )
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     arguments = parser.parse_args()
     for name, run in cases(arguments.runs, not arguments.no_peers).items():

@@ -1,4 +1,6 @@
-"""Figures in headless Chromium: our page and its peers open side by side, sampled in turn, so that ratios hold on a busy machine."""
+"""Figures in headless Chromium: our page and its peers open side by side, sampled in turn, so that ratios hold on a
+busy machine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 WEIGHTS = ROOT / "build" / "bench-weights"
 PEERS = HERE / "node_modules"
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-background-timer-throttling", "--disable-renderer-backgrounding"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-background-timer-throttling",
+    "--disable-renderer-backgrounding",
+]
 FIGURES = ("decode", "eager", "prompt")
 
 
@@ -77,4 +85,6 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
                         value = call(pages[who], "figure", name=name, prompt=PROMPT, tokens=DECODE[shape])
                     if turn:
                         values.append(float(value))
-            yield Figure(f"chromium/{shape}/{kind}/{name}", "tok/s", samples, {**environment, "browser": browser.version})
+            yield Figure(
+                f"chromium/{shape}/{kind}/{name}", "tok/s", samples, {**environment, "browser": browser.version}
+            )

@@ -1,4 +1,4 @@
-"""GGUF files of the benchmark's shapes with random weights, for peers that read files. Needs the extra `bench` (gguf)."""
+"""GGUF files of the benchmark's shapes with random weights, for peers. Needs the extra `bench` (gguf)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def _matrices(shape: Shape) -> list[tuple[str, int, int]]:
     found = [("token_embd.weight", shape["vocab_size"], dim)]
     for i in range(shape["n_layers"]):
         rows = {
-            "attn_norm": (0, dim), "attn_q": (dim, dim), "attn_k": (kv, dim), "attn_v": (kv, dim), "attn_output": (dim, dim),
+            "attn_norm": (0, dim), "attn_q": (dim, dim), "attn_k": (kv, dim), "attn_v": (kv, dim),
+            "attn_output": (dim, dim),
             "ffn_norm": (0, dim), "ffn_gate": (hidden, dim), "ffn_up": (hidden, dim), "ffn_down": (dim, hidden),
         }  # fmt: skip
         found += [(f"blk.{i}.{name}.weight", *size) for name, size in rows.items()]

@@ -27,8 +27,11 @@ class Figure:
         return median(a / b for a, b in zip(self.samples["pyapp"], self.samples[peer], strict=True))
 
     def row(self) -> str:
-        ours = f"{self.median():10.4g} {self.unit:6} [{min(self.samples['pyapp']):.4g} .. {max(self.samples['pyapp']):.4g}]"
-        peers = [f"{peer} {self.median(peer):.4g} (x{self.ratio(peer):.2f})" for peer in self.samples if peer != "pyapp"]
+        low, high = min(self.samples["pyapp"]), max(self.samples["pyapp"])
+        ours = f"{self.median():10.4g} {self.unit:6} [{low:.4g} .. {high:.4g}]"
+        peers = [
+            f"{peer} {self.median(peer):.4g} (x{self.ratio(peer):.2f})" for peer in self.samples if peer != "pyapp"
+        ]
         return f"{self.name:42} {ours:40} {', '.join(peers)}"
 
 

@@ -18,8 +18,12 @@ class Shape(TypedDict):
 
 
 SHAPES: dict[str, Shape] = {
-    "stories15M": Shape(dim=288, hidden_dim=768, n_layers=6, n_heads=6, n_kv_heads=6, vocab_size=32000, max_seq_len=256),
-    "stories110M": Shape(dim=768, hidden_dim=2048, n_layers=12, n_heads=12, n_kv_heads=12, vocab_size=32000, max_seq_len=1024),
+    "stories15M": Shape(
+        dim=288, hidden_dim=768, n_layers=6, n_heads=6, n_kv_heads=6, vocab_size=32000, max_seq_len=256
+    ),
+    "stories110M": Shape(
+        dim=768, hidden_dim=2048, n_layers=12, n_heads=12, n_kv_heads=12, vocab_size=32000, max_seq_len=1024
+    ),
 }
 PROMPT = 128  # tokens of the prompt figure
 DECODE = {"stories15M": 96, "stories110M": 48}  # tokens of a decode sample, after a prompt of 8

@@ -1,4 +1,4 @@
-"""What is timed on our side: the same functions natively and inside Pyodide (pages/pyapp.worker.mjs imports this file)."""
+"""What is timed on our side: the same natively and inside Pyodide (pages/pyapp.worker.mjs imports this file)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,14 @@ def build(name: str, kind: str) -> Llama2c:
     """A random model of a shape, in f32 or with every matrix in q8_0."""
     model = Llama2c(Config(**SHAPES[name]), initialize=False)
     for path, owner, shape in model.slots():
-        weight = pyapp.ones(*shape) if len(shape) == 1 else pyapp.randn(*shape, generator=Generator(len(path))) * shape[-1] ** -0.5
-        owner.weight = Parameter(quant.quantize(weight, kind) if len(shape) == 2 and kind != "f32" else weight, requires_grad=False)
+        weight = (
+            pyapp.ones(*shape)
+            if len(shape) == 1
+            else pyapp.randn(*shape, generator=Generator(len(path))) * shape[-1] ** -0.5
+        )
+        owner.weight = Parameter(
+            quant.quantize(weight, kind) if len(shape) == 2 and kind != "f32" else weight, requires_grad=False
+        )
     return model
 
 

@@ -4,7 +4,7 @@ from . import ops, quant
 from .autograd import enable_grad, grad, is_grad_enabled, no_grad
 from .device import Device
 from .device import as_device as device
-from .devices import cpu as _cpu
+from .devices import cpu as _cpu  # noqa: F401 (registers the CPU's kernels)
 from .display import set_printoptions
 from .dtype import (
     DType,
@@ -28,7 +28,8 @@ from .op import Op, op, primitive
 from .tensor import Tensor
 
 __all__ = [
-    "DType", "Device", "Graph", "Op", "Tensor", "as_dtype", "bfloat16", "bool_", "capture", "device", "enable_grad", "float16", "float32",
-    "float64", "get_num_threads", "grad", "instruction_set", "int8", "int16", "int32", "int64", "is_grad_enabled", "no_grad", "op",
-    "ops", "primitive", "q8_0", "q8_group", "quant", "set_num_threads", "set_printoptions", "uint8",
+    "DType", "Device", "Graph", "Op", "Tensor", "as_dtype", "bfloat16", "bool_", "capture", "device", "enable_grad",
+    "float16", "float32", "float64", "get_num_threads", "grad", "instruction_set", "int8", "int16", "int32",
+    "int64", "is_grad_enabled", "no_grad", "op", "ops", "primitive", "q8_0", "q8_group", "quant", "set_num_threads",
+    "set_printoptions", "uint8",
 ]  # fmt: skip

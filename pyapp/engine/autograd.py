@@ -47,11 +47,11 @@ class _GradMode:
         return wrapped  # type: ignore[return-value]
 
 
-class no_grad(_GradMode):  # noqa: N801 (torch's name)
+class no_grad(_GradMode):
     """Inside, ops leave no nodes: `with no_grad(): …` or `@no_grad()`."""
 
 
-class enable_grad(_GradMode):  # noqa: N801 (torch's name)
+class enable_grad(_GradMode):
     """Turns the tape on again inside no_grad."""
 
     target = True
@@ -147,7 +147,9 @@ def _walk(
     create_graph: bool,
     deliver: Callable[[Tensor, Tensor], None],
 ) -> None:
-    """Carries gradients from the roots down; `deliver(tensor, gradient)` once for each tensor, when its gradient is whole."""
+    """Carries gradients from the roots down; `deliver(tensor, gradient)` once for each tensor, when its gradient is
+    whole.
+    """
     pending: dict[int, Tensor] = {}
     leaves: dict[int, Tensor] = {}
 

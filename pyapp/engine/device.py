@@ -26,7 +26,9 @@ class Device:
         return self.type if self.type == "cpu" else f"{self.type}:{self.index}"
 
     def __repr__(self) -> str:
-        return f"device(type={self.type!r})" if self.type == "cpu" else f"device(type={self.type!r}, index={self.index})"
+        return (
+            f"device(type={self.type!r})" if self.type == "cpu" else f"device(type={self.type!r}, index={self.index})"
+        )
 
 
 cpu = Device("cpu")

@@ -22,7 +22,7 @@ def set_printoptions(**options: int) -> None:
 
 
 def _float_formatter(values: Any) -> Any:
-    """One style and width for all shown values: integers as '1.', fixed, or scientific where magnitudes are far apart."""
+    """One style for all shown values: integers as '1.', fixed, or scientific where magnitudes are far apart."""
     precision = _OPTIONS["precision"]
     finite = values[np.isfinite(values)]
     sizes = np.abs(finite[finite != 0])

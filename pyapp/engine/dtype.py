@@ -1,7 +1,8 @@
 """Element types, their order of promotion, and the block formats of quantised weights.
 
-Promotion follows PyTorch (https://pytorch.org/docs/stable/tensor_attributes.html): the category (bool, integer, floating)
-decides first, then the wider type; a zero-dimensional tensor or a Python number counts only for its category.
+Promotion follows PyTorch (https://pytorch.org/docs/stable/tensor_attributes.html): the category (bool, integer,
+floating) decides first, then the wider type; a zero-dimensional tensor or a Python number counts only for its
+category.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def as_dtype(value: object) -> DType:
         return int64
     if value is bool:
         return bool_
-    name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", str(value))
+    name: str = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", "") or str(value)
     found = DTYPES.get(name) or ALIASES.get(name)
     if found is None:
         raise TypeError(f"unknown dtype {value!r}; known: {', '.join(DTYPES)}")

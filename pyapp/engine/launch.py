@@ -1,4 +1,6 @@
-"""Launch records: a kernel call is a record; eager execution runs one, a Graph replays those that a function left behind."""
+"""Launch records: a kernel call is a record; eager execution runs one, a Graph replays those that a function left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def capturing() -> bool:
 def refuse_capture(name: str) -> None:
     """Raises when a Graph is being recorded: `name` was computed without a launch record and would not be replayed."""
     if _scratch.recorder is not None:
-        raise RuntimeError(f"capture: cpu has no kernel for '{name}' with these dtypes and layouts, so it cannot be replayed")
+        raise RuntimeError(
+            f"capture: cpu has no kernel for '{name}' with these dtypes and layouts, so it cannot be replayed"
+        )
 
 
 class Graph:
@@ -107,8 +111,8 @@ class Graph:
 def capture(function: Callable[[], Any]) -> Graph:
     """Runs `function()` once and keeps its kernel calls as a Graph.
 
-    Its inputs are tensors that the caller keeps and writes in place between replays; anything it computes outside kernels
-    (in Python or NumPy) is fixed at this run. Raises RuntimeError where an op has no kernel to record.
+    Its inputs are tensors that the caller keeps and writes in place between replays; anything it computes outside
+    kernels (in Python or NumPy) is fixed at this run. Raises RuntimeError where an op has no kernel to record.
     """
     if _scratch.recorder is not None:
         raise RuntimeError("capture: already capturing; captures do not nest")

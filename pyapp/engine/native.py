@@ -1,4 +1,6 @@
-"""The native library: found, loaded with ctypes and checked against kernels.h, from which every kernel's slots are read."""
+"""The native library: found, loaded with ctypes and checked against kernels.h, from which every kernel's slots are
+read.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def signature_of(header: bytes) -> str:
 
 def has_relaxed_simd() -> bool:
     """Whether this browser runs relaxed SIMD."""
-    from js import Uint8Array, WebAssembly  # type: ignore[import-not-found]
+    from js import Uint8Array, WebAssembly
 
     return bool(WebAssembly.validate(Uint8Array.new(RELAXED_PROBE)))
 
@@ -110,7 +112,9 @@ library, KERNELS = load_library()
 
 
 def instruction_set() -> str:
-    """The instruction set that was chosen for this machine: "avx512", "avx2", "baseline", "neon", "simd128" or "relaxed"."""
+    """The instruction set that was chosen for this machine: "avx512", "avx2", "baseline", "neon", "simd128" or
+    "relaxed".
+    """
     return str(library.pyapp_instruction_set().decode())
 
 

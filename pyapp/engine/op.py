@@ -41,7 +41,10 @@ class Op:
         OPS[name] = self
 
     def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
-        """Registers what runs this op on a device. It may return NotImplemented for layouts or dtypes that it does not take."""
+        """Registers what runs this op on a device.
+
+        It may return NotImplemented for layouts or dtypes that it does not take.
+        """
 
         def register(function: Kernel) -> Kernel:
             self.kernels[device] = function
@@ -161,7 +164,9 @@ def describe(value: object) -> str:
     return repr(value)
 
 
-def op(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = False) -> Callable[[Kernel], Op]:
+def op(
+    vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = False
+) -> Callable[[Kernel], Op]:
     """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none"."""
 
     def wrap(function: Kernel) -> Op:
@@ -174,7 +179,9 @@ def op(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None
     return wrap
 
 
-def primitive(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = True) -> Callable[[Kernel], Op]:
+def primitive(
+    vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = True
+) -> Callable[[Kernel], Op]:
     """Makes an op whose body is its implementation on the CPU; other devices register theirs with `.kernel(device)`."""
 
     def wrap(function: Kernel) -> Op:

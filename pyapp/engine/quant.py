@@ -1,7 +1,8 @@
 """Block formats of quantised weights: packed as native/kernels.h says, so that kernels stream them.
 
-q8_0 is GGML's: 32 columns share an f16 scale (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). q8_group is llama2.c's
-version 2: `group` columns share an f32 scale; groups that are not multiples of 32 columns are kept as float32.
+q8_0 is GGML's: 32 columns share an f16 scale (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). q8_group
+is llama2.c's version 2: `group` columns share an f32 scale; groups that are not multiples of 32 columns are kept as
+float32.
 """
 
 from __future__ import annotations

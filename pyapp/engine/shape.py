@@ -61,7 +61,9 @@ def normalize_dim(dim: int, rank: int, op: str) -> int:
     """A dim counted from the front. IndexError outside -rank .. rank - 1 (a 0-dim tensor takes 0 and -1)."""
     limit = max(rank, 1)
     if not -limit <= dim < limit:
-        raise IndexError(f"{op}: dim {dim} is out of range for a tensor of {rank} dims (expected {-limit} to {limit - 1})")
+        raise IndexError(
+            f"{op}: dim {dim} is out of range for a tensor of {rank} dims (expected {-limit} to {limit - 1})"
+        )
     return dim + limit if dim < 0 else dim
 
 

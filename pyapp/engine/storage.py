@@ -1,6 +1,8 @@
-"""Memory: 64-byte aligned blocks from the native library, kept in free lists by size; or a NumPy array's memory, adopted.
+"""Memory: 64-byte aligned blocks from the native library, kept in free lists by size; or a NumPy array's memory,
+adopted.
 
-An address is known from birth, so that an eager kernel call costs no look-up; a freed block serves the next tensor of its size.
+An address is known from birth, so that an eager kernel call costs no look-up; a freed block serves the next tensor
+of its size.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ def _capacity(nbytes: int) -> int:
 
 
 class Pool:
-    """Free blocks by capacity. The default pool serves everything; a Graph that is being captured has its own, so that the
-    blocks in its records are reused by nobody else."""
+    """Free blocks by capacity. The default pool serves everything; a Graph that is being captured has its own, so that
+    the blocks in its records are reused by nobody else."""
 
     __slots__ = ("cached", "free", "limit")
 
@@ -125,4 +127,4 @@ class Storage:
         """All bytes, writable. The view does not keep the storage alive."""
         if self.view is None:
             self.view = memoryview((ctypes.c_ubyte * self.nbytes).from_address(self.address)).cast("B")
-        return self.view  # type: ignore[no-any-return]
+        return self.view

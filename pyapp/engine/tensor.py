@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from .autograd import Node
 
+    Array = numpy.ndarray[Any, Any]
+
 
 class _ArrayInterface:
     """Lets NumPy view a tensor's memory and keeps its storage alive meanwhile."""
@@ -37,7 +39,9 @@ class _ArrayInterface:
 
 
 class Tensor:
-    """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; and, for autograd, `requires_grad`, `grad`, `node`."""
+    """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; and, for autograd, `requires_grad`,
+    `grad`, `node`.
+    """
 
     storage: Storage
     shape: Shape
@@ -48,13 +52,16 @@ class Tensor:
     requires_grad: bool = False
     grad: Tensor | None = None
     node: Node | None = None
+    is_parameter: bool = False  # marked by nn.Parameter
     weak: bool = False  # made from a bare Python number: does not widen what it meets
     hooks: list[Any] | None = None
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
 
     def __init__(self, *_: object, **__: object) -> None:
-        raise TypeError("Tensor: use tensor(data), zeros(shape), Tensor.from_buffer(data, shape, dtype) or from_numpy(array)")
+        raise TypeError(
+            "Tensor: use tensor(data), zeros(shape), Tensor.from_buffer(data, shape, dtype) or from_numpy(array)"
+        )
 
     if TYPE_CHECKING:  # ops are attached by name in ops/
 
@@ -70,6 +77,8 @@ class Tensor:
         def __matmul__(self, other: Any) -> Tensor: ...
         def __pow__(self, other: Any) -> Tensor: ...
         def __neg__(self) -> Tensor: ...
+        def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]
         def __lt__(self, other: Any) -> Tensor: ...
         def __le__(self, other: Any) -> Tensor: ...
         def __gt__(self, other: Any) -> Tensor: ...
@@ -136,7 +145,10 @@ class Tensor:
 
     @classmethod
     def from_buffer(cls, data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
-        """Copies `data` (bytes or memoryview, row-major, little-endian) into a new CPU tensor. ValueError when its length is not the shape's."""
+        """Copies `data` (bytes or memoryview, row-major, little-endian) into a new CPU tensor.
+
+        ValueError when its length is not the shape's.
+        """
         kind = as_dtype(dtype)
         result = empty_contiguous(tuple(shape), kind)
         source = memoryview(data).cast("B")
@@ -148,8 +160,8 @@ class Tensor:
             result.storage.bytes_view()[:] = source
         return result
 
-    def data_view(self) -> memoryview:
-        """The elements of a contiguous CPU tensor as a flat, typed, writable memoryview, valid while the tensor lives."""
+    def data_view(self) -> Any:
+        """The elements of a contiguous CPU tensor as a flat, typed, writable memoryview; valid while it lives."""
         if not self.is_contiguous():
             raise ValueError(f"data_view: a tensor of shape {self.shape} with strides {self.strides} is not contiguous")
         size = self.dtype.itemsize
@@ -157,7 +169,7 @@ class Tensor:
         view = self.storage.bytes_view()[start : start + self.numel() * size]
         return view.cast(self.dtype.format)  # type: ignore[call-overload, no-any-return]
 
-    def array(self) -> numpy.ndarray[Any, Any]:
+    def array(self) -> Array:
         """A NumPy view of the stored elements (bfloat16 as its uint16 bits)."""
         if self.dtype.is_quantized:
             raise TypeError(f"a {self.dtype} tensor has no elements to view: dequantize it first")
@@ -165,13 +177,13 @@ class Tensor:
             return np.empty(self.shape, self.dtype.numpy_name)
         return np.asarray(_ArrayInterface(self))
 
-    def numpy(self) -> numpy.ndarray[Any, Any]:
+    def numpy(self) -> Array:
         """A NumPy array that shares the memory; bfloat16, which NumPy lacks, is copied to float32."""
         if self.requires_grad and self.node is not None:
             raise RuntimeError("numpy(): this tensor is part of a gradient computation; use t.detach().numpy()")
         return self.to(_dtype.float32).array() if self.dtype is _dtype.bfloat16 else self.array()
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> numpy.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         array = self.detach().numpy()
         return array.astype(dtype) if dtype is not None else array.copy() if copy else array
 
@@ -241,7 +253,9 @@ class Tensor:
         backward([self], [gradient], retain_graph=retain_graph or create_graph, create_graph=create_graph)
 
     def register_hook(self, hook: Any) -> None:
-        """`hook(grad)` is called when the gradient of this tensor is known; what it returns, if anything, takes its place."""
+        """`hook(grad)` is called when the gradient of this tensor is known; what it returns, if anything, takes its
+        place.
+        """
         if not self.requires_grad:
             raise RuntimeError("register_hook: this tensor does not require a gradient")
         self.hooks = [*(self.hooks or []), hook]
@@ -276,7 +290,7 @@ def empty_contiguous(shape: Shape, dtype: DType = _dtype.float32) -> Tensor:
     return self
 
 
-def adopt_array(array: numpy.ndarray[Any, Any], dtype: DType | None = None) -> Tensor:
+def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
     """A tensor over a NumPy array's memory; copied where strides are negative or broken, or the array is read-only."""
     kind = dtype or as_dtype(array.dtype)
     size = array.itemsize

@@ -1,8 +1,9 @@
-"""The Llama architecture as llama2.c has it (Touvron et al. 2023, arXiv 2307.09288; https://github.com/karpathy/llama2.c):
-pre-norm transformer, rotary positions in neighbouring pairs, grouped heads, SwiGLU, no biases.
+"""The Llama architecture as llama2.c has it (Touvron et al. 2023, arXiv 2307.09288;
+https://github.com/karpathy/llama2.c): pre-norm transformer, rotary positions in neighbouring pairs, grouped heads,
+SwiGLU, no biases.
 
-Projections that read the same input are one matrix: `wqkv` is [wq; wk; wv], `w13` is [w1; w3]. Training and inference are
-the same module.
+Projections that read the same input are one matrix: `wqkv` is [wq; wk; wv], `w13` is [w1; w3]. Training and
+inference are the same module.
 """
 
 from __future__ import annotations
@@ -70,15 +71,19 @@ class Attention(Module):
         self.wo = Linear(config.dim, config.dim, bias=False)
 
     def forward(self, x: Tensor, residual: Tensor, table: Tensor, position: Tensor | None, cache: Any = None) -> Tensor:
-        """x (B, T, dim), or (T, dim) with `cache` = (keys, values) and `position` (1,) → residual + attention, shaped as x."""
+        """x (B, T, dim), or (T, dim) with `cache` = (keys, values) and `position` (1,) → residual + attention, shaped
+        as x.
+        """
         qkv = self.wqkv(x)  # (..., T, (H + 2 KV) * D)
-        if cache is not None:
-            return self.wo(ops.cached_self_attention(qkv, table, position, *cache), residual)  # type: ignore[no-any-return]
+        if cache is not None and position is not None:
+            return self.wo(ops.cached_self_attention(qkv, table, position, *cache), residual)
         heads, kv, size = self.heads, self.kv_heads, self.head_dim
         qkv = qkv.reshape(*x.shape[:-1], heads + 2 * kv, size)  # (B, T, H + 2 KV, D)
         qk = ops.rope(qkv.narrow(-2, 0, heads + kv), table)  # (B, T, H + KV, D)
-        y = ops.attention(qk.narrow(-2, 0, heads), qk.narrow(-2, heads, kv), qkv.narrow(-2, heads + kv, kv))  # (B, T, H, D)
-        return self.wo(y.reshape(x.shape), residual)  # type: ignore[no-any-return]
+        y = ops.attention(
+            qk.narrow(-2, 0, heads), qk.narrow(-2, heads, kv), qkv.narrow(-2, heads + kv, kv)
+        )  # (B, T, H, D)
+        return self.wo(y.reshape(x.shape), residual)
 
 
 class FeedForward(Module):
@@ -90,7 +95,7 @@ class FeedForward(Module):
         self.w2 = Linear(config.hidden_dim, config.dim, bias=False)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        return self.w2(ops.silu_mul(self.w13(x)), residual)  # type: ignore[no-any-return]
+        return self.w2(ops.silu_mul(self.w13(x)), residual)
 
 
 class Block(Module):
@@ -105,7 +110,7 @@ class Block(Module):
 
     def forward(self, x: Tensor, table: Tensor, position: Tensor | None = None, cache: Any = None) -> Tensor:
         x = self.attention(self.attention_norm(x), x, table, position, cache)
-        return self.feed_forward(self.ffn_norm(x), x)  # type: ignore[no-any-return]
+        return self.feed_forward(self.ffn_norm(x), x)
 
 
 class Llama2c(Module):
@@ -123,7 +128,9 @@ class Llama2c(Module):
             self.initialize(generator)
 
     def initialize(self, generator: Any = None) -> None:
-        """Normal with deviation 0.02, and 0.02 / sqrt(2 layers) for the projections that write into the residual stream."""
+        """Normal with deviation 0.02, and 0.02 / sqrt(2 layers) for the projections that write into the residual
+        stream.
+        """
         residual = 0.02 / sqrt(2 * self.config.n_layers)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
@@ -149,7 +156,9 @@ class Llama2c(Module):
         return KVCache(config.n_layers, config.n_kv_heads, capacity or config.max_seq_len, config.head_dim)
 
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: KVCache, last_only: bool = True) -> Tensor:
-        """tokens (T,) int32 that stand at position[0] … → logits (1, V) of the last, or (T, V) of all; keys and values go to the cache."""
+        """tokens (T,) int32 that stand at position[0] … → logits (1, V) of the last, or (T, V) of all; keys and values
+        go to the cache.
+        """
         x = self.tok_embeddings(tokens)  # (T, dim)
         for i, layer in enumerate(self.layers):
             x = layer(x, self.table, position, (cache.keys[i], cache.values[i]))
@@ -167,7 +176,8 @@ class Llama2c(Module):
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Any, progress: Callable[[int, int], None] | None = None) -> Llama2c:
-        """From an open llama2.c checkpoint, or safetensors with its names. `progress(bytes done, bytes in all)` after each tensor.
+        """From an open llama2.c checkpoint, or safetensors with its names. `progress(bytes done, bytes in all)` after
+        each tensor.
 
         Quantised tensors stay quantised. ModelError for missing or misshapen tensors and for NaN or infinite weights.
         """
@@ -179,7 +189,9 @@ class Llama2c(Module):
             sources = [name.replace(*pair) for pair in _sources(name)]
             missing = [source for source in sources if source not in checkpoint.tensors]
             if missing:
-                raise ModelError(f"the checkpoint has no tensor {missing[0]!r}", where=getattr(checkpoint.source, "name", None))
+                raise ModelError(
+                    f"the checkpoint has no tensor {missing[0]!r}", where=getattr(checkpoint.source, "name", None)
+                )
             parts = [checkpoint.read(source, finite=True) for source in sources]
             value = quant.concatenate(parts) if len(parts) > 1 else parts[0]
             if value.shape != shape:
@@ -232,4 +244,3 @@ def _weight_shape(module: Module) -> tuple[int, ...] | None:
     if isinstance(module, Embedding):
         return (module.num_embeddings, module.embedding_dim)
     return (module.dim,) if isinstance(module, RMSNorm) else None
-

@@ -109,7 +109,7 @@ class LayerNorm(Module):
         self.bias = _parameter(zeros, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        return ops.layer_norm(x, self.weight, self.bias, self.epsilon)  # type: ignore[no-any-return]
+        return ops.layer_norm(x, self.weight, self.bias, self.epsilon)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, epsilon={self.epsilon}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor, no_grad
 from ..engine.op import describe
@@ -24,6 +24,10 @@ class Module:
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self) -> None:
         self._parameters: dict[str, Tensor] = {}
@@ -112,7 +116,9 @@ class Module:
             raise KeyError(f"load_state_dict: missing {missing or 'nothing'}, unexpected {unexpected or 'nothing'}")
         for name, target in own.items():
             if name in state and state[name].shape != target.shape:
-                raise ValueError(f"load_state_dict: {name} is {describe(target)}, the state holds {describe(state[name])}")
+                raise ValueError(
+                    f"load_state_dict: {name} is {describe(target)}, the state holds {describe(state[name])}"
+                )
         with no_grad():
             for name, target in own.items():
                 if name in state:

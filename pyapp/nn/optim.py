@@ -93,7 +93,9 @@ class Optimizer:
             parameter = every[int(number)]
             for name, value in entry.items():
                 if isinstance(value, Tensor) and value.shape != parameter.shape:
-                    raise ValueError(f"load_state_dict: {name} of parameter {number} is {describe(value)}, the parameter {describe(parameter)}")
+                    raise ValueError(
+                        f"load_state_dict: {name} of parameter {number} is {describe(value)}, the parameter {describe(parameter)}"
+                    )
             loaded[parameter] = {k: v.clone() if isinstance(v, Tensor) else v for k, v in entry.items()}
         self.state = loaded
         for own, group in zip(self.param_groups, groups, strict=True):
@@ -120,7 +122,13 @@ class SGD(Optimizer):
             raise ValueError("SGD: Nesterov momentum needs a momentum and no dampening")
         super().__init__(
             params,
-            {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov},
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+            },
         )
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:

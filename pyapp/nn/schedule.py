@@ -84,4 +84,6 @@ def warmup_linear(warmup: int, total: int, floor: float = 0.0) -> Shape:
 
 def _check(warmup: int, total: int, floor: float) -> None:
     if warmup < 0 or total < 1 or not 0 <= floor <= 1:
-        raise ValueError(f"a schedule needs warmup >= 0, total >= 1 and 0 <= floor <= 1, got {warmup}, {total}, {floor}")
+        raise ValueError(
+            f"a schedule needs warmup >= 0, total >= 1 and 0 <= floor <= 1, got {warmup}, {total}, {floor}"
+        )

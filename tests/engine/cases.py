@@ -1,6 +1,7 @@
 """Op cases that run on torch (make_golden.py) and on pyapp (test_ops.py) alike: `P` is either package.
 
-(name, function(P, *tensors), inputs): an input is a shape of floats, or ("ints", high, shape), ("positive", shape), ("bools", shape).
+(name, function(P, *tensors), inputs): an input is a shape of floats, or ("ints", high, shape), ("positive", shape),
+("bools", shape).
 """
 
 from __future__ import annotations
@@ -21,11 +22,19 @@ CASES: list[Case] = [
     *((n, lambda P, x, n=n: getattr(x, n)(), [(3, 5)]) for n in UNARY),
     *((n, lambda P, x, n=n: getattr(x, n)(), [("positive", (4, 3))]) for n in POSITIVE),
     *(
-        (f"{n}{i}", lambda P, a, b, n=n: getattr(a, n)(b), [("positive", s) for s in shapes] if n in ("pow", "remainder") else shapes)
+        (
+            f"{n}{i}",
+            lambda P, a, b, n=n: getattr(a, n)(b),
+            [("positive", s) for s in shapes] if n in ("pow", "remainder") else shapes,
+        )
         for n in BINARY
         for i, shapes in enumerate(SHAPES)
     ),
-    ("silu", lambda P, x: P.nn.functional.silu(x) if hasattr(P, "nn") and hasattr(P.nn, "functional") else x.silu(), [(3, 5)]),
+    (
+        "silu",
+        lambda P, x: P.nn.functional.silu(x) if hasattr(P, "nn") and hasattr(P.nn, "functional") else x.silu(),
+        [(3, 5)],
+    ),
     ("scalar_left", lambda P, x: 2 - x * 3 + 1 / (x * x + 1), [(3, 4)]),
     ("pow_scalar", lambda P, x: x**3, [(3, 4)]),
     ("clamp", lambda P, x: x.clamp(-0.5, 0.7), [(3, 7)]),

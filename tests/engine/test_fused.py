@@ -55,7 +55,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "rope_halves": (lambda x: ops.rope(x, TABLE, interleaved=False), [normal(3, 4, 8)]),
     "rope_batch": (lambda x: ops.rope(x, TABLE), [normal(2, 3, 4, 8)]),
     "attention": (ops.attention, [normal(2, 5, 4, 8), normal(2, 5, 2, 8), normal(2, 5, 2, 8, seed=3)]),
-    "attention_open": (lambda q, k, v: ops.attention(q, k, v, causal=False), [normal(1, 3, 4, 6), normal(1, 7, 4, 6), normal(1, 7, 4, 6)]),
+    "attention_open": (
+        lambda q, k, v: ops.attention(q, k, v, causal=False),
+        [normal(1, 3, 4, 6), normal(1, 7, 4, 6), normal(1, 7, 4, 6)],
+    ),
     "cross_entropy": (lambda x: ops.cross_entropy(x, pyapp.tensor([1, 0, 8, -100, 3])), [normal(5, 9)]),
     "exp": (lambda x: x.exp(), [normal(3, 11)]),
     "embedding": (lambda w: ops.embedding(w, int32(2, 0, 2, 5)), [normal(6, 12)]),
@@ -101,7 +104,9 @@ def test_gradient_by_differences(name: str) -> None:
     directions = [random.randn(*x.shape) for x in inputs]
 
     def along(step: float) -> float:
-        moved = [pyapp.from_numpy(x.numpy().astype("float64") + step * d) for x, d in zip(inputs, directions, strict=True)]
+        moved = [
+            pyapp.from_numpy(x.numpy().astype("float64") + step * d) for x, d in zip(inputs, directions, strict=True)
+        ]
         return float((function(*moved) * weights).sum().item())
 
     expected = (along(1e-5) - along(-1e-5)) / 2e-5
@@ -207,7 +212,10 @@ def test_concatenate_quantized() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ops.linear(normal(2, 3), normal(4, 5)), r"linear: float32\[2, 3\] on cpu does not fit the weight float32\[4, 5\]"),
+        (
+            lambda: ops.linear(normal(2, 3), normal(4, 5)),
+            r"linear: float32\[2, 3\] on cpu does not fit the weight float32\[4, 5\]",
+        ),
         (lambda: quant.from_blocks(b"123", (8, 32), "q8_0"), "holds 272 bytes, the buffer 3"),
         (lambda: quant.from_blocks(b"", (8, 33), "q8_0"), "33 columns"),
         (lambda: ops.embedding(normal(4, 4), int32(4)), "out of range"),

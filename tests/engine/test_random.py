@@ -52,7 +52,9 @@ def test_drawing_goes_on() -> None:
 
 def test_normal_moments() -> None:
     x = pyapp.randn(100_000, generator=Generator(1)).numpy().astype("float64")
-    assert abs(x.mean()) < 0.01 and abs(x.std() - 1) < 0.01 and abs((x**3).mean()) < 0.03 and abs((x**4).mean() - 3) < 0.1
+    assert (
+        abs(x.mean()) < 0.01 and abs(x.std() - 1) < 0.01 and abs((x**3).mean()) < 0.03 and abs((x**4).mean() - 3) < 0.1
+    )
     assert np.isfinite(x).all() and np.abs(x).max() < 7
 
 

@@ -160,7 +160,11 @@ def test_from_buffer_and_data_view() -> None:
 
 def test_numbers_and_truth() -> None:
     assert float(tensor(2.5)) == 2.5 and int(tensor([7])) == 7 and bool(tensor(1)) and [1, 2][tensor(1)] == 2
-    assert tensor([[1.5]]).item() == 1.5 and f"{tensor(1.23456):.2f}" == "1.23" and pyapp.full((), 2.5, dtype="bfloat16").item() == 2.5
+    assert (
+        tensor([[1.5]]).item() == 1.5
+        and f"{tensor(1.23456):.2f}" == "1.23"
+        and pyapp.full((), 2.5, dtype="bfloat16").item() == 2.5
+    )
     with pytest.raises(ValueError, match="ambiguous"):
         bool(tensor([1, 2]))
     with pytest.raises(ValueError, match="not one"):
@@ -169,14 +173,22 @@ def test_numbers_and_truth() -> None:
 
 def test_dlpack_like_interop_with_numpy() -> None:
     x = tensor([1.0, 2.0])
-    assert np.asarray(x).tolist() == [1, 2] and (np.float32(2) * x).tolist() == [2, 4] and (np.ones(2, np.float32) + x).tolist() == [2, 3]
+    assert (
+        np.asarray(x).tolist() == [1, 2]
+        and (np.float32(2) * x).tolist() == [2, 4]
+        and (np.ones(2, np.float32) + x).tolist() == [2, 3]
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: pyapp.ones(2, 3) + pyapp.ones(4), ValueError, r"add: shapes \(2, 3\) and \(4,\)"),
-        (lambda: pyapp.ones(2, 3) @ pyapp.ones(4, 5), ValueError, r"matmul: inner sizes differ: float32\[2, 3\] on cpu"),
+        (
+            lambda: pyapp.ones(2, 3) @ pyapp.ones(4, 5),
+            ValueError,
+            r"matmul: inner sizes differ: float32\[2, 3\] on cpu",
+        ),
         (lambda: pyapp.ones(2).reshape(3), ValueError, "2 elements do not fit"),
         (lambda: pyapp.ones(2).sum(3), IndexError, "dim 3 is out of range"),
         (lambda: pyapp.ones(2)[5], IndexError, "5 is out of range"),

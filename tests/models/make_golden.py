@@ -1,7 +1,8 @@
-"""Writes golden_llama.safetensors and golden_llama.npz: a random-initialised Llama saved by transformers, and its logits.
+"""Writes golden_llama.safetensors and golden_llama.npz: a random-initialised Llama saved by transformers, and its
+logits.
 
-Run: python -m tests.models.make_golden (needs the extra `oracle`). The tensors carry llama2.c's names; rows of wq and wk are
-reordered from Hugging Face's halves to neighbouring pairs, as llama2.c's exporter does.
+Run: python -m tests.models.make_golden (needs the extra `oracle`). The tensors carry llama2.c's names; rows of wq
+and wk are reordered from Hugging Face's halves to neighbouring pairs, as llama2.c's exporter does.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ def main() -> None:
     model = LlamaForCausalLM(
         LlamaConfig(
             hidden_size=CONFIG["dim"], intermediate_size=CONFIG["hidden_dim"], num_hidden_layers=CONFIG["n_layers"],
-            num_attention_heads=CONFIG["n_heads"], num_key_value_heads=CONFIG["n_kv_heads"], vocab_size=CONFIG["vocab_size"],
-            max_position_embeddings=CONFIG["max_seq_len"], rms_norm_eps=1e-5, initializer_range=0.15, tie_word_embeddings=False,
+            num_attention_heads=CONFIG["n_heads"], num_key_value_heads=CONFIG["n_kv_heads"],
+            vocab_size=CONFIG["vocab_size"],
+            max_position_embeddings=CONFIG["max_seq_len"], rms_norm_eps=1e-5, initializer_range=0.15,
+            tie_word_embeddings=False,
         )
     ).eval()  # fmt: skip
     with torch.no_grad():

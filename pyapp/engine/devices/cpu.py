@@ -1,4 +1,5 @@
-"""The CPU's fast kernels: which ops, dtypes and layouts the native library takes. Whatever is refused here runs by its definition.
+"""The CPU's fast kernels: which ops, dtypes and layouts the native library takes. Whatever is refused here runs by its
+definition.
 
 Each claim packs one launch record (see native/kernels.h for the order of arguments).
 """
@@ -10,6 +11,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..launch import KERNELS, launch, launch_all
+from ..native import get_num_threads
 from ..op import OPS
 from ..ops.base import dense, is_plain
 from ..ops.create import scalar
@@ -284,54 +286,60 @@ def _cached_self_attention(
     return y
 
 
+_ATTENTION_TRAIN, _ATTENTION_TRAIN_BACKWARD = K["attention_train_f32"], K["attention_train_backward_f32"]
+
+
+def _sequences(x: Tensor) -> Tensor:
+    """x (B, T, H, D) itself where each token's heads lie densely, else a dense copy."""
+    return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
+
+
+def _attention_workspace(q: Tensor, k: Tensor) -> tuple[Storage, int]:
+    """The memory that attention_train works in, and for how many workers: see kernels.h. Chunks outnumber threads by two."""
+    units = k.shape[0] * k.shape[2]
+    workers = min(units, 2 * get_num_threads())
+    keys, width = -(-k.shape[1] // 24) * 24, -(-q.shape[3] // 16) * 16
+    return Storage(4 * workers * (4 * (keys + 48) * width + 96 * keys)), workers
+
+
+def _attention_dims(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
+    batch, tokens, heads, size = q.shape
+    return (batch, tokens, k.shape[1], heads, k.shape[2], size, *q.strides[:2], *k.strides[:2], *v.strides[:2])
+
+
+def _takes_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    return q.dtype is k.dtype is v.dtype is _F32 and not (causal and q.shape[1] > k.shape[1]) and 0 not in q.shape + k.shape
+
+
 @claims("_attention")
 def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    """Each batch entry as a cache that was written at once."""
-    if not (q.dtype is k.dtype is v.dtype is _F32) or (causal and q.shape[1] != k.shape[1]) or 0 in q.shape + k.shape:
+    if not _takes_attention(q, k, v, causal):
         return NotImplemented
-    q = dense(q)
-    batch, tokens, heads, size = q.shape
-    keys, kv_heads = k.shape[1], k.shape[2]
-    k, v = (dense(t.permute(0, 2, 1, 3)) for t in (k, v))  # (B, KV, S, D)
-    position = scalar(0 if causal else keys - tokens, _I32)  # the kernel sees position + tokens keys
+    q, k, v = _sequences(q), _sequences(k), _sequences(v)
     y = empty_contiguous(q.shape)
-    for i in range(batch):
-        q_at, kv_at = 4 * i * tokens * heads * size, 4 * i * kv_heads * keys * size
-        launch(
-            _ATTENTION, tokens * heads * size * keys >> 10, y.address + q_at, q.address + q_at, k.address + kv_at, v.address + kv_at,
-            position.address, tokens, heads, kv_heads, size, keys, heads * size, heads * size, int(causal), scale,
-        )  # fmt: skip
+    workspace, workers = _attention_workspace(q, k)
+    launch(
+        _ATTENTION_TRAIN, q.numel() * k.shape[1] >> 10, y.address, q.address, k.address, v.address, workspace.address,
+        *_attention_dims(q, k, v), int(causal), workers, scale,
+    )  # fmt: skip
     return y
 
 
 @OPS["_attention"].gradient
 def _d_attention(g: Tensor, _: Any, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    """One batch entry at a time, so that its (H, T, S) scores stay in the cache; probabilities are computed again."""
     from ..autograd import STATE
-    from ..ops.attention import causal_mask
     from ..ops.base import definition_gradient
-    from ..ops.view import stack
 
-    if STATE.enabled or not (q.dtype is k.dtype is v.dtype is g.dtype is _F32) or 0 in q.shape + k.shape:
+    if STATE.enabled or g.dtype is not _F32 or not _takes_attention(q, k, v, causal):
         return definition_gradient(OPS["_attention"], g, q, k, v, causal, scale)
-    batch, tokens, heads, size = q.shape
-    keys, kv_heads = k.shape[1], k.shape[2]
-    hidden = (~causal_mask(tokens, keys)).to(_F32) * -1e30 if causal else None
-    rows = (kv_heads, heads // kv_heads * tokens)
-    q, k, v, g = (dense(t.detach().permute(0, 2, 1, 3)) for t in (q, k, v, g))  # (B, H, T, D), (B, KV, S, D)
-    found: list[tuple[Tensor, ...]] = []
-    for i in range(batch):
-        qi, gi = (t[i].reshape(*rows, size) for t in (q, g))  # (KV, G * T, D)
-        ki, vi = k[i], v[i]
-        scores = (qi * scale) @ ki.mT  # (KV, G * T, S)
-        if hidden is not None:
-            scores = scores.reshape(heads, tokens, keys) + hidden
-        p = scores.softmax(-1).reshape(*rows, keys)
-        d = gi @ vi.mT
-        launch(K["softmax_backward_f32"], d.numel() >> 9, d.address, p.address, d.address, d.numel() // keys, keys)
-        grads = (d @ ki) * scale, (d.mT @ qi) * scale, p.mT @ gi
-        found.append((grads[0].reshape(heads, tokens, size), *grads[1:]))
-    return tuple(stack(list(parts)).permute(0, 2, 1, 3) for parts in zip(*found, strict=True))
+    q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
+    grads = empty_contiguous(q.shape), empty_contiguous(k.shape), empty_contiguous(v.shape)
+    workspace, workers = _attention_workspace(q, k)
+    launch(
+        _ATTENTION_TRAIN_BACKWARD, q.numel() * k.shape[1] >> 9, *(grad.address for grad in grads), q.address, k.address, v.address,
+        g.address, workspace.address, *_attention_dims(q, k, v), int(causal), workers, scale,
+    )  # fmt: skip
+    return grads
 
 
 # ---- elementwise

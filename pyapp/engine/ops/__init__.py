@@ -52,8 +52,65 @@ from .index import gather, index_select, scatter, scatter_add, tril, triu
 from .loss import SampleBuffers, cross_entropy, embedding, sample
 from .matmul import bmm, linear, matmul
 from .norm import layer_norm, log_softmax, rms_norm, softmax
-from .random import Generator, default_generator, manual_seed, multinomial, rand, rand_like, randint, randn, randn_like, randperm
-from .reduce import all, amax, amin, any, argmax, argmin, argsort, cumsum, logsumexp, max, mean, min, sort, std, sum, topk, var
-from .view import broadcast_to, cat, chunk, expand, flatten, flip, narrow, permute, repeat, reshape, split, squeeze, stack, transpose, unsqueeze
+from .random import (
+    Generator,
+    default_generator,
+    manual_seed,
+    multinomial,
+    rand,
+    rand_like,
+    randint,
+    randn,
+    randn_like,
+    randperm,
+)
+from .reduce import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    argsort,
+    cumsum,
+    logsumexp,
+    max,
+    mean,
+    min,
+    sort,
+    std,
+    sum,
+    topk,
+    var,
+)
+from .view import (
+    broadcast_to,
+    cat,
+    chunk,
+    expand,
+    flatten,
+    flip,
+    narrow,
+    permute,
+    repeat,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    transpose,
+    unsqueeze,
+)
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "Generator", "SampleBuffers", "abs", "add", "all", "amax", "amin", "any", "arange", "argmax", "argmin",
+    "argsort", "attention", "bmm", "broadcast_to", "cache_write", "cached_attention", "cached_self_attention",
+    "cat", "causal_mask", "ceil", "chunk", "clamp", "cos", "cross_entropy", "cumsum", "default_generator", "div",
+    "embedding", "empty", "empty_like", "exp", "expand", "eye", "flatten", "flip", "floor", "from_numpy", "full",
+    "full_like", "gather", "index_select", "isfinite", "isinf", "isnan", "layer_norm", "linear", "linspace", "log",
+    "log_softmax", "logsumexp", "manual_seed", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum",
+    "mul", "multinomial", "narrow", "neg", "ones", "ones_like", "permute", "pow", "rand", "rand_like", "randint",
+    "randn", "randn_like", "randperm", "relu", "repeat", "reshape", "rms_norm", "rope", "rope_table", "round",
+    "rsqrt", "sample", "scatter", "scatter_add", "sigmoid", "sign", "silu", "silu_mul", "sin", "softmax", "sort",
+    "split", "sqrt", "squeeze", "stack", "std", "sub", "sum", "tanh", "tensor", "topk", "transpose", "tril", "triu",
+    "unsqueeze", "var", "where", "zeros", "zeros_like",
+]  # fmt: skip

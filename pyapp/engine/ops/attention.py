@@ -15,7 +15,10 @@ from .view import cat, stack
 
 
 def rope_table(positions: int, head_dim: int, theta: float = 10000.0) -> Tensor:
-    """cos and sin of the rotary angles (Su et al. 2021, arXiv 2104.09864): (positions, head_dim / 2, 2), made without NumPy."""
+    """cos and sin of the rotary angles (Su et al.
+
+    2021, arXiv 2104.09864): (positions, head_dim / 2, 2), made without NumPy.
+    """
     from math import cos, sin
 
     half = head_dim // 2
@@ -44,7 +47,7 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
     if interleaved:
         pairs = x.reshape(*x.shape[:-1], half, 2)
         a, b = pairs[..., 0], pairs[..., 1]
-        return stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)  # type: ignore[no-any-return]
+        return stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
     a, b = x[..., :half], x[..., half:]
     return cat([a * cos - b * sin, a * sin + b * cos], -1)
 
@@ -64,7 +67,7 @@ def rope(x: Tensor, table: Tensor, position: Tensor | None = None, interleaved: 
     """
     if x.ndim < 3 or x.shape[-1] != 2 * table.shape[1]:
         raise ValueError(f"rope: {describe(x)} is not (..., T, H, {2 * table.shape[1]}) as the table asks")
-    return _rope(x, table, position, interleaved)  # type: ignore[no-any-return]
+    return _rope(x, table, position, interleaved)
 
 
 def _check_heads(q: Tensor, k: Tensor, v: Tensor, axis: int) -> None:
@@ -101,16 +104,20 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float
     _check_heads(q, k, v, 2)
     if q.ndim != 4 or k.ndim != 4 or q.shape[0] != k.shape[0]:
         raise ValueError(f"attention: takes (B, T, H, D), got q {describe(q)} and k {describe(k)}")
-    return _attention(q, k, v, causal, scale or 1.0 / sqrt(q.shape[-1]))  # type: ignore[no-any-return]
+    return _attention(q, k, v, causal, scale or 1.0 / sqrt(q.shape[-1]))
 
 
 @primitive(name="cache_write", method=False)
 def cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Tensor:
-    """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, in place; returns the cache. IndexError past its end."""
+    """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, in place; returns the cache. IndexError past
+    its end.
+    """
     computed("cache_write")
     start, tokens = int(position.item()), x.shape[0]
     if start < 0 or start + tokens > cache.shape[1]:
-        raise IndexError(f"cache_write: positions {start} .. {start + tokens - 1} are outside the cache of {cache.shape[1]}")
+        raise IndexError(
+            f"cache_write: positions {start} .. {start + tokens - 1} are outside the cache of {cache.shape[1]}"
+        )
     cache.array()[:, start : start + tokens] = tensor_of(array_of(x).swapaxes(0, 1), cache.dtype).array()
     cache.storage.version += 1
     return cache
@@ -122,13 +129,15 @@ def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Ten
     if not q.shape[0] <= end <= k_cache.shape[1]:
         raise IndexError(f"cached_attention: position {end - q.shape[0]} is outside the cache of {k_cache.shape[1]}")
     k, v = (c[:, :end].permute(1, 0, 2).unsqueeze(0) for c in (k_cache, v_cache))  # (1, S, KV, D)
-    return _attention(q.unsqueeze(0), k, v, True, scale).squeeze(0)  # type: ignore[no-any-return]
+    return _attention(q.unsqueeze(0), k, v, True, scale).squeeze(0)
 
 
-def cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float | None = None) -> Tensor:
+def cached_attention(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float | None = None
+) -> Tensor:
     """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D)."""
     _check_heads(q, k_cache, v_cache, 0)
-    return _cached_attention(q, k_cache, v_cache, position, scale or 1.0 / sqrt(q.shape[-1]))  # type: ignore[no-any-return]
+    return _cached_attention(q, k_cache, v_cache, position, scale or 1.0 / sqrt(q.shape[-1]))
 
 
 @op()
@@ -141,15 +150,23 @@ def _cached_self_attention(
     rotated = _rope(x[:, : heads + kv_heads], table, position, interleaved)
     cache_write(keys, rotated[:, heads:], position)
     cache_write(values, x[:, heads + kv_heads :], position)
-    return _cached_attention(rotated[:, :heads], keys, values, position, scale).reshape(qkv.shape[0], heads * size)  # type: ignore[no-any-return]
+    return _cached_attention(rotated[:, :heads], keys, values, position, scale).reshape(qkv.shape[0], heads * size)
 
 
 def cached_self_attention(
-    qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool = True, scale: float | None = None
+    qkv: Tensor,
+    table: Tensor,
+    position: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    interleaved: bool = True,
+    scale: float | None = None,
 ) -> Tensor:
-    """Rotary self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v], used up; caches (KV, capacity, D),
-    written at position[0] … → (T, H * D). IndexError past the end of the cache or the table."""
+    """Rotary self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v], used up; caches
+    (KV, capacity, D), written at position[0] … → (T, H * D). IndexError past the end of the cache or the table."""
     size = keys.shape[-1]
     if qkv.ndim != 2 or qkv.shape[1] % size or qkv.shape[1] <= 2 * keys.shape[0] * size or keys.shape != values.shape:
-        raise ValueError(f"cached_self_attention: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}")
-    return _cached_self_attention(qkv, table, position, keys, values, interleaved, scale or 1.0 / sqrt(size))  # type: ignore[no-any-return]
+        raise ValueError(
+            f"cached_self_attention: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}"
+        )
+    return _cached_self_attention(qkv, table, position, keys, values, interleaved, scale or 1.0 / sqrt(size))

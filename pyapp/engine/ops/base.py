@@ -72,7 +72,9 @@ def same_device(name: str, *operands: Any) -> Device:
     """The one device of all tensors. RuntimeError when there are two."""
     devices = {x.device for x in operands if isinstance(x, Tensor)}
     if len(devices) > 1:
-        raise RuntimeError(f"{name}: tensors are on {' and '.join(sorted(map(str, devices)))}; move them to one with .to(device)")
+        raise RuntimeError(
+            f"{name}: tensors are on {' and '.join(sorted(map(str, devices)))}; move them to one with .to(device)"
+        )
     return devices.pop()
 
 
@@ -98,7 +100,10 @@ def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
         return None
     if gradient.shape != x.shape:
         extra = gradient.ndim - x.ndim
-        dims = [*range(extra), *(i + extra for i, size in enumerate(x.shape) if size == 1 and gradient.shape[i + extra] != 1)]
+        dims = [
+            *range(extra),
+            *(i + extra for i, size in enumerate(x.shape) if size == 1 and gradient.shape[i + extra] != 1),
+        ]
         gradient = gradient.sum(dims, keepdim=True).reshape(x.shape)
     return gradient if gradient.dtype is x.dtype else gradient.to(x.dtype)
 
@@ -114,7 +119,8 @@ def dense(x: Tensor) -> Tensor:
 
 
 __all__ = [
-    "Tensor", "adopt_array", "array_of", "as_dtype", "as_tensor", "bits_to_float32", "common_dtype", "computed", "dense",
+    "Tensor", "adopt_array", "array_of", "as_dtype", "as_tensor", "bits_to_float32", "common_dtype", "computed",
+    "dense",
     "empty_contiguous", "float32_to_bits", "is_plain", "same_device", "tensor_of", "unbroadcast",
 ]  # fmt: skip
 

@@ -101,7 +101,11 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if array.dtype == object or array.dtype.kind in "USV":
         raise TypeError(f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}")
     if dtype is not None:
-        return _finish(tensor_of(array.astype(np.float32) if as_dtype(dtype) is _dtype.bfloat16 else array, as_dtype(dtype)), device, requires_grad)
+        return _finish(
+            tensor_of(array.astype(np.float32) if as_dtype(dtype) is _dtype.bfloat16 else array, as_dtype(dtype)),
+            device,
+            requires_grad,
+        )
     if from_python:
         kind = array.dtype.kind
         array = array.astype("float32" if kind == "f" or not array.size else "int64" if kind in "iu" else "bool")
@@ -140,4 +144,3 @@ def scalar(value: float, dtype: DType) -> Tensor:
     result = empty_contiguous((), dtype)
     result.data_view()[0] = value
     return result
-

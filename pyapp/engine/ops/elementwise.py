@@ -1,4 +1,6 @@
-"""Elementwise primitives: arithmetic, comparisons, functions, selection, conversion. NumPy bodies; gradients beside them."""
+"""Elementwise primitives: arithmetic, comparisons, functions, selection, conversion. NumPy bodies; gradients beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,13 @@ from .base import array_of, as_tensor, common_dtype, computed, same_device, tens
 NumpyFunction = Callable[..., Any]
 
 
-def _binary(name: str, function: Callable[[], NumpyFunction], vjp: Any, out: str = "common", saves: str = "inputs") -> Op:
-    """A broadcasting primitive of two operands, of which the second may be a number. `out`: "common", "float" or "bool"."""
+def _binary(
+    name: str, function: Callable[[], NumpyFunction], vjp: Any, out: str = "common", saves: str = "inputs"
+) -> Op:
+    """A broadcasting primitive of two operands, of which the second may be a number.
+
+    `out`: "common", "float" or "bool".
+    """
 
     def body(a: Tensor, b: Any) -> Tensor:
         computed(name)
@@ -70,12 +77,19 @@ def _d_pick(chosen: Op) -> Any:
 
 
 add = _binary("add", lambda: np.add, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(g, b)), saves="none")
-sub = _binary("sub", lambda: np.subtract, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g, b) if isinstance(b, Tensor) else None), saves="none")
+sub = _binary(
+    "sub",
+    lambda: np.subtract,
+    lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g, b) if isinstance(b, Tensor) else None),
+    saves="none",
+)
 mul = _binary("mul", lambda: np.multiply, _d_mul)
 div = _binary("div", lambda: np.divide, _d_div, out="float")
 pow = _binary("pow", lambda: np.power, _d_pow, saves="both")
 floor_divide = _binary("floor_divide", lambda: np.floor_divide, None)
-remainder = _binary("remainder", lambda: np.remainder, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g * floor_divide(a, b), b)))
+remainder = _binary(
+    "remainder", lambda: np.remainder, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g * floor_divide(a, b), b))
+)
 eq = _binary("eq", lambda: np.equal, None, out="bool")
 ne = _binary("ne", lambda: np.not_equal, None, out="bool")
 lt = _binary("lt", lambda: np.less, None, out="bool")
@@ -126,11 +140,22 @@ sigmoid = _unary("sigmoid", _sigmoid, lambda g, y, x: (g * y * (1 - y),), saves=
 floor = _unary("floor", lambda x: np.floor(x), lambda g, _, x: (g * 0,), out="same", saves="none")
 ceil = _unary("ceil", lambda x: np.ceil(x), lambda g, _, x: (g * 0,), out="same", saves="none")
 round = _unary("round", lambda x: np.round(x), lambda g, _, x: (g * 0,), out="same", saves="none")
-relu = _unary("relu", lambda x: np.maximum(x, 0), lambda g, y, x: (g * (y > 0).to(g.dtype),), out="same", saves="output")
+relu = _unary(
+    "relu", lambda x: np.maximum(x, 0), lambda g, y, x: (g * (y > 0).to(g.dtype),), out="same", saves="output"
+)
 isnan = _unary("isnan", lambda x: np.isnan(x), None, out="bool")
 isinf = _unary("isinf", lambda x: np.isinf(x), None, out="bool")
 isfinite = _unary("isfinite", lambda x: np.isfinite(x), None, out="bool")
 logical_not = _unary("logical_not", lambda x: np.logical_not(x), None, out="bool")
+
+
+@primitive()
+def bitwise_not(x: Tensor) -> Tensor:
+    """Flips the bits of integers, or bools."""
+    computed("bitwise_not")
+    if x.dtype.is_floating_point:
+        raise TypeError(f"bitwise_not: takes integers or bool, not {describe(x)}")
+    return tensor_of(~array_of(x), x.dtype)
 
 
 @op(vjp=lambda g, _, x: (g * (s := x.sigmoid()) * (1 + x * (1 - s)),), method=True)
@@ -141,7 +166,9 @@ def silu(x: Tensor) -> Tensor:
 
 @op()
 def silu_mul(x: Tensor) -> Tensor:
-    """silu(gate) * up for x (..., 2F) = [gate, up]: the gate of SwiGLU (Shazeer 2020, arXiv 2002.05202). Returns (..., F)."""
+    """silu(gate) * up for x (..., 2F) = [gate, up]: the gate of SwiGLU (Shazeer 2020, arXiv 2002.05202). Returns (...,
+    F).
+    """
     width = x.shape[-1]
     if width % 2:
         raise ValueError(f"silu_mul: the last dim of {describe(x)} is odd; it holds [gate, up]")
@@ -168,7 +195,10 @@ def _copy_bits(x: Tensor) -> Tensor:
     return adopt_array(x.array().copy(order="C"), x.dtype)
 
 
-@primitive(vjp=lambda g, _, c, a, b: (None, *(unbroadcast(where(c, g, 0.0), a), unbroadcast(where(c, 0.0, g), b))), method=False)
+@primitive(
+    vjp=lambda g, _, c, a, b: (None, *(unbroadcast(where(c, g, 0.0), a), unbroadcast(where(c, 0.0, g), b))),
+    method=False,
+)
 def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
     computed("where")
     kind = common_dtype(a, b)
@@ -179,7 +209,7 @@ def where(condition: Tensor, a: Any, b: Any) -> Tensor:
     """a where the condition holds, else b; broadcast."""
     same_device("where", condition, a, b)
     broadcast_shapes(*(t.shape for t in (condition, a, b) if isinstance(t, Tensor)), op="where")
-    return _where(condition, a, b)  # type: ignore[no-any-return]
+    return _where(condition, a, b)
 
 
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
@@ -215,7 +245,7 @@ def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
         raise NotImplementedError(f"to: no copy between {x.device} and {place} in this build")
     if target is x.dtype:
         return x.clone() if copy else x
-    return cast(x, target)  # type: ignore[no-any-return]
+    return cast(x, target)
 
 
 def contiguous(x: Tensor) -> Tensor:
@@ -240,7 +270,8 @@ def _accepting(operation: Op) -> Any:
 
 _OPERATORS = {
     "add": add, "sub": sub, "mul": mul, "truediv": div, "pow": pow, "floordiv": floor_divide, "mod": remainder,
-    "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge, "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
+    "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
+    "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
 }  # fmt: skip
 for _name, _op in _OPERATORS.items():
     setattr(Tensor, f"__{_name}__", _accepting(_op))
@@ -254,14 +285,13 @@ Tensor.where = lambda self, condition, other: where(condition, self, other)  # t
 Tensor.square = lambda self: self * self  # type: ignore[attr-defined]
 
 
-@primitive()
-def bitwise_not(x: Tensor) -> Tensor:
-    """Flips the bits of integers, or bools."""
-    computed("bitwise_not")
-    if x.dtype.is_floating_point:
-        raise TypeError(f"bitwise_not: takes integers or bool, not {describe(x)}")
-    return tensor_of(~array_of(x), x.dtype)
-
-
-for _short, _kind in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("long", "int64"), ("int", "int32"), ("bool", "bool"), ("bfloat16", "bfloat16")):
+for _short, _kind in (
+    ("float", "float32"),
+    ("double", "float64"),
+    ("half", "float16"),
+    ("long", "int64"),
+    ("int", "int32"),
+    ("bool", "bool"),
+    ("bfloat16", "bfloat16"),
+):
     setattr(Tensor, _short, lambda self, _kind=_kind: to(self, dtype=_kind))

@@ -20,7 +20,12 @@ _FILL = KERNELS["fill_f32"]
 def _is_basic(entry: Any) -> bool:
     if isinstance(entry, Tensor):
         return entry.ndim == 0 and entry.dtype.category == 1
-    return entry is None or entry is Ellipsis or isinstance(entry, slice) or (hasattr(entry, "__index__") and not isinstance(entry, bool))
+    return (
+        entry is None
+        or entry is Ellipsis
+        or isinstance(entry, slice)
+        or (hasattr(entry, "__index__") and not isinstance(entry, bool))
+    )
 
 
 def _entries(x: Tensor, index: Any) -> list[Any]:
@@ -88,7 +93,11 @@ def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
 def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     computed("index")
     try:
-        return tensor_of(np.ascontiguousarray(x.array()[index]), x.dtype) if x.dtype is not _dtype.bfloat16 else tensor_of(array_of(x)[index], x.dtype)
+        return (
+            tensor_of(np.ascontiguousarray(x.array()[index]), x.dtype)
+            if x.dtype is not _dtype.bfloat16
+            else tensor_of(array_of(x)[index], x.dtype)
+        )
     except IndexError as error:
         raise IndexError(f"index: {error} (tensor: {describe(x)})") from None
 
@@ -98,7 +107,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     entries = _entries(x, index)
     if not all(_is_basic(e) for e in entries):
         lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
-        return _take(x, _array_index(lists))  # type: ignore[no-any-return]
+        return _take(x, _array_index(lists))
     if x.requires_grad and STATE.enabled and not x.is_contiguous():
         x = x.contiguous()
     return strided_slice(x, *_basic(x, entries))
@@ -109,10 +118,14 @@ def check_writable(x: Tensor, name: str, source: Any = None) -> None:
     if not STATE.enabled:
         return
     if isinstance(source, Tensor) and source.requires_grad:
-        raise RuntimeError(f"{name}: what is written carries a gradient that would be lost; use the out-of-place form, or no_grad()")
+        raise RuntimeError(
+            f"{name}: what is written carries a gradient that would be lost; use the out-of-place form, or no_grad()"
+        )
     if x.requires_grad:
         kind = "a leaf that requires a gradient" if x.node is None else "a result that carries a gradient"
-        raise RuntimeError(f"{name}: cannot write in place into {kind}; use the out-of-place form, or write inside no_grad()")
+        raise RuntimeError(
+            f"{name}: cannot write in place into {kind}; use the out-of-place form, or write inside no_grad()"
+        )
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
@@ -196,7 +209,10 @@ def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
     array = index.array().astype(np.int64)
     size = x.shape[dim] if x.ndim else 1
     if array.size and (array.min() < 0 or array.max() >= size):
-        raise IndexError(f"{name}: index values {array.min()} .. {array.max()} are outside 0 .. {size - 1}, dim {dim} of {describe(x)}")
+        raise IndexError(
+            f"{name}: index values {array.min()} .. {array.max()} are outside 0 .. {size - 1}, "
+            f"dim {dim} of {describe(x)}"
+        )
     return array
 
 
@@ -207,13 +223,16 @@ def _grid(index: Any, dim: int) -> tuple[Any, ...]:
     return tuple(grid)
 
 
-@primitive(vjp=lambda g, _, x, dim, index: (scatter_add(g.new_zeros(x.shape), dim, index, g),), saves="none")
+@primitive(vjp=lambda g, _, x, dim, index: (g.new_zeros(x.shape).scatter_add(dim, index, g),), saves="none")
 def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = x[index[i][j]][j] for dim 0, and so on, as torch.gather."""
     computed("gather")
     d = normalize_dim(dim, x.ndim, "gather")
     found = _index_array("gather", x, d, index)
-    return tensor_of(x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found], None if x.dtype is not _dtype.bfloat16 else x.dtype)
+    return tensor_of(
+        x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found],
+        None if x.dtype is not _dtype.bfloat16 else x.dtype,
+    )
 
 
 @primitive(vjp=lambda g, _, x, dim, index, source: (g, None, None, g.gather(dim, index)), saves="none")
@@ -270,7 +289,7 @@ def _new(name: str) -> Any:
     def method(x: Tensor, *size: Any, dtype: Any = None) -> Tensor:
         from . import create
 
-        return getattr(create, name)(*size, dtype=dtype or x.dtype, device=x.device)  # type: ignore[no-any-return]
+        return getattr(create, name)(*size, dtype=dtype or x.dtype, device=x.device)
 
     return method
 
@@ -291,8 +310,20 @@ def _assign(x: Tensor, other: Any, name: str) -> Tensor:
     """x += y: in place where autograd allows it, as in torch (an error on leaves that require gradients)."""
     carries = isinstance(other, Tensor) and other.requires_grad
     if STATE.enabled and (carries or x.node is not None) and not (x.requires_grad and x.node is None):
-        return getattr(x, name)(other)  # type: ignore[no-any-return]
-    return getattr(x, name + "_")(other)  # type: ignore[no-any-return]
+        return getattr(x, name)(other)
+    return getattr(x, name + "_")(other)
 
 
-__all__ = ["copy_", "fill_", "gather", "getitem", "index_select", "reshape", "scatter", "scatter_add", "setitem", "tril", "triu"]
+__all__ = [
+    "copy_",
+    "fill_",
+    "gather",
+    "getitem",
+    "index_select",
+    "reshape",
+    "scatter",
+    "scatter_add",
+    "setitem",
+    "tril",
+    "triu",
+]

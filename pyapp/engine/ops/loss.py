@@ -43,7 +43,7 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     """Rows of weight (V, D) by integer ids (...) → (..., D). float16, bfloat16 and block formats give float32 rows."""
     if ids.dtype.category != 1 or weight.ndim != 2:
         raise TypeError(f"embedding: takes a weight (V, D) and integer ids, got {describe(weight)} and {describe(ids)}")
-    return _embedding(weight, ids)  # type: ignore[no-any-return]
+    return _embedding(weight, ids)
 
 
 @op()
@@ -52,14 +52,17 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor
     kept = targets != ignore_index
     safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
     rows = -logits.log_softmax(-1).gather(1, safe.unsqueeze(1)).squeeze(1)
-    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()  # type: ignore[no-any-return]
+    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
-    """Mean negative log-likelihood in nats. logits (..., C), integer targets (...). NaN when every target is ignored, as in torch."""
+    """Mean negative log-likelihood in nats.
+
+    logits (..., C), integer targets (...). NaN when every target is ignored, as in torch.
+    """
     if logits.shape[:-1] != targets.shape:
         raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
-    return _cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index)  # type: ignore[no-any-return]
+    return _cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index)
 
 
 class SampleBuffers:
@@ -87,7 +90,8 @@ def sample(
     history: Tensor | None = None,
     history_count: int = 0,
 ) -> int:
-    """Draws a token id from logits (V,) float32: penalty of the int32 ids in history, temperature, top-k, top-p, min-p, in that order.
+    """Draws a token id from logits (V,) float32: penalty of the int32 ids in history, temperature, top-k, top-p, min-p,
+    in that order.
 
     `uniform` in [0, 1) decides; temperature 0 is argmax. KernelError for NaN logits.
     """
@@ -96,6 +100,7 @@ def sample(
     vocabulary = logits.shape[-1]
     launch(
         _SAMPLE, vocabulary >> 9, buffers.token.address, logits.address, history.address if history is not None else 0,
-        buffers.uniform.address, buffers.candidates.address, vocabulary, history_count, top_k, temperature, top_p, min_p, penalty,
+        buffers.uniform.address, buffers.candidates.address, vocabulary, history_count, top_k,
+        temperature, top_p, min_p, penalty,
     )  # fmt: skip
-    return buffers.token_view[0]  # type: ignore[no-any-return]
+    return buffers.token_view[0]

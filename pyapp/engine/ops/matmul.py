@@ -81,13 +81,17 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
 
 
 @_linear.gradient
-def _d_linear(g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Any:
+def _d_linear(
+    g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
+) -> Any:
     flat = g.reshape(-1, g.shape[-1])
     if weight.dtype.is_quantized:
         from ..quant import dequantize
 
         if weight.requires_grad:
-            raise TypeError(f"linear: {describe(weight)} is block-quantised and has no gradient; train in floating point")
+            raise TypeError(
+                f"linear: {describe(weight)} is block-quantised and has no gradient; train in floating point"
+            )
         weight = dequantize(weight)
     return (
         (g @ weight.to(g.dtype)) if x.requires_grad else None,
@@ -102,7 +106,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tens
 
     The weight may be float32, float16, bfloat16 (products in float32) or a block format (int8 activations).
     """
-    return _linear(x, weight, bias, residual)  # type: ignore[no-any-return]
+    return _linear(x, weight, bias, residual)
 
 
 def bmm(a: Tensor, b: Tensor) -> Tensor:

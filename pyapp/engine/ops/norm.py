@@ -17,7 +17,7 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-5) -> Tensor:
     """Root mean square norm over the last dim (Zhang & Sennrich 2019, arXiv 1910.07467). x (..., D), weight (D,)."""
     if x.shape[-1:] != weight.shape:
         raise ValueError(f"rms_norm: the weight {describe(weight)} does not fit the last dim of {describe(x)}")
-    return _rms_norm(x, weight, epsilon)  # type: ignore[no-any-return]
+    return _rms_norm(x, weight, epsilon)
 
 
 @op()

@@ -1,4 +1,6 @@
-"""Seeded random numbers: Philox4x32-10 (Salmon et al. 2011), a counter-based generator; the same bits on every platform."""
+"""Seeded random numbers: Philox4x32-10 (Salmon et al. 2011), a counter-based generator; the same bits on every
+platform.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ def _words(count: int, generator: Generator | None) -> Any:
     return pairs[:, 0] + pairs[:, 1] * 2.0**-24
 
 
-def randint(low: int, high: int | None = None, size: Any = (), generator: Generator | None = None, dtype: Any = None) -> Tensor:
+def randint(
+    low: int, high: int | None = None, size: Any = (), generator: Generator | None = None, dtype: Any = None
+) -> Tensor:
     """Integers low .. high - 1 (int64)."""
     if high is None:
         low, high = 0, low
@@ -110,7 +114,9 @@ def randperm(n: int, generator: Generator | None = None) -> Tensor:
     return tensor_of(np.argsort(_words(n, generator), kind="stable"), _dtype.int64)
 
 
-def multinomial(weights: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None) -> Tensor:
+def multinomial(
+    weights: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
+) -> Tensor:
     """Indices (int64) drawn by weight: (C,) → (num_samples,), (R, C) → (R, num_samples)."""
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
     if not np.isfinite(rows).all() or (rows < 0).any() or (rows.sum(-1) <= 0).any():
@@ -132,7 +138,7 @@ def multinomial(weights: Tensor, num_samples: int, replacement: bool = False, ge
 
 def _fill_in_place(kernel: Any, scale: Any) -> Any:
     def method(x: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-        return x.copy_(scale(_draw(kernel, (x.shape,), generator, None, False), a, b))  # type: ignore[no-any-return]
+        return x.copy_(scale(_draw(kernel, (x.shape,), generator, None, False), a, b))
 
     return method
 

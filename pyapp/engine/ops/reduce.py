@@ -28,13 +28,21 @@ def _accumulator(x: Tensor) -> Any:
     return _dtype.int64 if not x.dtype.is_floating_point else x.dtype
 
 
-@primitive(vjp=lambda g, _, x, dim=None, keepdim=False, dtype=None: (_spread(g, x, dim, keepdim).expand(x.shape).to(x.dtype),), saves="none")
+@primitive(
+    vjp=lambda g, _, x, dim=None, keepdim=False, dtype=None: (_spread(g, x, dim, keepdim).expand(x.shape).to(x.dtype),),
+    saves="none",
+)
 def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Sum over dims (all of them by default)."""
     computed("sum")
     kind = as_dtype(dtype) if dtype is not None else _accumulator(x)
     array = array_of(x, _dtype.float32 if x.dtype is _dtype.float16 else None)
-    return tensor_of(array.sum(axis=normalize_dims(dim, x.ndim, "sum"), keepdims=keepdim, dtype="int64" if kind is _dtype.int64 else None), kind)
+    return tensor_of(
+        array.sum(
+            axis=normalize_dims(dim, x.ndim, "sum"), keepdims=keepdim, dtype="int64" if kind is _dtype.int64 else None
+        ),
+        kind,
+    )
 
 
 @op(method=True)
@@ -43,7 +51,7 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     if not x.dtype.is_floating_point:
         raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
     count = prod(x.shape[d] for d in normalize_dims(dim, x.ndim, "mean"))
-    return sum(x, dim, keepdim) / (count if count else float("nan"))  # type: ignore[no-any-return]
+    return sum(x, dim, keepdim) / (count if count else float("nan"))
 
 
 @op(method=True)
@@ -52,12 +60,12 @@ def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) 
     count = prod(x.shape[d] for d in normalize_dims(dim, x.ndim, "var"))
     centred = x - mean(x, dim, True)
     left = count - correction
-    return sum(centred * centred, dim, keepdim) / (left if left > 0 else float("nan"))  # type: ignore[no-any-return]
+    return sum(centred * centred, dim, keepdim) / (left if left > 0 else float("nan"))
 
 
 def std(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> Tensor:
     """Standard deviation over dims."""
-    return var(x, dim, correction, keepdim).sqrt()  # type: ignore[no-any-return]
+    return var(x, dim, correction, keepdim).sqrt()
 
 
 def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
@@ -71,7 +79,9 @@ def _extreme(name: str) -> Any:
         computed(name)
         axes = normalize_dims(dim, x.ndim, name)
         if 0 in [x.shape[d] for d in axes]:
-            raise ValueError(f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}")
+            raise ValueError(
+                f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
+            )
         return tensor_of(getattr(array_of(x), name[1:])(axis=axes, keepdims=keepdim), x.dtype)
 
     body.__doc__ = f"`{name}` over dims; NaN wins."
@@ -175,7 +185,7 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     top = amax(x, dim, True).detach()
     top = where(top.isfinite(), top, 0.0)
     total = (x - top).exp().sum(dim, keepdim).log()
-    return total + (top if keepdim else top.reshape(total.shape))  # type: ignore[no-any-return]
+    return total + (top if keepdim else top.reshape(total.shape))
 
 
 for _function in (std, max, min, sort, topk):

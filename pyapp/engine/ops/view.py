@@ -47,7 +47,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     target = as_shape(shape)
     if -1 in target or target != x.shape:
         target = infer_shape(target, prod(x.shape), "reshape")
-    return x if target == x.shape and x.is_contiguous() else _reshape(x, target)  # type: ignore[no-any-return]
+    return x if target == x.shape and x.is_contiguous() else _reshape(x, target)
 
 
 def view(x: Tensor, *shape: Any) -> Tensor:
@@ -55,7 +55,7 @@ def view(x: Tensor, *shape: Any) -> Tensor:
     target = infer_shape(as_shape(shape), prod(x.shape), "view")
     if view_strides(x.shape, x.strides, target) is None:
         raise ValueError(f"view: {describe(x)} with strides {x.strides} cannot be viewed as {target}; use reshape")
-    return _reshape(x, target)  # type: ignore[no-any-return]
+    return _reshape(x, target)
 
 
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
@@ -69,7 +69,7 @@ def permute(x: Tensor, *dims: Any) -> Tensor:
     order = tuple(normalize_dim(d, x.ndim, "permute") for d in as_shape(dims))
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"permute: dims {order} do not name each of the {x.ndim} dims once")
-    return _permute(x, order)  # type: ignore[no-any-return]
+    return _permute(x, order)
 
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -77,7 +77,7 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(x.ndim))
     a, b = normalize_dim(dim0, x.ndim, "transpose"), normalize_dim(dim1, x.ndim, "transpose")
     order[a], order[b] = order[b], order[a]
-    return _permute(x, tuple(order))  # type: ignore[no-any-return]
+    return _permute(x, tuple(order))
 
 
 def t(x: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     target = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(target))
     if broadcast_shapes(x.shape, target, op="expand") != target:
         raise ValueError(f"expand: {describe(x)} does not expand to {target}")
-    return x if target == x.shape else _expand(x, target)  # type: ignore[no-any-return]
+    return x if target == x.shape else _expand(x, target)
 
 
 def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -140,7 +140,7 @@ def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], o
     _no_blocks(x, "index")
     if x.requires_grad and not x.is_contiguous():
         raise AssertionError("strided_slice takes dense tensors under autograd")
-    return _strided(x, shape, strides, offset)  # type: ignore[no-any-return]
+    return _strided(x, shape, strides, offset)
 
 
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -217,7 +217,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         if other.shape[:d] + other.shape[d + 1 :] != tensors[0].shape[:d] + tensors[0].shape[d + 1 :]:
             raise ValueError(f"cat: {describe(tensors[0])} and {describe(other)} differ outside dim {dim}")
     same_device("cat", *tensors)
-    return _cat(list(tensors), d)  # type: ignore[no-any-return]
+    return _cat(list(tensors), d)
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -228,12 +228,16 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 @primitive(vjp=lambda g, _, x, dims: (g.flip(dims),), saves="none", name="_flip", method=False)
 def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     computed("flip")
-    return tensor_of(np.flip(x.array(), dims).copy(), x.dtype) if x.dtype.name != "bfloat16" else tensor_of(np.flip(array_of(x), dims), x.dtype)
+    return (
+        tensor_of(np.flip(x.array(), dims).copy(), x.dtype)
+        if x.dtype.name != "bfloat16"
+        else tensor_of(np.flip(array_of(x), dims), x.dtype)
+    )
 
 
 def flip(x: Tensor, *dims: Any) -> Tensor:
     """Reverses the order along dims."""
-    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(dims)))  # type: ignore[no-any-return]
+    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(dims)))
 
 
 def repeat(x: Tensor, *times: Any) -> Tensor:
@@ -244,7 +248,9 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     shape = (1,) * (len(counts) - x.ndim) + x.shape
     spread = [size for n, count in zip(shape, counts, strict=True) for size in (count, n)]
     ones = [size for n in shape for size in (1, n)]
-    return reshape(expand(reshape(x, tuple(ones)), tuple(spread)), tuple(n * c for n, c in zip(shape, counts, strict=True)))
+    return reshape(
+        expand(reshape(x, tuple(ones)), tuple(spread)), tuple(n * c for n, c in zip(shape, counts, strict=True))
+    )
 
 
 def copy_strided(target: Tensor, source: Tensor) -> bool:
@@ -267,7 +273,8 @@ def dense_copy(x: Tensor) -> Tensor:
 
 
 for _function in (
-    reshape, view, permute, transpose, t, expand, broadcast_to, narrow, split, chunk, squeeze, unsqueeze, flatten, flip, repeat,
+    reshape, view, permute, transpose, t, expand, broadcast_to, narrow, split, chunk, squeeze, unsqueeze,
+    flatten, flip, repeat,
 ):  # fmt: skip
     setattr(Tensor, _function.__name__, _function)
 Tensor.T = property(lambda self: permute(self, *reversed(range(self.ndim))))  # type: ignore[attr-defined]
