@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import random
@@ -435,6 +436,28 @@ def test_a_full_disk(remote: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(StorageFullError, match="3,145,728 bytes are needed.*HF_HUB_CACHE"):
         hub.fetch(REPO, "model.bin")
+
+
+def test_a_disk_that_fills_up_on_the_way(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(receive.os, "replace", fail)
+    with pytest.raises(StorageFullError, match="the disk is full.*HF_HUB_CACHE"):
+        hub.fetch(REPO, "model.bin")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ftp://127.0.0.1", "http://127.0.0.1:99999999"])
+def test_a_wrong_address_of_the_hub(remote: Any, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    with pytest.raises(DownloadError) as caught:
+        hub.fetch(REPO, "model.bin")
+    assert caught.value.where == address and "HF_ENDPOINT" in str(caught.value)
+
+
+def test_an_empty_file(remote: Any) -> None:
+    remote.files[REPO]["empty.txt"] = b""
+    assert hub.fetch(REPO, "empty.txt").read_bytes() == b""
 
 
 def test_a_branch_that_moves(remote: Any) -> None:

@@ -252,7 +252,7 @@ class _Meter:
     """Progress events, not more than ten a second."""
 
     def __init__(self, path: str, total: int | None, report: Callable[[Event], None] | None) -> None:
-        self._what, self._total, self._report = f"Downloading {path.rsplit('/', 1)[-1]}", total, report
+        self._what, self._total, self._report = f"downloading {path.rsplit('/', 1)[-1]}", total, report
         self._shown = 0.0
 
     def show(self, done: int, force: bool = False) -> None:

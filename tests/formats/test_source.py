@@ -59,6 +59,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
             source.read(0, 1000)
 
 
+@pytest.mark.native_only
 def test_a_sparse_file_of_many_gigabytes(tmp_path: Path, peak_memory: Any) -> None:
     path = tmp_path / "huge.safetensors"
     length = 12 << 30
