@@ -73,7 +73,7 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
         for version in peer_versions() if with_peers else []:
             page = _open(browser, f"{server.url}pages/wllama.html?version={version}")
             gguf = write_gguf(shape, kind, WEIGHTS)
-            call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape]["max_seq_len"])
+            call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape].max_seq_len)
             pages[f"wllama {version}"] = page
         for name in FIGURES:
             samples: dict[str, list[float]] = {"pyapp": [], **{peer: [] for peer in pages if name != "eager"}}

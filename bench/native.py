@@ -22,7 +22,7 @@ class LlamaCpp:
         path = str(write_gguf(shape, kind, WEIGHTS))
         self.tokens = DECODE[shape]
         self.model: Any = Llama(
-            path, n_ctx=SHAPES[shape]["max_seq_len"], n_threads=1, n_threads_batch=1, logits_all=False, verbose=False
+            path, n_ctx=SHAPES[shape].max_seq_len, n_threads=1, n_threads_batch=1, logits_all=False, verbose=False
         )
 
     def figure(self, name: str) -> float:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .shapes import SHAPES, Shape
+from pyapp.models.llama2c import Config
+
+from .shapes import SHAPES
 
 
 def write_gguf(name: str, kind: str, folder: Path) -> Path:
@@ -22,7 +24,7 @@ def write_gguf(name: str, kind: str, folder: Path) -> Path:
     shape = SHAPES[name]
     writer = gguf.GGUFWriter(str(partial), "llama")
     _add_configuration(writer, shape, gguf)
-    _add_vocabulary(writer, shape["vocab_size"], gguf)
+    _add_vocabulary(writer, shape.vocab_size, gguf)
     random = np.random.default_rng(1)
     for tensor, rows, columns in _matrices(shape):
         if rows == 0:
@@ -42,16 +44,16 @@ def write_gguf(name: str, kind: str, folder: Path) -> Path:
     return path
 
 
-def _add_configuration(writer: Any, shape: Shape, gguf: Any) -> None:
-    writer.add_context_length(shape["max_seq_len"])
-    writer.add_embedding_length(shape["dim"])
-    writer.add_block_count(shape["n_layers"])
-    writer.add_feed_forward_length(shape["hidden_dim"])
-    writer.add_head_count(shape["n_heads"])
-    writer.add_head_count_kv(shape["n_kv_heads"])
+def _add_configuration(writer: Any, shape: Config, gguf: Any) -> None:
+    writer.add_context_length(shape.max_seq_len)
+    writer.add_embedding_length(shape.dim)
+    writer.add_block_count(shape.n_layers)
+    writer.add_feed_forward_length(shape.hidden_dim)
+    writer.add_head_count(shape.n_heads)
+    writer.add_head_count_kv(shape.n_kv_heads)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(shape["dim"] // shape["n_heads"])
-    writer.add_vocab_size(shape["vocab_size"])
+    writer.add_rope_dimension_count(shape.dim // shape.n_heads)
+    writer.add_vocab_size(shape.vocab_size)
 
 
 def _add_vocabulary(writer: Any, size: int, gguf: Any) -> None:
@@ -71,12 +73,12 @@ def _add_vocabulary(writer: Any, size: int, gguf: Any) -> None:
     writer.add_unk_token_id(0)
 
 
-def _matrices(shape: Shape) -> list[tuple[str, int, int]]:
+def _matrices(shape: Config) -> list[tuple[str, int, int]]:
     """(GGUF name, rows, columns); rows 0 marks a norm."""
-    dim, hidden = shape["dim"], shape["hidden_dim"]
-    kv = dim // shape["n_heads"] * shape["n_kv_heads"]
-    found = [("token_embd.weight", shape["vocab_size"], dim)]
-    for i in range(shape["n_layers"]):
+    dim, hidden = shape.dim, shape.hidden_dim
+    kv = dim // shape.n_heads * shape.n_kv_heads
+    found = [("token_embd.weight", shape.vocab_size, dim)]
+    for i in range(shape.n_layers):
         rows = {
             "attn_norm": (0, dim), "attn_q": (dim, dim), "attn_k": (kv, dim), "attn_v": (kv, dim),
             "attn_output": (dim, dim),

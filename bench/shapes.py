@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from pyapp.models.llama2c import Config
 
-
-class Shape(TypedDict):
-    """The seven numbers of a llama2.c configuration."""
-
-    dim: int
-    hidden_dim: int
-    n_layers: int
-    n_heads: int
-    n_kv_heads: int
-    vocab_size: int
-    max_seq_len: int
-
-
-SHAPES: dict[str, Shape] = {
-    "stories15M": Shape(
-        dim=288, hidden_dim=768, n_layers=6, n_heads=6, n_kv_heads=6, vocab_size=32000, max_seq_len=256
-    ),
-    "stories110M": Shape(
-        dim=768, hidden_dim=2048, n_layers=12, n_heads=12, n_kv_heads=12, vocab_size=32000, max_seq_len=1024
-    ),
+SHAPES = {
+    "stories15M": Config(288, 768, n_layers=6, n_heads=6, n_kv_heads=6, vocab_size=32000, max_seq_len=256),
+    "stories110M": Config(768, 2048, n_layers=12, n_heads=12, n_kv_heads=12, vocab_size=32000, max_seq_len=1024),
 }
 PROMPT = 128  # tokens of the prompt figure
 DECODE = {"stories15M": 96, "stories110M": 48}  # tokens of a decode sample, after a prompt of 8
 
 
-def bytes_per_token(shape: Shape, kind: str) -> int:
+def bytes_per_token(shape: Config, kind: str) -> int:
     """Weights that one decoded token reads: every matrix once (the embedding as the head)."""
-    head_dim = shape["dim"] // shape["n_heads"]
-    layer = shape["dim"] * (2 * shape["dim"] + 2 * shape["n_kv_heads"] * head_dim + 3 * shape["hidden_dim"])
-    count = shape["n_layers"] * layer + shape["vocab_size"] * shape["dim"]
+    layer = shape.dim * (2 * shape.dim + 2 * shape.n_kv_heads * shape.head_dim + 3 * shape.hidden_dim)
+    count = shape.n_layers * layer + shape.vocab_size * shape.dim
     return count * 4 if kind == "f32" else count * 34 // 32

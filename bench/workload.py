@@ -10,7 +10,7 @@ import pyapp
 from bench.shapes import DECODE, PROMPT, SHAPES
 from pyapp import Generator, ops
 from pyapp.engine import quant
-from pyapp.models.llama2c import Config, Llama2c
+from pyapp.models.llama2c import Llama2c
 from pyapp.nn import Parameter
 from pyapp.text.generate import Session
 
@@ -19,7 +19,7 @@ SAMPLE_SECONDS = 0.6  # a sample repeats its call for at least this long
 
 def build(name: str, kind: str) -> Llama2c:
     """A random model of a shape, in f32 or with every matrix in q8_0."""
-    model = Llama2c(Config(**SHAPES[name]), initialize=False)
+    model = Llama2c(SHAPES[name], initialize=False)
     for path, owner, shape in model.slots():
         weight = (
             pyapp.ones(*shape)
