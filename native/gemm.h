@@ -15,6 +15,8 @@ enum { GEMM_ROWS = 12, GEMM_VECTORS = 2, GEMM_K = 128, GEMM_PANELS = 8, DOT_ROWS
 enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #elif defined(__aarch64__)
 enum { GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 4 };
+#elif defined(__SSE2__)
+enum { GEMM_ROWS = 3, GEMM_VECTORS = 3, GEMM_K = 256, GEMM_PANELS = 10, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #else
 enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 256, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #endif
@@ -34,7 +36,7 @@ typedef struct range {
 } range;
 
 /* to[k * width + j] = from[j * j_stride + k * k_stride], zero for j >= count. */
-static void pack_panel(float *to, const int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride,
+static __attribute__((noinline)) void pack_panel(float *to, const int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride,
                        int64_t k, const int kind)
 {
     int64_t j = 0;

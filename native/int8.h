@@ -5,7 +5,9 @@
  * what an instruction set lacks for it is made up in `prepare`, once per row and not once per weight:
  *   AVX-512 VNNI  dpbusd takes unsigned x signed: (w ^ 0x80) * x, the sums start at -128 * sum(x)
  *   AVX2          maddubs takes unsigned x signed: |w| * (x with w's sign)
- *   relaxed       dot takes signed x 0..127: w * max(x, 0) - w * max(-x, 0)
+ *   relaxed       dot takes signed x 0..127 and leaves open what 128..255 means, though always the same on one machine.
+ *                 Where find_dot_way sees that it is unsigned or signed, all in 32 bits, one dot does as above;
+ *                 elsewhere two: w * max(x, 0) - w * max(-x, 0)
  *   others        widened to int16, pairs multiplied and added
  */
 #ifndef PYAPP_INT8_H
@@ -36,22 +38,27 @@ enum { PARTS = BAND / PART_ROWS, PART_BYTES = PART_ROWS * 4 };
 
 /* prepared: a block of activations as the dot wants it; part: weights; step: 4 activations, broadcast; sums: one int32
  * for each row, perhaps in pieces until part_finish. */
+typedef struct dot_way {
+    int two;             /* relaxed: two dots; a constant wherever the compiler looks */
+    int32_t flip, start; /* relaxed, one dot: xor for weights, factor of sum(x) */
+} dot_way;
+
 #if defined(__AVX512VNNI__)
 typedef activations prepared;
 typedef __m256i part, step, sums;
-INLINE part part_load(const int8_t *w)
+INLINE part part_load(const int8_t *w, const dot_way *way)
 {
     return _mm256_xor_si256(_mm256_loadu_si256((const void *)w), _mm256_set1_epi8(-128));
 }
-INLINE step step_load(const prepared *x, int index)
+INLINE step step_load(const prepared *x, int index, const dot_way *way)
 {
     int32_t four;
     memcpy(&four, x->values + 4 * index, 4);
     return _mm256_set1_epi32(four);
 }
-INLINE sums sums_start(const prepared *x) { return _mm256_set1_epi32(-128 * x->sum); }
-INLINE sums sums_add(sums to, part w, step x) { return _mm256_dpbusd_epi32(to, w, x); }
-INLINE part_sums sums_finish(sums s) { return (part_sums)s; }
+INLINE sums sums_start(const prepared *x, const dot_way *way) { return _mm256_set1_epi32(-128 * x->sum); }
+INLINE sums sums_add(sums to, part w, step x, const dot_way *way) { return _mm256_dpbusd_epi32(to, w, x); }
+INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)s; }
 
 #elif defined(__AVX2__)
 typedef activations prepared;
@@ -59,33 +66,33 @@ typedef struct part {
     __m256i signs, magnitudes;
 } part;
 typedef __m256i step, sums;
-INLINE part part_load(const int8_t *w)
+INLINE part part_load(const int8_t *w, const dot_way *way)
 {
     const __m256i signs = _mm256_loadu_si256((const void *)w);
     return (part){signs, _mm256_abs_epi8(signs)};
 }
-INLINE step step_load(const prepared *x, int index)
+INLINE step step_load(const prepared *x, int index, const dot_way *way)
 {
     int32_t four;
     memcpy(&four, x->values + 4 * index, 4);
     return _mm256_set1_epi32(four);
 }
-INLINE sums sums_start(const prepared *x)
+INLINE sums sums_start(const prepared *x, const dot_way *way)
 {
-    (void)x;
     return _mm256_setzero_si256();
 }
-INLINE sums sums_add(sums to, part w, step x) /* |w| <= 128, |x| <= 127: pairs stay below 2^15 */
+INLINE sums sums_add(sums to, part w, step x, const dot_way *way) /* |w| <= 128, |x| <= 127: pairs stay below 2^15 */
 {
     const __m256i pairs = _mm256_maddubs_epi16(w.magnitudes, _mm256_sign_epi8(x, w.signs));
     return _mm256_add_epi32(to, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-INLINE part_sums sums_finish(sums s) { return (part_sums)s; }
+INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)s; }
 
 #elif defined(__wasm_relaxed_simd__)
 typedef struct prepared {
-    int8_t values[2 * BLOCK]; /* for each step max(x, 0) and max(-x, 0) */
+    int8_t values[2 * BLOCK]; /* one dot: as they are; two: for each step max(x, 0) and max(-x, 0) */
     float scale;
+    int32_t start;
 } prepared;
 typedef v128_t part;
 typedef struct step {
@@ -94,41 +101,49 @@ typedef struct step {
 typedef struct sums {
     v128_t plus, minus;
 } sums;
-INLINE part part_load(const int8_t *w) { return wasm_v128_load(w); }
-INLINE step step_load(const prepared *x, int index)
+INLINE part part_load(const int8_t *w, const dot_way *way)
 {
+    return way->two ? wasm_v128_load(w) : wasm_v128_xor(wasm_v128_load(w), wasm_i32x4_splat(way->flip));
+}
+INLINE step step_load(const prepared *x, int index, const dot_way *way)
+{
+    if (!way->two)
+        return (step){wasm_v128_load32_splat(x->values + 4 * index), wasm_i32x4_splat(0)};
     return (step){wasm_v128_load32_splat(x->values + 8 * index), wasm_v128_load32_splat(x->values + 8 * index + 4)};
 }
-INLINE sums sums_start(const prepared *x)
+INLINE sums sums_start(const prepared *x, const dot_way *way)
 {
-    (void)x;
-    return (sums){wasm_i32x4_splat(0), wasm_i32x4_splat(0)};
+    return (sums){way->two ? wasm_i32x4_splat(0) : wasm_v128_load32_splat(&x->start), wasm_i32x4_splat(0)};
 }
-INLINE sums sums_add(sums to, part w, step x)
+INLINE sums sums_add(sums to, part w, step x, const dot_way *way)
 {
+    if (!way->two)
+        return (sums){wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x.plus, w, to.plus), to.minus};
     return (sums){wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, x.plus, to.plus),
                   wasm_i32x4_relaxed_dot_i8x16_i7x16_add(w, x.minus, to.minus)};
 }
-INLINE part_sums sums_finish(sums s) { return (part_sums)wasm_i32x4_sub(s.plus, s.minus); }
+INLINE part_sums sums_finish(sums s, const dot_way *way)
+{
+    return (part_sums)(way->two ? wasm_i32x4_sub(s.plus, s.minus) : s.plus);
+}
 
 #elif defined(__ARM_FEATURE_DOTPROD)
 typedef activations prepared;
 typedef int8x16_t part, step;
 typedef int32x4_t sums;
-INLINE part part_load(const int8_t *w) { return vld1q_s8(w); }
-INLINE step step_load(const prepared *x, int index)
+INLINE part part_load(const int8_t *w, const dot_way *way) { return vld1q_s8(w); }
+INLINE step step_load(const prepared *x, int index, const dot_way *way)
 {
     int32_t four;
     memcpy(&four, x->values + 4 * index, 4);
     return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
-INLINE sums sums_start(const prepared *x)
+INLINE sums sums_start(const prepared *x, const dot_way *way)
 {
-    (void)x;
     return vdupq_n_s32(0);
 }
-INLINE sums sums_add(sums to, part w, step x) { return vdotq_s32(to, w, x); }
-INLINE part_sums sums_finish(sums s) { return (part_sums)s; }
+INLINE sums sums_add(sums to, part w, step x, const dot_way *way) { return vdotq_s32(to, w, x); }
+INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)s; }
 
 #else /* int16 pairs */
 typedef struct prepared {
@@ -143,44 +158,43 @@ typedef short8 step;
 typedef struct sums {
     part_sums low, high; /* two pieces for each row, side by side */
 } sums;
-INLINE sums sums_start(const prepared *x)
+INLINE sums sums_start(const prepared *x, const dot_way *way)
 {
-    (void)x;
     return (sums){{0}, {0}};
 }
 #if defined(__wasm_simd128__)
-INLINE part part_load(const int8_t *w) { return (part){(short8)wasm_i16x8_load8x8(w), (short8)wasm_i16x8_load8x8(w + 8)}; }
-INLINE step step_load(const prepared *x, int index) { return (step)wasm_v128_load64_splat(x->values + 4 * index); }
+INLINE part part_load(const int8_t *w, const dot_way *way) { return (part){(short8)wasm_i16x8_load8x8(w), (short8)wasm_i16x8_load8x8(w + 8)}; }
+INLINE step step_load(const prepared *x, int index, const dot_way *way) { return (step)wasm_v128_load64_splat(x->values + 4 * index); }
 INLINE part_sums pair_dot(short8 a, short8 b) { return (part_sums)wasm_i32x4_dot_i16x8((v128_t)a, (v128_t)b); }
-INLINE part_sums sums_finish(sums s)
+INLINE part_sums sums_finish(sums s, const dot_way *way)
 {
     return (part_sums)wasm_i32x4_add(wasm_i32x4_shuffle((v128_t)s.low, (v128_t)s.high, 0, 2, 4, 6),
                                      wasm_i32x4_shuffle((v128_t)s.low, (v128_t)s.high, 1, 3, 5, 7));
 }
 #elif defined(__SSE2__)
-INLINE part part_load(const int8_t *w)
+INLINE part part_load(const int8_t *w, const dot_way *way)
 {
     const __m128i all = _mm_loadu_si128((const void *)w);
     return (part){(short8)_mm_srai_epi16(_mm_unpacklo_epi8(all, all), 8),
                   (short8)_mm_srai_epi16(_mm_unpackhi_epi8(all, all), 8)};
 }
-INLINE step step_load(const prepared *x, int index)
+INLINE step step_load(const prepared *x, int index, const dot_way *way)
 {
     const __m128i four = _mm_loadl_epi64((const void *)(x->values + 4 * index));
     return (step)_mm_unpacklo_epi64(four, four);
 }
 INLINE part_sums pair_dot(short8 a, short8 b) { return (part_sums)_mm_madd_epi16((__m128i)a, (__m128i)b); }
-INLINE part_sums sums_finish(sums s)
+INLINE part_sums sums_finish(sums s, const dot_way *way)
 {
     const __m128 low = (__m128)s.low, high = (__m128)s.high;
     return (part_sums)_mm_add_epi32((__m128i)_mm_shuffle_ps(low, high, 0x88), (__m128i)_mm_shuffle_ps(low, high, 0xdd));
 }
 #else
-INLINE part part_load(const int8_t *w)
+INLINE part part_load(const int8_t *w, const dot_way *way)
 {
     return (part){(short8)vmovl_s8(vld1_s8(w)), (short8)vmovl_s8(vld1_s8(w + 8))};
 }
-INLINE step step_load(const prepared *x, int index)
+INLINE step step_load(const prepared *x, int index, const dot_way *way)
 {
     const int16x4_t four = vld1_s16(x->values + 4 * index);
     return (step)vcombine_s16(four, four);
@@ -190,9 +204,9 @@ INLINE part_sums pair_dot(short8 a, short8 b)
     const int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
     return (part_sums)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 }
-INLINE part_sums sums_finish(sums s) { return (part_sums)vpaddq_s32((int32x4_t)s.low, (int32x4_t)s.high); }
+INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)vpaddq_s32((int32x4_t)s.low, (int32x4_t)s.high); }
 #endif
-INLINE sums sums_add(sums to, part w, step x)
+INLINE sums sums_add(sums to, part w, step x, const dot_way *way)
 {
     return (sums){to.low + pair_dot(w.low, x), to.high + pair_dot(w.high, x)};
 }
@@ -203,19 +217,41 @@ INLINE sums sums_add(sums to, part w, step x)
 #define PREPARED_IN_PLACE 1
 #else
 #define PREPARED_IN_PLACE 0
-INLINE void prepare(prepared *to, const activations *from)
+INLINE void prepare(prepared *to, const activations *from, const dot_way *way)
 {
-    for (int i = 0; i < BLOCK; i++) {
 #if defined(__wasm_relaxed_simd__)
-        const int8_t x = from->values[i];
-        to->values[i / 4 * 8 + i % 4] = x > 0 ? x : 0;
-        to->values[i / 4 * 8 + 4 + i % 4] = x < 0 ? (int8_t)-x : 0;
+    const v128_t zero = wasm_i32x4_splat(0);
+    for (int i = 0; i < BLOCK; i += 16) {
+        const v128_t x = wasm_v128_load(from->values + i);
+        const v128_t plus = wasm_i8x16_max(x, zero), minus = wasm_i8x16_max(wasm_i8x16_sub(zero, x), zero);
+        wasm_v128_store(to->values + (way->two ? 2 * i : i), way->two ? wasm_i32x4_shuffle(plus, minus, 0, 4, 1, 5) : x);
+        if (way->two)
+            wasm_v128_store(to->values + 2 * i + 16, wasm_i32x4_shuffle(plus, minus, 2, 6, 3, 7));
+    }
+    to->start = way->start * from->sum;
 #else
+    for (int i = 0; i < BLOCK; i++)
         to->values[i] = from->values[i];
 #endif
-    }
     to->scale = from->scale;
 }
+#endif
+
+#if defined(__wasm_relaxed_simd__)
+/* Tries the dot where both readings, and 16-bit sums in between, would differ. */
+INLINE dot_way find_dot_way(void)
+{
+    static const volatile int32_t high = (int32_t)0xffffffff, low = 0x7f7f7f7f; /* volatile: found out here, not by the compiler */
+    const v128_t x = wasm_i32x4_splat(low), w = wasm_i32x4_splat(high), zero = wasm_i32x4_splat(0);
+    const int32_t dot = wasm_i32x4_extract_lane(wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, zero), 0);
+    if (dot == 4 * 127 * 255)
+        return (dot_way){0, (int32_t)0x80808080, -128};
+    if (dot == 4 * 127 * -1)
+        return (dot_way){0, 0, 0};
+    return (dot_way){1, 0, 0};
+}
+#else
+INLINE dot_way find_dot_way(void) { return (dot_way){0, 0, 0}; }
 #endif
 
 /* PART_ROWS scales as f32. */

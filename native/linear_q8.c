@@ -35,7 +35,7 @@ INLINE int64_t block_bytes(const int half_scales) { return BAND_BYTES + BAND * (
 
 /* out[row][band] = sums over the blocks of `in`, for bands that lie band_stride bytes apart. */
 INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t *w, int64_t band_stride,
-                          const tile_input *in, const int rows, const int bands, const int half_scales)
+                          const tile_input *in, const int rows, const int bands, const int half_scales, const dot_way *way)
 {
     const int64_t scale_bytes = half_scales ? 2 : 4;
     part_float total[TILE_ROWS][MOST_BANDS][PARTS] = {0};
@@ -44,18 +44,18 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         UNROLL for (int r = 0; r < rows; r++)
             UNROLL for (int b = 0; b < bands; b++)
                 UNROLL for (int p = 0; p < PARTS; p++)
-                    sum[r][b][p] = sums_start(&in->x[r][k]);
+                    sum[r][b][p] = sums_start(&in->x[r][k], way);
         UNROLL for (int s = 0; s < STEPS; s++) {
             const uint8_t *at = w + BAND * scale_bytes + s * BAND * 4;
             part weights[MOST_BANDS][PARTS];
             UNROLL for (int b = 0; b < bands; b++)
                 UNROLL for (int p = 0; p < PARTS; p++)
-                    weights[b][p] = part_load((const int8_t *)at + b * band_stride + p * PART_BYTES);
+                    weights[b][p] = part_load((const int8_t *)at + b * band_stride + p * PART_BYTES, way);
             UNROLL for (int r = 0; r < rows; r++) {
-                const step four = step_load(&in->x[r][k], s);
+                const step four = step_load(&in->x[r][k], s, way);
                 UNROLL for (int b = 0; b < bands; b++)
                     UNROLL for (int p = 0; p < PARTS; p++)
-                        sum[r][b][p] = sums_add(sum[r][b][p], weights[b][p], four);
+                        sum[r][b][p] = sums_add(sum[r][b][p], weights[b][p], four, way);
             }
         }
         UNROLL for (int b = 0; b < bands; b++)
@@ -63,7 +63,7 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
                 const uint8_t *at = w + b * band_stride + p * PART_ROWS * scale_bytes;
                 const part_float scale = half_scales ? scales_load_f16(at) : scales_load_f32(at);
                 UNROLL for (int r = 0; r < rows; r++)
-                    total[r][b][p] += part_from_int(sums_finish(sum[r][b][p])) * (scale * part_splat(in->x[r][k].scale));
+                    total[r][b][p] += part_from_int(sums_finish(sum[r][b][p], way)) * (scale * part_splat(in->x[r][k].scale));
             }
     }
     UNROLL for (int r = 0; r < rows; r++)
@@ -84,7 +84,7 @@ INLINE void store_band(const task *t, const float sum[BAND], int64_t row, int64_
 
 /* Bands first .. last - 1 for the rows of one tile. A lone row walks through far streams: memory likes that better. */
 INLINE void multiply_bands(const task *t, const tile_input *in, int64_t first, int64_t last, const int rows,
-                           const int half_scales)
+                           const int half_scales, const dot_way *way)
 {
     const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
     const int bands = rows == 1 ? VECTOR_BANDS : TILE_BANDS;
@@ -92,19 +92,19 @@ INLINE void multiply_bands(const task *t, const tile_input *in, int64_t first, i
     float out[TILE_ROWS][MOST_BANDS][BAND];
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t band = first + i * near;
-        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, far * band_bytes, in, rows, bands, half_scales);
+        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, far * band_bytes, in, rows, bands, half_scales, way);
         for (int r = 0; r < rows; r++)
             for (int b = 0; b < bands; b++)
                 store_band(t, out[r][b], in->row + r, band + b * far, in->first == 0);
     }
     for (int64_t band = first + tiles * bands; band < last; band++) {
-        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales);
+        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales, way);
         for (int r = 0; r < rows; r++)
             store_band(t, out[r][0], in->row + r, band, in->first == 0);
     }
 }
 
-INLINE void prepare_rows(tile_input *in, prepared *buffer, const task *t, int rows)
+INLINE void prepare_rows(tile_input *in, prepared *buffer, const task *t, int rows, const dot_way *way)
 {
     for (int r = 0; r < rows; r++) {
         const activations *from = t->x + (in->row + r) * t->blocks + in->first;
@@ -114,12 +114,12 @@ INLINE void prepare_rows(tile_input *in, prepared *buffer, const task *t, int ro
 #else
         in->x[r] = buffer + r * in->blocks;
         for (int64_t k = 0; k < in->blocks; k++)
-            prepare(buffer + r * in->blocks + k, &from[k]);
+            prepare(buffer + r * in->blocks + k, &from[k], way);
 #endif
     }
 }
 
-INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int half_scales)
+INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int half_scales, const dot_way *way)
 {
     prepared buffer[PREPARED_IN_PLACE ? 1 : TILE_ROWS * TILE_BLOCKS];
     for (int64_t row = 0; row < t->rows; row += TILE_ROWS)
@@ -127,12 +127,12 @@ INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int
             const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
             const int64_t left = t->blocks - block;
             tile_input in = {{0}, row, block, left < TILE_BLOCKS ? left : TILE_BLOCKS};
-            prepare_rows(&in, buffer, t, rows);
+            prepare_rows(&in, buffer, t, rows, way);
             switch (rows) {
-            case 4: multiply_bands(t, &in, first, last, 4, half_scales); break;
-            case 3: multiply_bands(t, &in, first, last, 3, half_scales); break;
-            case 2: multiply_bands(t, &in, first, last, 2, half_scales); break;
-            default: multiply_bands(t, &in, first, last, 1, half_scales);
+            case 4: multiply_bands(t, &in, first, last, 4, half_scales, way); break;
+            case 3: multiply_bands(t, &in, first, last, 3, half_scales, way); break;
+            case 2: multiply_bands(t, &in, first, last, 2, half_scales, way); break;
+            default: multiply_bands(t, &in, first, last, 1, half_scales, way);
             }
         }
 }
@@ -156,8 +156,14 @@ INLINE int linear_q8(const launch *record, int worker, int workers, const int ha
         group = last - first;
     if (group < MOST_BANDS)
         group = MOST_BANDS;
-    for (int64_t band = first; band < last; band += group)
-        multiply_group(&t, band, band + group < last ? band + group : last, half_scales);
+    const dot_way way = find_dot_way();
+    for (int64_t band = first; band < last; band += group) {
+        const int64_t end = band + group < last ? band + group : last;
+        if (way.two)
+            multiply_group(&t, band, end, half_scales, &(const dot_way){1, 0, 0});
+        else
+            multiply_group(&t, band, end, half_scales, &(const dot_way){0, way.flip, way.start});
+    }
     return KERNEL_OK;
 }
 
