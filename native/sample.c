@@ -118,11 +118,15 @@ static void keep_top(candidates *c, int64_t k)
 /* Sum of the weights that are at least the threshold, always in eight lanes: the same on every platform. */
 static double mass_at_least(const candidates *c, float threshold)
 {
-    double lanes[8] = {0};
+    typedef float eight __attribute__((vector_size(32), aligned(4), may_alias));
+    typedef int32_t mask __attribute__((vector_size(32)));
+    typedef double sums __attribute__((vector_size(64)));
+    sums lanes = {0};
     int64_t i = 0;
-    for (; i + 8 <= c->count; i += 8)
-        for (int j = 0; j < 8; j++)
-            lanes[j] += c->values[i + j] >= threshold ? (double)c->values[i + j] : 0.0;
+    for (; i + 8 <= c->count; i += 8) {
+        const eight values = *(const eight *)(c->values + i);
+        lanes += __builtin_convertvector((eight)((mask)values & (values >= threshold)), sums);
+    }
     for (; i < c->count; i++)
         lanes[i % 8] += c->values[i] >= threshold ? (double)c->values[i] : 0.0;
     return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
@@ -138,13 +142,14 @@ static void to_weights(candidates *c, float largest, float temperature)
     }
 }
 
-/* Leaves the candidates from which the prefix of that mass can be chosen: thresholds fall until enough passes. */
-static void keep_mass(candidates *c, double goal, float floor)
+/* select_prefix by weight, after thresholds have fallen until enough passes, to `floor` at most. */
+static int64_t select_mass(candidates *c, double goal, float floor, int strict)
 {
-    float threshold = 0.015625f;
+    float threshold = 0.125f;
     while (threshold > floor && mass_at_least(c, threshold) <= goal)
-        threshold *= 0.015625f;
+        threshold *= 0.125f;
     keep_at_least(c, threshold > floor ? threshold : floor);
+    return select_prefix(c, goal, 0, strict);
 }
 
 /* Copies the logits and applies the penalty, once for each id of the history. */
@@ -174,15 +179,9 @@ static int prepare(candidates *c, const float *logits, const int32_t *history, i
 static int64_t draw(candidates *c, float top_p, float min_p, double uniform)
 {
     const float smallest = 1.4e-45f, floor = min_p > smallest ? min_p < 1.0f ? min_p : 1.0f : smallest;
-    if (top_p > 0 && top_p < 1) {
-        const double goal = mass_at_least(c, smallest) * top_p;
-        keep_mass(c, goal, floor);
-        c->count = select_prefix(c, goal, 0, 0);
-        return select_prefix(c, mass_at_least(c, smallest) * uniform, 0, 1) - 1;
-    }
-    const double goal = mass_at_least(c, floor) * uniform;
-    keep_mass(c, goal, floor);
-    return select_prefix(c, goal, 0, 1) - 1;
+    if (top_p > 0 && top_p < 1)
+        c->count = select_mass(c, mass_at_least(c, smallest) * top_p, floor, 0);
+    return select_mass(c, mass_at_least(c, floor) * uniform, floor, 1) - 1;
 }
 
 KERNEL(sample_f32)

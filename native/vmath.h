@@ -7,16 +7,12 @@
 
 #define INFINITE __builtin_inff()
 
-/* 2^n for -126 <= n <= 127. */
-INLINE vfloat vpower_of_two(vint n) { return (vfloat)(((vuint)n + 127u) << 23); }
-
 /* Within 1 ulp for every x, subnormal results too; exp(-inf) = 0, exp(inf) = inf, NaN stays NaN. */
 INLINE vfloat vexp(vfloat x)
 {
-    x = vselect(x > 89.0f, vsplat(89.0f), x);
-    x = vselect(x < -104.0f, vsplat(-104.0f), x);
-    const vint n = vround_to_int(x * 1.44269504f);
-    const vfloat power = vfrom_int(n);
+    const vfloat magic = vsplat(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer, left in the low bits */
+    x = vclamp(x, -104.0f, 89.0f);
+    const vfloat rounded = vfma(x, vsplat(1.44269504f), magic), power = rounded - magic;
     vfloat r = vfma(power, vsplat(-0.693359375f), x); /* ln 2 in two parts: the first product is exact */
     r = vfma(power, vsplat(2.12194440e-4f), r);
     vfloat q = vsplat(0.00138144669f);
@@ -25,8 +21,9 @@ INLINE vfloat vexp(vfloat x)
     q = vfma(q, r, vsplat(0.166665201f));
     q = vfma(q, r, vsplat(0.499999934f));
     const vfloat mantissa = vfma(q, r * r, r) + 1.0f;
-    const vint half = n >> 1; /* two steps, because 2^n itself may be out of range where the result is not */
-    return mantissa * vpower_of_two(half) * vpower_of_two((vint)((vuint)n - (vuint)half));
+    /* 2^n in two steps, because it may be out of range where the result is not */
+    const vuint n = (vuint)rounded - 0x4b400000u, half = (vuint)((vint)n >> 1);
+    return mantissa * (vfloat)((half + 127u) << 23) * (vfloat)((n - half + 127u) << 23);
 }
 
 /* Natural logarithm within 2 ulp, for x normal and positive, infinite or NaN. */
