@@ -17,6 +17,8 @@
 #define LAUNCH_POINTERS 8
 #define LAUNCH_DIMS 24
 #define LAUNCH_FLOATS 4
+#define ATTENTION_ROWS 48     /* what the workspace of attention_train is made of */
+#define ATTENTION_KEY_UNIT 24
 
 typedef struct launch {
     int32_t kernel; /* index in KERNELS */
@@ -45,6 +47,10 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
  * attention: y, q (tokens, heads, head_dim); k, v (kv_heads, capacity, head_dim), query head h reads kv head
  *   h / (heads / kv_heads); row t sees cached positions 0 .. position[0] + t when causal is 1, else all
  *   0 .. position[0] + tokens - 1. Scores are multiplied by scale.
+ * attention_train: y, q (batch, tokens, heads, head_dim); k, v (batch, keys, kv_heads, head_dim); batch entries and tokens
+ *   of q, k, v any strides apart, y and all gradients dense. causal: row t sees keys 0 .. keys - tokens + t, with
+ *   keys >= tokens. A hidden key weighs 0. workspace: for each of at most `workspaces` workers (the others stay idle)
+ *   4 * (S + 48) * D + 96 * S floats, with S = keys up to a multiple of 24 and D = head_dim up to a multiple of 16.
  * silu_mul: row of x is [gate | up], each `columns` wide: y = silu(gate) * up.
  * embedding_*: y[t] = w[ids[t]]; id outside 0 .. vocabulary - 1: KERNEL_INDEX_RANGE.
  * Elementwise: y[i] = a[i % a_period] op b[i % b_period], i < count (period = count: plain; 1: a scalar; columns: a row).
@@ -89,6 +95,12 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
     KERNEL(cache_write_f32, "cache x position | tokens heads head_dim capacity x_stride |")                            \
     KERNEL(attention_f32,                                                                                              \
            "y q k v position | tokens heads kv_heads head_dim capacity y_stride q_stride causal | scale")              \
+    KERNEL(attention_train_f32,                                                                                        \
+           "y q k v workspace | batch tokens keys heads kv_heads head_dim q_batch q_token k_batch k_token "            \
+           "v_batch v_token causal workspaces | scale")                                                                \
+    KERNEL(attention_train_backward_f32,                                                                               \
+           "grad_q grad_k grad_v q k v grad_y workspace | batch tokens keys heads kv_heads head_dim q_batch q_token "  \
+           "k_batch k_token v_batch v_token causal workspaces | scale")                                                \
     KERNEL(silu_mul_f32, "y x | rows columns y_stride x_stride |")                                                     \
     KERNEL(silu_mul_backward_f32, "grad_x x grad_y | rows columns |")                                                  \
     KERNEL(embedding_f32, "y w ids | tokens columns vocabulary y_stride |")                                            \

@@ -14,7 +14,6 @@ from ..launch import KERNELS, launch, launch_all
 from ..native import get_num_threads
 from ..op import OPS
 from ..ops.base import dense, is_plain
-from ..ops.create import scalar
 from ..ops.matmul import check_linear
 from ..quant import activation_bytes
 from ..storage import Storage
