@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -221,7 +222,8 @@ def make_folder(folder: Path) -> None:
         probe.write_bytes(b"\0" * 4096)
         probe.unlink()
     except OSError as error:
-        probe.unlink(missing_ok=True) if os.access(folder, os.W_OK) else None
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFullError("the disk is full", where=str(folder), hint="Free some space, or take another folder") from error
         raise PyappError(
