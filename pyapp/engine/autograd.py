@@ -140,6 +140,62 @@ def _run_hooks(tensor: Tensor, gradient: Tensor) -> Tensor:
     return gradient
 
 
+class _Pending:
+    """Gradients on their way, by tensor. A sum is made in memory of its own, which nobody else sees before it is whole:
+    what follows is added to it in place. In a walk that records a graph nothing is written in place.
+    """
+
+    def __init__(self, create_graph: bool) -> None:
+        self.in_place = not create_graph
+        self.leaves: dict[int, Tensor] = {}
+        self._sums: dict[int, Tensor] = {}
+        self._own: set[int] = set()
+
+    def add(self, tensor: Tensor, gradient: Tensor) -> None:
+        key = id(tensor)
+        known = self._sums.get(key)
+        if tensor.node is None:
+            self.leaves[key] = tensor
+        if known is None:
+            self._sums[key] = gradient
+        elif key in self._own and known.dtype is gradient.dtype:
+            from .ops.index import add_into
+
+            add_into(known, gradient)
+        else:
+            self._sums[key] = known + gradient
+            if self.in_place:
+                self._own.add(key)
+
+    def add_slice(self, node: Node, gradient: Tensor) -> bool:
+        """Adds the gradient of a slice to that of its source, without a tensor of zeros for each slice; False for other
+        nodes.
+        """
+        if not (node.op.slices and self.in_place and node.args):
+            return False
+        from .ops.create import zeros
+        from .ops.index import add_into
+
+        source, *where = node.args
+        key = id(source)
+        known = self._sums.get(key)
+        if known is not None and known.dtype is not gradient.dtype:
+            return False
+        if key in self._own and known is not None:
+            add_into(node.op.forward(known, *where), gradient)
+            return True
+        whole = zeros(source.shape, dtype=gradient.dtype, device=gradient.device)
+        node.op.forward(whole, *where).copy_(gradient)
+        self.add(source, whole)
+        self._own.add(key)
+        return True
+
+    def take(self, tensor: Tensor) -> Tensor | None:
+        """The whole gradient; from here on others may see it."""
+        self._own.discard(id(tensor))
+        return self._sums.pop(id(tensor), None)
+
+
 def _walk(
     roots: Sequence[Tensor],
     gradients: Sequence[Tensor | None],
@@ -150,35 +206,30 @@ def _walk(
     """Carries gradients from the roots down; `deliver(tensor, gradient)` once for each tensor, when its gradient is
     whole.
     """
-    pending: dict[int, Tensor] = {}
-    leaves: dict[int, Tensor] = {}
-
-    def add(tensor: Tensor, gradient: Tensor) -> None:
-        known = pending.get(id(tensor))
-        pending[id(tensor)] = gradient if known is None else known + gradient
-        if tensor.node is None:
-            leaves[id(tensor)] = tensor
-
+    pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
-        add(root, _seed(root, gradient))
+        pending.add(root, _seed(root, gradient))
     order = _order(roots)
     order.reverse()
     while order:
         tensor = order.pop()
-        gradient = pending.pop(id(tensor), None)
+        gradient = pending.take(tensor)
         if gradient is None:
             continue
         gradient = _run_hooks(tensor, gradient)
         deliver(tensor, gradient)
         node = tensor.node
         assert node is not None
-        for source, its in node.gradients(gradient, create_graph):
-            if its is not None:
-                add(source, its)
+        if not pending.add_slice(node, gradient):
+            for source, its in node.gradients(gradient, create_graph):
+                if its is not None:
+                    pending.add(source, its)
         if not retain_graph:
             node.args = node.output = None
-    for key, leaf in leaves.items():
-        deliver(leaf, _run_hooks(leaf, pending.pop(key)))
+    for leaf in pending.leaves.values():
+        whole = pending.take(leaf)
+        assert whole is not None
+        deliver(leaf, _run_hooks(leaf, whole))
 
 
 def backward(

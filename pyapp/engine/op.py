@@ -35,6 +35,7 @@ class Op:
         self.saves_inputs = saves in ("inputs", "both")
         self.saves_output = saves in ("output", "both")
         self.view = view
+        self.slices = False  # the result is the part of the first argument that the others tell, each element once
         self.kernels: dict[str, Kernel] = {}
         self.fast: Kernel | None = None  # the CPU's kernel where there is one: what a token's hundred calls go through
         self.parameters: tuple[tuple[str, Any], ...] = ()

@@ -220,15 +220,22 @@ def _heads(x: Tensor) -> Tensor:
 
 @claims("_rope")
 def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Any:
-    if x.dtype is not _F32 or len(x.shape) != 3 or not is_plain(table) or (position is not None and position.dtype is not _I32):
+    """x (T, H, D), or (B, T, H, D) with one record for each batch entry."""
+    if x.dtype is not _F32 or len(x.shape) not in (3, 4):
         return NotImplemented
-    x = _heads(x)
-    tokens, heads, size = x.shape
+    if not is_plain(table) or (position is not None and position.dtype is not _I32):
+        return NotImplemented
+    if x.strides[-1] != 1 or x.strides[-2] != x.shape[-1]:
+        x = dense(x)
+    tokens, heads, size = x.shape[-3:]
+    each, step = tokens * heads * size, x.strides[0]
     y = empty_contiguous(x.shape)
-    launch(
-        _ROPE, tokens * heads * size >> 10, y.address, x.address, table.address, position.address if position is not None else 0,
-        tokens, heads, size, heads * size, x.strides[0], table.shape[0], int(interleaved),
-    )  # fmt: skip
+    for i in range(x.shape[0] if len(x.shape) == 4 else 1):
+        launch(
+            _ROPE, each >> 10, y.address + 4 * i * each, x.address + 4 * i * step, table.address,
+            position.address if position is not None else 0, tokens, heads, size, heads * size, x.strides[-3], table.shape[0],
+            int(interleaved),
+        )  # fmt: skip
     return y
 
 

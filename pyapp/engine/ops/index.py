@@ -11,7 +11,7 @@ from ..lazy import np
 from ..op import describe, primitive
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
-from .base import array_of, computed, tensor_of
+from .base import array_of, computed, is_plain, tensor_of
 from .view import copy_strided, reshape, strided_slice
 
 _FILL = KERNELS["fill_f32"]
@@ -164,6 +164,20 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         np.copyto(x.array(), source.array())
     x.storage.version += 1
     return x
+
+
+def add_into(x: Tensor, other: Tensor) -> None:
+    """x += other, of one shape and dtype, without a tensor between."""
+    if is_plain(x) and is_plain(other):
+        count = x.numel()
+        launch(KERNELS["add_f32"], count >> 10, x.address, x.address, other.address, count, max(count, 1), max(count, 1))
+    elif x.dtype is _dtype.bfloat16:
+        copy_(x, x + other)
+        return
+    else:
+        computed("add")
+        np.add(x.array(), other.array(), out=x.array())
+    x.storage.version += 1
 
 
 def fill_(x: Tensor, value: Any) -> Tensor:

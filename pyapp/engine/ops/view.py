@@ -135,6 +135,9 @@ def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset
     return _alias(x, shape, strides, x.offset + offset)
 
 
+_strided.slices = True
+
+
 def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
     """A view given by shape, strides and offset relative to x, which is made dense first where a gradient needs it."""
     _no_blocks(x, "index")
