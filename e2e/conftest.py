@@ -1,4 +1,4 @@
-"""The page in a real browser: the site on localhost, Chromium with a profile of its own, a hub that fails on purpose."""
+"""The page in a real browser: the site on localhost, Chromium with its own profile, a hub that fails on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model hub on localhost that fails on purpose: it drops connections, changes files, answers slowly or with errors."""
+"""A model hub on localhost that fails on purpose: it drops connections, changes files, answers slowly or not at all."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ def write_tokenizer(path: Path, vocabulary: int = 320) -> Path:
     return path
 
 
-def write_model(path: Path, *, dim: int = 64, layers: int = 2, vocabulary: int = 320, context: int = 256, nan: bool = False) -> Path:
+def write_model(
+    path: Path, *, dim: int = 64, layers: int = 2, vocabulary: int = 320, context: int = 256, nan: bool = False
+) -> Path:
     """A checkpoint (version 1) with seeded random weights that never ends a text by itself when it is greedy."""
     config = {
         "dim": dim, "hidden_dim": dim * 2, "n_layers": layers, "n_heads": 4, "n_kv_heads": 2, "vocab_size": vocabulary,

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
-READY = "() => document.getElementById('engine-status')?.dataset.state === 'ready'"
+STATE = "() => { const s = document.getElementById('engine-status').dataset.state; return s !== 'starting' && s }"
 
 
 class StoryPage:
@@ -35,7 +35,8 @@ class StoryPage:
         return self.wait_ready()
 
     def wait_ready(self, timeout: float = 60_000) -> StoryPage:
-        self.page.wait_for_function(READY, timeout=timeout)
+        state = self.page.wait_for_function(STATE, timeout=timeout).json_value()
+        assert state == "ready", self.page.locator("#story-error").inner_text()
         return self
 
     def settings(self, **values: float) -> StoryPage:

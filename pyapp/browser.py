@@ -31,7 +31,7 @@ _host: Any = None
 
 class PageSource:
     """A pyapp.formats ByteSource over a JavaScript object with `name`, `size`, `read(offset, length)` and
-    `readInto(bytes, offset)`: a File, or a file kept by the browser. `read_into` copies straight into WebAssembly memory.
+    `readInto(bytes, offset)`: a File, or a file the browser keeps. `read_into` copies straight into WebAssembly memory.
     """
 
     def __init__(self, source: Any) -> None:
@@ -106,7 +106,7 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
 
 
 def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
-    """The task called `method`. `params` has `sources` (`model`, `tokenizer`), `key`, and what the task itself takes."""
+    """The task called `method`. `params`: `sources` (`model`, `tokenizer`), `key`, and what the task itself takes."""
     model = PageSource(params.sources.model)
     if method == "inspect":
         return tasks.inspect(model)

@@ -22,6 +22,12 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Shows a dialog in place of any other. @param {HTMLDialogElement} dialog */
+export function openDialog(dialog) {
+  for (const other of document.querySelectorAll("dialog[open]")) if (other !== dialog) other.close();
+  if (!dialog.open) dialog.showModal();
+}
+
 /** localStorage where there is one: settings are a convenience, not a need. */
 export const memory = {
   /** @param {string} name @param {any} fallback */

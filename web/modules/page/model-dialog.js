@@ -3,7 +3,7 @@
  */
 import { megabytes } from "../shared/protocol.js";
 import { DEFAULT_HUB } from "./app.js";
-import { byId, h } from "./dom.js";
+import { byId, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 export class ModelDialog {
@@ -25,7 +25,7 @@ export class ModelDialog {
   open() {
     clearError(byId("model-error"));
     this.render();
-    if (!this.dialog.open) this.dialog.showModal();
+    openDialog(this.dialog);
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
   }
 

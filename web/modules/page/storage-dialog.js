@@ -2,7 +2,7 @@
  * The storage panel: what this page keeps in the browser, and how to get rid of it.
  */
 import { UserError, megabytes } from "../shared/protocol.js";
-import { byId, h } from "./dom.js";
+import { byId, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 export class StorageDialog {
@@ -17,7 +17,7 @@ export class StorageDialog {
 
   async open() {
     clearError(byId("storage-error"));
-    if (!this.dialog.open) this.dialog.showModal();
+    openDialog(this.dialog);
     await this.render();
   }
 

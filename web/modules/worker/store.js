@@ -137,15 +137,19 @@ export class Store {
 
   /** @param {string} key */
   async remove(key) {
-    try {
-      await (await this.#files()).removeEntry(key, { recursive: true });
-    } catch (error) {
-      if (error.name === "NotFoundError") return;
-      throw new UserError("This file is in use in another tab of this page.", {
-        where: key,
-        hint: "Close the other tab, or stop its download, and delete again.",
-      });
+    for (let attempt = 0; attempt < 10; attempt += 1) {
+      try {
+        await (await this.#files()).removeEntry(key, { recursive: true });
+        return;
+      } catch (error) {
+        if (error.name === "NotFoundError") return;
+        await new Promise((resolve) => setTimeout(resolve, 200)); // it may just be being read
+      }
     }
+    throw new UserError("This file is in use in another tab of this page.", {
+      where: key,
+      hint: "Close the other tab, or stop its download, and delete again.",
+    });
   }
 
   async clear() {

@@ -1,0 +1,140 @@
+"""Files of the user: good ones, and the ways in which they are wrong: refused in words, and the page goes on."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from e2e.model_files import write_model, write_pair, write_tokenizer
+from e2e.page import StoryPage
+
+Broken = Callable[[Path], list[Path]]
+
+
+def text_file(folder: Path) -> list[Path]:
+    (folder / "model.bin").write_text("Dear diary, today I dropped the wrong file.\n" * 50)
+    return [folder / "model.bin", write_tokenizer(folder / "tokenizer.bin")]
+
+
+def truncated(folder: Path) -> list[Path]:
+    model, tokenizer = write_pair(folder)
+    model.write_bytes(model.read_bytes()[:-1000])
+    return [model, tokenizer]
+
+
+def absurd_header(folder: Path) -> list[Path]:
+    model, tokenizer = write_pair(folder)
+    data = bytearray(model.read_bytes())
+    struct.pack_into("<i", data, 8, 1 << 30)  # dim
+    model.write_bytes(data)
+    return [model, tokenizer]
+
+
+def other_tokenizer(folder: Path) -> list[Path]:
+    return [write_model(folder / "model.bin"), write_tokenizer(folder / "tokenizer.bin", vocabulary=900)]
+
+
+def damaged_tokenizer(folder: Path) -> list[Path]:
+    model, tokenizer = write_pair(folder)
+    tokenizer.write_bytes(tokenizer.read_bytes()[:100])
+    return [model, tokenizer]
+
+
+def nan_weights(folder: Path) -> list[Path]:
+    return write_pair(folder, nan=True)
+
+
+def not_json(folder: Path) -> list[Path]:
+    (folder / "tokenizer.json").write_bytes(b"\xff\xfe{ not json")
+    return [write_model(folder / "model.bin"), folder / "tokenizer.json"]
+
+
+REFUSED_WHEN_READ = [text_file, truncated, absurd_header, other_tokenizer, damaged_tokenizer, nan_weights, not_json]
+
+
+def works_again(story: StoryPage) -> None:
+    """The embedded model still writes in the same worker."""
+    story.open_models()
+    story.model_row("Little stories").get_by_role("button", name="Use").click()
+    expect(story.error).to_have_count(0)
+    story.settings(max_new_tokens=16)
+    story.write("One day")
+    assert len(story.ids()) > 0
+
+
+def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
+    story.pick(write_pair(tmp_path))
+    expect(story.page.locator("#model-name")).to_have_text("model.bin")
+    story.settings(temperature=0, max_new_tokens=24)
+    story.write("the little fox")
+    assert len(story.ids()) == 24
+    assert story.page.locator("#max_new_tokens").get_attribute("max") == "256"  # the model's context
+
+
+@pytest.mark.parametrize("broken", REFUSED_WHEN_READ, ids=lambda function: function.__name__)
+def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, broken: Broken) -> None:
+    worker = story.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
+    story.pick(broken(tmp_path))
+    if story.error.count() == 0 and broken is other_tokenizer:
+        story.start("the fox")  # found when text and model meet
+    expect(story.error).to_be_visible()
+    message = story.error.inner_text()
+    assert "unexpected" not in message and "Traceback" not in message and "Error:" not in message
+    assert any(name in message for name in ("model.bin", "tokenizer")), message
+    works_again(story)
+    assert worker == 1 and story.page.evaluate("worker === pyappPage.app.engine.worker"), "the worker was lost"
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["notes.txt"], "tokenizer is missing"),
+        (["tokenizer.bin"], "no checkpoint"),
+        (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
+        (["empty.bin", "tokenizer.bin"], "empty"),
+    ],
+)
+def test_incomplete_choices_are_explained(story: StoryPage, tmp_path: Path, names: list[str], says: str) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(b"" if name.startswith("empty") else b"some bytes")
+    story.pick([tmp_path / name for name in names])
+    message = story.page.locator("#model-error [role=alert]")
+    expect(message).to_contain_text(says)
+    story.close_dialog()
+    story.settings(max_new_tokens=8)
+    story.write("One day")
+
+
+DROP = """([names, sizes]) => {
+  const transfer = new DataTransfer();
+  names.forEach((name, i) => transfer.items.add(new File([new Uint8Array(sizes[i])], name)));
+  for (const type of ["dragenter", "dragover", "drop"])
+    document.body.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+}"""
+
+
+def test_a_text_dropped_by_mistake(story: StoryPage) -> None:
+    story.page.evaluate(DROP, [["holiday.jpg"], [1000]])
+    expect(story.page.locator("#model-error [role=alert]")).to_contain_text("tokenizer is missing")
+    expect(story.page.locator("#drop-overlay")).to_be_hidden()
+    story.close_dialog()
+
+
+@pytest.mark.parametrize(
+    "prompt", ["", "the fox ran. " * 8000, "\ud800 half a pair, \u0000 and \U0001f98a"], ids=["empty", "100 kB", "odd"]
+)
+def test_odd_prompts(story: StoryPage, prompt: str) -> None:
+    story.page.evaluate("(text) => { document.getElementById('prompt').value = text }", prompt)
+    story.settings(max_new_tokens=8)
+    story.start()
+    if len(prompt) > 10_000:
+        expect(story.error).to_contain_text("too long")
+        expect(story.error).to_contain_text("Shorten")
+    else:
+        story.wait_done()
+    story.write("One day")
+    assert 0 < len(story.ids()) <= 8

@@ -1,0 +1,245 @@
+"""Downloads from a hub: kept, resumed, verified, cancelled, by two tabs at once, and when storage is full."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from e2e.conftest import Launch, copy_site, watched
+from e2e.fake_hub import FakeHub, HubFile
+from e2e.model_files import write_pair
+from e2e.page import StoryPage
+from scripts.serve import SiteServer
+
+MODEL, TOKENIZER = "tests/foxes/resolve/main/foxes.bin", "tests/foxes/resolve/main/tokenizer.bin"
+SIZE_OF_PIECE = 1 << 16
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A checkpoint of 11 MB, so that its journal is written on the way, and its tokenizer."""
+    model, tokenizer = write_pair(tmp_path_factory.mktemp("hub"), dim=256, layers=5)
+    return model.read_bytes(), tokenizer.read_bytes()
+
+
+def file_entry(role: str, path: str, data: bytes, **other: Any) -> dict[str, Any]:
+    return {"role": role, "path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), **other}
+
+
+@pytest.fixture(scope="module")
+def hub_site(dist: Path, tmp_path_factory: pytest.TempPathFactory, files: tuple[bytes, bytes]) -> Iterator[SiteServer]:
+    """The site, with models of the fake hub in its registry."""
+    model, tokenizer = files
+    registry = json.loads((dist / "registry.json").read_text())
+    common = {"kind": "hub", "license": "MIT", "repo": "tests/foxes", "revision": "main", "description": "For tests."}
+    pair = [file_entry("model", "foxes.bin", model), file_entry("tokenizer", "tokenizer.bin", tokenizer)]
+    damaged = [{**pair[0], "sha256": "0" * 64}, pair[1]]
+    registry["models"] = [
+        registry["models"][0],
+        {"id": "foxes", "title": "Foxes", "files": pair, **common},
+        {"id": "damaged", "title": "Damaged", "files": damaged, **common, "revision": "bad"},
+    ]
+    folder = copy_site(dist, tmp_path_factory.mktemp("site") / "site", {"registry.json": json.dumps(registry).encode()})
+    with SiteServer(folder) as server:
+        yield server
+
+
+@pytest.fixture
+def foxes(hub: FakeHub, files: tuple[bytes, bytes]) -> HubFile:
+    """The checkpoint on the hub."""
+    hub.add("tests/foxes", "tokenizer.bin", files[1])
+    return hub.add("tests/foxes", "foxes.bin", files[0])
+
+
+@pytest.fixture
+def visit(browser: BrowserContext, hub_site: SiteServer, hub: FakeHub) -> Iterator[StoryPage]:
+    """The page with the fake hub and nothing kept."""
+    with watched(browser.new_page()) as story:
+        story.expected_errors = ["net::ERR_", "Failed to load resource"]  # the browser's own words about the hub
+        story.open(hub_site.url)
+        story.page.evaluate("pyappPage.app.engine.call('storage.clear').then(() => pyappPage.app.afterStorageChange())")
+        story.set_hub(hub.url)
+        yield story
+
+
+def press(story: StoryPage, label: str, title: str = "Foxes") -> None:
+    if not story.page.locator("#model-dialog").is_visible():
+        story.open_models()
+    story.model_row(title).get_by_role("button", name=label).click()
+
+
+def wait_chosen(story: StoryPage) -> None:
+    expect(story.page.locator("#model-name")).to_have_text("Foxes", timeout=30_000)
+    if story.page.locator("#model-dialog").is_visible():
+        story.close_dialog()
+
+
+def kept(story: StoryPage) -> dict[str, Any]:
+    """What the storage panel shows, by file name."""
+    done = story.page.evaluate("pyappPage.app.engine.call('storage.list')")
+    return {file["name"].split("/")[-1]: file for file in done["kept"]}
+
+
+def test_download_use_keep_and_delete(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
+    visit.open_models()
+    expect(visit.model_row("Foxes")).to_contain_text("MB")
+    press(visit, "Download")
+    expect(visit.model_row("Foxes").locator("progress")).to_be_visible()
+    wait_chosen(visit)
+    visit.settings(temperature=0, max_new_tokens=16)
+    visit.write("the fox")
+    assert len(visit.ids()) == 16
+    assert kept(visit)["foxes.bin"]["complete"]
+    asked = len(hub.requests)
+    visit.page.reload()
+    visit.wait_ready()
+    expect(visit.page.locator("#model-name")).to_have_text("Foxes")  # chosen at the last visit
+    visit.write("the fox")
+    assert len(hub.requests) == asked, "downloaded again"
+    visit.page.locator("#open-storage").click()
+    visit.page.get_by_role("button", name="Delete foxes").click()
+    expect(visit.page.locator(".kept-row")).to_have_count(0)
+    visit.close_dialog()
+    expect(visit.page.locator("#model-name")).to_have_text("Little stories")
+    visit.write("One day")
+
+
+def test_a_dropped_connection_heals_by_itself(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
+    foxes.drop_after = [3_000_000, 0, 2_000_000]
+    press(visit, "Download")
+    wait_chosen(visit)
+    ranges = [request.range for request in hub.asked("foxes.bin")]
+    assert len(ranges) == 4 and ranges[0] is None
+    assert all(int(part.removeprefix("bytes=").removesuffix("-")) > 1_000_000 for part in ranges[1:] if part)
+    visit.settings(max_new_tokens=8)
+    visit.write("the fox")
+
+
+def test_a_closed_tab_resumes_where_it_was(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
+    foxes.pause = 0.02
+    press(visit, "Download")
+    visit.until("pyappPage.models.downloads.get('foxes')?.progress?.done > 6e6")
+    visit.page.reload()
+    visit.wait_ready()
+    visit.set_hub(hub.url)
+    foxes.pause = 0
+    visit.open_models()
+    expect(visit.model_row("Foxes")).to_contain_text(" of ")
+    press(visit, "Resume")
+    wait_chosen(visit)
+    resumed = hub.asked("foxes.bin")[-1].range
+    assert resumed is not None and int(resumed[6:-1]) >= 4 << 20
+    visit.write("the fox")
+
+
+def test_cancel_and_resume(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
+    foxes.pause = 0.02
+    press(visit, "Download")
+    visit.until("pyappPage.models.downloads.get('foxes')?.progress?.done > 1e6")
+    press(visit, "Cancel")
+    expect(visit.model_row("Foxes").get_by_role("button", name="Resume")).to_be_visible()
+    assert 0 < kept(visit)["foxes.bin"]["received"] < len(foxes.data)
+    foxes.pause = 0
+    press(visit, "Resume")
+    wait_chosen(visit)
+    assert hub.asked("foxes.bin")[-1].range is not None
+
+
+def test_a_file_that_changed_meanwhile_starts_over(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
+    foxes.pause = 0.02
+    press(visit, "Download")
+    visit.until("pyappPage.models.downloads.get('foxes')?.progress?.done > 1e6")
+    press(visit, "Cancel")
+    expect(visit.model_row("Foxes").get_by_role("button", name="Resume")).to_be_visible()
+    foxes.pause, foxes.etag = 0, '"two"'
+    press(visit, "Resume")
+    wait_chosen(visit)  # the hash fits: no bytes of the first version are left
+    assert hub.asked("foxes.bin")[-1].range is None
+
+
+def test_damage_is_found_and_thrown_away(visit: StoryPage, hub: FakeHub, files: tuple[bytes, bytes]) -> None:
+    for path, data in (("foxes.bin", files[0]), ("tokenizer.bin", files[1])):
+        hub.files[f"/tests/foxes/resolve/bad/{path}"] = HubFile(data)
+    press(visit, "Download", "Damaged")
+    expect(visit.model_row("Damaged")).to_contain_text("damaged")
+    assert kept(visit)["foxes.bin"]["received"] == 0
+    visit.close_dialog()
+    visit.write("One day")
+
+
+@pytest.mark.parametrize(("statuses", "says"), [([404], "404"), ([403], "403"), ([503] * 9, "503")])
+def test_the_hub_says_no(visit: StoryPage, foxes: HubFile, statuses: list[int], says: str) -> None:
+    foxes.statuses = statuses
+    press(visit, "Download")
+    expect(visit.model_row("Foxes").get_by_role("alert")).to_contain_text(says, timeout=30_000)
+    visit.close_dialog()
+    visit.write("One day")
+
+
+def test_no_network(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
+    visit.set_hub("http://localhost:9/")
+    press(visit, "Download")
+    alert = visit.model_row("Foxes").get_by_role("alert")
+    expect(alert).to_contain_text("connection", timeout=30_000)
+    visit.set_hub(hub.url)
+    alert.get_by_role("button", name="Try again").click()
+    wait_chosen(visit)
+
+
+def test_two_tabs_download_once(
+    visit: StoryPage, browser: BrowserContext, hub_site: SiteServer, hub: FakeHub, foxes: HubFile
+) -> None:
+    foxes.pause = 0.005
+    with watched(browser.new_page()) as other:
+        other.open(hub_site.url)
+        press(visit, "Download")
+        visit.until("pyappPage.models.downloads.get('foxes')?.progress?.done > 5e5")
+        press(other, "Download")
+        expect(other.model_row("Foxes")).to_contain_text("Another tab")
+        wait_chosen(visit)
+        wait_chosen(other)
+        assert len(hub.asked("foxes.bin")) == 1
+        for story in (visit, other):
+            story.settings(max_new_tokens=8)
+            story.start("the fox")
+        for story in (visit, other):
+            story.wait_done()
+
+
+def test_full_storage_says_so(launch: Launch, hub_site: SiteServer, hub: FakeHub, foxes: HubFile) -> None:
+    context = launch()
+    with watched(context.new_page()) as story:
+        story.open(hub_site.url)
+        story.set_hub(hub.url)
+        story.page.wait_for_timeout(300)
+        protocol = context.new_cdp_session(story.page)
+        used = story.page.evaluate("navigator.storage.estimate().then(({ usage }) => usage)")
+        protocol.send("Storage.overrideQuotaForOrigin", {"origin": hub_site.origin, "quotaSize": used + 2_000_000})
+        press(story, "Download")
+        alert = story.model_row("Foxes").get_by_role("alert")
+        expect(alert).to_contain_text("full")
+        protocol.send("Storage.overrideQuotaForOrigin", {"origin": hub_site.origin})
+        story.model_row("Foxes").get_by_role("button", name="Open storage").click()
+        expect(story.page.locator("#storage-dialog")).to_be_visible()
+        story.close_dialog()
+    context.close()
+
+
+def test_a_hub_address_must_be_one(visit: StoryPage) -> None:
+    visit.open_models()
+    visit.page.locator(".hub-address summary").click()
+    field = visit.page.locator("#hub")
+    for wrong in ("not an address", "http://example.org/", "javascript:alert(1)"):
+        field.fill(wrong)
+        field.blur()
+        expect(visit.page.locator("#hub-error")).to_contain_text("https://")
+    field.fill("https://mirror.example.org/models")
+    field.blur()
+    expect(visit.page.locator("#hub-error")).to_be_empty()
+    assert visit.page.evaluate("pyappPage.app.hub") == "https://mirror.example.org/models/"

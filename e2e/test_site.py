@@ -1,0 +1,213 @@
+"""The site as a whole: offline, under a sub-path, without a service worker, new versions, its security, its looks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from e2e.conftest import OUTPUT, ROOT, Launch, copy_site, watched
+from e2e.page import StoryPage
+from scripts.serve import SiteServer
+
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+OFFLINE = "works offline"
+
+
+def wait_offline_ready(story: StoryPage) -> None:
+    expect(story.page.locator("#offline-state")).to_contain_text(OFFLINE, timeout=60_000)
+
+
+def test_reload_offline_under_a_sub_path(launch: Launch, dist: Path) -> None:
+    """First visit on a plain host below a path: isolated after one reload at most; then with the server gone."""
+    server = SiteServer(dist, prefix="/some/where/").start()
+    context = launch()
+    with watched(context.new_page()) as story:
+        navigations: list[str] = []
+        story.page.on("framenavigated", lambda frame: navigations.append(frame.url))
+        story.open(server.url)
+        assert len(navigations) <= 2
+        assert story.page.evaluate("crossOriginIsolated")
+        story.settings(temperature=0, max_new_tokens=32)
+        text = story.write("One day")
+        wait_offline_ready(story)
+        assert {path for path in server.requests if not path.startswith("/some/where/")} <= {"/favicon.ico"}
+        server.stop()
+        story.page.reload()
+        story.wait_ready()
+        assert story.page.evaluate("crossOriginIsolated")
+        assert story.write("One day") == text
+        story.page.evaluate("pyappPage.app.engine.call('warm')")  # NumPy too is there
+    context.close()
+
+
+def test_a_new_version_arrives_whole(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    old = copy_site(dist, tmp_path / "old", {})
+    index = (dist / "index.html").read_text()
+    new = copy_site(dist, tmp_path / "new", {"index.html": index.replace("Begin a story.", "Start a tale.").encode()})
+    server = SiteServer(old)
+    context = launch()
+    with server, watched(context.new_page()) as story:
+        story.open(server.url)
+        wait_offline_ready(story)
+        server.folders = [(prefix, new.resolve()) for prefix, _ in server.folders]
+        story.page.reload()
+        story.wait_ready()
+        expect(story.page.locator("h1")).to_contain_text("Begin a story.")  # the kept version, whole
+        update = story.page.get_by_role("button", name="Reload to use it")
+        update.click(timeout=60_000)
+        expect(story.page.locator("h1")).to_contain_text("Start a tale.")
+        story.wait_ready()
+        story.settings(max_new_tokens=8)
+        story.write("One day")
+        assert len(story.page.evaluate("caches.keys()")) == 2  # the new version's and the bookkeeping
+    context.close()
+
+
+def test_works_without_a_service_worker(launch: Launch, site: SiteServer) -> None:
+    context = launch(service_workers="block")
+    with watched(context.new_page()) as story:
+        story.expected_errors = ["Service Worker registration blocked"]
+        story.open(site.url)
+        assert not story.page.evaluate("crossOriginIsolated")
+        story.settings(temperature=0, max_new_tokens=64)
+        story.write("One day")
+    context.close()
+
+
+def test_isolation_headers_of_the_host_are_enough(launch: Launch, dist: Path) -> None:
+    context = launch()
+    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
+        navigations: list[str] = []
+        story.page.on("framenavigated", lambda frame: navigations.append(frame.url))
+        story.open(server.url)
+        assert navigations == [server.url]
+        assert story.page.evaluate("crossOriginIsolated")
+    context.close()
+
+
+def test_no_simd_is_explained(launch: Launch, site: SiteServer) -> None:
+    context = launch("--js-flags=--no-enable-sse4-1")
+    with watched(context.new_page()) as story:
+        story.page.goto(site.url)
+        expect(story.error).to_contain_text("SIMD")
+        expect(story.error).to_contain_text("Firefox")
+    context.close()
+
+
+def test_opened_as_a_file(launch: Launch, dist: Path) -> None:
+    context = launch()
+    page = context.new_page()
+    page.goto(f"file://{dist / 'index.html'}")
+    expect(page.locator("#boot-reason")).to_contain_text("http.server")
+    expect(page.locator("#boot-message")).to_be_visible()
+    context.close()
+
+
+def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
+    story.page.evaluate("pyappPage.app.engine.worker.terminate()")
+    story.start("One day")
+    story.page.get_by_role("button", name="Stop").click()
+    expect(story.error).to_contain_text("restarted", timeout=10_000)
+    story.wait_ready()
+    story.settings(max_new_tokens=8)
+    story.write("One day")
+
+
+def test_a_missing_part_is_named(dist: Path, tmp_path: Path, launch: Launch) -> None:
+    folder = copy_site(dist, tmp_path / "site", {})
+    for path in (folder / "pyodide").glob("pyapp-*"):
+        path.unlink()
+    context = launch()
+    with SiteServer(folder) as server, watched(context.new_page()) as story:
+        story.expected_errors = ["404"]
+        story.page.goto(server.url)
+        expect(story.error).to_contain_text("missing on the server")
+        expect(story.error).to_contain_text("pyapp-")
+    context.close()
+
+
+def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -> None:
+    index, worker = ((dist / name).read_text() for name in ("index.html", "service-worker.js"))
+    page_policy = re.search(r'Content-Security-Policy" content="([^"]+)"', index)
+    worker_policy = re.search(r'"Content-Security-Policy": "([^"]+)"', worker)
+    assert page_policy and worker_policy and page_policy[1] == worker_policy[1]
+    assert "unsafe-inline" not in page_policy[1] and "'unsafe-eval'" not in page_policy[1]
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", index)
+
+
+@pytest.fixture(scope="module")
+def written(browser: BrowserContext, site: SiteServer) -> StoryPage:
+    """The page with a story on it."""
+    story = StoryPage(browser.new_page()).open(site.url)
+    story.settings(temperature=0.8, seed=3, max_new_tokens=200)
+    story.write("Once upon a time, there was a little")
+    return story
+
+
+def serious(page: Page) -> list[str]:
+    """What axe-core calls serious or critical."""
+    page.evaluate(AXE.read_text())
+    results = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] })")
+    return [
+        f"{found['id']}: {node['html']} {node['failureSummary']}"
+        for found in results["violations"]
+        if found["impact"] in ("serious", "critical")
+        for node in found["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("part", ["page", "model-dialog", "storage-dialog", "error"])
+def test_axe_finds_nothing_serious(written: StoryPage, theme: str, part: str) -> None:
+    page = written.page
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    if part == "error":
+        page.evaluate("pyappPage.app.actions && pyappPage.app.engine.dispatchEvent(new CustomEvent('silent'))")
+    elif part != "page":
+        page.evaluate(f"document.getElementById('{part}').showModal()")
+    try:
+        page.screenshot(path=OUTPUT / f"{part}-{theme}.png")
+        assert serious(page) == []
+    finally:
+        page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
+
+
+def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:
+    with watched(browser.new_page()) as story:
+        story.page.emulate_media(color_scheme="dark")
+        story.open(site.url)
+        theme = "document.documentElement.dataset.theme"
+        assert story.page.evaluate(theme) == "dark"
+        story.page.emulate_media(color_scheme="light")
+        assert story.until(f"{theme} === 'light'")
+        button = story.page.get_by_role("button", name="Dark colours")
+        button.click()
+        assert story.page.evaluate(theme) == "dark"
+        expect(button).to_have_attribute("aria-pressed", "true")
+        story.page.reload()
+        assert story.page.evaluate(theme) == "dark"
+        story.page.evaluate("localStorage.removeItem('pyapp.theme')")
+
+
+def test_phone_width(browser: BrowserContext, site: SiteServer) -> None:
+    with watched(browser.new_page()) as story:
+        story.page.set_viewport_size({"width": 360, "height": 740})
+        story.open(site.url)
+        story.settings(max_new_tokens=120, seed=3)
+        story.write("Once upon a time, there was a little")
+        story.page.screenshot(path=OUTPUT / "phone.png", full_page=True)
+        wide = "document.documentElement.scrollWidth > 360"
+        assert not story.page.evaluate(wide)
+        story.open_models()
+        story.page.screenshot(path=OUTPUT / "phone-models.png")
+        assert not story.page.evaluate(wide)
+        boxes = story.page.evaluate(
+            "[...document.querySelectorAll('button, input:not([type=file]), summary')]"
+            ".map((element) => element.getBoundingClientRect())"
+            ".filter((b) => b.width).map((b) => [b.left, b.right])"
+        )
+        assert all(left >= -1 and right <= 361 for left, right in boxes)

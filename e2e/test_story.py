@@ -1,0 +1,165 @@
+"""Writing a story: the same tokens as natively, Stop, seeds, the keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from e2e.model_files import write_pair
+from e2e.page import StoryPage
+from pyapp import tasks
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+# Time from the click on Stop until the sheet says so, in the page's own clock.
+STOP = """() => new Promise((resolve) => {
+  const sheet = document.getElementById("sheet"), start = performance.now();
+  new MutationObserver(() => sheet.dataset.state === "done" && resolve(performance.now() - start))
+    .observe(sheet, { attributes: true });
+  document.getElementById("generate").click();
+})"""
+
+
+def native_ids(model: Path, tokenizer: Path, prompt: str, **options: float) -> list[int]:
+    """Token ids of the same generation, here."""
+
+    async def collect() -> list[int]:
+        events = [event async for event in tasks.generate(str(model), prompt, options, tokenizer=str(tokenizer))]
+        assert events[-1].type == "done", events[-1]
+        return [event.id for event in events if event.type == "token" and event.id is not None]
+
+    with ThreadPoolExecutor(1) as pool:  # Playwright's own event loop runs in this thread
+        return pool.submit(asyncio.run, collect()).result()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": 0, "max_new_tokens": 200},
+        {"temperature": 0.9, "top_p": 0.8, "top_k": 40, "repetition_penalty": 1.1, "seed": 5, "max_new_tokens": 96},
+    ],
+    ids=["greedy", "sampled"],
+)
+def test_embedded_story_equals_the_native_one(story: StoryPage, dist: Path, options: dict[str, float]) -> None:
+    prompt = "One day, a little fox"
+    story.settings(**options)
+    text = story.write(prompt)
+    models = dist / "models"
+    expected = native_ids(models / "stories.bin", models / "stories.tokenizer.json", prompt, **options)
+    assert len(expected) >= 20
+    assert story.ids() == expected
+    assert text.startswith(prompt)
+    assert int(story.metric("tokens").replace(",", "")) == len(expected)
+    assert float(story.metric("speed").replace(",", "")) > 1
+    assert story.metric("first").endswith("s")
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs llama2.c's stories260K")
+def test_real_checkpoint_prints_what_llama2c_prints(story: StoryPage) -> None:
+    story.pick([SHARED / "stories260K.bin", SHARED / "tok512.bin"])
+    expect(story.page.locator("#model-name")).to_have_text("stories260K.bin")
+    story.settings(temperature=0, max_new_tokens=256)
+    expected = (SHARED / "stories260K.txt").read_text().strip()
+    assert story.write("").strip() == expected
+
+
+def test_stop_takes_effect_at_once_and_the_page_stays_usable(story: StoryPage, tmp_path: Path) -> None:
+    story.pick(write_pair(tmp_path, dim=256, layers=6, context=1024))
+    expect(story.page.locator("#model-name")).to_have_text("model.bin")
+    story.settings(temperature=0, max_new_tokens=1024)
+    story.start("the little fox")
+    story.until("pyappPage.story.output.ids.length > 5")
+    milliseconds = story.page.evaluate(STOP)
+    assert milliseconds < 300
+    written = len(story.ids())
+    assert written < 1000
+    expect(story.page.locator("#ending")).to_contain_text("stopped")
+    expect(story.generate_button).to_have_text("Generate")
+    story.settings(max_new_tokens=16)
+    story.write("again")
+    assert len(story.ids()) == 16
+
+
+def test_kept_seed_writes_the_same_story(story: StoryPage) -> None:
+    story.settings(temperature=1, max_new_tokens=64, seed=11)
+    expect(story.page.locator("#keep-seed")).to_be_checked()
+    first = story.write("The boat")
+    assert story.write("The boat") == first
+    story.page.get_by_role("button", name="Another seed").click()
+    assert story.page.locator("#seed").input_value() != "11"
+    assert story.write("The boat") != first
+    story.page.locator("#keep-seed").uncheck()
+    before = story.page.locator("#seed").input_value()
+    story.write("The boat")
+    assert story.page.locator("#seed").input_value() != before
+
+
+def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
+    story.settings(temperature=7, top_p=-3, max_new_tokens=40)
+    assert story.page.locator("#temperature").input_value() == "2"
+    assert story.page.locator("#top_p").input_value() == "0.05"
+    story.page.reload()
+    story.wait_ready()
+    assert story.page.locator("#temperature").input_value() == "2"
+    assert story.page.locator("#max_new_tokens").input_value() == "40"
+    story.page.evaluate("document.querySelector('.more').open = true")
+    story.page.get_by_role("button", name="Reset settings").click()
+    assert story.page.locator("#temperature").input_value() == "0.8"
+
+
+def test_copy(story: StoryPage, browser) -> None:  # type: ignore[no-untyped-def]
+    browser.grant_permissions(["clipboard-read", "clipboard-write"])
+    story.settings(max_new_tokens=24)
+    text = story.write("One day")
+    story.page.get_by_role("button", name="Copy text").click()
+    expect(story.page.locator("#copy")).to_have_text("Copied")
+    assert story.page.evaluate("navigator.clipboard.readText()") == text
+
+
+def test_everything_by_keyboard(story: StoryPage) -> None:
+    """Tab reaches every control in the order of the page, each shows its focus; Ctrl+Enter writes, Escape stops."""
+    page = story.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip-link"
+    seen = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        where = page.evaluate(
+            "(() => { const e = document.activeElement, s = getComputedStyle(e), c = e.closest('.composer');"
+            " const ring = s.outlineStyle !== 'none' || (c && getComputedStyle(c).borderColor !== '');"
+            " return [e.id || e.textContent.trim().slice(0, 20) || e.tagName, ring, e === document.body] })()"
+        )
+        if where[2]:
+            break
+        seen.append(where[0])
+        assert where[1], f"no visible focus on {where[0]}"
+    wanted = ["open-storage", "toggle-theme", "prompt", "generate", "choose-model", "temperature", "seed"]
+    assert [name for name in seen if name in wanted] == wanted
+    page.locator("#prompt").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Once")
+    page.keyboard.press("Control+Enter")
+    story.wait_done()
+    assert story.text().startswith("Once")
+    page.locator("#choose-model").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#model-dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "choose-model"
+
+
+def test_screen_readers_hear_the_beginning_and_the_end(story: StoryPage) -> None:
+    page = story.page
+    page.evaluate(
+        "globalThis.heard = []; const region = document.getElementById('announcer');"
+        "new MutationObserver(() => heard.push(region.textContent)).observe(region, { childList: true })"
+    )
+    story.settings(max_new_tokens=64)
+    story.write("One day")
+    heard = page.evaluate("heard")
+    assert heard[0] == "Writing the story."
+    assert heard[-1].endswith("words.")
+    assert len(heard) <= 4  # not a word at a time
