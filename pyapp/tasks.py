@@ -146,11 +146,16 @@ class Keeper:
             def work(report: Callable[[Event], None]) -> LoadedModel:
                 return load_model(source, tokenizer, report=report, cancel=cancel)
 
-            async for event in reported(work):
-                if isinstance(event, Result):
-                    self._key, self._model = key, event.value
-                else:
-                    yield event
+            try:
+                async with aclosing(reported(work)) as events:
+                    async for event in events:
+                        if isinstance(event, Result):
+                            self._key, self._model = key, event.value
+                        else:
+                            yield event
+            except (GeneratorExit, asyncio.CancelledError):
+                cancel.set()  # the thread would go on
+                raise
             yield Metric("load_time", time.perf_counter() - start, "s")
         assert self._model is not None
         yield Result(self._model)
@@ -182,11 +187,12 @@ def unload() -> None:
 @task
 async def load(model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None) -> Events:
     """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
-    async for event in _keeper.get(model, tokenizer, key, cancel or Cancel()):
-        if isinstance(event, Result):
-            yield Done("complete", {"name": event.value.name, "config": event.value.config})
-        else:
-            yield event
+    async with aclosing(_keeper.get(model, tokenizer, key, cancel or Cancel())) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                yield Done("complete", {"name": event.value.name, "config": event.value.config})
+            else:
+                yield event
 
 
 @task
@@ -215,11 +221,12 @@ async def generate(
         options = SamplingOptions.from_dict(options or {})
     loaded = model
     if not hasattr(model, "tokenizer"):
-        async for event in _keeper.get(model, tokenizer, key, cancel):
-            if isinstance(event, Result):
-                loaded = event.value
-            else:
-                yield event
+        async with aclosing(_keeper.get(model, tokenizer, key, cancel)) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    loaded = event.value
+                else:
+                    yield event
     breath = Breath()
     await breath.take()
     session = Session(loaded.model, eager=eager)

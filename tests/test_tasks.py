@@ -47,7 +47,7 @@ def loads(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Iterator[lis
 
     import pyapp.models
 
-    monkeypatch.setattr(pyapp.models, "load_model", load_model, raising=False)
+    monkeypatch.setattr(pyapp.models, "load_model", load_model)
     tasks.unload()
     yield asked
     tasks.unload()
@@ -130,6 +130,33 @@ def test_closing_ends_a_task(tokenizer: Tokenizer) -> None:
     asyncio.run(run())
 
 
+def test_closing_ends_the_loading_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Cancel] = []
+    ended: list[bool] = []
+
+    def load_model(*args: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+        seen.append(cancel)
+        report(Progress("download", 0, 9, "bytes"))
+        deadline = time.monotonic() + 10
+        while not cancel.is_set() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        ended.append(cancel.is_set())
+        cancel.check()
+
+    import pyapp.models
+
+    monkeypatch.setattr(pyapp.models, "load_model", load_model)
+    tasks.unload()
+
+    async def run() -> None:
+        events = tasks.generate("x")
+        assert isinstance(await anext(events), Progress)
+        await events.aclose()
+
+    asyncio.run(run())
+    assert seen[0].is_set() and ended == [True]
+
+
 def test_the_event_loop_runs_between_tokens(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     model = loaded_model(tokenizer)
     plain = model.model.forward_cached
@@ -182,7 +209,7 @@ def test_errors_become_events(
     def load_model(*args: Any, **settings: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(pyapp.models, "load_model", load_model, raising=False)
+    monkeypatch.setattr(pyapp.models, "load_model", load_model)
     tasks.unload()
     events = collect(tasks.generate("x"))
     assert len(events) == 1 and isinstance(events[0], Error)
