@@ -198,16 +198,18 @@ def read_json(text: str | bytes, where: str) -> dict[str, Any]:
 def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str | None], frozenset[int]]:
     """The pieces by id (None: no such id), and the ids of control tokens."""
     vocabulary = document["model"]["vocab"]
-    listed = not isinstance(vocabulary, Mapping)
-    pairs = (
-        list(enumerate(piece for piece, _ in vocabulary)) if listed else [(n, piece) for piece, n in vocabulary.items()]
-    )
+    if isinstance(vocabulary, Mapping):
+        texts, numbers = list(vocabulary), list(vocabulary.values())
+    else:
+        texts, numbers = [piece for piece, _ in vocabulary], list(range(len(vocabulary)))
     added = document.get("added_tokens") or []
-    pairs.extend((entry["id"], entry["content"]) for entry in added)
-    if not all(isinstance(number, int) and isinstance(piece, str) and 0 <= number < LARGEST for number, piece in pairs):
+    texts.extend(entry["content"] for entry in added)
+    numbers.extend(entry["id"] for entry in added)
+    kinds = {*map(type, numbers)} <= {int} and {*map(type, texts)} <= {str}
+    if not kinds or not 0 <= min(numbers, default=0) <= max(numbers, default=0) < LARGEST:
         raise FileFormatError("the vocabulary has a token without a sensible number", where=where)
-    pieces: list[str | None] = [None] * (1 + max((number for number, _ in pairs), default=-1))
-    for number, piece in pairs:
+    pieces: list[str | None] = [None] * (1 + max(numbers, default=-1))
+    for number, piece in zip(numbers, texts, strict=True):
         pieces[number] = piece
     return pieces, frozenset(entry["id"] for entry in added if entry.get("special"))
 
@@ -216,9 +218,7 @@ class ControlTokens:
     """Which ids begin and end a text, and whether `encode` is to put the beginning in front."""
 
     def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
-        known = [(piece, number) for number, piece in enumerate(pieces) if piece is not None]
-        # llama2.c writes its control tokens between line breaks; a piece that has the very name goes first.
-        self._numbers = {piece.strip(): number for piece, number in reversed(known)} | dict(reversed(known))
+        self._pieces = pieces
         before, after = template_tokens(document.get("post_processor"))
         self.bos_id = self._find(settings.get("bos_token"), before, BOS_NAMES)
         eos_id = self._find(settings.get("eos_token"), after, EOS_NAMES)
@@ -229,7 +229,9 @@ class ControlTokens:
         """The first that the vocabulary has: a name or `{"content": name}`, those in a template, usual ones."""
         name = named.get("content") if isinstance(named, Mapping) else named
         candidates = [name] if name else [*template, *usual]
-        return next((self._numbers[text] for text in candidates if text in self._numbers), None)
+        # llama2.c writes its control tokens between line breaks.
+        forms = (form for text in candidates for form in (text, f"\n{text}\n"))
+        return next((self._pieces.index(form) for form in forms if form in self._pieces), None)
 
 
 def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
