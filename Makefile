@@ -1,6 +1,5 @@
 # make help lists the targets. Each installs what it needs and the machine lacks.
 PYTHON ?= python3
-PORT ?= 8000
 VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
@@ -11,8 +10,8 @@ SETUP := $(PYTHON) scripts/setup.py
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
 
-run: page ## build the page and serve it on localhost (PORT=8000)
-	$(RUN) -m scripts.serve dist --port $(PORT)
+run: page ## build the page and serve it on localhost (PORT=8080 for another port)
+	$(RUN) -m scripts.serve dist $(if $(PORT),--port $(PORT))
 
 site: ready ## write the static site to dist/, at its smallest
 	$(RUN) -m scripts.site $(SITE_OPTIONS)
@@ -55,7 +54,7 @@ lint: lint-ready ready ## check style, types and formatting
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	clang-format-19 --dry-run -Werror native/*.c native/*.h
-	$(RUN) -m scripts.check_javascript
+	node --experimental-vm-modules --no-warnings scripts/check_javascript.mjs
 
 format: lint-ready ready ## format everything
 	$(VENV)/bin/ruff check --fix-only .

@@ -1,6 +1,6 @@
 """A static file server for dist/, as a plain static host would serve it.
 
-    python -m scripts.serve dist [--port 8000] [--prefix /some/path/] [--isolated]
+    python -m scripts.serve dist [--port 8080] [--prefix /some/path/] [--isolated]
 
 It gives the right MIME types, the precompressed .br or .gz copy when the browser accepts it, entity tags, byte ranges,
 and with --isolated the headers that make a page cross-origin isolated. Tests and benches use `SiteServer`.
@@ -209,14 +209,20 @@ class Handler(BaseHTTPRequestHandler):
 def main() -> None:
     parser = argparse.ArgumentParser(description="Serve a folder as a static host would.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--port", type=int, default=8000, help="0: any free port")
+    parser.add_argument("--port", type=int, help="8000 or, when that is taken, any free port; 0: any free port")
     parser.add_argument("--prefix", default="/", help="serve under this path")
     parser.add_argument("--isolated", action="store_true", help="send the headers for cross-origin isolation")
     arguments = parser.parse_args()
+
+    def listen(port: int) -> SiteServer:
+        return SiteServer(arguments.folder, prefix=arguments.prefix, port=port, isolated=arguments.isolated)
+
     try:
-        server = SiteServer(arguments.folder, prefix=arguments.prefix, port=arguments.port, isolated=arguments.isolated)
+        server = listen(8000 if arguments.port is None else arguments.port)
     except OSError as error:
-        parser.exit(1, f"Cannot listen on port {arguments.port}: {error.strerror}. Try another: --port 8001\n")
+        if arguments.port is not None:
+            parser.exit(1, f"Cannot listen on port {arguments.port}: {error.strerror}. Try another.\n")
+        server = listen(0)
     print(f"The page is at {server.url} (stop with Ctrl-C)", flush=True)
     try:
         server.serve_forever()

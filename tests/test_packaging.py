@@ -1,0 +1,246 @@
+"""The wheels, the source archive and the site hold what they should, and nothing that they should not."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import brotli
+import pytest
+from build import ProjectBuilder
+
+from scripts import wheels
+from scripts.serve import SiteServer
+
+pytestmark = pytest.mark.native_only
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# -- our wheels
+
+
+@pytest.fixture(scope="module")
+def host_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheels.build("host", tmp_path_factory.mktemp("host"))
+
+
+@pytest.fixture(scope="module")
+def wasm_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheels.build("wasm", tmp_path_factory.mktemp("wasm"))
+
+
+def test_the_host_wheel_fits_every_python_of_the_platform(host_wheel: Path) -> None:
+    assert re.fullmatch(r"pyapp-[\d.]+-py3-none-(linux|macosx|win)\w+\.whl", host_wheel.name)
+    with zipfile.ZipFile(host_wheel) as archive:
+        native = {Path(name).name for name in archive.namelist() if "/_native/" in name}
+        assert native == {"libpyapp.so", "kernels.h"}
+        [wheel] = [name for name in archive.namelist() if name.endswith(".dist-info/WHEEL")]
+        assert b"Root-Is-Purelib: false" in archive.read(wheel)
+
+
+def test_the_host_wheel_works_alone(host_wheel: Path, tmp_path: Path) -> None:
+    """In a fresh process, far from the repository, from the wheel's files only."""
+    with zipfile.ZipFile(host_wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    program = "import pyapp; print(pyapp.__file__); print((pyapp.ones((2, 3)) @ pyapp.ones((3, 1))).tolist())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    environment.pop("PYAPP_LIBRARY", None)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    place, answer = done.stdout.split("\n", 1)
+    assert Path(place).is_relative_to(tmp_path)
+    assert answer.strip() == "[[3.0], [3.0]]"
+
+
+def test_the_wasm_wheel_holds_both_builds(wasm_wheel: Path) -> None:
+    assert wasm_wheel.name.endswith("-py3-none-pyemscripten_2026_0_wasm32.whl")
+    with zipfile.ZipFile(wasm_wheel) as archive:
+        native = {Path(name).name: archive.read(name) for name in archive.namelist() if "/_native/" in name}
+    libraries = {name: data for name, data in native.items() if name.endswith(".so")}
+    assert set(libraries) == {"libpyapp_simd.so", "libpyapp_relaxed.so"}
+    for name, data in libraries.items():
+        assert data[:4] == b"\0asm", name
+        assert len(data) <= 300_000, f"{name} has {len(data):,} bytes"
+
+
+def test_wheels_are_made_alike(wasm_wheel: Path, tmp_path: Path) -> None:
+    assert wheels.build("wasm", tmp_path).read_bytes() == wasm_wheel.read_bytes()
+
+
+def test_the_source_archive_can_build_a_wheel(tmp_path: Path) -> None:
+    archive_path = Path(ProjectBuilder(ROOT).build("sdist", tmp_path))
+    with tarfile.open(archive_path) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+        assert {"native/build.py", "native/kernels.h", "hatch_build.py", "pyapp/__init__.py", "LICENSE"} <= names
+        assert not [name for name in names if "_native/" in name or "node_modules" in name or "__pycache__" in name]
+        archive.extractall(tmp_path, filter="data")
+    source = next(path for path in tmp_path.iterdir() if path.is_dir())
+    wheel = ProjectBuilder(source).build("wheel", tmp_path / "built")
+    with zipfile.ZipFile(wheel) as archive:
+        assert "pyapp/_native/libpyapp.so" in archive.namelist()
+
+
+def load_hook() -> object:
+    pytest.importorskip("hatchling")
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pyodide_build_gets_the_wasm_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyodide-build tells of itself by PYODIDE and by the platform that sysconfig names."""
+    hook = load_hook()
+    monkeypatch.delenv("PYAPP_TARGET", raising=False)
+    monkeypatch.delenv("PYODIDE", raising=False)
+    assert hook.target_and_platform()[0] == "host"  # type: ignore[attr-defined]
+    monkeypatch.setenv("PYODIDE", "1")
+    monkeypatch.setattr("sysconfig.get_platform", lambda: "emscripten-5.0.3-wasm32")
+    assert hook.target_and_platform() == ("wasm", "emscripten_5_0_3_wasm32")  # type: ignore[attr-defined]
+
+
+# -- the site
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    if not (DIST / "manifest.json").is_file():
+        pytest.skip("there is no dist/: run `make site`")
+    return DIST
+
+
+def test_the_manifest_lists_every_file_as_it_is(site: Path) -> None:
+    listed = {file["path"]: file for file in json.loads((site / "manifest.json").read_text())["files"]}
+    found = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+    copies = {name for name in found if name.endswith((".br", ".gz"))}
+    assert found - copies - {"manifest.json"} == set(listed)
+    for name, file in listed.items():
+        data = (site / name).read_bytes()
+        assert (len(data), digest(data)) == (file["bytes"], file["sha256"]), name
+
+
+def test_the_lock_file_has_the_hashes_of_its_packages(site: Path) -> None:
+    lock = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())
+    assert set(lock["packages"]) == {"pyapp", "numpy", "micropip"}
+    for package in lock["packages"].values():
+        assert digest((site / "pyodide" / package["file_name"]).read_bytes()) == package["sha256"]
+
+
+def test_precompressed_copies_hold_the_same_bytes(site: Path) -> None:
+    copies = 0
+    for path in site.rglob("*"):
+        if path.suffix == ".br":
+            assert brotli.decompress(path.read_bytes()) == path.with_suffix("").read_bytes(), path
+            copies += 1
+        elif path.suffix == ".gz":
+            assert gzip.decompress(path.read_bytes()) == path.with_suffix("").read_bytes(), path
+    assert (site / "pyodide" / "pyodide.asm.wasm.br").is_file() and copies > 10
+
+
+def test_nothing_is_fetched_from_another_origin(site: Path) -> None:
+    """Our own files name no foreign address, apart from the hub that a user may ask for a model, and links."""
+    allowed = re.compile(r"https?://(huggingface\.co|www\.w3\.org|localhost)")
+    address = re.compile(r"""(?:src|href)=["'](https?:[^"']+)|(?:fetch|import|importScripts)\(["'`](https?:[^"'`]+)""")
+    for path in site.rglob("*"):
+        if path.suffix in {".js", ".html", ".css"} or path.suffix == ".mjs" and path.parent.name != "pyodide":
+            text = path.read_text()
+            foreign = [match.group(0) for match in address.finditer(text) if not allowed.search(match.group(0))]
+            assert not foreign, f"{path.relative_to(site)}: {foreign}"
+
+
+def test_the_pinned_numpy_wheel_is_the_pinned_one() -> None:
+    assert wheels.numpy().name == "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl"
+
+
+def test_a_changed_numpy_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = wheels.numpy()
+    (tmp_path / "SHA256SUMS").write_text((wheels.NUMPY / "SHA256SUMS").read_text())
+    (tmp_path / original.name).write_bytes(original.read_bytes()[:-1] + b"x")
+    monkeypatch.setattr(wheels, "NUMPY", tmp_path)
+    monkeypatch.setattr(wheels, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match="SHA-256"):
+        wheels.numpy()
+
+
+# -- the local server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SiteServer]:
+    site = tmp_path / "site"
+    site.mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    (site / "index.html").write_text("<p>page")
+    (site / "code.mjs").write_text("export const one = 1;\n")
+    (site / "code.mjs.br").write_bytes(b"brotli copy")
+    (site / "code.mjs.gz").write_bytes(b"gzip copy")
+    (site / "data.bin").write_bytes(bytes(range(100)))
+    with SiteServer(site, prefix="/deep/path", isolated=True) as running:
+        yield running
+
+
+def get(server: SiteServer, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(server.origin + path, headers=fields)) as answer:
+            return answer.status, dict(answer.headers), answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, dict(error.headers), error.read()
+
+
+def test_server_serves_under_a_path(server: SiteServer) -> None:
+    assert get(server, "/deep/path/")[2] == b"<p>page"
+    assert get(server, "/deep/path")[2] == b"<p>page"  # after a redirect
+    assert get(server, "/index.html")[0] == 404
+    assert get(server, "/deep/path/absent")[0] == 404
+    assert server.requests[0] == "/deep/path/"
+
+
+def test_server_stays_in_its_folder(server: SiteServer) -> None:
+    for path in ("/deep/path/../secret.txt", "/deep/path/%2e%2e/secret.txt", "/deep/path//../../secret.txt"):
+        assert get(server, path)[0] == 404
+
+
+def test_server_negotiates_the_encoding(server: SiteServer) -> None:
+    status, headers, body = get(server, "/deep/path/code.mjs", Accept_Encoding="gzip, deflate, br")
+    assert (status, headers["Content-Encoding"], body) == (200, "br", b"brotli copy")
+    assert headers["Content-Type"].startswith("text/javascript") and headers["Vary"] == "Accept-Encoding"
+    assert get(server, "/deep/path/code.mjs", Accept_Encoding="gzip")[2] == b"gzip copy"
+    assert get(server, "/deep/path/code.mjs")[2].startswith(b"export")
+
+
+def test_server_isolates(server: SiteServer) -> None:
+    headers = get(server, "/deep/path/")[1]
+    assert headers["Cross-Origin-Embedder-Policy"] == "require-corp"
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+
+
+def test_server_answers_ranges_and_tags(server: SiteServer) -> None:
+    status, headers, body = get(server, "/deep/path/data.bin", Range="bytes=10-19")
+    assert (status, body, headers["Content-Range"]) == (206, bytes(range(10, 20)), "bytes 10-19/100")
+    assert get(server, "/deep/path/data.bin", Range="bytes=95-")[2] == bytes(range(95, 100))
+    assert get(server, "/deep/path/data.bin", Range="bytes=-5")[2] == bytes(range(95, 100))
+    assert get(server, "/deep/path/data.bin", Range="bytes=100-")[0] == 416
+    tag = headers["ETag"]
+    assert get(server, "/deep/path/data.bin", If_None_Match=tag)[0] == 304
+    assert get(server, "/deep/path/data.bin", Range="bytes=10-19", If_Range='"other"')[0] == 200
