@@ -38,6 +38,11 @@ def int32(*values: int) -> Tensor:
     return pyapp.tensor(list(values), dtype="int32")
 
 
+def _rotate_and_attend(qkv: Tensor) -> Tensor:
+    qk = ops.rope(qkv.narrow(-2, 0, 6), TABLE)
+    return ops.attention(qk.narrow(-2, 0, 4), qk.narrow(-2, 4, 2), qkv.narrow(-2, 6, 2))
+
+
 TABLE = ops.rope_table(16, 8)
 CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "linear": (ops.linear, [normal(5, 33), normal(7, 33)]),
@@ -58,6 +63,23 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "attention_open": (
         lambda q, k, v: ops.attention(q, k, v, causal=False),
         [normal(1, 3, 4, 6), normal(1, 7, 4, 6), normal(1, 7, 4, 6)],
+    ),
+    "attention_long": (ops.attention, [normal(2, 70, 4, 8), normal(2, 70, 2, 8, seed=1), normal(2, 70, 2, 8, seed=3)]),
+    "attention_later_keys": (
+        ops.attention,
+        [normal(1, 5, 2, 8), normal(1, 9, 1, 8, seed=1), normal(1, 9, 1, 8, seed=3)],
+    ),
+    "attention_slices": (
+        lambda x: ops.attention(x[:, :, :4], x.narrow(2, 4, 2), x.narrow(2, 6, 2)),
+        [normal(2, 70, 8, 8)],
+    ),
+    "attention_as_in_llama": (
+        lambda x: _rotate_and_attend(x.reshape(2, 16, 8, 8)),
+        [normal(2, 16, 64)],
+    ),
+    "slices_that_overlap": (
+        lambda x: x[:, 1:5] * x[:, 2:6] + x[:, ::2][:, :4] * x.narrow(1, 0, 4) + x[:, :4],
+        [normal(3, 9)],
     ),
     "cross_entropy": (lambda x: ops.cross_entropy(x, pyapp.tensor([1, 0, 8, -100, 3])), [normal(5, 9)]),
     "exp": (lambda x: x.exp(), [normal(3, 11)]),
