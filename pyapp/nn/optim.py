@@ -16,8 +16,8 @@ Group = dict[str, Any]
 
 
 class Optimizer:
-    """Base of the optimisers. `params`: parameters, or groups `{"params": [...], "lr": ..., ...}` whose settings override
-    the defaults. `param_groups` are these groups, to be changed at will; `state` is a dict per parameter.
+    """Base of the optimisers. `params`: parameters, or groups `{"params": [...], "lr": ..., ...}` whose settings
+    override the defaults. `param_groups` are these groups, to be changed at will; `state` is a dict per parameter.
     """
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
@@ -94,7 +94,8 @@ class Optimizer:
             for name, value in entry.items():
                 if isinstance(value, Tensor) and value.shape != parameter.shape:
                     raise ValueError(
-                        f"load_state_dict: {name} of parameter {number} is {describe(value)}, the parameter {describe(parameter)}"
+                        f"load_state_dict: {name} of parameter {number} is {describe(value)}, "
+                        f"the parameter {describe(parameter)}"
                     )
             loaded[parameter] = {k: v.clone() if isinstance(v, Tensor) else v for k, v in entry.items()}
         self.state = loaded

@@ -1,7 +1,8 @@
 """Learning-rate schedules.
 
 A shape is a function from the step (0, 1, ...) to a factor; `Schedule` multiplies each parameter group's first
-learning rate with it. `Schedule(optimizer, warmup_cosine(100, 2000))`, and `schedule.step()` after each optimizer.step().
+learning rate with it: `schedule = Schedule(optimizer, warmup_cosine(100, 2000))`, and `schedule.step()` after each
+optimizer.step().
 """
 
 from __future__ import annotations

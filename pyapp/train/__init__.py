@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["StorySettings", "held_out_stories", "story", "train_story"]
 
 _MODULES = {
-    "StorySettings": "story_training", "held_out_stories": "stories", "story": "stories", "train_story": "story_training",
-}  # fmt: skip
+    "StorySettings": "story_training",
+    "held_out_stories": "stories",
+    "story": "stories",
+    "train_story": "story_training",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """Trains a byte-pair tokenizer that llama2.c's tokenizer.bin can hold without loss.
 
-The pieces are numbered as in llama2.c: <unk>, <s>, </s>, 256 bytes, characters, then one piece per merge. A piece's score
-is minus the number of its merge, so that "the best score first" and "the earliest merge first" are one rule. Spaces
-are written ▁ in tokenizer.json, as SentencePiece does, and plain in tokenizer.bin.
+The pieces are numbered as in llama2.c: <unk>, <s>, </s>, 256 bytes, characters, then one piece per merge. A piece's
+score is minus the number of its merge, so that "the best score first" and "the earliest merge first" are one rule.
+Spaces are written ▁ in tokenizer.json, as SentencePiece does, and plain in tokenizer.bin.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Training a language model: one step, the loss on held-out text, and checkpoints that survive an interruption.
 
-Everything that decides the next step lies in the checkpoint: weights, the optimiser's moments, the step's number and the
-loader's position. The same seed therefore gives the same weights, interrupted or not, on the same kind of processor.
+Everything that decides the next step lies in the checkpoint: weights, the optimiser's moments, the step's number and
+the loader's position. The same seed therefore gives the same weights, interrupted or not, with any number of threads, on the
+same kind of processor.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Loader(Protocol):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: `steps` of `rows` rows each; AdamW whose rate rises for `warmup` steps to `rate` and falls in half a
-    cosine to `floor` times that. Matrices decay, norms do not. Gradients are clipped to the norm `clip`.
+    """How to train: `steps` of `rows` rows each; AdamW whose rate rises for `warmup` steps to `rate` and falls in half
+    a cosine to `floor` times that. Matrices decay, norms do not. Gradients are clipped to the norm `clip`.
     """
 
     steps: int
@@ -55,8 +56,8 @@ class Recipe:
 
 
 class Trainer:
-    """A model in training. `losses` holds the training loss of every step so far, in nats per token, and `held_out` pairs
-    of (step, loss).
+    """A model in training. `losses` holds the training loss of every step so far, in nats per token, and `held_out`
+    pairs of (step, loss).
     """
 
     def __init__(self, model: Module, loader: Loader, recipe: Recipe) -> None:

@@ -44,8 +44,8 @@ class _Order:
 
 
 class TrigramModel:
-    """Trained on texts of token ids, each beginning with the boundary token; predicts each text's tokens and the boundary
-    after it. ValueError without texts.
+    """Trained on texts of token ids, each beginning with the boundary token; predicts each text's tokens and the
+    boundary after it. ValueError without texts.
     """
 
     def __init__(self, texts: Iterable[Sequence[int]], vocabulary: int) -> None:

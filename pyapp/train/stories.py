@@ -96,7 +96,9 @@ class _Teller:
 
     def _bind_common(self) -> None:
         common: Mapping[str, Sequence[str]] = {
-            "trait": words.TRAITS, "home": words.HOMES, "hobby": words.HOBBIES,
+            "trait": words.TRAITS,
+            "home": words.HOMES,
+            "hobby": words.HOBBIES,
             "age": ("three", "four", "five", "six", "seven"),
         }
         for slot, values in common.items():

@@ -38,9 +38,9 @@ GROUP = 32
 class StorySettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 2400
+    steps: int = 4800
     seed: int = 1
-    rows: int = 8
+    rows: int = 4
     rate: float = 3e-3
     dim: int = 128
     hidden_dim: int = 352
@@ -157,8 +157,8 @@ class StoryTraining:
 def train_story(
     out: str | os.PathLike[str],
     *,
-    evaluate_every: int = 100,
-    save_every: int = 100,
+    evaluate_every: int = 200,
+    save_every: int = 200,
     cancel: Cancel | None = None,
     **settings: Any,
 ) -> Iterator[Event]:
@@ -179,7 +179,9 @@ def train_story(
     yield from _train(training, evaluate_every, save_every, cancel)
     trainer = training.trainer
     if trainer.step_count < chosen.steps:
-        yield Done("cancelled", {"step": trainer.step_count, "folder": str(out), "resume": "run the same command again"})
+        yield Done(
+            "cancelled", {"step": trainer.step_count, "folder": str(out), "resume": "run the same command again"}
+        )
         return
     yield Progress("evaluating", 0, 1)
     training.export()
@@ -202,7 +204,7 @@ def _train(training: StoryTraining, evaluate_every: int, save_every: int, cancel
         yield Progress("training", step, settings.steps, "steps")
         yield Metric("loss", loss, "nats/token", step)
         if step % evaluate_every == 0 or step == settings.steps:
-            trainer.held_out.append((step, training.held_out_loss(80)))
+            trainer.held_out.append((step, training.held_out_loss(48)))
             yield Metric("held_out_loss", trainer.held_out[-1][1], "nats/token", step)
         if step % 10 == 0:
             seconds = (time.perf_counter() - start) / (step - first)
@@ -225,7 +227,9 @@ def make_folder(folder: Path) -> None:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFullError("the disk is full", where=str(folder), hint="Free some space, or take another folder") from error
+            raise StorageFullError(
+                "the disk is full", where=str(folder), hint="Free some space, or take another folder"
+            ) from error
         raise PyappError(
             f"cannot write to this folder: {(error.strerror or str(error)).lower()}", where=str(folder),
             hint="Take another folder, or change its access rights",

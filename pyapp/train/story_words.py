@@ -42,44 +42,75 @@ ANIMALS = {
 
 FAMILY = {"Mom": "she", "Dad": "he", "Grandma": "she", "Grandpa": "he"}
 NEIGHBORS = {
-    "Mrs. Green": "she", "Mr. Brown": "he", "Mrs. Bell": "she", "Mr. Hill": "he", "Mrs. Fisher": "she", "Mr. Cook": "he",
-    "Miss White": "she", "Mr. Baker": "he",
+    "Mrs. Green": "she",
+    "Mr. Brown": "he",
+    "Mrs. Bell": "she",
+    "Mr. Hill": "he",
+    "Mrs. Fisher": "she",
+    "Mr. Cook": "he",
+    "Miss White": "she",
+    "Mr. Baker": "he",
 }
 
 TRAITS = "kind happy clever curious cheerful funny gentle friendly quiet brave playful polite lively".split()
 COLORS = "red blue green yellow orange purple pink white brown black".split()
-SIZES = "big small little tiny huge".split()
 TOYS = (
     "ball|doll|teddy bear|toy car|toy train|drum|toy robot|toy boat|toy truck|puppet|toy dinosaur|toy rabbit|whistle|"
     "toy horse|toy plane|bucket"
 ).split("|")
 FRUITS = "apple pear plum peach orange banana".split()
 FLOWERS = "rose|tulip|daisy|sunflower|lily".split("|")
-CLOTHES = "hat scarf coat sweater cap".split()
 
 HOMES = tuple(
     f"in a {size} {where}"
     for size in ("small", "little", "cozy", "white", "tall", "old")
     for where in (
-        "house near the woods", "house by the sea", "house on a hill", "house at the end of the road",
-        "house next to a park", "house by the river", "cottage in a quiet village", "house in a busy town",
+        "house near the woods",
+        "house by the sea",
+        "house on a hill",
+        "house at the end of the road",
+        "house next to a park",
+        "house by the river",
+        "cottage in a quiet village",
+        "house in a busy town",
     )
 )
 HOBBIES = (
-    "draw", "sing", "dance", "run in the grass", "read books", "climb trees", "play outside", "look at the clouds",
-    "tell jokes", "build towers", "paint", "count the stars", "jump rope", "play with blocks", "listen to stories",
-    "pick flowers", "feed the birds", "make up songs", "dig in the sand", "play with friends", "ask questions",
-    "wear funny hats", "collect stones", "watch the trains",
+    "draw",
+    "sing",
+    "dance",
+    "run in the grass",
+    "read books",
+    "climb trees",
+    "play outside",
+    "look at the clouds",
+    "tell jokes",
+    "build towers",
+    "paint",
+    "count the stars",
+    "jump rope",
+    "play with blocks",
+    "listen to stories",
+    "pick flowers",
+    "feed the birds",
+    "make up songs",
+    "dig in the sand",
+    "play with friends",
+    "ask questions",
+    "wear funny hats",
+    "collect stones",
+    "watch the trains",
 )
 
 MACROS = {
     # The hero is always `a`, a child in open_child and an animal in open_animal.
-    "start": "{Once upon a time, there was|Once upon a time, there was|Once there was|There once was|Long ago, there was}",
+    "start": "{Once upon a time, there was|Once upon a time, there was|Once there was|There once was|"
+    "Long ago, there was}",
     "who": "a {little|young|[trait]|[trait] little} [a.kind] {named|named|called} [a]",
     "open_child": "{@intro_child|@intro_child|@intro_child|@intro_other}",
     "open_animal": "{@intro_animal|@intro_animal|@intro_animal|@intro_other}",
-    "intro_other": "{[A] was a {little|young|[trait]|[trait] little} [a.kind].|This is the story of [a], a [trait] little "
-    "[a.kind].} {[A.he] loved to [hobby].|Everybody liked [a].|[A.he] "
+    "intro_other": "{[A] was a {little|young|[trait]|[trait] little} [a.kind].|This is the story of [a], a [trait] "
+    "little [a.kind].} {[A.he] loved to [hobby].|Everybody liked [a].|[A.he] "
     "was [age] years old.}",
     "intro_child": "@start @who. {[A.he] lived [home].|[A.he] loved to [hobby].|[A] lived [home] and loved to [hobby].|"
     "[A] was [age] years old and lived [home].|[A] was [age] years old and loved to [hobby].}",
@@ -90,12 +121,11 @@ MACROS = {
     "sad": "{sad|unhappy|upset}",
     "glad": "{happy|glad|so happy|very happy}",
     "scared": "{afraid|scared|frightened}",
-    "proud_of_a": '"{I am|We are all} {so|very} proud of you, [a]," said [b].',
-    "hug_b": "{[A] gave [b] a big hug.|[B] gave [a] a {big|warm} hug.|[A] and [b] hugged.|[A] hugged [b] tight.}",
-    "smile_a": "{[A] smiled.|[A] had a big smile on [a.his] face.|[A] felt warm inside.|[A.his] heart was full of joy.}",
+    "smile_a": "{[A] smiled.|[A] had a big smile on [a.his] face.|[A] felt warm inside.|"
+    "[A.his] heart was full of joy.}",
     "sleep_a": "That night, [a] {fell asleep with a smile|slept very well|went to bed {happy|early} and "
     "{had sweet dreams|slept like a baby}}.",
-    "never_forgot": "{[A] never forgot that day.|It was a day that [a] never forgot.|It was the best day of the {week|year}.|"
-    "It was a {wonderful|lovely|perfect} day.}",
+    "never_forgot": "{[A] never forgot that day.|It was a day that [a] never forgot.|"
+    "It was the best day of the {week|year}.|It was a {wonderful|lovely|perfect} day.}",
     "friends_ab": "{From then on|From that day on|After that}, [a] and [b] were {best|good|the best of} friends.",
 }

@@ -32,8 +32,9 @@ def from_file(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 # Left out: control tokens in a text, and ▁, which a tokenizer.json takes for what they say and llama2.c for text.
 ODD = [
-    "", " ", "  ", "\n", "a\n\nb", "Once  upon", " leading", "trailing ", "naïve café", "日本 🐉!", "<s", "s>", "<0x41>",
-    "\x00\x7f", "tab\there", "ABC xyz 0123456789", "don't", '"Oh no!" she said.', "e\u0301", "\U0001f468\u200d\U0001f469",
+    "", " ", "  ", "\n", "a\n\nb", "Once  upon", " leading", "trailing ", "naïve café", "日本 🐉!", "<s", "s>",
+    "<0x41>", "\x00\x7f", "tab\there", "ABC xyz 0123456789", "don't", '"Oh no!" she said.', "e\u0301",
+    "\U0001f468\u200d\U0001f469",
 ]  # fmt: skip
 
 
@@ -96,7 +97,9 @@ def llama2c_encode(vocabulary: Vocabulary, text: str) -> list[int]:
         ids[at : at + 2] = [number[pieces[ids[at]] + pieces[ids[at + 1]]]]
 
 
-@pytest.mark.parametrize("text", ["Once upon a time, there was a dragon.", '"Oh no!" said Mia.\nThe end.', "Tom's café", *TEXTS[:3]])
+@pytest.mark.parametrize(
+    "text", ["Once upon a time, there was a dragon.", '"Oh no!" said Mia.\nThe end.', "Tom's café", *TEXTS[:3]]
+)
 def test_ids_are_those_of_llama2c(from_file: Tokenizer, text: str) -> None:
     assert from_file.encode(text, bos=False) == llama2c_encode(VOCABULARY, text)
 

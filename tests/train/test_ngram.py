@@ -10,7 +10,10 @@ from pyapp.train.ngram import TrigramModel
 
 RANDOM = np.random.default_rng(5)
 VOCABULARY = 9
-TEXTS = [[1, *RANDOM.choice([2, 3, 4, 5, 6, 7], int(n), p=[0.4, 0.3, 0.1, 0.1, 0.06, 0.04])] for n in RANDOM.integers(3, 30, 40)]
+TEXTS = [
+    [1, *RANDOM.choice([2, 3, 4, 5, 6, 7], int(n), p=[0.4, 0.3, 0.1, 0.1, 0.06, 0.04])]
+    for n in RANDOM.integers(3, 30, 40)
+]
 MODEL = TrigramModel(TEXTS, VOCABULARY)
 
 
@@ -46,7 +49,9 @@ def test_by_the_formulas() -> None:
     total, count = MODEL.nats([text])
     seen = [1, *text, 1]
     assert count == len(text)
-    assert total == pytest.approx(-sum(log(expected[a, b, c]) for a, b, c in zip(seen, seen[1:], seen[2:], strict=False)))
+    assert total == pytest.approx(
+        -sum(log(expected[a, b, c]) for a, b, c in zip(seen, seen[1:], seen[2:], strict=False))
+    )
 
 
 def test_probabilities_add_up() -> None:

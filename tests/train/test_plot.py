@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("PIL")
-from PIL import Image  # noqa: E402
+from PIL import Image
 
-from pyapp.train.plot import COLORS, SIZE, _ticks, loss_curve  # noqa: E402
+from pyapp.train.plot import COLORS, SIZE, _ticks, loss_curve
 
 
 def test_a_curve(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ BOYS = {*words.BOYS, *words.HE_ANIMALS, "Dad", "Grandpa"}
 def test_the_same_text_for_ever() -> None:
     """What is trained and reported depends on it: change it only together with the embedded model."""
     text = "\n\n".join(story(1, index) for index in range(300))
-    assert hashlib.sha256(text.encode()).hexdigest() == "1f5b371d2d7d62a7a20540eda6fca2122bca919d629e76179e7668b7e3d7ea91"
+    assert (
+        hashlib.sha256(text.encode()).hexdigest() == "1f5b371d2d7d62a7a20540eda6fca2122bca919d629e76179e7668b7e3d7ea91"
+    )
 
 
 def test_lengths_and_paragraphs() -> None:

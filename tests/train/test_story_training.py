@@ -13,11 +13,11 @@ import pytest
 pytest.importorskip("tokenizers")
 pytest.importorskip("PIL")
 
-from pyapp.errors import OptionError, PyappError  # noqa: E402
-from pyapp.events import Cancel, Done, Event, Metric, Progress  # noqa: E402
-from pyapp.formats import open_checkpoint  # noqa: E402
-from pyapp.models import load_model  # noqa: E402
-from pyapp.train import story_training, train_story  # noqa: E402
+from pyapp.errors import OptionError, PyappError
+from pyapp.events import Cancel, Done, Event, Metric, Progress
+from pyapp.formats import open_checkpoint
+from pyapp.models import load_model
+from pyapp.train import story_training, train_story
 
 pytestmark = pytest.mark.native_only
 
@@ -139,7 +139,9 @@ def test_other_settings_in_the_same_folder(finished: tuple[Path, list[Event]]) -
         train(finished[0], seed=6)
 
 
-@pytest.mark.parametrize("settings", [{"steps": 0}, {"rate": 0}, {"rate": 2.0}, {"length": 3}, {"vocab_size": 10}, {"colour": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"steps": 0}, {"rate": 0}, {"rate": 2.0}, {"length": 3}, {"vocab_size": 10}, {"colour": 1}]
+)
 def test_bad_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         train(tmp_path / "never", **settings)
