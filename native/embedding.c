@@ -44,3 +44,26 @@ INLINE void bf16_row(float *y, const uint16_t *x, int64_t columns) { widen_row(v
 EMBEDDING_KERNEL(embedding_f32, float, copy_row)
 EMBEDDING_KERNEL(embedding_f16, uint16_t, f16_row)
 EMBEDDING_KERNEL(embedding_bf16, uint16_t, bf16_row)
+
+/* A worker owns some columns of every row. */
+KERNEL(embedding_backward_f32)
+{
+    float *grad_w = record->pointers[0];
+    const float *grad_y = record->pointers[1];
+    const int32_t *ids = record->pointers[2];
+    const int64_t tokens = record->dims[0], columns = record->dims[1], vocabulary = record->dims[2];
+    int64_t first, last;
+    if (columns <= 0)
+        return KERNEL_OK;
+    if (check_ids(ids, tokens, vocabulary))
+        return KERNEL_INDEX_RANGE;
+    worker_share(columns, 16, worker, workers, &first, &last);
+    for (int64_t row = 0; row < vocabulary && first < last; row++)
+        memset(grad_w + row * columns + first, 0, (size_t)(last - first) * sizeof *grad_w);
+    for (int64_t token = 0; token < tokens; token++)
+        for (int64_t i = first; i < last; i += LANES) {
+            float *to = grad_w + ids[token] * columns + i;
+            vstore_up_to(to, vload_up_to(to, last - i) + vload_up_to(grad_y + token * columns + i, last - i), last - i);
+        }
+    return KERNEL_OK;
+}

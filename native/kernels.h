@@ -53,6 +53,7 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
  *   4 * (S + 48) * D + 96 * S floats, with S = keys up to a multiple of 24 and D = head_dim up to a multiple of 16.
  * silu_mul: row of x is [gate | up], each `columns` wide: y = silu(gate) * up.
  * embedding_*: y[t] = w[ids[t]]; id outside 0 .. vocabulary - 1: KERNEL_INDEX_RANGE.
+ * embedding_backward: grad_w[id] = sum of the rows of grad_y whose id it is, in their order; no row: 0.
  * Elementwise: y[i] = a[i % a_period] op b[i % b_period], i < count (period = count: plain; 1: a scalar; columns: a row).
  * sample: temperature, top-k, top-p, min-p over logits after the repetition penalty of the ids in history[0..count-1]
  *   (history may be NULL). candidates is scratch of 2 * vocabulary 32-bit words. uniform[0] in [0, 1) is the draw.
@@ -108,6 +109,7 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
     KERNEL(embedding_bf16, "y w ids | tokens columns vocabulary y_stride |")                                           \
     KERNEL(embedding_q8_0, "y w ids | tokens columns vocabulary y_stride |")                                           \
     KERNEL(embedding_q8_group, "y w ids | tokens columns vocabulary y_stride |")                                       \
+    KERNEL(embedding_backward_f32, "grad_w grad_y ids | tokens columns vocabulary |")                                  \
     KERNEL(add_f32, "y a b | count a_period b_period |")                                                               \
     KERNEL(sub_f32, "y a b | count a_period b_period |")                                                               \
     KERNEL(mul_f32, "y a b | count a_period b_period |")                                                               \

@@ -32,6 +32,39 @@ def test_one_tensor_used_many_times() -> None:
     assert x.grad.tolist() == [4]
 
 
+def test_slices_never_write_into_gradients_that_others_see() -> None:
+    x = pyapp.ones(3, 6, requires_grad=True)
+    y, w = x * 1, x * 1
+    seen: dict[str, Tensor] = {}
+    y.register_hook(lambda g: seen.update(y=g))
+    w.register_hook(lambda g: seen.update(w=g))
+    total = y + w  # both get the one tensor `given`
+    a, b, c = y.split(2, 1)
+    given = pyapp.ones(3, 6)
+    pyapp.engine.autograd.backward([total, (a * 2).sum(), (b * 3).sum(), (b * 4).sum()], [given, None, None, None])
+    assert given.tolist() == seen["w"].tolist() == [[1.0] * 6] * 3
+    assert seen["y"].tolist() == [[3.0, 3.0, 8.0, 8.0, 1.0, 1.0]] * 3
+    assert x.grad.tolist() == [[4.0, 4.0, 9.0, 9.0, 2.0, 2.0]] * 3
+    first, values = x.grad, x.grad.tolist()
+    (x[:, :3] * 2 + x[:, 1:4]).sum().backward()
+    assert first.tolist() == values
+    assert x.grad.tolist() == [[6.0, 7.0, 12.0, 10.0, 2.0, 2.0]] * 3
+
+
+def test_slices_of_a_leaf_add_up_over_calls() -> None:
+    x = leaf(1, 2, 3, 4)
+    for _ in range(2):
+        (x[:3] * 2 + x[1:]).sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [4, 6, 6, 2]
+
+
+def test_second_order_through_slices() -> None:
+    x = leaf(1, 2, 3)
+    (first,) = pyapp.grad((x[:2] ** 3 * x[1:]).sum(), x, create_graph=True)
+    (second,) = pyapp.grad(first.sum(), x)
+    assert first.tolist() == [6, 37, 8] and second.tolist() == [15, 51, 12]
+
+
 def test_deep_chains_do_not_recurse() -> None:
     x = leaf(1)
     y = x

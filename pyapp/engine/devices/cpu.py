@@ -115,6 +115,24 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
     return y
 
 
+_numpy_d_embedding = OPS["_embedding"].vjp
+
+
+@OPS["_embedding"].gradient
+def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
+    from ..autograd import STATE
+
+    assert _numpy_d_embedding is not None
+    if STATE.enabled or not (g.dtype is weight.dtype is _F32) or ids.dtype is not _I32:
+        return _numpy_d_embedding(g, _, weight, ids)
+    g, ids = dense(g), dense(ids)
+    grad = empty_contiguous(weight.shape)
+    launch(
+        K["embedding_backward_f32"], g.numel() >> 10, grad.address, g.address, ids.address, ids.numel(), weight.shape[1], weight.shape[0]
+    )
+    return (grad,)
+
+
 _MATMUL = K["matmul_f32"]
 
 

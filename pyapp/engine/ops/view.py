@@ -8,7 +8,7 @@ from typing import Any
 
 from ..launch import KERNELS, launch
 from ..lazy import np
-from ..op import describe, primitive, view_op
+from ..op import describe, op, primitive, view_op
 from ..shape import (
     as_shape,
     broadcast_shapes,
@@ -120,13 +120,21 @@ def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     return expand(x, tuple(shape))
 
 
-def _place(gradient: Tensor, _: Any, x: Tensor, *where: Any) -> tuple[Tensor]:
-    """The gradient of a slice: zeros but for the slice."""
+@op(vjp=lambda g, _, part, size, *where: (_strided(g.contiguous(), *where),), saves="none")
+def _spread(
+    part: Tensor, size: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+) -> Tensor:
+    """Zeros but for a slice, which is `part`."""
     from .create import zeros
 
-    whole = zeros(x.shape, dtype=gradient.dtype, device=gradient.device)
-    _strided(whole, *where).copy_(gradient)
-    return (whole,)
+    whole = zeros(size, dtype=part.dtype, device=part.device)
+    _strided(whole, shape, strides, offset).copy_(part)
+    return whole
+
+
+def _place(gradient: Tensor, _: Any, x: Tensor, *where: Any) -> tuple[Tensor]:
+    """The gradient of a slice."""
+    return (_spread(gradient, x.shape, *where),)
 
 
 @view_op(_place, name="_strided")
