@@ -1,8 +1,8 @@
 """Training a language model: one step, the loss on held-out text, and checkpoints that survive an interruption.
 
 Everything that decides the next step lies in the checkpoint: weights, the optimiser's moments, the step's number and
-the loader's position. The same seed therefore gives the same weights, interrupted or not, with any number of threads, on the
-same kind of processor.
+the loader's position. The same seed therefore gives the same weights, interrupted or not, with any number of threads,
+on the same kind of processor.
 """
 
 from __future__ import annotations
