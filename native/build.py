@@ -38,7 +38,8 @@ HOST_SETS = {
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 EXPORTS = "run signature instruction_set allocate free set_threads threads cancel".split()
 WASM = ["-msimd128", "-mbulk-memory"]
-RELAXED_CLANG = ["--target=wasm32-unknown-emscripten", "-mrelaxed-simd", "-D__EMSCRIPTEN_major__=3", "-fno-stack-protector"]
+RELAXED_CLANG = ["--target=wasm32-unknown-emscripten", "-mrelaxed-simd", "-D__EMSCRIPTEN_major__=3", "-fno-stack-protector",
+                 "-mllvm", "-disable-lsr"]  # as emcc does: it would hide constant offsets of loads
 EMCC_LINK = ["-O1", "-sSIDE_MODULE=2", "-sEXPORTED_FUNCTIONS=" + ",".join("_pyapp_" + name for name in EXPORTS)]
 RELAXED_LINK = ["--shared", "--experimental-pic", "--no-entry", "--unresolved-symbols=import-dynamic", "--strip-all"]
 

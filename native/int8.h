@@ -212,6 +212,16 @@ INLINE sums sums_add(sums to, part w, step x, const dot_way *way)
 }
 #endif
 
+INLINE void sums_in_order(sums *s)
+{
+#if defined(__wasm_simd128__) && !defined(__wasm_relaxed_simd__)
+    IN_ORDER(s->low);
+    IN_ORDER(s->high);
+#else
+    (void)s;
+#endif
+}
+
 /* Makes a block ready; sets whose `prepared` is the block itself use it where it lies. */
 #if defined(__AVX2__) || (defined(__ARM_FEATURE_DOTPROD) && !defined(__wasm__))
 #define PREPARED_IN_PLACE 1
@@ -259,6 +269,11 @@ INLINE part_float scales_load_f16(const void *p)
 {
 #if defined(__AVX2__)
     return (part_float)_mm256_cvtph_ps(_mm_loadu_si128(p));
+#elif defined(__wasm_simd128__) /* shorter than vload_f16; scales are hardly ever subnormal, and then only slow */
+    const vint half = (vint)wasm_i32x4_load16x4(p), magnitude_and_sign = (half << 13) & vconstant((int32_t)0x8fffe000);
+    const vint infinite = (vint)((half & vconstant(0x7c00)) == vconstant(0x7c00)) & vconstant(0x7f800000);
+    const vfloat value = (vfloat)magnitude_and_sign * (vfloat)vconstant(0x77800000); /* 2^112 */
+    return (vfloat)((vint)value | infinite);
 #else
     return vload_f16(p);
 #endif

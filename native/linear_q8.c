@@ -33,6 +33,25 @@ typedef struct tile_input {
 
 INLINE int64_t block_bytes(const int half_scales) { return BAND_BYTES + BAND * (half_scales ? 2 : 4); }
 
+/* Adds 4 columns of a block (weights at w) to the sums. */
+INLINE void add_step(sums sum[TILE_ROWS][MOST_BANDS][PARTS], const uint8_t *w, int64_t band_stride, const tile_input *in,
+                     int64_t k, int s, const int rows, const int bands, const dot_way *way)
+{
+    part weights[MOST_BANDS][PARTS];
+    UNROLL for (int b = 0; b < bands; b++)
+        UNROLL for (int p = 0; p < PARTS; p++)
+            weights[b][p] = part_load((const int8_t *)w + s * BAND * 4 + b * band_stride + p * PART_BYTES, way);
+    UNROLL for (int r = 0; r < rows; r++) {
+        const step four = step_load(&in->x[r][k], s, way);
+        UNROLL for (int b = 0; b < bands; b++)
+            UNROLL for (int p = 0; p < PARTS; p++)
+                sum[r][b][p] = sums_add(sum[r][b][p], weights[b][p], four, way);
+        UNROLL for (int b = 0; b < bands; b++)
+            UNROLL for (int p = 0; p < PARTS; p++)
+                sums_in_order(&sum[r][b][p]);
+    }
+}
+
 /* out[row][band] = sums over the blocks of `in`, for bands that lie band_stride bytes apart. */
 INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t *w, int64_t band_stride,
                           const tile_input *in, const int rows, const int bands, const int half_scales, const dot_way *way)
@@ -45,19 +64,9 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
             UNROLL for (int b = 0; b < bands; b++)
                 UNROLL for (int p = 0; p < PARTS; p++)
                     sum[r][b][p] = sums_start(&in->x[r][k], way);
-        UNROLL for (int s = 0; s < STEPS; s++) {
-            const uint8_t *at = w + BAND * scale_bytes + s * BAND * 4;
-            part weights[MOST_BANDS][PARTS];
-            UNROLL for (int b = 0; b < bands; b++)
-                UNROLL for (int p = 0; p < PARTS; p++)
-                    weights[b][p] = part_load((const int8_t *)at + b * band_stride + p * PART_BYTES, way);
-            UNROLL for (int r = 0; r < rows; r++) {
-                const step four = step_load(&in->x[r][k], s, way);
-                UNROLL for (int b = 0; b < bands; b++)
-                    UNROLL for (int p = 0; p < PARTS; p++)
-                        sum[r][b][p] = sums_add(sum[r][b][p], weights[b][p], four, way);
-            }
-        }
+        UNROLL_SAFE for (int s = 0; s < STEPS; s += 2)
+            UNROLL for (int i = 0; i < 2; i++)
+                add_step(sum, w + BAND * scale_bytes, band_stride, in, k, s + i, rows, bands, way);
         UNROLL for (int b = 0; b < bands; b++)
             UNROLL for (int p = 0; p < PARTS; p++) {
                 const uint8_t *at = w + b * band_stride + p * PART_ROWS * scale_bytes;

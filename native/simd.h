@@ -53,6 +53,21 @@ typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
 typedef float vfloat_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
+/* A loop that stays one in wasm with relaxed SIMD, where clang evaluates the operands of a chain of fused multiply-adds
+ * or dots before the chain itself: unrolled, all its loads come first and the browser's 15 registers overflow. */
+#if defined(__wasm_relaxed_simd__)
+#define UNROLL_SAFE _Pragma("clang loop unroll(disable)")
+#else
+#define UNROLL_SAFE UNROLL
+#endif
+
+/* The same for clang 14, whose inline assembly takes vectors: what comes next stays behind this. No instruction comes of it. */
+#if defined(__wasm__) && !defined(__wasm_relaxed_simd__)
+#define IN_ORDER(vector) __asm__ volatile("" : "+r"(vector) : : "memory")
+#else
+#define IN_ORDER(vector) ((void)0)
+#endif
+
 /* The share of `total` items that a worker of `workers` does, cut at multiples of `unit`: first <= item < last. */
 INLINE void worker_share(int64_t total, int64_t unit, int worker, int workers, int64_t *first, int64_t *last)
 {
@@ -286,6 +301,18 @@ INLINE vuint vload_u16(const uint16_t *p)
 
 INLINE vfloat vload_bf16(const uint16_t *p) { return (vfloat)(vload_u16(p) << 16); }
 
+/* A constant for loops. Browsers build vector constants anew wherever they stand, in several instructions; splats of
+ * a number that the compiler cannot see through are moved out of the loop. */
+INLINE vint vconstant(int32_t x)
+{
+#if defined(__wasm__)
+    __asm__("" : "+r"(x));
+#endif
+    return vsplat_int(x);
+}
+
+/* Without float operations on subnormals, which take a hundred cycles: those halves become 2^-15 (1 + m / 1024) = f, and
+ * 2 f - 2^-14 is right for them and larger than f for all others. */
 INLINE vfloat vload_f16(const uint16_t *p)
 {
 #if LANES == 16
@@ -295,10 +322,11 @@ INLINE vfloat vload_f16(const uint16_t *p)
 #elif defined(__ARM_NEON) && defined(__aarch64__)
     return (vfloat)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 #else
-    const vuint half = vload_u16(p), magnitude = (half & 0x7fff) << 13;
-    const vuint infinite = (vuint)((vint)magnitude >= 0x0f800000) & 0x7f800000;
-    const vfloat scaled = (vfloat)magnitude * vsplat(0x1p112f); /* exact, subnormals too */
-    return (vfloat)((vuint)scaled | infinite | (half & 0x8000) << 16);
+    const vint half = (vint)vload_u16(p), sign = (half << 16) & vconstant(INT32_MIN);
+    const vfloat f = (vfloat)(((half & vconstant(0x7fff)) << 13) + vconstant(0x38000000));
+    const vfloat value = vmin(f, f + (f - (vfloat)vconstant(0x38800000)));
+    const vint infinite = (vint)(f >= (vfloat)vconstant(0x47800000)) & vconstant(0x7f800000);
+    return (vfloat)((vint)value | infinite | sign);
 #endif
 }
 
