@@ -12,6 +12,8 @@ import pytest
 
 from tests.native.kernels import BAD_ARGUMENT, CANCELLED, HEADER, INDEX_RANGE, OK, POSITION_RANGE, ROOT, Kernels, Launch
 
+pytestmark = pytest.mark.native_only  # the host's library itself
+
 SOURCES = {path.name: path.read_text() for path in sorted((ROOT / "native").glob("*.c"))}
 TEXT = (ROOT / "native" / "kernels.h").read_text()
 DEFINITION = re.compile(r"^(?:\w+_)?KERNEL\((\w+)", re.MULTILINE)

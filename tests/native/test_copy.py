@@ -14,14 +14,14 @@ DTYPES = [np.uint8, np.uint16, np.float32, np.float64, np.complex128]
 def copy_strided(kernels: Kernels, to: np.ndarray, source: np.ndarray) -> None:
     """One record that copies a view into another of the same shape."""
     assert to.shape == source.shape
-    dims = {"element_bytes": to.itemsize, "rank": to.ndim}
+    dims: dict[str, int] = {"element_bytes": to.itemsize, "rank": to.ndim}
     for i in range(to.ndim):
         dims |= {
             f"shape{i}": to.shape[i],
             f"to{i}": to.strides[i] // to.itemsize,
             f"from{i}": source.strides[i] // to.itemsize,
         }
-    pointers = {"to": to.ctypes.data, "from": source.ctypes.data}
+    pointers = {"to": to, "from": source}
     kernels.library.pyapp_set_threads(3)
     try:
         assert kernels.run("copy_strided", **pointers, **dims) == OK

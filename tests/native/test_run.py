@@ -11,6 +11,8 @@ import pytest
 
 from tests.native.kernels import BAD_ARGUMENT, CANCELLED, HEADER, INDEX_RANGE, OK, ROOT, Kernels, Launch
 
+pytestmark = pytest.mark.native_only  # the host's library itself
+
 
 def linear(kernels: Kernels, rows: int = 3, outputs: int = 301, inputs: int = 129, work: int = 1000) -> np.ndarray:
     random = np.random.default_rng(7)
