@@ -55,10 +55,10 @@ def test_a_new_version_arrives_whole(launch: Launch, dist: Path, tmp_path: Path)
         server.folders = [(prefix, new.resolve()) for prefix, _ in server.folders]
         story.page.reload()
         story.wait_ready()
-        expect(story.page.locator("h1")).to_contain_text("Begin a story.")  # the kept version, whole
+        expect(story.page.locator("#story-title")).to_contain_text("Begin a story.")  # the kept version, whole
         update = story.page.get_by_role("button", name="Reload to use it")
         update.click(timeout=60_000)
-        expect(story.page.locator("h1")).to_contain_text("Start a tale.")
+        expect(story.page.locator("#story-title")).to_contain_text("Start a tale.")
         story.wait_ready()
         story.settings(max_new_tokens=8)
         story.write("One day")
