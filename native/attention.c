@@ -92,8 +92,8 @@ static void score_block(tile *t, const float *k, int64_t keys)
 INLINE void weigh_row(tile *t, int row, int64_t keys)
 {
     float *scores = t->scores[row];
-    for (int64_t i = keys; i % LANES; i++)
-        scores[i] = -INFINITE;
+    for (; keys % LANES; keys++) /* whole vectors: the rest weighs nothing */
+        scores[keys] = -INFINITE;
     const float block = row_largest(scores, keys), before = t->largest[row];
     const float largest = block > before ? block : before;
     const float reference = largest == -INFINITE ? 0.0f : largest; /* all -inf so far: weights are 0, not NaN */

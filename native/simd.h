@@ -234,10 +234,14 @@ INLINE float vsum(vfloat a)
 
 INLINE float vlargest(vfloat a)
 {
+#if LANES == 16
+    return _mm512_reduce_max_ps((__m512)a);
+#else
     float largest = a[0];
     for (int i = 1; i < LANES; i++)
         largest = a[i] > largest ? a[i] : largest;
     return largest;
+#endif
 }
 
 /* Half precision: every value, also subnormals, infinities and NaN. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -53,7 +55,7 @@ class Case:
         for cache in (self.k, self.v):
             cache[:, self.position + self.tokens :] = np.nan
 
-    def arguments(self) -> dict[str, object]:
+    def arguments(self) -> dict[str, Any]:
         sizes = {
             "tokens": self.tokens,
             "heads": self.heads,
@@ -140,8 +142,8 @@ def test_nan_and_infinite_scores(kernels: Kernels, tokens: int) -> None:
 def test_positions_outside_write_nothing(kernels: Kernels, position: int) -> None:
     y, x, cache = np.full((3, 2, 4), GUARD), normal(3, 2, 4), np.full((2, 10, 4), GUARD)
     at = np.array([position], np.int32)
-    sizes = {"tokens": 3, "heads": 2, "head_dim": 4, "capacity": 10, "position": at}
-    strides = {"y_stride": 8, "q_stride": 8, "causal": 1, "scale": 1.0}
+    sizes: dict[str, Any] = {"tokens": 3, "heads": 2, "head_dim": 4, "capacity": 10, "position": at}
+    strides: dict[str, Any] = {"y_stride": 8, "q_stride": 8, "causal": 1, "scale": 1.0}
     assert kernels.run("attention_f32", y=y, q=x, k=cache, v=cache, kv_heads=2, **sizes, **strides) == POSITION_RANGE
     assert kernels.run("cache_write_f32", cache=cache, x=x, x_stride=8, **sizes) == POSITION_RANGE
     assert (y == GUARD).all() and (cache == GUARD).all()
@@ -150,7 +152,7 @@ def test_positions_outside_write_nothing(kernels: Kernels, position: int) -> Non
 @pytest.mark.parametrize("kv_heads, head_dim", [(0, 4), (3, 4), (2, 5000)])
 def test_impossible_heads_are_refused(kernels: Kernels, kv_heads: int, head_dim: int) -> None:
     at = np.zeros(1, np.int32)
-    sizes = {"tokens": 1, "heads": 4, "kv_heads": kv_heads, "head_dim": head_dim, "capacity": 1}
+    sizes: dict[str, Any] = {"tokens": 1, "heads": 4, "kv_heads": kv_heads, "head_dim": head_dim, "capacity": 1}
     assert kernels.run("attention_f32", position=at, **sizes) == BAD_ARGUMENT
 
 
@@ -160,7 +162,13 @@ def test_cache_write(kernels: Kernels, tokens: int, heads: int, dims: int, posit
     cache = unaligned(np.full((heads, 10, dims), GUARD))
     expected = cache.copy()
     expected[:, position : position + tokens] = x[:, : heads * dims].reshape(tokens, heads, dims).transpose(1, 0, 2)
-    sizes = {"tokens": tokens, "heads": heads, "head_dim": dims, "capacity": 10, "x_stride": heads * dims + 5}
+    sizes: dict[str, Any] = {
+        "tokens": tokens,
+        "heads": heads,
+        "head_dim": dims,
+        "capacity": 10,
+        "x_stride": heads * dims + 5,
+    }
     run_checked(kernels, "cache_write_f32", "cache", cache=cache, x=x, position=np.array([position], np.int32), **sizes)
     np.testing.assert_array_equal(cache, expected)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,14 +16,14 @@ DTYPES = [np.uint8, np.uint16, np.float32, np.float64, np.complex128]
 def copy_strided(kernels: Kernels, to: np.ndarray, source: np.ndarray) -> None:
     """One record that copies a view into another of the same shape."""
     assert to.shape == source.shape
-    dims: dict[str, int] = {"element_bytes": to.itemsize, "rank": to.ndim}
+    dims: dict[str, Any] = {"element_bytes": to.itemsize, "rank": to.ndim}
     for i in range(to.ndim):
         dims |= {
             f"shape{i}": to.shape[i],
             f"to{i}": to.strides[i] // to.itemsize,
             f"from{i}": source.strides[i] // to.itemsize,
         }
-    pointers = {"to": to, "from": source}
+    pointers: dict[str, Any] = {"to": to, "from": source}
     kernels.library.pyapp_set_threads(3)
     try:
         assert kernels.run("copy_strided", **pointers, **dims) == OK
@@ -44,7 +46,7 @@ def test_copy_bytes(kernels: Kernels, size: int) -> None:
 )
 def test_every_order_of_axes(kernels: Kernels, shape: tuple[int, ...], dtype: type) -> None:
     random = np.random.default_rng(2)
-    source = random.integers(0, 250, shape).astype(dtype)
+    source: np.ndarray = random.integers(0, 250, shape).astype(dtype)
     for _ in range(4):
         order = random.permutation(len(shape))
         to = np.zeros(tuple(np.array(shape, int)[order]), dtype)
@@ -54,7 +56,7 @@ def test_every_order_of_axes(kernels: Kernels, shape: tuple[int, ...], dtype: ty
 
 @pytest.mark.parametrize("rows, columns", [(1, 1), (31, 33), (100, 65), (288, 768)])
 def test_transposition(kernels: Kernels, rows: int, columns: int) -> None:
-    source = np.random.default_rng(3).standard_normal((rows, columns), np.float32)
+    source: np.ndarray = np.random.default_rng(3).standard_normal((rows, columns), np.float32)
     to = np.zeros((columns, rows), np.float32)
     copy_strided(kernels, to, source.T)
     np.testing.assert_array_equal(to, source.T)
@@ -90,5 +92,5 @@ def test_long_rows_are_shared_out(kernels: Kernels) -> None:
 )
 def test_bad_views_are_refused(kernels: Kernels, dims: dict[str, int]) -> None:
     memory = np.zeros(2, np.float32)
-    arguments = {"element_bytes": 4, "to": memory, "from": memory, **dims}
+    arguments: dict[str, Any] = {"element_bytes": 4, "to": memory, "from": memory, **dims}
     assert kernels.run("copy_strided", **arguments) == BAD_ARGUMENT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,7 @@ def test_cross_entropy(kernels: Kernels, rows: int, columns: int) -> None:
     targets = np.random.default_rng(8).integers(0, columns, rows, np.int32)
     targets[1::3] = -100
     loss, grad = np.full(rows, np.nan, np.float32), np.full((rows, columns), np.nan, np.float32)
-    arguments = {
+    arguments: dict[str, Any] = {
         "logits": logits,
         "targets": targets,
         "rows": rows,
@@ -50,7 +52,14 @@ def test_cross_entropy_is_stable(kernels: Kernels) -> None:
     logits = np.array([[3e4, -3e4, 0], [0, np.nan, 0], [-np.inf, 0, 0], [-np.inf, 0, 0]], np.float32)
     targets = np.array([1, 0, 0, 1], np.int32)
     loss, grad = np.empty(4, np.float32), np.empty((4, 3), np.float32)
-    arguments = {"logits": logits, "targets": targets, "rows": 4, "columns": 3, "ignore_index": -1, "grad_scale": 1.0}
+    arguments: dict[str, Any] = {
+        "logits": logits,
+        "targets": targets,
+        "rows": 4,
+        "columns": 3,
+        "ignore_index": -1,
+        "grad_scale": 1.0,
+    }
     run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=loss, grad_logits=grad, **arguments)
     np.testing.assert_allclose(loss, np.array([6e4, np.nan, np.inf, np.log(2)], np.float32), rtol=1e-6)
     expected = [[1, -1, 0], [np.nan] * 3, [-1, 0.5, 0.5], [0, -0.5, 0.5]]
@@ -61,7 +70,14 @@ def test_cross_entropy_is_stable(kernels: Kernels) -> None:
 def test_a_target_outside_writes_nothing(kernels: Kernels, wrong: int) -> None:
     logits, targets = normal(3, 4), np.array([0, 1, wrong], np.int32)
     loss, grad = np.full(3, GUARD), np.full((3, 4), GUARD)
-    arguments = {"logits": logits, "targets": targets, "rows": 3, "columns": 4, "ignore_index": -100, "grad_scale": 1.0}
+    arguments: dict[str, Any] = {
+        "logits": logits,
+        "targets": targets,
+        "rows": 3,
+        "columns": 4,
+        "ignore_index": -100,
+        "grad_scale": 1.0,
+    }
     assert kernels.run("cross_entropy_f32", loss=loss, grad_logits=grad, **arguments) == INDEX_RANGE
     assert (loss == GUARD).all() and (grad == GUARD).all()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def sample(
     scratch = np.full(2 * logits.size, 0x7FC00000, np.uint32)
     seen = np.array(history or [], np.int32)
     draw = np.array([uniform], np.float32)
-    arrays = {
+    arrays: dict[str, Any] = {
         "token": token,
         "logits": logits,
         "uniform": draw,
@@ -130,7 +131,7 @@ def test_greedy_is_argmax_after_the_penalty(kernels: Kernels, temperature: float
 
 def test_tiny_temperature_is_greedy(kernels: Kernels) -> None:
     logits = normal(333)
-    assert sample(kernels, logits, Options(temperature=1e-30), 0.999) == (OK, logits.argmax())
+    assert sample(kernels, logits, Options(temperature=1e-30), 0.999) == (OK, int(logits.argmax()))
 
 
 def test_infinite_logits(kernels: Kernels) -> None:
