@@ -87,7 +87,15 @@ class _Teller:
 
     def _choose_new(self, values: Sequence[str]) -> str:
         """One that this story has not used yet, so that two characters never share a name or a species."""
-        value = self._choose([value for value in values if value not in self._taken])
+        return self._take(self._choose([value for value in values if value not in self._taken]))
+
+    def _choose_name(self, names: Sequence[str]) -> str:
+        """As _choose_new, with the first of `names` more often: of 14, the first gets a quarter, the last 4 %."""
+        free = [name for name in names if name not in self._taken]
+        draw = self._random.random()
+        return self._take(free[int(draw * draw * len(free))])
+
+    def _take(self, value: str) -> str:
         self._taken.add(value)
         return value
 
@@ -112,13 +120,13 @@ class _Teller:
 
     def _child(self, among: list[str] | None) -> dict[str, str]:
         gender = self._choose(among or ["she", "he"])
-        name = self._choose_new(words.GIRLS if gender == "she" else words.BOYS)
+        name = self._choose_name(words.GIRLS if gender == "she" else words.BOYS)
         return _forms(name, gender, kind="girl" if gender == "she" else "boy")
 
     def _animal(self, among: list[str] | None) -> dict[str, str]:
         species = self._choose_new(among or list(words.ANIMALS))
         gender = self._choose(("she", "he"))
-        name = self._choose_new(words.SHE_ANIMALS if gender == "she" else words.HE_ANIMALS)
+        name = self._choose_name(words.SHE_ANIMALS if gender == "she" else words.HE_ANIMALS)
         home, food = words.ANIMALS[species]
         return _forms(name, gender, kind=species, home=home, food=food)
 

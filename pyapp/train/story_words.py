@@ -5,17 +5,13 @@ Plain words only. A value may hold alternatives "{a|b}" and slots "[name]"; see 
 
 from __future__ import annotations
 
-GIRLS = (
-    "Lily Mia Anna Sue Lucy Emma Zoe Ella Rosie Nora Ruby Molly Daisy Kate Clara Ivy Amy Nina Sara Jane Tina Bella "
-    "Holly Lola Maya Eva Alice Julia"
-).split()
-BOYS = (
-    "Tom Tim Ben Max Sam Leo Jack Finn Noah Oscar Billy Toby Luke Adam Danny Fred Henry Hugo Joe Nick Otto Paul "
-    "Pete Alex Carlos Eli Jim Theo"
-).split()
+# Names: the earlier in its list, the more often a name is given, as among people. A small model learns to keep to a
+# name much sooner where some are common.
+GIRLS = "Lily Mia Anna Lucy Emma Zoe Rosie Nora Sue Molly Kate Clara Ivy Ella".split()
+BOYS = "Tom Ben Max Sam Leo Tim Jack Finn Noah Oscar Billy Toby Luke Theo".split()
 # Animals have names of their own, so that a name says what kind of hero it is.
-SHE_ANIMALS = "Hazel Clover Coco Tilly Poppy Honey Ginger Maple Misty Dot Penny Bluebell Nutmeg Willow Flora".split()
-HE_ANIMALS = "Pip Bobo Fuzzy Biscuit Bramble Button Ziggy Bingo Teddy Pickle Rolo Chester Barney Rusty Moss".split()
+SHE_ANIMALS = "Hazel Coco Clover Tilly Poppy Honey Ginger Maple Dot Penny".split()
+HE_ANIMALS = "Pip Bobo Fuzzy Biscuit Bramble Button Teddy Pickle Rusty Moss".split()
 PETS = "Spot Rex Buddy Socks Fluffy Patch Snowy Pepper Mittens Whiskers".split()
 
 # species: (home, food)
