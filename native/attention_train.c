@@ -85,15 +85,11 @@ static void mix_rows(const unit *u, float *out, const float *weights, const floa
     multiply(u, out, weights, BLOCK, 1, q, u->visible, BLOCK, 1);
 }
 
-/* Rows of `dims` floats, `stride` apart, to rows of `padded`; zero from `count` to `most`. */
-static void gather(const unit *u, float *to, const float *from, int64_t stride, int64_t count, int64_t most)
+/* A row of `dims` floats to one of `padded`, the rest zero; NULL: zeros. (A vector or two: memcpy takes longer.) */
+INLINE void gather_row(const unit *u, float *to, const float *from, float factor)
 {
-    for (int64_t i = 0; i < most; i++, to += u->padded) {
-        const int64_t filled = i < count ? u->dims : 0;
-        if (filled)
-            memcpy(to, from + i * stride, (size_t)filled * sizeof *to);
-        memset(to + filled, 0, (size_t)(u->padded - filled) * sizeof *to);
-    }
+    for (int64_t d = 0; d < u->padded; d += LANES)
+        vstore(to + d, from && d < u->dims ? vload_up_to(from + d, u->dims - d) * factor : vzero());
 }
 
 INLINE int64_t row_place(const unit *u, int64_t row, int64_t token_stride)
@@ -104,19 +100,16 @@ INLINE int64_t row_place(const unit *u, int64_t row, int64_t token_stride)
 /* The block's rows of x, each times its factor, dense and turned. */
 static void take_rows(unit *u, float *to, const float *x, int64_t token_stride, const float *factors)
 {
-    for (int64_t row = 0; row < BLOCK; row++) {
-        float *out = to + row * u->padded;
-        gather(u, out, x + (row < u->rows ? row_place(u, row, token_stride) : 0), 0, row < u->rows, 1);
-        const vfloat factor = vsplat(factors[row]);
-        for (int64_t d = 0; d < u->width; d += LANES)
-            vstore(out + d, vload(out + d) * factor);
-    }
+    for (int64_t row = 0; row < BLOCK; row++)
+        gather_row(u, to + row * u->padded, row < u->rows ? x + row_place(u, row, token_stride) : NULL, factors[row]);
     for (int64_t row = 0; row < BLOCK; row += 4)
         for (int64_t d = 0; d < u->dims; d += 4) {
             quad four[4];
-            UNROLL for (int i = 0; i < 4; i++) four[i] = quad_at(to, (row + i) * u->padded + d, KIND_F32);
+            for (int i = 0; i < 4; i++)
+                four[i] = quad_at(to, (row + i) * u->padded + d, KIND_F32);
             transpose4(&four[0], &four[1], &four[2], &four[3]);
-            UNROLL for (int i = 0; i < 4; i++) * (quad_unaligned *)(u->turned + (d + i) * BLOCK + row) = four[i];
+            for (int i = 0; i < 4; i++)
+                *(quad_unaligned *)(u->turned + (d + i) * BLOCK + row) = four[i];
         }
 }
 
@@ -268,8 +261,12 @@ static void begin_unit(unit *u, const launch *record, int64_t index, const float
 {
     const int64_t *d = record->dims, batch = index / d[4], kv_head = index % d[4], keys = round_up(u->keys, KEY_UNIT);
     u->q = q + batch * d[6] + kv_head * u->group * u->dims;
-    gather(u, u->k, k + batch * d[8] + kv_head * u->dims, d[9], u->keys, keys);
-    gather(u, u->v, v + batch * d[10] + kv_head * u->dims, d[11], u->keys, keys);
+    k += batch * d[8] + kv_head * u->dims;
+    v += batch * d[10] + kv_head * u->dims;
+    for (int64_t key = 0; key < keys; key++) {
+        gather_row(u, u->k + key * u->padded, key < u->keys ? k + key * d[9] : NULL, 1.0f);
+        gather_row(u, u->v + key * u->padded, key < u->keys ? v + key * d[11] : NULL, 1.0f);
+    }
 }
 
 /* OK where there is something to do; else *nothing is set, or the code says what is wrong. */
@@ -318,8 +315,10 @@ KERNEL(attention_train_backward_f32)
         backward_unit(&u, grad_q + rows_at);
         for (int64_t key = 0; key < u.keys; key++) {
             const int64_t to = ((batch * u.keys + key) * kv_heads + kv_head) * u.dims;
-            memcpy(grad_k + to, u.grad_k + key * u.padded, (size_t)u.dims * sizeof *grad_k);
-            memcpy(grad_v + to, u.grad_v + key * u.padded, (size_t)u.dims * sizeof *grad_v);
+            for (int64_t j = 0; j < u.dims; j += LANES) {
+                vstore_up_to(grad_k + to + j, vload(u.grad_k + key * u.padded + j), u.dims - j);
+                vstore_up_to(grad_v + to + j, vload(u.grad_v + key * u.padded + j), u.dims - j);
+            }
         }
     }
     return KERNEL_OK;

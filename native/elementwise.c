@@ -147,8 +147,9 @@ KERNEL(silu_mul_backward_f32)
             const int64_t n = length - i;
             const vfloat gate = vload_up_to(x + gate_at + i, n), up = vload_up_to(x + up_at + i, n);
             const vfloat grad = vload_up_to(grad_y + at + i, n);
-            vstore_up_to(grad_x + gate_at + i, grad * up * vsilu_slope(gate), n);
-            vstore_up_to(grad_x + up_at + i, grad * vsilu(gate), n);
+            const vfloat s = vsigmoid(gate); /* one division for both: they cost more than the exponential */
+            vstore_up_to(grad_x + gate_at + i, grad * up * (s * vfma(gate, 1.0f - s, vsplat(1.0f))), n);
+            vstore_up_to(grad_x + up_at + i, grad * (gate * s), n);
         }
         at += length;
     }

@@ -63,13 +63,6 @@ INLINE void vsincos_turns(vfloat x, vfloat *sine, vfloat *cosine)
 INLINE vfloat vsigmoid(vfloat x) { return 1.0f / (1.0f + vexp(-x)); }
 INLINE vfloat vsilu(vfloat x) { return x / (1.0f + vexp(-x)); }
 
-/* Derivative of silu. */
-INLINE vfloat vsilu_slope(vfloat x)
-{
-    const vfloat s = vsigmoid(x);
-    return s * vfma(x, 1.0f - s, vsplat(1.0f));
-}
-
 INLINE float exp_scalar(float x) { return vexp(vsplat(x))[0]; }
 INLINE float log_scalar(float x) { return vlog(vsplat(x))[0]; }
 INLINE float sqrt_scalar(float x) { return vsqrt(vsplat(x))[0]; }
