@@ -8,6 +8,7 @@ every Python of its platform: py3-none-<platform>.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import sysconfig
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LIBRARIES = "pyapp/_native"
+EMBEDDED = "pyapp/embedded"
 
 
 def target_and_platform() -> tuple[str, str]:
@@ -39,6 +41,13 @@ def compile_native(root: Path, target: str) -> list[Path]:
     return compiled
 
 
+def embedded_models(root: Path) -> list[Path]:
+    """The files of the models that come with the package, as its registry names them."""
+    entries = json.loads((root / "pyapp" / "registry.json").read_text())["models"]
+    files = [root / "web" / file["path"] for entry in entries if entry["kind"] == "embedded" for file in entry["files"]]
+    return [path for path in files if path.is_file()]
+
+
 class NativeBuildHook(BuildHookInterface):
     """Compiles before a wheel or an editable install is made; an sdist only carries the sources."""
 
@@ -51,3 +60,6 @@ class NativeBuildHook(BuildHookInterface):
         build_data["tag"] = f"py3-none-{platform}"
         if version != "editable":
             build_data["force_include"].update({str(path): f"{LIBRARIES}/{path.name}" for path in built})
+            if target == "host":  # the page has these models beside it
+                models = embedded_models(Path(self.root))
+                build_data["force_include"].update({str(path): f"{EMBEDDED}/{path.name}" for path in models})

@@ -200,7 +200,10 @@ def main() -> None:
     if not WEB.is_dir() or not (NODE_MODULES / "pyodide").is_dir():
         sys.exit("node_modules is missing: run `make site`, which installs it first.")
     start = time.perf_counter()
-    assemble(arguments.out.resolve(), arguments.plain_host, arguments.quality)
+    try:
+        assemble(arguments.out.resolve(), arguments.plain_host, arguments.quality)
+    except wheels.BuildFailed as error:
+        sys.exit(f"{error}\nThe wheel for the page was not built.")
     listed = json.loads((arguments.out / "manifest.json").read_text())["files"]
     raw = sum(file["bytes"] for file in listed)
     on_the_wire = sum(

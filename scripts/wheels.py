@@ -11,10 +11,11 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from build import ProjectBuilder
+from pyproject_hooks import BuildBackendHookCaller
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "wheels"
@@ -23,17 +24,31 @@ NUMPY = ROOT / "third_party" / "numpy"
 REQUIREMENTS = ROOT / "third_party" / "pyodide"
 
 
-def build(target: str, out: Path = OUT) -> Path:
-    """Builds our wheel for "host" or "wasm" into `out`, with the packages of the running Python."""
+class BuildFailed(RuntimeError):
+    """A wheel or source archive was not built; the text is what the build said."""
+
+
+def backend(project: Path = ROOT, **environment: str) -> BuildBackendHookCaller:
+    """The build backend that `project` names, run with the packages of this Python and with `environment` set.
+
+    Its build_wheel(folder) and build_sdist(folder) return the file's name; BuildFailed when it fails.
+    """
 
     def runner(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
-        environment = {**os.environ, **(extra_environ or {}), "PYAPP_TARGET": target}
-        done = subprocess.run(cmd, cwd=cwd, env=environment, capture_output=True, text=True)
+        everything = {**os.environ, **(extra_environ or {}), **environment}
+        done = subprocess.run(cmd, cwd=cwd, env=everything, capture_output=True, text=True)
         sys.stderr.write("".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith("native:")))
         if done.returncode:
-            sys.exit(f"{done.stdout}{done.stderr}\nThe {target} wheel was not built.")
+            raise BuildFailed(done.stdout + done.stderr)
 
-    return Path(ProjectBuilder(ROOT, runner=runner).build("wheel", out))
+    name = tomllib.loads((project / "pyproject.toml").read_text())["build-system"]["build-backend"]
+    return BuildBackendHookCaller(str(project), name, runner=runner)
+
+
+def build(target: str, out: Path = OUT) -> Path:
+    """Builds our wheel for "host" or "wasm" into `out`."""
+    out.mkdir(parents=True, exist_ok=True)
+    return out / backend(PYAPP_TARGET=target).build_wheel(str(out))
 
 
 def sha256(path: Path) -> str:
@@ -67,7 +82,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     for target in arguments.targets:
-        wheel = build(target, arguments.out)
+        try:
+            wheel = build(target, arguments.out)
+        except BuildFailed as error:
+            sys.exit(f"{error}\nThe {target} wheel was not built.")
         print(f"{wheel} ({wheel.stat().st_size:,} bytes)")
 
 
