@@ -26,8 +26,9 @@ SANITIZED_OUT = NATIVE.parent / "build" / "sanitized"
 ONCE = ("run.c", "pool.c")  # every other source is a kernel source: compiled once for each instruction set
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
-COMMON = ["-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-fPIC"]
-HOST_SETS = {
+COMMON = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden"]
+COMMON += ["-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]  # never -ffast-math: NaN and infinity count
+HOST_SETS: dict[str, dict[str, list[str]]] = {
     "x86_64": {
         "baseline": ["-msse2"],
         "avx2": ["-mavx2", "-mfma", "-mf16c"],
@@ -38,10 +39,20 @@ HOST_SETS = {
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 EXPORTS = "run signature instruction_set allocate free set_threads threads cancel".split()
 WASM = ["-msimd128", "-mbulk-memory"]
-RELAXED_CLANG = ["--target=wasm32-unknown-emscripten", "-mrelaxed-simd", "-D__EMSCRIPTEN_major__=3", "-fno-stack-protector",
-                 "-mllvm", "-disable-lsr"]  # as emcc does: it would hide constant offsets of loads
+# Without loop strength reduction (as emcc does), which would hide the constant offsets of loads.
+RELAXED_CLANG = [
+    "--target=wasm32-unknown-emscripten",
+    "-mrelaxed-simd",
+    "-fno-stack-protector",
+    "-mllvm",
+    "-disable-lsr",
+]
 EMCC_LINK = ["-O1", "-sSIDE_MODULE=2", "-sEXPORTED_FUNCTIONS=" + ",".join("_pyapp_" + name for name in EXPORTS)]
+EMCC_WITH_LLVM_17 = (3, 1, 40)
 RELAXED_LINK = ["--shared", "--experimental-pic", "--no-entry", "--unresolved-symbols=import-dynamic", "--strip-all"]
+
+
+Job = tuple[Path, str, list[str]]  # source, name of the object, its own flags
 
 
 class BuildError(RuntimeError):
@@ -72,27 +83,27 @@ def missing_kernels() -> list[str]:
     """Kernels of kernels.h that no source defines with KERNEL(name)."""
     names = re.findall(r"^\s+KERNEL\((\w+),", (NATIVE / "kernels.h").read_text(), re.MULTILINE)
     text = "\n".join(path.read_text() for path in NATIVE.glob("*.c"))
-    defined = set(re.findall(r"^KERNEL\((\w+)\)", text, re.MULTILINE)) | set(re.findall(r"^\w+_KERNEL\((\w+)", text, re.MULTILINE))
+    defined = set(re.findall(r"^(?:\w+_)?KERNEL\((\w+)", text, re.MULTILINE))
     return [name for name in names if name not in defined]
 
 
-def jobs_for(sets: dict[str, list[str]], once: Sequence[str], stubs: Path) -> list[tuple[Path, str, list[str]]]:
-    """(source, object name, flags) for every object of a library."""
-    sources = sorted(path for path in NATIVE.glob("*.c") if path.name not in ONCE)
+def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
+    """Every object of a library; BuildError when a kernel of kernels.h has no source."""
     if missing := missing_kernels():
-        print(f"native: no source defines {', '.join(missing)}: running them answers KERNEL_BAD_ARGUMENT", file=sys.stderr)
-        lines = ['#include "simd.h"', *(f"KERNEL({name}) {{ return KERNEL_BAD_ARGUMENT; }}" for name in missing)]
-        stubs.write_text("\n".join(lines) + "\n")
-        sources.append(stubs)
+        raise BuildError(f"no source defines {', '.join(missing)}")
     first = next(iter(sets.values()))
-    jobs = [(NATIVE / name, Path(name).stem, [f'-DPYAPP_SIGNATURE="{signature()}"'] + (first if len(sets) == 1 else [])) for name in once]
+    shared = [f'-DPYAPP_SIGNATURE="{signature()}"', *(first if len(sets) == 1 else [])]
+    jobs = [(NATIVE / name, Path(name).stem, shared) for name in once]
+    sources = sorted(path for path in NATIVE.glob("*.c") if path.name not in ONCE)
     for name, flags in sets.items():
         jobs += [(source, f"{source.stem}-{name}", [*flags, f"-DINSTRUCTION_SET={name}"]) for source in sources]
     return jobs
 
 
-def compile_all(compiler: Sequence[str], flags: Sequence[str], jobs: list[tuple[Path, str, list[str]]], folder: Path) -> list[str]:
-    def compile_one(job: tuple[Path, str, list[str]]) -> str:
+def compile_all(compiler: Sequence[str], flags: Sequence[str], jobs: list[Job], folder: Path) -> list[str]:
+    """Compiles into `folder`, a few at a time; the objects' paths."""
+
+    def compile_one(job: Job) -> str:
         source, name, own = job
         target = folder / f"{name}.o"
         run([*compiler, *COMMON, *WARNINGS, f"-I{NATIVE}", *own, *flags, "-c", str(source), "-o", str(target)])
@@ -153,21 +164,29 @@ def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Pa
     if not up_to_date(target, key):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            objects = compile_all(compiler, flags, jobs_for(HOST_SETS[machine], ONCE, folder / "missing.c"), folder)
+            objects = compile_all(compiler, flags, jobs_for(HOST_SETS[machine], ONCE), folder)
             run([*compiler, *flags, *objects, *link, "-o", str(folder / "libpyapp.so"), "-lm"])
             finish(folder / "libpyapp.so", target, key)
     return [target, header]
 
 
+def emcc_command() -> list[str]:
+    return shlex.split(os.environ.get("EMCC", "emcc"))
+
+
+def link_with_emcc(objects: Sequence[str], flags: Sequence[str], target: Path) -> None:
+    extra = shlex.split(os.environ.get("LDFLAGS", "")) if "PYODIDE" in os.environ else []  # set by `pyodide build`
+    run([*emcc_command(), *objects, *EMCC_LINK, *flags, *extra, "-o", str(target)])
+
+
 def build_simd128(out: Path) -> Path:
     """Builds libpyapp_simd.so with emcc: for every browser with WebAssembly SIMD."""
-    emcc = shlex.split(os.environ.get("EMCC", "emcc"))
-    target, key = out / "libpyapp_simd.so", build_key(emcc)
+    target, key = out / "libpyapp_simd.so", build_key(emcc_command())
     if not up_to_date(target, key):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            objects = compile_all(emcc, WASM, jobs_for({"simd128": []}, ["run.c"], folder / "missing.c"), folder)
-            run([*emcc, *objects, *EMCC_LINK, "-o", str(folder / "simd.so")])
+            objects = compile_all(emcc_command(), WASM, jobs_for({"simd128": []}, ["run.c"]), folder)
+            link_with_emcc(objects, WASM, folder / "simd.so")
             finish(folder / "simd.so", target, key)
     return target
 
@@ -178,26 +197,40 @@ def newest(tool: str) -> str | None:
     return found[0] if found else None
 
 
-def emscripten_headers() -> Path:
-    cache = run(["em-config", "CACHE"]).strip()
-    return Path(cache) / "sysroot" / "include"
+def relaxed_tools() -> tuple[list[str], list[str], list[str]] | None:
+    """(compiler, flags, linker): clang and wasm-ld of LLVM 17 or newer, or an emcc that has them; None without."""
+    clang, linker = newest("clang"), newest("wasm-ld")
+    if clang and linker:
+        headers = Path(run(["em-config", "CACHE"]).strip()) / "sysroot" / "include"
+        return [clang], [*RELAXED_CLANG, *WASM, "-isystem", str(headers)], [linker]
+    version = re.search(r"(\d+)\.(\d+)\.(\d+)", run([*emcc_command(), "--version"]))
+    if version and tuple(map(int, version.groups())) >= EMCC_WITH_LLVM_17:
+        return emcc_command(), [*WASM, "-mrelaxed-simd"], []
+    return None
 
 
 def build_relaxed(out: Path) -> Path | None:
-    """Builds libpyapp_relaxed.so, for browsers with relaxed SIMD; None (with a message) without clang and wasm-ld >= 17."""
-    clang, linker = newest("clang"), newest("wasm-ld")
-    if not clang or not linker:
-        print("native: no clang and wasm-ld of LLVM 17 or newer: libpyapp_relaxed.so is left out (the page is slower)", file=sys.stderr)
+    """Builds libpyapp_relaxed.so, for browsers with relaxed SIMD; None (with a message) without tools for it."""
+    tools = relaxed_tools()
+    if tools is None:
+        print(
+            "native: no clang and wasm-ld of LLVM 17 or newer: libpyapp_relaxed.so is left out (the page is slower)",
+            file=sys.stderr,
+        )
         return None
-    target, key = out / "libpyapp_relaxed.so", build_key(clang, linker)
+    compiler, flags, linker = tools
+    target, key = out / "libpyapp_relaxed.so", build_key(tools)
     if not up_to_date(target, key):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            flags = [*RELAXED_CLANG, *WASM, "-isystem", str(emscripten_headers())]
-            objects = compile_all([clang], flags, jobs_for({"relaxed": []}, ["run.c"], folder / "missing.c"), folder)
-            exports = [f"--export=pyapp_{name}" for name in EXPORTS]
-            run([linker, *RELAXED_LINK, *exports, *objects, "-o", str(folder / "relaxed.so")])
-            finish(folder / "relaxed.so", target, key)
+            objects = compile_all(compiler, flags, jobs_for({"relaxed": []}, ["run.c"]), folder)
+            built = folder / "relaxed.so"
+            if linker:
+                exports = [f"--export=pyapp_{name}" for name in EXPORTS]
+                run([*linker, *RELAXED_LINK, *exports, *objects, "-o", str(built)])
+            else:
+                link_with_emcc(objects, flags, built)
+            finish(built, target, key)
     return target
 
 
@@ -215,7 +248,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", choices=["host", "wasm"])
     parser.add_argument("--out", type=Path, help="folder for the libraries")
-    parser.add_argument("--sanitize", action="store_true", help="host with AddressSanitizer and UBSan, into build/sanitized")
+    parser.add_argument(
+        "--sanitize", action="store_true", help="host with AddressSanitizer and UBSan, into build/sanitized"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.target == "wasm":

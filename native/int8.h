@@ -77,10 +77,7 @@ INLINE step step_load(const prepared *x, int index, const dot_way *way)
     memcpy(&four, x->values + 4 * index, 4);
     return _mm256_set1_epi32(four);
 }
-INLINE sums sums_start(const prepared *x, const dot_way *way)
-{
-    return _mm256_setzero_si256();
-}
+INLINE sums sums_start(const prepared *x, const dot_way *way) { return _mm256_setzero_si256(); }
 INLINE sums sums_add(sums to, part w, step x, const dot_way *way) /* |w| <= 128, |x| <= 127: pairs stay below 2^15 */
 {
     const __m256i pairs = _mm256_maddubs_epi16(w.magnitudes, _mm256_sign_epi8(x, w.signs));
@@ -138,10 +135,7 @@ INLINE step step_load(const prepared *x, int index, const dot_way *way)
     memcpy(&four, x->values + 4 * index, 4);
     return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
-INLINE sums sums_start(const prepared *x, const dot_way *way)
-{
-    return vdupq_n_s32(0);
-}
+INLINE sums sums_start(const prepared *x, const dot_way *way) { return vdupq_n_s32(0); }
 INLINE sums sums_add(sums to, part w, step x, const dot_way *way) { return vdotq_s32(to, w, x); }
 INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)s; }
 
@@ -158,13 +152,16 @@ typedef short8 step;
 typedef struct sums {
     part_sums low, high; /* two pieces for each row, side by side */
 } sums;
-INLINE sums sums_start(const prepared *x, const dot_way *way)
-{
-    return (sums){{0}, {0}};
-}
+INLINE sums sums_start(const prepared *x, const dot_way *way) { return (sums){{0}, {0}}; }
 #if defined(__wasm_simd128__)
-INLINE part part_load(const int8_t *w, const dot_way *way) { return (part){(short8)wasm_i16x8_load8x8(w), (short8)wasm_i16x8_load8x8(w + 8)}; }
-INLINE step step_load(const prepared *x, int index, const dot_way *way) { return (step)wasm_v128_load64_splat(x->values + 4 * index); }
+INLINE part part_load(const int8_t *w, const dot_way *way)
+{
+    return (part){(short8)wasm_i16x8_load8x8(w), (short8)wasm_i16x8_load8x8(w + 8)};
+}
+INLINE step step_load(const prepared *x, int index, const dot_way *way)
+{
+    return (step)wasm_v128_load64_splat(x->values + 4 * index);
+}
 INLINE part_sums pair_dot(short8 a, short8 b) { return (part_sums)wasm_i32x4_dot_i16x8((v128_t)a, (v128_t)b); }
 INLINE part_sums sums_finish(sums s, const dot_way *way)
 {
@@ -204,7 +201,10 @@ INLINE part_sums pair_dot(short8 a, short8 b)
     const int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
     return (part_sums)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 }
-INLINE part_sums sums_finish(sums s, const dot_way *way) { return (part_sums)vpaddq_s32((int32x4_t)s.low, (int32x4_t)s.high); }
+INLINE part_sums sums_finish(sums s, const dot_way *way)
+{
+    return (part_sums)vpaddq_s32((int32x4_t)s.low, (int32x4_t)s.high);
+}
 #endif
 INLINE sums sums_add(sums to, part w, step x, const dot_way *way)
 {
@@ -234,7 +234,8 @@ INLINE void prepare(prepared *to, const activations *from, const dot_way *way)
     for (int i = 0; i < BLOCK; i += 16) {
         const v128_t x = wasm_v128_load(from->values + i);
         const v128_t plus = wasm_i8x16_max(x, zero), minus = wasm_i8x16_max(wasm_i8x16_sub(zero, x), zero);
-        wasm_v128_store(to->values + (way->two ? 2 * i : i), way->two ? wasm_i32x4_shuffle(plus, minus, 0, 4, 1, 5) : x);
+        wasm_v128_store(to->values + (way->two ? 2 * i : i),
+                        way->two ? wasm_i32x4_shuffle(plus, minus, 0, 4, 1, 5) : x);
         if (way->two)
             wasm_v128_store(to->values + 2 * i + 16, wasm_i32x4_shuffle(plus, minus, 2, 6, 3, 7));
     }
@@ -251,7 +252,8 @@ INLINE void prepare(prepared *to, const activations *from, const dot_way *way)
 /* Tries the dot where both readings, and 16-bit sums in between, would differ. */
 INLINE dot_way find_dot_way(void)
 {
-    static const volatile int32_t high = (int32_t)0xffffffff, low = 0x7f7f7f7f; /* volatile: found out here, not by the compiler */
+    static const volatile int32_t high = (int32_t)0xffffffff,
+                                  low = 0x7f7f7f7f; /* volatile: found out here, not by the compiler */
     const v128_t x = wasm_i32x4_splat(low), w = wasm_i32x4_splat(high), zero = wasm_i32x4_splat(0);
     const int32_t dot = wasm_i32x4_extract_lane(wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, zero), 0);
     if (dot == 4 * 127 * 255)

@@ -13,8 +13,17 @@ enum { PACKED_ROWS = 48 };
 INLINE int linear(const launch *record, int worker, int workers, const int kind)
 {
     const int64_t *d = record->dims, outputs = d[1], inputs = d[2];
-    const product p = {record->pointers[0], record->pointers[1], record->pointers[2], record->pointers[3], inputs, d[4], 1,
-                       1, inputs, d[3], d[5]};
+    const product p = {record->pointers[0],
+                       record->pointers[1],
+                       record->pointers[2],
+                       record->pointers[3],
+                       inputs,
+                       d[4],
+                       1,
+                       1,
+                       inputs,
+                       d[3],
+                       d[5]};
     const range rows = {0, d[0]};
     range columns;
     if (rows.last == 0)

@@ -34,51 +34,45 @@ typedef struct tile_input {
 INLINE int64_t block_bytes(const int half_scales) { return BAND_BYTES + BAND * (half_scales ? 2 : 4); }
 
 /* Adds 4 columns of a block (weights at w) to the sums. */
-INLINE void add_step(sums sum[TILE_ROWS][MOST_BANDS][PARTS], const uint8_t *w, int64_t band_stride, const tile_input *in,
-                     int64_t k, int s, const int rows, const int bands, const dot_way *way)
+INLINE void add_step(sums sum[TILE_ROWS][MOST_BANDS][PARTS], const uint8_t *w, int64_t band_stride,
+                     const tile_input *in, int64_t k, int s, const int rows, const int bands, const dot_way *way)
 {
     part weights[MOST_BANDS][PARTS];
-    UNROLL for (int b = 0; b < bands; b++)
-        UNROLL for (int p = 0; p < PARTS; p++)
-            weights[b][p] = part_load((const int8_t *)w + s * BAND * 4 + b * band_stride + p * PART_BYTES, way);
-    UNROLL for (int r = 0; r < rows; r++) {
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) weights[b][p] =
+        part_load((const int8_t *)w + s * BAND * 4 + b * band_stride + p * PART_BYTES, way);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
         const step four = step_load(&in->x[r][k], s, way);
-        UNROLL for (int b = 0; b < bands; b++)
-            UNROLL for (int p = 0; p < PARTS; p++)
-                sum[r][b][p] = sums_add(sum[r][b][p], weights[b][p], four, way);
-        UNROLL for (int b = 0; b < bands; b++)
-            UNROLL for (int p = 0; p < PARTS; p++)
-                sums_in_order(&sum[r][b][p]);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) sum[r][b][p] =
+            sums_add(sum[r][b][p], weights[b][p], four, way);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) sums_in_order(&sum[r][b][p]);
     }
 }
 
 /* out[row][band] = sums over the blocks of `in`, for bands that lie band_stride bytes apart. */
 INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t *w, int64_t band_stride,
-                          const tile_input *in, const int rows, const int bands, const int half_scales, const dot_way *way)
+                          const tile_input *in, const int rows, const int bands, const int half_scales,
+                          const dot_way *way)
 {
     const int64_t scale_bytes = half_scales ? 2 : 4;
     part_float total[TILE_ROWS][MOST_BANDS][PARTS] = {0};
     for (int64_t k = 0; k < in->blocks; k++, w += block_bytes(half_scales)) {
         sums sum[TILE_ROWS][MOST_BANDS][PARTS];
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int b = 0; b < bands; b++)
-                UNROLL for (int p = 0; p < PARTS; p++)
-                    sum[r][b][p] = sums_start(&in->x[r][k], way);
-        UNROLL_SAFE for (int s = 0; s < STEPS; s += 2)
-            UNROLL for (int i = 0; i < 2; i++)
-                add_step(sum, w + BAND * scale_bytes, band_stride, in, k, s + i, rows, bands, way);
-        UNROLL for (int b = 0; b < bands; b++)
-            UNROLL for (int p = 0; p < PARTS; p++) {
-                const uint8_t *at = w + b * band_stride + p * PART_ROWS * scale_bytes;
-                const part_float scale = half_scales ? scales_load_f16(at) : scales_load_f32(at);
-                UNROLL for (int r = 0; r < rows; r++)
-                    total[r][b][p] += part_from_int(sums_finish(sum[r][b][p], way)) * (scale * part_splat(in->x[r][k].scale));
-            }
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
+            UNROLL for (int p = 0; p < PARTS; p++) sum[r][b][p] = sums_start(&in->x[r][k], way);
+        UNROLL_SAFE for (int s = 0; s < STEPS; s += 2) UNROLL for (int i = 0; i < 2; i++)
+            add_step(sum, w + BAND * scale_bytes, band_stride, in, k, s + i, rows, bands, way);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+        {
+            const uint8_t *at = w + b * band_stride + p * PART_ROWS * scale_bytes;
+            const part_float scale = half_scales ? scales_load_f16(at) : scales_load_f32(at);
+            UNROLL for (int r = 0; r < rows; r++) total[r][b][p] +=
+                part_from_int(sums_finish(sum[r][b][p], way)) * (scale * part_splat(in->x[r][k].scale));
+        }
     }
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int b = 0; b < bands; b++)
-            UNROLL for (int p = 0; p < PARTS; p++)
-                *(part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
+            UNROLL for (int p = 0; p < PARTS; p++) *
+        (part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
 }
 
 /* Adds a band's sums to y: to the residual (or nothing) for the first blocks of a row, to y itself after that. */
@@ -101,7 +95,8 @@ INLINE void multiply_bands(const task *t, const tile_input *in, int64_t first, i
     float out[TILE_ROWS][MOST_BANDS][BAND];
     for (int64_t i = 0; i < tiles; i++) {
         const int64_t band = first + i * near;
-        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, far * band_bytes, in, rows, bands, half_scales, way);
+        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, far * band_bytes, in, rows, bands, half_scales,
+                      way);
         for (int r = 0; r < rows; r++)
             for (int b = 0; b < bands; b++)
                 store_band(t, out[r][b], in->row + r, band + b * far, in->first == 0);
@@ -138,10 +133,17 @@ INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int
             tile_input in = {{0}, row, block, left < TILE_BLOCKS ? left : TILE_BLOCKS};
             prepare_rows(&in, buffer, t, rows, way);
             switch (rows) {
-            case 4: multiply_bands(t, &in, first, last, 4, half_scales, way); break;
-            case 3: multiply_bands(t, &in, first, last, 3, half_scales, way); break;
-            case 2: multiply_bands(t, &in, first, last, 2, half_scales, way); break;
-            default: multiply_bands(t, &in, first, last, 1, half_scales, way);
+            case 4:
+                multiply_bands(t, &in, first, last, 4, half_scales, way);
+                break;
+            case 3:
+                multiply_bands(t, &in, first, last, 3, half_scales, way);
+                break;
+            case 2:
+                multiply_bands(t, &in, first, last, 2, half_scales, way);
+                break;
+            default:
+                multiply_bands(t, &in, first, last, 1, half_scales, way);
             }
         }
 }
@@ -149,8 +151,15 @@ INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int
 INLINE int linear_q8(const launch *record, int worker, int workers, const int half_scales)
 {
     const int64_t *d = record->dims, outputs = d[1], blocks = (d[2] + BLOCK - 1) / BLOCK;
-    const task t = {record->pointers[0], record->pointers[1], record->pointers[2], record->pointers[3], d[0], outputs,
-                    blocks, d[3], d[4]};
+    const task t = {record->pointers[0],
+                    record->pointers[1],
+                    record->pointers[2],
+                    record->pointers[3],
+                    d[0],
+                    outputs,
+                    blocks,
+                    d[3],
+                    d[4]};
     const int64_t bands = (outputs + BAND - 1) / BAND;
     int64_t first, last;
     worker_share(bands, 1, worker, workers, &first, &last);

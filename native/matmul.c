@@ -27,8 +27,8 @@ INLINE void multiply_items(const launch *record, const product *first, range uni
 KERNEL(matmul_f32)
 {
     const int64_t *d = record->dims, batch = d[0], m = d[1], n = d[2], k = d[3];
-    const product p = {record->pointers[0], record->pointers[1], record->pointers[2], NULL, k, d[5], d[6], d[8], d[9],
-                       d[11], 0};
+    const product p = {
+        record->pointers[0], record->pointers[1], record->pointers[2], NULL, k, d[5], d[6], d[8], d[9], d[11], 0};
     if (m == 0 || n == 0)
         return KERNEL_OK;
     const int by_columns = n >= m;

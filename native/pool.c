@@ -77,10 +77,7 @@ static void run_chunks(void)
     }
 }
 
-static int unclaimed(uint32_t seen)
-{
-    return (uint32_t)(atomic_load(&work.ticket) >> 32) != seen;
-}
+static int unclaimed(uint32_t seen) { return (uint32_t)(atomic_load(&work.ticket) >> 32) != seen; }
 
 static void *thread_main(void *argument)
 {

@@ -43,7 +43,10 @@ INLINE float quantize_block(int8_t values[BLOCK], const float x[BLOCK], int32_t 
         const vint bits = vload_int((const int32_t *)x + i) & 0x7fffffff, larger = bits > largest;
         largest = (bits & larger) | (largest & ~larger);
     }
-    union { int32_t bits; float value; } most = {0};
+    union {
+        int32_t bits;
+        float value;
+    } most = {0};
     for (int i = 0; i < LANES; i++)
         most.bits = largest[i] > most.bits ? largest[i] : most.bits;
     const int finite = most.bits < 0x7f800000;
@@ -107,7 +110,8 @@ KERNEL(quantize_q8_0)
             int32_t sum;
             uint16_t scale = 0;
             if (row < rows)
-                scale = float_to_f16(quantize_block(values, padded_block(x + row * x_stride, k * BLOCK, columns, padded), &sum));
+                scale = float_to_f16(
+                    quantize_block(values, padded_block(x + row * x_stride, k * BLOCK, columns, padded), &sum));
             memcpy(block + row % BAND * 2, &scale, 2);
             put_values(block, row, 2, values);
         }
@@ -141,7 +145,8 @@ KERNEL(pack_q8_group)
     uint8_t *packed = record->pointers[0];
     const int8_t *quants = record->pointers[1];
     const float *scales = record->pointers[2];
-    const int64_t rows = record->dims[0], columns = record->dims[1], group = record->dims[2], blocks = blocks_of(columns);
+    const int64_t rows = record->dims[0], columns = record->dims[1], group = record->dims[2],
+                  blocks = blocks_of(columns);
     int64_t first, last;
     if (rows == 0 || columns == 0)
         return KERNEL_OK;
@@ -168,7 +173,8 @@ INLINE void unpack_row(float *y, const uint8_t *packed, int64_t row, int64_t col
 {
     const int64_t blocks = blocks_of(columns);
     for (int64_t k = 0; k < blocks; k++) {
-        const uint8_t *block = block_at((uint8_t *)packed, row, k, blocks, scale_bytes), *at = block + row % BAND * scale_bytes;
+        const uint8_t *block = block_at((uint8_t *)packed, row, k, blocks, scale_bytes),
+                      *at = block + row % BAND * scale_bytes;
         const int64_t left = columns - k * BLOCK;
         int8_t values[BLOCK];
         float scale;

@@ -24,7 +24,9 @@ def weights(kind: str, *shape: int) -> tuple[np.ndarray, np.ndarray]:
     return stored, stored.astype(np.float32)
 
 
-def linear(kernels: Kernels, kind: str, x: np.ndarray, w: np.ndarray, residual: np.ndarray | str | None = None) -> np.ndarray:
+def linear(
+    kernels: Kernels, kind: str, x: np.ndarray, w: np.ndarray, residual: np.ndarray | str | None = None
+) -> np.ndarray:
     (rows, inputs), outputs = x.shape, w.shape[0]
     wide = np.full((rows, inputs + 3), np.nan, np.float32)
     wide[:, :inputs] = x
@@ -58,7 +60,9 @@ def test_shapes(kernels: Kernels, kind: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rows, outputs, inputs", [(1, 1000, 768), (3, 517, 2049), (4, 600, 288), (70, 333, 300), (150, 130, 1030)])
+@pytest.mark.parametrize(
+    "rows, outputs, inputs", [(1, 1000, 768), (3, 517, 2049), (4, 600, 288), (70, 333, 300), (150, 130, 1030)]
+)
 @pytest.mark.parametrize("residual", ["none", "itself", "row"])
 def test_large_shapes(kernels: Kernels, kind: str, rows: int, outputs: int, inputs: int, residual: str) -> None:
     stored, w = weights(kind, outputs, inputs)
@@ -74,7 +78,11 @@ def test_not_finite_values_reach_their_row_and_column_only(kernels: Kernels, kin
     x, w = np.abs(normal(rows, 35)) + 1, np.abs(normal(40, 35, seed=9)) + 1
     x[rows // 2, 34] = bad
     w[7, 1] = w[39, 33] = bad
-    stored = to_bf16(np.nan_to_num(w, posinf=0, neginf=0)) if kind == "bf16" else w.astype(np.float16 if kind == "f16" else np.float32)
+    stored = (
+        to_bf16(np.nan_to_num(w, posinf=0, neginf=0))
+        if kind == "bf16"
+        else w.astype(np.float16 if kind == "f16" else np.float32)
+    )
     if kind == "bf16":
         stored[~np.isfinite(w)] = np.float32(bad).view(np.uint32) >> 16
     y = linear(kernels, kind, x, stored)

@@ -7,7 +7,11 @@ import pytest
 
 from tests.native.kernels import OK, SIZES, Kernels, unaligned
 
-SHAPES = [(m, n, k) for m in SIZES for n in SIZES for k in (0, 1, 4, 33)] + [(64, 48, 200), (130, 70, 300), (13, 260, 513)]
+SHAPES = [(m, n, k) for m in SIZES for n in SIZES for k in (0, 1, 4, 33)] + [
+    (64, 48, 200),
+    (130, 70, 300),
+    (13, 260, 513),
+]
 LAYOUTS = ["row", "column", "wide", "sparse"]
 
 
@@ -32,8 +36,14 @@ def matmul(kernels: Kernels, a: np.ndarray, b: np.ndarray, pad: int = 1) -> np.n
     batch, m, k = a.shape
     n = b.shape[-1]
     c = np.full((batch, m, n + pad), np.nan, np.float32)
-    strides = {f"{name}_{axis}": x.strides[i] // 4 for name, x in (("a", a), ("b", b)) for i, axis in enumerate(("batch", "row", "column"))}
-    code = kernels.run("matmul_f32", c=c, a=a, b=b, batch=batch, m=m, n=n, k=k, c_batch=m * (n + pad), c_row=n + pad, **strides)
+    strides = {
+        f"{name}_{axis}": x.strides[i] // 4
+        for name, x in (("a", a), ("b", b))
+        for i, axis in enumerate(("batch", "row", "column"))
+    }
+    code = kernels.run(
+        "matmul_f32", c=c, a=a, b=b, batch=batch, m=m, n=n, k=k, c_batch=m * (n + pad), c_row=n + pad, **strides
+    )
     assert code == OK
     assert np.isnan(c[:, :, n:]).all()
     return c[:, :, :n]
@@ -45,7 +55,9 @@ def close(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     assert (np.abs(c - expected) <= 3e-6 * bound + 1e-30).all()
 
 
-@pytest.mark.parametrize("a_layout, b_layout", [("row", "row"), ("row", "column"), ("column", "row"), ("sparse", "sparse")])
+@pytest.mark.parametrize(
+    "a_layout, b_layout", [("row", "row"), ("row", "column"), ("column", "row"), ("sparse", "sparse")]
+)
 def test_shapes(kernels: Kernels, a_layout: str, b_layout: str) -> None:
     for m, n, k in SHAPES:
         a, b = laid_out(normal(1, m, k), a_layout), laid_out(normal(1, k, n, seed=6), b_layout)
@@ -72,7 +84,10 @@ def test_backward_strides(kernels: Kernels) -> None:
 
 def test_small_integers_are_exact(kernels: Kernels) -> None:
     random = np.random.default_rng(1)
-    a, b = random.integers(-8, 9, (1, 70, 300)).astype(np.float32), random.integers(-8, 9, (1, 300, 90)).astype(np.float32)
+    a, b = (
+        random.integers(-8, 9, (1, 70, 300)).astype(np.float32),
+        random.integers(-8, 9, (1, 300, 90)).astype(np.float32),
+    )
     assert (matmul(kernels, a, b) == a @ b).all()
 
 

@@ -112,7 +112,8 @@ def test_pack_q8_0_needs_whole_blocks(kernels: Kernels) -> None:
 
 
 @pytest.mark.parametrize(
-    "rows, columns, group", [(0, 64, 32), (3, 64, 32), (9, 64, 64), (16, 256, 64), (4, 48, 48), (5, 33, 66), (2, 96, 64)]
+    "rows, columns, group",
+    [(0, 64, 32), (3, 64, 32), (9, 64, 64), (16, 256, 64), (4, 48, 48), (5, 33, 66), (2, 96, 64)],
 )
 def test_pack_q8_group(kernels: Kernels, rows: int, columns: int, group: int) -> None:
     random = np.random.default_rng(1)
@@ -139,7 +140,10 @@ def test_quantize_q8_0(kernels: Kernels, rows: int, columns: int) -> None:
     values, scales = quantized(x[:, :columns])
     expected = pack(values, scales.astype(np.float16))
     packed = np.full(expected.shape, 0xAA, np.uint8)
-    assert kernels.run("quantize_q8_0", packed=packed, x=unaligned(x), rows=rows, columns=columns, x_stride=columns + 1) == OK
+    assert (
+        kernels.run("quantize_q8_0", packed=packed, x=unaligned(x), rows=rows, columns=columns, x_stride=columns + 1)
+        == OK
+    )
     assert (packed == expected).all()
 
 
@@ -232,7 +236,9 @@ def test_linear_with_odd_half_scales(kernels: Kernels, scale: float) -> None:
     scales[3] = scale
     xq = activations(normal(1, 32))
     y = np.zeros((1, 8), np.float32)
-    assert kernels.run("linear_q8_0", y=y, xq=xq, w=pack(values, scales), rows=1, outputs=8, inputs=32, y_stride=8) == OK
+    assert (
+        kernels.run("linear_q8_0", y=y, xq=xq, w=pack(values, scales), rows=1, outputs=8, inputs=32, y_stride=8) == OK
+    )
     expected = product(xq, values, scales).astype(np.float32)
     np.testing.assert_allclose(y, expected, rtol=1e-6)
 
@@ -245,5 +251,8 @@ def test_linear_of_nan_activations_is_nan(kernels: Kernels, kind: str) -> None:
     assert kernels.run("quantize_rows", xq=xq, x=x, rows=3, columns=64, x_stride=64) == OK
     values, scales = random_weights(9, 64, kind)
     y = np.zeros((3, 9), np.float32)
-    assert kernels.run(f"linear_{kind}", y=y, xq=xq, w=pack(values, scales), rows=3, outputs=9, inputs=64, y_stride=9) == OK
+    assert (
+        kernels.run(f"linear_{kind}", y=y, xq=xq, w=pack(values, scales), rows=3, outputs=9, inputs=64, y_stride=9)
+        == OK
+    )
     assert np.isnan(y[1]).all() and not np.isnan(y[[0, 2]]).any()
