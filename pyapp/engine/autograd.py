@@ -84,7 +84,8 @@ class Node:
         """(input, its gradient) for each input that wants one."""
         if self.args is None:
             raise RuntimeError(
-                f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); pass retain_graph=True to it"
+                f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
+                "pass retain_graph=True to it"
             )
         if self.versions is not None and self.versions != self._versions():
             raise RuntimeError(
@@ -97,9 +98,7 @@ class Node:
         if create_graph and output is not None:  # the twin must lead back into the graph
             output = self.op(*self.args)
         found = vjp(gradient, output, *self.args)
-        return [
-            (a, g) for a, g in zip(self.args, found, strict=False) if isinstance(a, Tensor) and a.requires_grad
-        ]
+        return [(a, g) for a, g in zip(self.args, found, strict=False) if isinstance(a, Tensor) and a.requires_grad]
 
 
 def _order(roots: Sequence[Tensor]) -> list[Tensor]:
@@ -123,10 +122,14 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
     from .ops.create import ones
 
     if not tensor.requires_grad:
-        raise RuntimeError("backward: this tensor does not require a gradient and has no gradient computation behind it")
+        raise RuntimeError(
+            "backward: this tensor does not require a gradient and has no gradient computation behind it"
+        )
     if gradient is None:
         if tensor.numel() != 1:
-            raise RuntimeError(f"backward: a tensor of shape {tensor.shape} needs a gradient argument; only one element does not")
+            raise RuntimeError(
+                f"backward: a tensor of shape {tensor.shape} needs a gradient argument; only one element does not"
+            )
         return ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     if gradient.shape != tensor.shape:
         raise ValueError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
@@ -272,5 +275,7 @@ def grad(
         )
     missing = [i for i, t in enumerate(wanted) if id(t) not in found]
     if missing and not allow_unused:
-        raise RuntimeError(f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them")
+        raise RuntimeError(
+            f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
+        )
     return tuple(found.get(id(t)) for t in wanted)

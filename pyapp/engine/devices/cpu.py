@@ -11,7 +11,6 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..launch import KERNELS, launch, launch_all
-from ..native import get_num_threads
 from ..op import OPS
 from ..ops.base import dense, is_plain
 from ..ops.matmul import check_linear
@@ -88,7 +87,20 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
         if kernel is None or not weight.is_contiguous():
             return NotImplemented
         y = empty_contiguous(x.shape[:-1] + (outputs,))
-        launch(kernel, work, y.address, x.address, weight.address, added, rows, outputs, inputs, outputs, x_stride, added_stride)
+        launch(
+            kernel,
+            work,
+            y.address,
+            x.address,
+            weight.address,
+            added,
+            rows,
+            outputs,
+            inputs,
+            outputs,
+            x_stride,
+            added_stride,
+        )
         return y
     y = empty_contiguous(x.shape[:-1] + (outputs,))
     scratch = Storage(activation_bytes(rows, columns))
@@ -100,7 +112,16 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     return y
 
 
-_EMBEDDING = {d: K["embedding_" + n] for d, n in ((_F32, "f32"), (_dtype.float16, "f16"), (_dtype.bfloat16, "bf16"), (_dtype.q8_0, "q8_0"), (_dtype.q8_group, "q8_group"))}
+_EMBEDDING = {
+    d: K["embedding_" + n]
+    for d, n in (
+        (_F32, "f32"),
+        (_dtype.float16, "f16"),
+        (_dtype.bfloat16, "bf16"),
+        (_dtype.q8_0, "q8_0"),
+        (_dtype.q8_group, "q8_group"),
+    )
+}
 
 
 @claims("_embedding")
@@ -113,24 +134,6 @@ def _embedding(weight: Tensor, ids: Tensor) -> Any:
     count = ids.numel()
     launch(kernel, count * columns >> 10, y.address, weight.address, ids.address, count, columns, vocabulary, columns)
     return y
-
-
-_numpy_d_embedding = OPS["_embedding"].vjp
-
-
-@OPS["_embedding"].gradient
-def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
-    from ..autograd import STATE
-
-    assert _numpy_d_embedding is not None
-    if STATE.enabled or not (g.dtype is weight.dtype is _F32) or ids.dtype is not _I32:
-        return _numpy_d_embedding(g, _, weight, ids)
-    g, ids = dense(g), dense(ids)
-    grad = empty_contiguous(weight.shape)
-    launch(
-        K["embedding_backward_f32"], g.numel() >> 10, grad.address, g.address, ids.address, ids.numel(), weight.shape[1], weight.shape[0]
-    )
-    return (grad,)
 
 
 _MATMUL = K["matmul_f32"]
@@ -188,25 +191,10 @@ def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
         return NotImplemented
     x, rows, columns, stride = _rows(x)
     y = empty_contiguous(x.shape)
-    launch(_RMS_NORM, rows * columns >> 10, y.address, x.address, weight.address, rows, columns, columns, stride, epsilon)
-    return y
-
-
-@OPS["_rms_norm"].gradient
-def _d_rms_norm(g: Tensor, _: Any, x: Tensor, weight: Tensor, epsilon: float) -> Any:
-    from ..autograd import STATE
-    from ..ops.base import definition_gradient
-
-    if STATE.enabled or not (x.dtype is weight.dtype is g.dtype is _F32):
-        return definition_gradient(OPS["_rms_norm"], g, x, weight, epsilon)
-    x, g = dense(x), dense(g)
-    grad_x, grad_weight = empty_contiguous(x.shape), empty_contiguous(weight.shape)
-    columns = x.shape[-1]
     launch(
-        K["rms_norm_backward_f32"], x.numel() >> 9, grad_x.address, grad_weight.address, x.address, weight.address, g.address,
-        x.numel() // columns, columns, epsilon,
-    )  # fmt: skip
-    return grad_x, grad_weight
+        _RMS_NORM, rows * columns >> 10, y.address, x.address, weight.address, rows, columns, columns, stride, epsilon
+    )
+    return y
 
 
 def _claim_softmax(name: str) -> None:
@@ -250,10 +238,20 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
     y = empty_contiguous(x.shape)
     for i in range(x.shape[0] if len(x.shape) == 4 else 1):
         launch(
-            _ROPE, each >> 10, y.address + 4 * i * each, x.address + 4 * i * step, table.address,
-            position.address if position is not None else 0, tokens, heads, size, heads * size, x.strides[-3], table.shape[0],
+            _ROPE,
+            each >> 10,
+            y.address + 4 * i * each,
+            x.address + 4 * i * step,
+            table.address,
+            position.address if position is not None else 0,
+            tokens,
+            heads,
+            size,
+            heads * size,
+            x.strides[-3],
+            table.shape[0],
             int(interleaved),
-        )  # fmt: skip
+        )
     return y
 
 
@@ -264,7 +262,16 @@ def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
     x = _heads(x)
     tokens, heads, size = x.shape
     launch(
-        _CACHE_WRITE, x.numel() >> 10, cache.address, x.address, position.address, tokens, heads, size, cache.shape[1], x.strides[0]
+        _CACHE_WRITE,
+        x.numel() >> 10,
+        cache.address,
+        x.address,
+        position.address,
+        tokens,
+        heads,
+        size,
+        cache.shape[1],
+        x.strides[0],
     )
     cache.storage.version += 1
     return cache
@@ -279,9 +286,23 @@ def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Ten
     kv_heads, capacity, _ = k_cache.shape
     y = empty_contiguous(q.shape)
     launch(
-        _ATTENTION, tokens * heads * size * 256 >> 10, y.address, q.address, k_cache.address, v_cache.address, position.address,
-        tokens, heads, kv_heads, size, capacity, heads * size, q.strides[0], 1, scale,
-    )  # fmt: skip
+        _ATTENTION,
+        tokens * heads * size * 256 >> 10,
+        y.address,
+        q.address,
+        k_cache.address,
+        v_cache.address,
+        position.address,
+        tokens,
+        heads,
+        kv_heads,
+        size,
+        capacity,
+        heads * size,
+        q.strides[0],
+        1,
+        scale,
+    )
     return y
 
 
@@ -299,71 +320,44 @@ def _cached_self_attention(
     y = empty_contiguous((tokens, heads * size))
     launch_all(
         tokens * heads * size >> 2,
-        (_ROPE, at, at, table.address, place, tokens, heads + kv_heads, size, stride, stride, table.shape[0], int(interleaved)),
+        (
+            _ROPE,
+            at,
+            at,
+            table.address,
+            place,
+            tokens,
+            heads + kv_heads,
+            size,
+            stride,
+            stride,
+            table.shape[0],
+            int(interleaved),
+        ),
         (_CACHE_WRITE, keys.address, at + q_bytes, place, tokens, kv_heads, size, capacity, stride),
         (_CACHE_WRITE, values.address, at + q_bytes + k_bytes, place, tokens, kv_heads, size, capacity, stride),
-        (_ATTENTION, y.address, at, keys.address, values.address, place, tokens, heads, kv_heads, size, capacity, heads * size, stride, 1, scale),
-    )  # fmt: skip
+        (
+            _ATTENTION,
+            y.address,
+            at,
+            keys.address,
+            values.address,
+            place,
+            tokens,
+            heads,
+            kv_heads,
+            size,
+            capacity,
+            heads * size,
+            stride,
+            1,
+            scale,
+        ),
+    )
     qkv.storage.version += 1
     keys.storage.version += 1
     values.storage.version += 1
     return y
-
-
-_ATTENTION_TRAIN, _ATTENTION_TRAIN_BACKWARD = K["attention_train_f32"], K["attention_train_backward_f32"]
-
-
-def _sequences(x: Tensor) -> Tensor:
-    """x (B, T, H, D) itself where each token's heads lie densely, else a dense copy."""
-    return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
-
-
-def _attention_workspace(q: Tensor, k: Tensor) -> tuple[Storage, int]:
-    """The memory that attention_train works in, and for how many workers: see kernels.h. Chunks outnumber threads by two."""
-    units = k.shape[0] * k.shape[2]
-    workers = min(units, 2 * get_num_threads())
-    keys, width = -(-k.shape[1] // 24) * 24, -(-q.shape[3] // 16) * 16
-    return Storage(4 * workers * (4 * (keys + 48) * width + 96 * keys)), workers
-
-
-def _attention_dims(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
-    batch, tokens, heads, size = q.shape
-    return (batch, tokens, k.shape[1], heads, k.shape[2], size, *q.strides[:2], *k.strides[:2], *v.strides[:2])
-
-
-def _takes_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    return q.dtype is k.dtype is v.dtype is _F32 and not (causal and q.shape[1] > k.shape[1]) and 0 not in q.shape + k.shape
-
-
-@claims("_attention")
-def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    if not _takes_attention(q, k, v, causal):
-        return NotImplemented
-    q, k, v = _sequences(q), _sequences(k), _sequences(v)
-    y = empty_contiguous(q.shape)
-    workspace, workers = _attention_workspace(q, k)
-    launch(
-        _ATTENTION_TRAIN, q.numel() * k.shape[1] >> 10, y.address, q.address, k.address, v.address, workspace.address,
-        *_attention_dims(q, k, v), int(causal), workers, scale,
-    )  # fmt: skip
-    return y
-
-
-@OPS["_attention"].gradient
-def _d_attention(g: Tensor, _: Any, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    from ..autograd import STATE
-    from ..ops.base import definition_gradient
-
-    if STATE.enabled or g.dtype is not _F32 or not _takes_attention(q, k, v, causal):
-        return definition_gradient(OPS["_attention"], g, q, k, v, causal, scale)
-    q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
-    grads = empty_contiguous(q.shape), empty_contiguous(k.shape), empty_contiguous(v.shape)
-    workspace, workers = _attention_workspace(q, k)
-    launch(
-        _ATTENTION_TRAIN_BACKWARD, q.numel() * k.shape[1] >> 9, *(grad.address for grad in grads), q.address, k.address, v.address,
-        g.address, workspace.address, *_attention_dims(q, k, v), int(causal), workers, scale,
-    )  # fmt: skip
-    return grads
 
 
 # ---- elementwise
@@ -380,20 +374,6 @@ def _silu_mul(x: Tensor) -> Any:
     y = empty_contiguous(x.shape[:-1] + (half,))
     launch(_SILU_MUL, rows * half >> 8, y.address, x.address, rows, half, half, stride)
     return y
-
-
-@OPS["silu_mul"].gradient
-def _d_silu_mul(g: Tensor, _: Any, x: Tensor) -> Any:
-    from ..autograd import STATE
-    from ..ops.base import definition_gradient
-
-    if STATE.enabled or not (x.dtype is g.dtype is _F32):
-        return definition_gradient(OPS["silu_mul"], g, x)
-    x, g = dense(x), dense(g)
-    half = g.shape[-1]
-    grad_x = empty_contiguous(x.shape)
-    launch(K["silu_mul_backward_f32"], g.numel() >> 7, grad_x.address, x.address, g.address, g.numel() // max(half, 1), half)
-    return (grad_x,)
 
 
 def _claim_binary(name: str) -> None:
@@ -445,9 +425,11 @@ def _clone(x: Tensor) -> Any:
 
 
 _CONVERT = {
-    (_dtype.float16, _F32): K["f16_to_f32"], (_F32, _dtype.float16): K["f32_to_f16"],
-    (_dtype.bfloat16, _F32): K["bf16_to_f32"], (_F32, _dtype.bfloat16): K["f32_to_bf16"],
-}  # fmt: skip
+    (_dtype.float16, _F32): K["f16_to_f32"],
+    (_F32, _dtype.float16): K["f32_to_f16"],
+    (_dtype.bfloat16, _F32): K["bf16_to_f32"],
+    (_F32, _dtype.bfloat16): K["f32_to_bf16"],
+}
 
 
 @claims("cast")
@@ -459,42 +441,3 @@ def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
     y = empty_contiguous(x.shape, dtype)
     launch(kernel, x.numel() >> 9, y.address, x.address, x.numel())
     return y
-
-
-# ---- losses
-
-
-@claims("_cross_entropy")
-def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
-    if not is_plain(logits):
-        return NotImplemented
-    rows, columns = logits.shape
-    loss = empty_contiguous((rows,))
-    targets = dense(targets.to(_I32))
-    launch(
-        K["cross_entropy_f32"], logits.numel() >> 7, loss.address, 0, logits.address, targets.address, rows, columns, ignore_index, 1.0
-    )
-    return loss.sum() / _kept(targets, ignore_index)
-
-
-def _kept(targets: Tensor, ignore_index: int) -> float:
-    """How many targets count; NaN for none, so that the mean is NaN as in torch."""
-    return float((targets != ignore_index).sum().item()) or float("nan")
-
-
-@OPS["_cross_entropy"].gradient
-def _d_cross_entropy(g: Tensor, _: Any, logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
-    from ..autograd import STATE
-    from ..ops.base import definition_gradient
-
-    if STATE.enabled or not is_plain(logits):
-        return definition_gradient(OPS["_cross_entropy"], g, logits, targets, ignore_index)
-    rows, columns = logits.shape
-    loss, gradient = empty_contiguous((rows,)), empty_contiguous(logits.shape)
-    targets = dense(targets.to(_I32))
-    scale = float(g.item()) / _kept(targets, ignore_index)
-    launch(
-        K["cross_entropy_f32"], logits.numel() >> 7, loss.address, gradient.address, logits.address, targets.address,
-        rows, columns, ignore_index, scale,
-    )  # fmt: skip
-    return (gradient,)

@@ -170,7 +170,9 @@ def add_into(x: Tensor, other: Tensor) -> None:
     """x += other, of one shape and dtype, without a tensor between."""
     if is_plain(x) and is_plain(other):
         count = x.numel()
-        launch(KERNELS["add_f32"], count >> 10, x.address, x.address, other.address, count, max(count, 1), max(count, 1))
+        launch(
+            KERNELS["add_f32"], count >> 10, x.address, x.address, other.address, count, max(count, 1), max(count, 1)
+        )
     elif x.dtype is _dtype.bfloat16:
         copy_(x, x + other)
         return

@@ -120,7 +120,7 @@ def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     return expand(x, tuple(shape))
 
 
-@op(vjp=lambda g, _, part, size, *where: (_strided(g.contiguous(), *where),), saves="none")
+@op(saves="none")
 def _spread(
     part: Tensor, size: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> Tensor:
@@ -128,7 +128,7 @@ def _spread(
     from .create import zeros
 
     whole = zeros(size, dtype=part.dtype, device=part.device)
-    _strided(whole, shape, strides, offset).copy_(part)
+    _alias(whole, shape, strides, offset).copy_(part)
     return whole
 
 
@@ -144,6 +144,11 @@ def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset
 
 
 _strided.slices = True
+
+
+@_spread.gradient
+def _d_spread(g: Tensor, _: Any, part: Tensor, size: tuple[int, ...], *where: Any) -> tuple[Tensor]:
+    return (_strided(g.contiguous(), *where),)
 
 
 def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
