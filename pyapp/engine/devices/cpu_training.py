@@ -93,8 +93,8 @@ def _sequences(x: Tensor) -> Tensor:
 
 
 def _attention_workspace(q: Tensor, k: Tensor) -> tuple[Storage, int]:
-    """The memory that attention_train works in (see kernels.h), and for how many workers: a record is cut into two chunks
-    for each thread.
+    """The memory that attention_train works in (see kernels.h), and for how many workers: a record is cut into two
+    chunks for each thread.
     """
     units = k.shape[0] * k.shape[2]
     workers = min(units, 2 * get_num_threads())
