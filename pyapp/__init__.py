@@ -9,7 +9,7 @@ tensor([[ 7., 11.],
 """
 
 from .engine import *  # noqa: F403
-from .engine import bool_ as bool  # noqa: A004
+from .engine import bool_ as bool  # noqa: F401
 from .engine.ops import *  # noqa: F403
 
 __version__ = "0.1.0"

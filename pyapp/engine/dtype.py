@@ -72,7 +72,7 @@ def as_dtype(value: object) -> DType:
         return int64
     if value is bool:
         return bool_
-    name: str = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", "") or str(value)
+    name: str = value if isinstance(value, str) else getattr(value, "name", "") or getattr(value, "__name__", "")
     found = DTYPES.get(name) or ALIASES.get(name)
     if found is None:
         raise TypeError(f"unknown dtype {value!r}; known: {', '.join(DTYPES)}")

@@ -167,7 +167,7 @@ class Tensor:
         size = self.dtype.itemsize
         start = self.offset * size
         view = self.storage.bytes_view()[start : start + self.numel() * size]
-        return view.cast(self.dtype.format)  # type: ignore[call-overload, no-any-return]
+        return view.cast(self.dtype.format)  # type: ignore[call-overload]
 
     def array(self) -> Array:
         """A NumPy view of the stored elements (bfloat16 as its uint16 bits)."""
