@@ -88,6 +88,39 @@ def test_isolation_headers_of_the_host_are_enough(launch: Launch, dist: Path) ->
     context.close()
 
 
+def test_works_where_the_browser_keeps_no_files(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    """As in the private windows of some browsers: no origin private file system."""
+    name = "modules/worker/store.js"
+    source = (dist / name).read_text().replace("navigator.storage.getDirectory()", "Promise.reject(new Error('none'))")
+    context = launch()
+    with SiteServer(copy_site(dist, tmp_path / "site", {name: source.encode()})) as server:
+        with watched(context.new_page()) as story:
+            story.open(server.url)
+            assert not story.engine()["fromSnapshot"]
+            story.settings(max_new_tokens=8)
+            story.write("One day")
+            story.page.locator("#open-storage").click()
+            expect(story.page.locator("#storage-error")).to_contain_text("keeps no files")
+    context.close()
+
+
+def test_stop_while_the_engine_starts(launch: Launch, dist: Path) -> None:
+    context = launch()
+    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
+        story.page.goto(server.url)
+        story.until("globalThis.pyappPage !== undefined && (pyappPage.story.generate(), true)")
+        expect(story.generate_button).to_have_text("Stop")
+        story.generate_button.click()
+        expect(story.generate_button).to_have_text("Generate")
+        worker = "globalThis.worker ??= pyappPage.app.engine.worker"
+        story.page.evaluate(f"{worker}, 1")
+        story.wait_ready()
+        assert story.page.evaluate(f"({worker}) === pyappPage.app.engine.worker"), "the engine was restarted"
+        story.settings(max_new_tokens=8)
+        story.write("One day")
+    context.close()
+
+
 def test_no_simd_is_explained(launch: Launch, site: SiteServer) -> None:
     context = launch("--js-flags=--no-enable-sse4-1")
     with watched(context.new_page()) as story:
@@ -165,15 +198,18 @@ def test_axe_finds_nothing_serious(written: StoryPage, theme: str, part: str) ->
     page = written.page
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
     if part == "error":
-        page.evaluate("pyappPage.app.actions && pyappPage.app.engine.dispatchEvent(new CustomEvent('silent'))")
-    elif part != "page":
-        page.evaluate(f"document.getElementById('{part}').showModal()")
-    try:
-        page.screenshot(path=OUTPUT / f"{part}-{theme}.png")
-        assert serious(page) == []
-    finally:
-        page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
+        page.evaluate("pyappPage.models.addFiles([new File(['text'], 'diary.txt')])")
+        expect(page.locator("#model-error [role=alert]")).to_be_visible()
+    elif part == "storage-dialog":
+        page.locator("#open-storage").click()
+        expect(page.locator("#storage-summary")).to_contain_text("keeps")
+    elif part == "model-dialog":
+        written.open_models()
+    page.mouse.move(5, 400)
+    page.screenshot(path=OUTPUT / f"{part}-{theme}.png")
+    assert serious(page) == []
 
 
 def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:

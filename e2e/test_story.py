@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, expect
 
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
@@ -110,7 +110,7 @@ def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
     assert story.page.locator("#temperature").input_value() == "0.8"
 
 
-def test_copy(story: StoryPage, browser) -> None:  # type: ignore[no-untyped-def]
+def test_copy(story: StoryPage, browser: BrowserContext) -> None:
     browser.grant_permissions(["clipboard-read", "clipboard-write"])
     story.settings(max_new_tokens=24)
     text = story.write("One day")

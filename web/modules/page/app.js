@@ -17,8 +17,8 @@ export class App extends EventTarget {
     this.model = null;
     this.models = [];
     this.busy = 0;
-    /** @type {Promise<void>} */
-    this.modelChosen = new Promise((resolve) => this.addEventListener("model", () => resolve(), { once: true }));
+    /** @type {Promise<void> | null} */
+    this.listing = null;
     /** @type {Record<string, () => void>} set by the parts that own them */
     this.actions = { restart: () => this.restart(), reload: () => location.reload() };
     this.engine.addEventListener("notice", ({ detail }) => this.#notice(detail));
@@ -73,6 +73,17 @@ export class App extends EventTarget {
     this.busy += busy ? 1 : -1;
     if (!this.engine.about) return;
     this.#status(this.busy ? "busy" : "ready", this.busy ? "Writing" : "Ready");
+  }
+
+  /** When there is a model to use; fails as reading the list did. */
+  async listed() {
+    this.listing ??= this.refresh();
+    try {
+      await this.listing;
+    } catch (error) {
+      this.listing = null; // the next call asks again
+      throw error;
+    }
   }
 
   /** Reads the list of models anew; the first time it also chooses the one of the last visit. */

@@ -29,8 +29,7 @@ export class Engine extends EventTarget {
     this.interrupt = null;
     this.worker = new Worker(this.url, { type: "module", name: "pyapp" });
     this.worker.onmessage = ({ data }) => this.#receive(data);
-    this.worker.onerror = (event) => this.#broken(event);
-    this.worker.onmessageerror = (event) => this.#broken(event);
+    this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
   }
 
   /** Ends the worker and everything it was doing, and starts another. @param {string} why for the user */
@@ -87,6 +86,7 @@ export class Engine extends EventTarget {
   /** Asks; then interrupts Python where memory is shared; then gives the worker up. @param {Request} request */
   #cancel(request) {
     const worker = this.worker;
+    if (!this.about) request.push({ type: "done", reason: "cancelled" }); // still starting: there is nothing to stop
     const pending = () => this.worker === worker && this.requests.has(request.id);
     worker.postMessage({ method: "cancel", params: { id: request.id } });
     setTimeout(() => {
@@ -108,6 +108,14 @@ export class Engine extends EventTarget {
       this.interrupt = notice.interrupt;
     }
     this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
+  }
+
+  /** Something failed in the worker outside a request: it may be alive all the same. */
+  async #suspect(event) {
+    event.preventDefault();
+    const silence = new Promise((resolve) => setTimeout(resolve, STOP_PATIENCE, "silent"));
+    const answer = await Promise.race([this.call("ping"), silence]).catch(() => "silent");
+    if (answer === "silent") this.#broken(event);
   }
 
   /** The worker's script or one of its modules did not load, or it ran out of memory. */

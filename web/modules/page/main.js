@@ -21,17 +21,17 @@ async function start() {
   const storage = new StorageDialog(app);
   const story = new StoryView(app);
   setUpDropping((files) => models.addFiles(files));
-  app.addEventListener("ready", () => whenIdle(() => {
+  app.addEventListener("ready", () => whenIdle(app, () => {
     keepOffline();
     app.engine.call("warm").catch(() => {}); // offline before it was kept: it is asked for again when needed
   }));
-  app.refresh().catch((error) => showError(byId("story-error"), error, app.actions));
+  app.listed().catch((error) => showError(byId("story-error"), error, app.actions));
   Object.assign(globalThis, { pyappPage: { app, models, storage, story } }); // for tests and the curious
 }
 
-/** @param {() => void} work */
-function whenIdle(work) {
-  setTimeout(() => ("requestIdleCallback" in globalThis ? requestIdleCallback(work, { timeout: 3000 }) : work()), 1500);
+/** When the first rush is over and no story is being written. @param {App} app @param {() => void} work */
+function whenIdle(app, work) {
+  setTimeout(() => (app.busy ? whenIdle(app, work) : work()), 1500);
 }
 
 start();

@@ -139,6 +139,7 @@ function parseHub(text) {
 }
 
 function sizeText({ kind, bytes, received, state }) {
+  if (!bytes) return "";
   if (state === "partial") return `${megabytes(received)} of ${megabytes(bytes)}`;
   return kind === "hub" && state === "ready" ? `${megabytes(bytes)}, kept` : megabytes(bytes);
 }

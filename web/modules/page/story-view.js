@@ -68,6 +68,8 @@ export class StoryView {
     const { model } = this.app;
     byId("model-name").textContent = model?.title ?? "No model";
     byId("model-text").textContent = model?.description ?? "";
+    if (this.shown && this.shown !== model) this.output.announcer.say(`The model is ${model.title}.`);
+    this.shown = model;
   }
 
   /** Reads the chosen model before it is asked to write; what is wrong with it is said now. */
@@ -104,7 +106,7 @@ export class StoryView {
     if (!this.engine.about) this.output.progress("Starting the engine…");
     this.app.setBusy(true);
     try {
-      await this.app.modelChosen;
+      await this.app.listed();
       const params = { model: this.app.model.id, prompt, options };
       const done = await this.engine.call("generate", params, { signal: controller.signal, onEvent: (event) => this.#event(event) });
       this.output.end(done.reason, done.new_tokens);

@@ -9,6 +9,7 @@ import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
+import { sha256 } from "./runtime.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 
 export class ModelFiles {
@@ -185,19 +186,32 @@ function hubUrl(hub, model, file) {
 
 /** For browsers that keep no files: gone when the page is closed. */
 async function downloadToMemory(wanted, signal, onProgress) {
+  const lost = new UserError("The connection was lost.", {
+    where: wanted.url,
+    hint: "Check your connection and try again.",
+    action: "retry",
+  });
   const response = await fetch(wanted.url, { signal, credentials: "omit" }).catch((error) => {
-    if (signal.aborted) throw error;
-    throw new UserError("The connection was lost.", { where: wanted.url, hint: "Check your connection and try again." });
+    throw signal.aborted ? error : lost;
   });
   if (!response.ok) throw new UserError(`The hub answered ${response.status}.`, { where: wanted.url });
   const parts = [];
   let done = 0;
-  for await (const part of readParts(response.body)) {
-    parts.push(part);
-    done += part.length;
-    onProgress(done, wanted.size);
+  try {
+    for await (const part of readParts(response.body)) {
+      parts.push(part);
+      done += part.length;
+      onProgress(done, wanted.size);
+    }
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw lost;
   }
-  return new Blob(parts).arrayBuffer();
+  const bytes = await new Blob(parts).arrayBuffer();
+  if (wanted.sha256 && crypto.subtle && (await sha256(bytes)) !== wanted.sha256) {
+    throw new UserError("The file arrived damaged.", { where: wanted.url, hint: "Download it again.", action: "retry" });
+  }
+  return bytes;
 }
 
 async function* readParts(body) {
