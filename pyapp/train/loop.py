@@ -40,12 +40,12 @@ class Recipe:
     """
 
     steps: int
-    rows: int = 8
-    rate: float = 3e-3
+    rows: int = 4
+    rate: float = 1.5e-3
     warmup: int = 100
     floor: float = 0.05
     decay: float = 0.1
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[float, float] = (0.9, 0.99)
     clip: float = 1.0
 
     def optimizer(self, model: Module) -> AdamW:

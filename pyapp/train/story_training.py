@@ -40,10 +40,10 @@ GROUP = 32
 class StorySettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 6000
+    steps: int = 9000
     seed: int = 1
     rows: int = 4
-    rate: float = 4e-3
+    rate: float = 1.5e-3
     dim: int = 128
     hidden_dim: int = 352
     n_layers: int = 5
