@@ -1,11 +1,12 @@
 /* y = x w^T (+ residual) with weights in f32, f16 or bf16, widened as they are read. */
 #include "gemm.h"
 
-/* From this many rows on, packing pays. Measured on each set at 288 x 768 and 768 x 2048. */
-#if LANES == 16
-enum { PACKED_ROWS = 24 };
-#elif LANES == 8
-enum { PACKED_ROWS = 24 };
+/* From this many rows on, packing pays. Measured on each set at 288 x 768 and 768 x 2048; never with SSE2, whose two-operand
+ * instructions spend the registers that packing wins. */
+#if LANES == 8
+enum { PACKED_ROWS = 32 };
+#elif defined(__SSE2__) && LANES == 4
+enum { PACKED_ROWS = INT32_MAX };
 #else
 enum { PACKED_ROWS = 48 };
 #endif
