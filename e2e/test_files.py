@@ -92,7 +92,8 @@ def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, brok
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["notes.txt"], "tokenizer is missing"),
+        (["notes.txt", "tokenizer.bin"], "not a model file"),
+        (["model.bin"], "tokenizer is missing"),
         (["tokenizer.bin"], "no checkpoint"),
         (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
         (["empty.bin", "tokenizer.bin"], "empty"),
@@ -119,7 +120,7 @@ DROP = """([names, sizes]) => {
 
 def test_a_text_dropped_by_mistake(story: StoryPage) -> None:
     story.page.evaluate(DROP, [["holiday.jpg"], [1000]])
-    expect(story.page.locator("#model-error [role=alert]")).to_contain_text("tokenizer is missing")
+    expect(story.page.locator("#model-error [role=alert]")).to_contain_text("not a model file")
     expect(story.page.locator("#drop-overlay")).to_be_hidden()
     story.close_dialog()
 

@@ -83,6 +83,27 @@ def test_stop_takes_effect_at_once_and_the_page_stays_usable(story: StoryPage, t
     assert len(story.ids()) == 16
 
 
+def test_stop_reaches_python_that_hears_no_messages(story: StoryPage, tmp_path: Path) -> None:
+    """The message is lost on purpose: what is left is the flag in shared memory."""
+    story.pick(write_pair(tmp_path, dim=256, layers=6, context=1024))
+    expect(story.page.locator("#model-name")).to_have_text("model.bin")
+    assert story.page.evaluate("crossOriginIsolated")
+    story.page.evaluate(
+        "globalThis.worker = pyappPage.app.engine.worker; const post = worker.postMessage.bind(worker);"
+        "worker.postMessage = (message) => message.method === 'cancel' || post(message); 1"
+    )
+    story.settings(temperature=0, max_new_tokens=1024)
+    story.start("the little fox")
+    story.until("pyappPage.story.output.ids.length > 5")
+    story.page.evaluate(STOP)
+    expect(story.page.locator("#ending")).to_contain_text("stopped")
+    assert len(story.ids()) < 1000
+    story.settings(max_new_tokens=16)
+    story.write("again")
+    assert len(story.ids()) == 16
+    assert story.page.evaluate("worker === pyappPage.app.engine.worker"), "the engine was restarted"
+
+
 def test_kept_seed_writes_the_same_story(story: StoryPage) -> None:
     story.settings(temperature=1, max_new_tokens=64, seed=11)
     expect(story.page.locator("#keep-seed")).to_be_checked()

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyapp import tasks
 from pyapp.engine.native import instruction_set
+from pyapp.errors import Cancelled
 from pyapp.events import Cancel, Done, Event, Token
 from pyapp.formats.source import check_range
 from pyapp.text.tokenizer import set_backend_factory
@@ -64,8 +65,23 @@ class PageTokenizer:
         return ids
 
 
+class PageCancel(Cancel):
+    """A Cancel that also looks at memory shared with the page, where no message needs to arrive."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def is_set(self) -> bool:
+        return super().is_set() or _host.isStopped(self._number)
+
+    def check(self) -> None:
+        if self.is_set():
+            raise Cancelled("stopped")
+
+
 def install(host: Any) -> None:
-    """Takes what the worker offers: `createEncoder(json_text)` and `readInto(source, view, offset)`."""
+    """Takes what the worker offers: `createEncoder(json_text)`, `readInto(source, view, offset)`, `isStopped(number)`."""
     global _host
     _host = host
     set_backend_factory(PageTokenizer)
@@ -93,12 +109,12 @@ class Channel:
 
 async def run(number: int, method: str, params: Any, send: Callable[[str], None]) -> None:
     """Runs one task and sends its events, as JSON lists; `cancel(number)` ends it. The last event is Done or Error."""
-    cancel = _running[number] = Cancel()
+    cancel = _running[number] = PageCancel(number)
     channel = Channel(send)
     try:
         async for event in start(method, params, cancel):
             channel.put(event)
-    except KeyboardInterrupt:  # the page shares memory with us and would not wait for the next look at `cancel`
+    except KeyboardInterrupt:  # the page waited a second for the next look at `cancel`, in vain
         channel.put(Done("cancelled"))
     finally:
         del _running[number]

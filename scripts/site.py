@@ -169,7 +169,10 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     packages = [archives[ours.name], archives[numpy.name], *wheels.download("page")]
     for path in [*files, archives["python_stdlib.zip"], *packages]:
         shutil.copyfile(path, pyodide / path.name)
-    (pyodide / LOCK_FILE).write_text(json.dumps(lock_file(packages), indent=1) + "\n")
+    lock = lock_file(packages)
+    # A memory snapshot of Python remembers where modules lie in this archive: the page keeps one per archive.
+    lock["info"]["stdlib_sha256"] = file_sha256(pyodide / "python_stdlib.zip")
+    (pyodide / LOCK_FILE).write_text(json.dumps(lock, indent=1) + "\n")
     tokenizers = staged / "tokenizers"
     tokenizers.mkdir()
     shutil.copyfile(

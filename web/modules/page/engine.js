@@ -8,7 +8,6 @@
 import { UserError } from "../shared/protocol.js";
 
 const STOP_PATIENCE = 2000; // ms from Stop until the worker is given up
-const PYTHON_METHODS = new Set(["generate", "load", "inspect"]); // an interrupt reaches them
 const SILENCE = 20000; // ms without an event until the page says so
 
 export class Engine extends EventTarget {
@@ -26,7 +25,7 @@ export class Engine extends EventTarget {
 
   spawn() {
     this.about = null;
-    this.interrupt = null;
+    this.stopFlag = null;
     this.worker = new Worker(this.url, { type: "module", name: "pyapp" });
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
@@ -50,7 +49,7 @@ export class Engine extends EventTarget {
    */
   async *stream(method, params = {}, signal) {
     this.lastId += 1;
-    const request = new Request(this, this.lastId, PYTHON_METHODS.has(method));
+    const request = new Request(this, this.lastId);
     this.requests.set(request.id, request);
     const stop = () => this.#cancel(request);
     signal?.addEventListener("abort", stop, { once: true });
@@ -83,15 +82,16 @@ export class Engine extends EventTarget {
     }
   }
 
-  /** Asks; then interrupts Python where memory is shared; then gives the worker up. @param {Request} request */
+  /**
+   * Asks: by message, and where memory is shared by a flag that busy Python sees too. In the end gives the worker up.
+   * @param {Request} request
+   */
   #cancel(request) {
     const worker = this.worker;
     if (!this.about) request.push({ type: "done", reason: "cancelled" }); // still starting: there is nothing to stop
     const pending = () => this.worker === worker && this.requests.has(request.id);
     worker.postMessage({ method: "cancel", params: { id: request.id } });
-    setTimeout(() => {
-      if (pending() && this.interrupt && request.interruptible) this.interrupt[0] = 2; // SIGINT
-    }, 150);
+    if (this.stopFlag) Atomics.store(this.stopFlag, 0, request.id);
     setTimeout(() => {
       if (pending()) this.restart("The engine did not stop by itself, so it was restarted.");
     }, STOP_PATIENCE);
@@ -105,7 +105,7 @@ export class Engine extends EventTarget {
     }
     if (notice.notice === "ready") {
       this.about = notice;
-      this.interrupt = notice.interrupt;
+      this.stopFlag = notice.stopFlag;
     }
     this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
   }
@@ -132,14 +132,13 @@ export class Engine extends EventTarget {
 
 /** A queue of events that one reader waits on. */
 class Request {
-  /** @param {Engine} engine @param {number} id @param {boolean} interruptible */
-  constructor(engine, id, interruptible) {
+  /** @param {Engine} engine @param {number} id */
+  constructor(engine, id) {
     this.engine = engine;
     this.id = id;
     this.queue = [];
     this.wake = null;
     this.silent = false;
-    this.interruptible = interruptible;
     this.#listen();
   }
 

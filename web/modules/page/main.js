@@ -2,7 +2,7 @@
  * Starts the page.
  */
 import { App } from "./app.js";
-import { byId } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
 import { ModelDialog } from "./model-dialog.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
@@ -16,6 +16,7 @@ async function start() {
   setUpViews([{ id: "story", title: "Story" }]);
   setUpDialogs();
   if (!(await setUpServiceWorker())) return;
+  document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // not before a reload that would cut it off
   const app = new App();
   const models = new ModelDialog(app);
   const storage = new StorageDialog(app);

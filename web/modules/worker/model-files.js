@@ -156,10 +156,12 @@ export class ModelFiles {
 
 /** Tells the checkpoint from the tokenizer by their names; the formats are checked by content when they are opened. */
 function sortFiles(files) {
-  const isTokenizer = (file) => /tok.*\.(bin|model|json)$/i.test(file.name);
+  const isTokenizer = (file) => /tok.*\.(bin|json)$/i.test(file.name);
   const tokenizers = files.filter(isTokenizer);
   const models = files.filter((file) => !isTokenizer(file));
   const hint = "Choose two files together: the checkpoint (such as stories15M.bin) and its tokenizer (tokenizer.bin).";
+  const stranger = models.find((file) => !/\.(bin|safetensors)$/i.test(file.name));
+  if (stranger) throw new UserError("This is not a model file.", { where: stranger.name, hint });
   if (models.length === 0) throw new UserError("There is no checkpoint among these files.", { hint });
   if (models.length > 1) {
     throw new UserError(`There are ${models.length} files that could be the checkpoint.`, {

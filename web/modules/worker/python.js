@@ -15,6 +15,7 @@ export class Python {
     this.notify = notify;
     /** @type {Promise<import("./runtime.js").Runtime> | null} */
     this.runtime = null;
+    /** Shared with the page where it is isolated: [signal for Python, id of the request to stop]. @type {Int32Array | null} */
     this.interrupt = null;
   }
 
@@ -34,12 +35,13 @@ export class Python {
     const runtime = await startRuntime({ store: await this.storePromise, onStage });
     const { pyodide, marks } = runtime;
     if (self.crossOriginIsolated) {
-      this.interrupt = new Uint8Array(new SharedArrayBuffer(1));
+      this.interrupt = new Int32Array(new SharedArrayBuffer(8));
       pyodide.setInterruptBuffer(this.interrupt);
     }
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
-    this.browser.install({ createEncoder, readInto });
+    const isStopped = (id) => this.interrupt !== null && Atomics.load(this.interrupt, 1) === id;
+    this.browser.install({ createEncoder, readInto, isStopped });
     marks.ready = performance.now();
     return runtime;
   }

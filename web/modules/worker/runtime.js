@@ -2,7 +2,7 @@
  * Starts Python in this worker: everything that can be fetched is fetched at once, Pyodide comes from a memory snapshot
  * when one is kept, and our wheel is checked by the hash in the lock file and unpacked.
  *
- * @typedef {{packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {{info: {version: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{pyodide: any, lock: LockFile, marks: Record<string, number>, fromSnapshot: boolean}} Runtime
  */
 import { UserError } from "../shared/protocol.js";
@@ -83,7 +83,7 @@ export async function startRuntime({ store, onStage }) {
   const wheelPromise = lockPromise.then((lock) => fetchWheel(lock, "pyapp"));
   wheelPromise.catch(() => {}); // reported below, where it is awaited
   const { info } = await lockPromise;
-  const snapshotName = `python-${info.version}-${SNAPSHOT_FORMAT}.bin`;
+  const snapshotName = `python-${info.version}-${(info.stdlib_sha256 ?? "").slice(0, 16)}-${SNAPSHOT_FORMAT}.bin`;
   const snapshot = store ? await store.readSnapshot(snapshotName).catch(() => null) : null;
   marks.snapshotRead = performance.now();
   let pyodide;
