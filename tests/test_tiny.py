@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 import pyapp
+from pyapp.events import Cancel, Token
+from pyapp.models import load_model
+from pyapp.text.generate import Session, generate
+from pyapp.text.options import SamplingOptions
+
+MODEL = Path(__file__).resolve().parents[1] / "web" / "models" / "stories.bin"
 
 
 def test_version() -> None:
@@ -19,3 +29,16 @@ def test_one_gradient() -> None:
     (x * x).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [2.0, 4.0, 6.0]
+
+
+@pytest.mark.skipif(not MODEL.is_file(), reason="the embedded model is not there")
+def test_one_story() -> None:
+    """A few tokens of a story by the embedded model; the same ones again."""
+    loaded = load_model(MODEL, tokenizer=MODEL.with_name("stories.tokenizer.json"))
+    options = SamplingOptions(max_new_tokens=30, temperature=0)
+    stories = []
+    for _ in range(2):
+        events = generate(Session(loaded.model), loaded.tokenizer, "Once upon a time", options, Cancel())
+        stories.append("".join(event.text for event in events if isinstance(event, Token)))
+    assert len(stories[0].split()) >= 15
+    assert stories[0] == stories[1]

@@ -69,7 +69,8 @@ def fetch_sources(work: Path) -> Path:
     run(sys.executable, "-m", "venv", work / "venv", cwd=work)
     pip = work / "venv" / "bin" / "pip"
     run(pip, "-q", "install", f"cython=={CYTHON}", cwd=work)
-    run(pip, "-q", "download", "--no-deps", "--no-binary", "numpy", f"numpy=={NUMPY}", cwd=work)
+    download = ["download", "-q", "--no-deps", "--no-binary", "numpy", "--no-build-isolation", f"numpy=={NUMPY}"]
+    run(pip, *download, cwd=work, PYTHONPATH=str(KIT))  # kit/mesonpy.py answers for the build backend
     archive = work / f"numpy-{NUMPY}.tar.gz"
     if hashlib.sha256(archive.read_bytes()).hexdigest() != NUMPY_SHA256:
         sys.exit(f"{archive.name} is not the release that was pinned")
