@@ -16,7 +16,7 @@ from typing import Any
 from pyapp import tasks
 from pyapp.engine.native import instruction_set
 from pyapp.errors import Cancelled
-from pyapp.events import Cancel, Done, Event, Token
+from pyapp.events import Cancel, Event, Token
 from pyapp.formats.source import check_range
 from pyapp.text.tokenizer import set_backend_factory
 
@@ -81,7 +81,7 @@ class PageCancel(Cancel):
 
 
 def install(host: Any) -> None:
-    """Takes what the worker offers: `createEncoder(json_text)`, `readInto(source, view, offset)`, `isStopped(number)`."""
+    """Takes what the worker offers: `createEncoder(json)`, `readInto(source, view, offset)` and `isStopped(number)`."""
     global _host
     _host = host
     set_backend_factory(PageTokenizer)
@@ -114,8 +114,6 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
     try:
         async for event in start(method, params, cancel):
             channel.put(event)
-    except KeyboardInterrupt:  # the page waited a second for the next look at `cancel`, in vain
-        channel.put(Done("cancelled"))
     finally:
         del _running[number]
         channel.flush()

@@ -15,8 +15,8 @@ export class Python {
     this.notify = notify;
     /** @type {Promise<import("./runtime.js").Runtime> | null} */
     this.runtime = null;
-    /** Shared with the page where it is isolated: [signal for Python, id of the request to stop]. @type {Int32Array | null} */
-    this.interrupt = null;
+    /** Shared with the page where it is isolated: holds the id of the request to stop. @type {Int32Array | null} */
+    this.stopFlag = null;
   }
 
   /** Starts loading; tells the page how far it is. */
@@ -34,13 +34,10 @@ export class Python {
     tokenizers.catch(() => {}); // reported below, where it is awaited
     const runtime = await startRuntime({ store: await this.storePromise, onStage });
     const { pyodide, marks } = runtime;
-    if (self.crossOriginIsolated) {
-      this.interrupt = new Int32Array(new SharedArrayBuffer(8));
-      pyodide.setInterruptBuffer(this.interrupt);
-    }
+    if (self.crossOriginIsolated) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
-    const isStopped = (id) => this.interrupt !== null && Atomics.load(this.interrupt, 1) === id;
+    const isStopped = (id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
     this.browser.install({ createEncoder, readInto, isStopped });
     marks.ready = performance.now();
     return runtime;
@@ -53,7 +50,7 @@ export class Python {
       origin: performance.timeOrigin,
       fromSnapshot,
       isolated: self.crossOriginIsolated,
-      interrupt: this.interrupt,
+      stopFlag: this.stopFlag,
       pyodide: pyodide.version,
       instructionSet: this.browser.instruction_set(),
     };
@@ -84,7 +81,6 @@ export class Python {
   async run(method, params, { id, emit, signal }) {
     await this.runtime;
     if (signal.aborted) throw new Cancelled();
-    if (this.interrupt) this.interrupt[0] = 0;
     const cancel = () => this.browser.cancel(id);
     signal.addEventListener("abort", cancel);
     try {
@@ -93,7 +89,6 @@ export class Python {
       throw asUserError(error);
     } finally {
       signal.removeEventListener("abort", cancel);
-      if (this.interrupt) this.interrupt[0] = 0;
     }
     return null;
   }
