@@ -8,11 +8,13 @@ import pytest
 
 import pyapp
 from pyapp.events import Cancel, Token
+from pyapp.hub import models
 from pyapp.models import load_model
 from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
 
-MODEL = Path(__file__).resolve().parents[1] / "web" / "models" / "stories.bin"
+WEB = Path(__file__).resolve().parents[1] / "web"
+EMBEDDED = {file.role: WEB / file.path for entry in models() if entry.kind == "embedded" for file in entry.files}
 
 
 def test_version() -> None:
@@ -31,10 +33,10 @@ def test_one_gradient() -> None:
     assert x.grad.tolist() == [2.0, 4.0, 6.0]
 
 
-@pytest.mark.skipif(not MODEL.is_file(), reason="the embedded model is not there")
+@pytest.mark.skipif(not EMBEDDED["model"].is_file(), reason="the embedded model is not there")
 def test_one_story() -> None:
     """A few tokens of a story by the embedded model; the same ones again."""
-    loaded = load_model(MODEL, tokenizer=MODEL.with_name("stories.tokenizer.json"))
+    loaded = load_model(EMBEDDED["model"], tokenizer=EMBEDDED["tokenizer"])
     options = SamplingOptions(max_new_tokens=30, temperature=0)
     stories = []
     for _ in range(2):

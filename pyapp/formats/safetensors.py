@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
+from .nesting import check_nesting
 from .sink import AnySink, open_sink, plain
 from .source import ByteSource
 
@@ -131,6 +132,7 @@ def _read_header(source: ByteSource) -> tuple[dict[str, Any], int]:
     if raw[:1] != b"{":
         _broken(f"the header begins with {raw[:1]!r}, expected b'{{'", where)
     try:
+        check_nesting(raw)
         header = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         _broken(f"the header is not UTF-8 at byte {8 + error.start:,}", where)
@@ -160,8 +162,10 @@ def _metadata(value: Any, where: str) -> dict[str, str]:
 
 def _config(metadata: Mapping[str, str]) -> dict[str, Any]:
     """The configuration that our own training stores; other writers' metadata may hold anything under that name."""
+    text = metadata.get("config", "{}")
     try:
-        value = json.loads(metadata.get("config", "{}"))
+        check_nesting(text.encode("utf-8", "surrogatepass"))
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pyapp.errors import FileFormatError, ModelError, PyappError
+from pyapp.formats.nesting import check_nesting
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 
@@ -186,8 +187,10 @@ def read_utf8(data: bytes, where: str) -> str:
 
 def read_json(text: str | bytes, where: str) -> dict[str, Any]:
     """A JSON object; FileFormatError for anything else."""
+    text = text if isinstance(text, str) else read_utf8(text, where)
     try:
-        parsed = json.loads(text if isinstance(text, str) else read_utf8(text, where))
+        check_nesting(text.encode("utf-8", "surrogatepass"))
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"not valid JSON: {error}", where=where) from None
     if not isinstance(parsed, dict):

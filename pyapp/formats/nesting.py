@@ -1,0 +1,34 @@
+"""JSON from strangers: json.loads recurses, and in a browser deep nesting overflows the stack of the whole worker."""
+
+from __future__ import annotations
+
+import re
+
+DEEPEST, PASSES = 200, 64
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def check_nesting(data: bytes) -> None:
+    """Raises ValueError for JSON that is nested much deeper than DEEPEST; what is not deeper passes, valid or not."""
+    # The quick count takes brackets inside strings for real ones: when there seem to be too many, the exact one decides.
+    if _unmatched(data) <= DEEPEST:
+        return
+    depth = 0
+    for token in _TOKEN.finditer(data):
+        first = data[token.start()]
+        if first != 0x22:  # a quotation mark
+            depth += 1 if first in b"[{" else -1
+            if depth > DEEPEST:
+                raise ValueError("it is nested too deeply")
+
+
+def _unmatched(data: bytes) -> int:
+    """How many brackets are left after removing matching pairs, from the inside out, PASSES times."""
+    brackets = data.translate(None, delete=_NO_BRACKETS)
+    for _ in range(PASSES):
+        rest = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(rest) == len(brackets):
+            break
+        brackets = rest
+    return len(brackets)
