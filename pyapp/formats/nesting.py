@@ -11,7 +11,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 def check_nesting(data: bytes) -> None:
     """Raises ValueError for JSON that is nested much deeper than DEEPEST; what is not deeper passes, valid or not."""
-    # The quick count takes brackets inside strings for real ones: when there seem to be too many, the exact one decides.
+    # The quick count takes brackets inside strings for real ones: if there seem too many, the exact one decides.
     if _unmatched(data) <= DEEPEST:
         return
     depth = 0
