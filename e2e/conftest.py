@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import BrowserContext, Page, Playwright, expect, sync_playwright
 
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
@@ -45,6 +45,7 @@ def site(dist: Path) -> Iterator[SiteServer]:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
+    expect.set_options(timeout=20_000)
     with sync_playwright() as instance:
         yield instance
 

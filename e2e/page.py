@@ -40,7 +40,8 @@ class StoryPage:
         return self
 
     def settings(self, **values: float) -> StoryPage:
-        """Sets numbers by their names in SamplingOptions, and the seed."""
+        """Sets numbers by their names in SamplingOptions, and the seed; the others are as at the first visit."""
+        self.page.evaluate("pyappPage.story.settings.reset()")
         self.page.evaluate("document.getElementById('settings').open = true")
         if values.keys() & {"top_k", "min_p", "repetition_penalty"}:
             self.page.evaluate("document.querySelector('.more').open = true")

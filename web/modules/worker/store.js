@@ -137,7 +137,7 @@ export class Store {
 
   /** @param {string} key */
   async remove(key) {
-    for (let attempt = 0; attempt < 10; attempt += 1) {
+    for (let attempt = 0; attempt < 25; attempt += 1) {
       try {
         await (await this.#files()).removeEntry(key, { recursive: true });
         return;
