@@ -27,19 +27,10 @@ CYTHON, PYODIDE, PYTHON = "3.3.1", "314.0.7", "3.14"
 TAG = "cp314-cp314-pyemscripten_2026_0_wasm32"
 TOOLS = {"emcc": "emscripten", "ninja": "ninja-build", "node": "nodejs", "npm": "npm", "dpkg": "dpkg"}
 DATE = (2026, 1, 1, 0, 0, 0)
-ENTRY_POINTS = """[array_api]
-numpy = numpy
-
-[console_scripts]
-f2py = numpy.f2py.f2py2e:main
-numpy-config = numpy._configtool:main
-
-[pkg_config]
-numpy = numpy._core.lib.pkgconfig
-
-[pyinstaller40]
-hook-dirs = numpy:_pyinstaller_hooks_dir
-"""
+# Not needed at run time: the Fortran compiler's front end, headers, type stubs, examples.
+LEFT_OUT = re.compile(
+    r"^numpy/(f2py|_core/include|_core/lib|random/lib|random/_examples|_pyinstaller)/|\.(pyi|pxd|a|pyc)$"
+)
 CROSS = """[binaries]
 c = '{kit}/emcc'
 cpp = '{kit}/em++'
@@ -169,16 +160,11 @@ def compile_numpy(work: Path, source: Path) -> Path:
 def wheel_members(packages: Path, source: Path) -> dict[str, bytes]:
     info = f"numpy-{NUMPY}.dist-info"
     metadata = (source / "PKG-INFO").read_text(encoding="utf8")
-    members = {
-        path.relative_to(packages).as_posix(): path.read_bytes()
-        for path in (packages / "numpy").rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
-    }
+    files = {path.relative_to(packages).as_posix(): path for path in (packages / "numpy").rglob("*") if path.is_file()}
+    members = {name: path.read_bytes() for name, path in files.items() if not LEFT_OUT.search(name)}
     members[f"{info}/METADATA"] = metadata.encode()
     wheel = f"Wheel-Version: 1.0\nGenerator: pyapp third_party/numpy\nRoot-Is-Purelib: false\nTag: {TAG}\n"
     members[f"{info}/WHEEL"] = wheel.encode()
-    if "numpy/f2py/__init__.py" in members:
-        members[f"{info}/entry_points.txt"] = ENTRY_POINTS.encode()
     for license_file in re.findall(r"^License-File: (.*)$", metadata, re.MULTILINE):
         members[f"{info}/licenses/{license_file}"] = (source / license_file).read_bytes()
     record = []
