@@ -118,7 +118,8 @@ def test_real_story() -> None:
     files = DATA / "stories260K.bin", DATA / "tok512.bin"
     if not all(file.exists() for file in files):
         pytest.skip("stories260K is not here")
-    result = pyapp("generate", str(files[0]), "--tokenizer", str(files[1]), "--temperature", "0")
+    command = ["generate", str(files[0]), "--tokenizer", str(files[1]), "--temperature", "0", "-n", "256"]
+    result = pyapp(*command)
     assert result.stdout == (DATA / "stories260K.txt").read_bytes()
     assert result.returncode == 0
 

@@ -32,7 +32,7 @@ class SamplingOptions:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     seed: int | None = None
-    max_new_tokens: int | None = 256
+    max_new_tokens: int | None = 288
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ import { h, memory } from "./dom.js";
  * @type {Field[]}
  */
 const MAIN = [
-  { name: "max_new_tokens", label: "Length", min: 8, max: 1024, step: 8, initial: 256, help: "At most so many tokens (a word is one or a few)." },
+  { name: "max_new_tokens", label: "Length", min: 8, max: 1024, step: 8, initial: 288, help: "At most so many tokens (a word is one or a few)." },
   { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05, initial: 0.8, help: "0 always takes the likeliest word; higher is more surprising." },
   { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words that share this probability." },
 ];
