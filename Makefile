@@ -61,7 +61,8 @@ format: lint-ready ready ## format everything
 	$(VENV)/bin/ruff format .
 	clang-format-19 -i native/*.c native/*.h
 
-bench: browser-ready ready site ## measure speed (see bench/)
+bench: browser-ready ready site ## measure speed beside peers (BENCH_OPTIONS="--only stories15M"; see bench/)
+	@$(SETUP) bench
 	$(RUN) -m bench $(BENCH_OPTIONS)
 
 lock: ready ## resolve the development packages anew, to the newest allowed versions

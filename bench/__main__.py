@@ -25,6 +25,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     """Every case by the beginning of its figures' names."""
     found: dict[str, Callable[[], Iterator[Figure]]] = {}
     for place, module in (("chromium", browser), ("native", native)):
+        found[f"{place}/stream"] = partial(module.stream_figures, runs)
         for shape in SHAPES:
             for kind in ("f32", "q8_0"):
                 found[f"{place}/{shape}/{kind}"] = partial(module.model_figures, shape, kind, runs, with_peers)

@@ -88,3 +88,12 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
             yield Figure(
                 f"chromium/{shape}/{kind}/{name}", "tok/s", samples, {**environment, "browser": browser.version}
             )
+
+
+def stream_figures(runs: int) -> Iterator[Figure]:
+    """How fast weights can be read at all: from memory (192 MB) and from the cache (1 MB)."""
+    with chromium() as (server, browser):
+        page = _open(browser, f"{server.url}pages/pyapp.html")
+        for megabytes in (192, 1):
+            samples = [float(call(page, "stream", megabytes=megabytes)) for _ in range(runs)]
+            yield Figure(f"chromium/stream/{megabytes} MB", "GB/s", {"pyapp": samples}, {"browser": browser.version})

@@ -62,3 +62,16 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
                 if turn:
                     values.append(value)
         yield Figure(f"native/{shape}/{kind}/{name}", "tok/s", samples, environment())
+
+
+def stream_figures(runs: int) -> Iterator[Figure]:
+    """As browser.stream_figures, natively."""
+    import pyapp
+
+    from .workload import environment, stream
+
+    pyapp.set_num_threads(1)
+    for megabytes in (192, 1):
+        yield Figure(
+            f"native/stream/{megabytes} MB", "GB/s", {"pyapp": [stream(megabytes) for _ in range(runs)]}, environment()
+        )

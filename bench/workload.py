@@ -8,7 +8,7 @@ from typing import Any
 
 import pyapp
 from bench.shapes import DECODE, PROMPT, SHAPES
-from pyapp import Generator, ops
+from pyapp import Generator, no_grad, ops
 from pyapp.engine import quant
 from pyapp.models.llama2c import Llama2c
 from pyapp.nn import Parameter
@@ -76,6 +76,21 @@ class Workload:
     def figure(self, name: str) -> float:
         figures: dict[str, Callable[[], float]] = {"decode": self.decode, "eager": self.eager, "prompt": self.prompt}
         return figures[name]()
+
+
+def stream(megabytes: int = 192) -> float:
+    """GB/s at which a matrix × vector product in f32 reads its weights: the floor of decoding."""
+    rows = megabytes * 1_000_000 // (4 * 4096)
+    weight, x = pyapp.ones(rows, 4096), pyapp.ones(1, 4096)
+    spent, done = 0.0, 0
+    with no_grad():
+        ops.linear(x, weight)
+        while spent < SAMPLE_SECONDS:
+            start = time.perf_counter()
+            ops.linear(x, weight)
+            spent += time.perf_counter() - start
+            done += rows * 4096 * 4
+    return done / spent / 1e9
 
 
 def environment() -> dict[str, Any]:

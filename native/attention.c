@@ -6,7 +6,12 @@
  */
 #include "vmath.h"
 
-enum { KEYS = 64, ROWS = 16, DECODE_ROWS = 4, SPACE = 4096 }; /* SPACE: floats of output that a tile keeps on the stack */
+enum {
+    KEYS = 64,
+    ROWS = 16,
+    DECODE_ROWS = 4,
+    SPACE = 4096
+}; /* SPACE: floats of output that a tile keeps on the stack */
 
 typedef struct tile {
     const float *q[ROWS];

@@ -30,7 +30,7 @@ static int64_t magnitude(int64_t value) { return value < 0 ? -value : value; }
 
 #define COPY_AS(type)                                                                                                  \
     for (int64_t i = 0; i < n; i++)                                                                                    \
-        ((type *)to)[i * to_step] = ((const type *)from)[i * from_step]
+    ((type *)to)[i * to_step] = ((const type *)from)[i * from_step]
 
 typedef uint16_t any16 __attribute__((may_alias));
 typedef uint32_t any32 __attribute__((may_alias));

@@ -39,8 +39,8 @@ typedef struct range {
 } range;
 
 /* to[k * width + j] = from[j * j_stride + k * k_stride], zero for j >= count. */
-static __attribute__((noinline)) void pack_panel(float *to, const int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride,
-                       int64_t k, const int kind)
+static __attribute__((noinline)) void pack_panel(float *to, const int width, const void *from, int64_t count,
+                                                 int64_t j_stride, int64_t k_stride, int64_t k, const int kind)
 {
     int64_t j = 0;
     if (count < width)
@@ -54,11 +54,9 @@ static __attribute__((noinline)) void pack_panel(float *to, const int width, con
             int64_t i = 0;
             for (; i + 4 <= k; i += 4) {
                 quad rows[4];
-                UNROLL for (int q = 0; q < 4; q++)
-                    rows[q] = quad_at(from, (j + q) * j_stride + i, kind);
+                UNROLL for (int q = 0; q < 4; q++) rows[q] = quad_at(from, (j + q) * j_stride + i, kind);
                 transpose4(&rows[0], &rows[1], &rows[2], &rows[3]);
-                UNROLL for (int q = 0; q < 4; q++)
-                    *(quad_unaligned *)(to + (i + q) * width + j) = rows[q];
+                UNROLL for (int q = 0; q < 4; q++) * (quad_unaligned *)(to + (i + q) * width + j) = rows[q];
             }
             for (; i < k; i++)
                 for (int q = 0; q < 4; q++)
@@ -77,17 +75,15 @@ INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t ad
     vfloat sum[GEMM_ROWS][GEMM_VECTORS] = {0};
     for (int64_t i = 0; i < k; i++, a += a_step, b += PANEL) {
         vfloat right[GEMM_VECTORS];
-        UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
-            right[v] = vload(b + v * LANES);
-        UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) right[v] = vload(b + v * LANES);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
             const vfloat left = vsplat(a[r * a_row]);
-            UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
-                sum[r][v] = vfma(left, right[v], sum[r][v]);
+            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) sum[r][v] = vfma(left, right[v], sum[r][v]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
-            vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
+        vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
 }
 
 /* Kept out of line: inlined beside other code, the sums would not stay in registers. */
@@ -101,7 +97,8 @@ static __attribute__((noinline)) void multiply_direct(float *c, int64_t c_row, c
 {
     multiply_panel(c, c_row, add, add_row, a, a_row, 1, b, k, GEMM_ROWS);
 }
-static __attribute__((noinline)) void multiply_three(float *c, const float *add, const float *a, const float *b, int64_t k)
+static __attribute__((noinline)) void multiply_three(float *c, const float *add, const float *a, const float *b,
+                                                     int64_t k)
 {
     multiply_panel(c, PANEL, add, 0, a, 1, GEMM_ROWS, b, k, 3);
 }
@@ -136,7 +133,8 @@ INLINE void gemm(const product *p, range rows, range columns, const int kind)
             const int64_t depth = p->k - k < GEMM_K ? p->k - k : GEMM_K;
             const int64_t end = n + GEMM_PANELS * PANEL < columns.last ? n + GEMM_PANELS * PANEL : columns.last;
             for (int64_t j = n; j < end; j += PANEL)
-                pack_panel(right + (j - n) * GEMM_K, PANEL, (const char *)p->b + (k * p->b_row + j * p->b_column) * element,
+                pack_panel(right + (j - n) * GEMM_K, PANEL,
+                           (const char *)p->b + (k * p->b_row + j * p->b_column) * element,
                            end - j < PANEL ? end - j : PANEL, p->b_column, p->b_row, depth, kind);
             const float *add = k ? p->c : p->add;
             const int64_t add_row = k ? p->c_row : p->add_row;
@@ -149,7 +147,8 @@ INLINE void gemm(const product *p, range rows, range columns, const int kind)
                     pack_panel(left, GEMM_ROWS, a, tall, p->a_row, p->a_column, depth, KIND_F32);
                 for (int64_t j = n; j < end; j += PANEL)
                     multiply_block(p->c + i * p->c_row + j, p->c_row, add ? add + i * add_row + j : NULL, add_row,
-                                   direct ? a : left, direct ? p->a_row : 0, right + (j - n) * GEMM_K, depth, tall, end - j);
+                                   direct ? a : left, direct ? p->a_row : 0, right + (j - n) * GEMM_K, depth, tall,
+                                   end - j);
             }
         }
 }
@@ -162,34 +161,36 @@ INLINE void dot_tile(float out[DOT_ROWS][DOT_COLUMNS], const float *a, int64_t a
     vfloat sum[DOT_ROWS][DOT_COLUMNS][DOT_CHAINS] = {0};
     int64_t i = 0;
     for (; i + chains * LANES <= k; i += chains * LANES)
-        UNROLL for (int h = 0; h < chains; h++) {
+        UNROLL for (int h = 0; h < chains; h++)
+        {
             vfloat right[DOT_COLUMNS];
-            UNROLL for (int c = 0; c < columns; c++)
-                right[c] = vload_at(b, b_first + c * b_row + i + h * LANES, kind);
-            UNROLL for (int r = 0; r < rows; r++) {
+            UNROLL for (int c = 0; c < columns; c++) right[c] = vload_at(b, b_first + c * b_row + i + h * LANES, kind);
+            UNROLL for (int r = 0; r < rows; r++)
+            {
                 const vfloat left = vload(a + r * a_row + i + h * LANES);
-                UNROLL for (int c = 0; c < columns; c++)
-                    sum[r][c][h] = vfma(left, right[c], sum[r][c][h]);
+                UNROLL for (int c = 0; c < columns; c++) sum[r][c][h] = vfma(left, right[c], sum[r][c][h]);
             }
         }
     for (; i < k; i += LANES) {
         const int64_t count = k - i < LANES ? k - i : LANES;
-        UNROLL for (int c = 0; c < columns; c++) {
+        UNROLL for (int c = 0; c < columns; c++)
+        {
             float part[LANES] = {0};
             for (int64_t j = 0; j < count; j++)
                 part[j] = scalar_at(b, b_first + c * b_row + i + j, kind);
-            UNROLL for (int r = 0; r < rows; r++) {
+            UNROLL for (int r = 0; r < rows; r++)
+            {
                 const vfloat left = count == LANES ? vload(a + r * a_row + i) : vload_part(a + r * a_row + i, count);
                 sum[r][c][0] = vfma(left, vload(part), sum[r][c][0]);
             }
         }
     }
-    UNROLL for (int r = 0; r < rows; r++)
-        UNROLL for (int c = 0; c < columns; c++) {
-            for (int h = 1; h < chains; h++)
-                sum[r][c][0] += sum[r][c][h];
-            out[r][c] = vsum(sum[r][c][0]);
-        }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < columns; c++)
+    {
+        for (int h = 1; h < chains; h++)
+            sum[r][c][0] += sum[r][c][h];
+        out[r][c] = vsum(sum[r][c][0]);
+    }
 }
 
 /* Rows i .. i + rows - 1 of a with rows `columns` of b. */
@@ -197,17 +198,18 @@ INLINE void dot_rows(const product *p, int64_t i, range columns, const int rows,
 {
     /* A lone row is bound by memory, which likes few streams that lie far apart: first and second half of the rows. */
     const int wide = rows == 1 ? 2 : DOT_COLUMNS;
-    const int64_t tiles = (columns.last - columns.first) / wide, far = rows == 1 ? tiles : 1, near = rows == 1 ? 1 : wide;
+    const int64_t tiles = (columns.last - columns.first) / wide, far = rows == 1 ? tiles : 1,
+                  near = rows == 1 ? 1 : wide;
     const float *a = p->a + i * p->a_row;
     float out[DOT_ROWS][DOT_COLUMNS];
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t j = columns.first + t * near;
         dot_tile(out, a, p->a_row, p->b, j * p->b_column, far * p->b_column, p->k, rows, wide, kind);
-        UNROLL for (int r = 0; r < rows; r++)
-            UNROLL for (int c = 0; c < wide; c++) {
-                const int64_t at = j + c * far;
-                p->c[(i + r) * p->c_row + at] = (p->add ? p->add[(i + r) * p->add_row + at] : 0.0f) + out[r][c];
-            }
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < wide; c++)
+        {
+            const int64_t at = j + c * far;
+            p->c[(i + r) * p->c_row + at] = (p->add ? p->add[(i + r) * p->add_row + at] : 0.0f) + out[r][c];
+        }
     }
     for (int64_t j = columns.first + tiles * wide; j < columns.last; j++) {
         dot_tile(out, a, p->a_row, p->b, j * p->b_column, 0, p->k, rows, 1, kind);
@@ -229,10 +231,17 @@ INLINE void dots(const product *p, range rows, range columns, const int kind)
         const range some = {j, j + group < columns.last ? j + group : columns.last};
         for (int64_t i = rows.first; i < rows.last; i += DOT_ROWS)
             switch (rows.last - i) {
-            case 1: dot_rows(p, i, some, 1, kind); break;
-            case 2: dot_rows(p, i, some, 2, kind); break;
-            case 3: dot_rows(p, i, some, 3, kind); break;
-            default: dot_rows(p, i, some, DOT_ROWS, kind);
+            case 1:
+                dot_rows(p, i, some, 1, kind);
+                break;
+            case 2:
+                dot_rows(p, i, some, 2, kind);
+                break;
+            case 3:
+                dot_rows(p, i, some, 3, kind);
+                break;
+            default:
+                dot_rows(p, i, some, DOT_ROWS, kind);
             }
     }
 }

@@ -17,7 +17,7 @@
 #define LAUNCH_POINTERS 8
 #define LAUNCH_DIMS 24
 #define LAUNCH_FLOATS 4
-#define ATTENTION_ROWS 48     /* what the workspace of attention_train is made of */
+#define ATTENTION_ROWS 48 /* what the workspace of attention_train is made of */
 #define ATTENTION_KEY_UNIT 24
 
 typedef struct launch {
@@ -30,7 +30,13 @@ typedef struct launch {
 
 typedef int kernel_function(const launch *record, int worker, int workers);
 
-enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_BAD_ARGUMENT = 3, KERNEL_CANCELLED = 4 };
+enum {
+    KERNEL_OK = 0,
+    KERNEL_INDEX_RANGE = 1,
+    KERNEL_POSITION_RANGE = 2,
+    KERNEL_BAD_ARGUMENT = 3,
+    KERNEL_CANCELLED = 4
+};
 
 /* Packed int8 weights, formats q8_0 (one f16 scale per row and block) and q8_group (one f32 scale): rows padded to 8,
  * columns padded to 32; for each band of 8 rows, for each block of 32 columns: 8 scales, then 256 bytes: for each step
@@ -78,8 +84,7 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
     KERNEL(linear_bf16, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")                   \
     KERNEL(linear_q8_0, "y xq w residual? | rows outputs inputs y_stride residual_stride |")                           \
     KERNEL(linear_q8_group, "y xq w residual? | rows outputs inputs y_stride residual_stride |")                       \
-    KERNEL(matmul_f32,                                                                                                 \
-           "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")                        \
+    KERNEL(matmul_f32, "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")            \
     KERNEL(quantize_rows, "xq x | rows columns x_stride |")                                                            \
     KERNEL(pack_q8_0, "packed blocks | rows columns |")                                                                \
     KERNEL(pack_q8_group, "packed quants scales | rows columns group |")                                               \
@@ -91,8 +96,7 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
     KERNEL(softmax_f32, "y x | rows columns y_stride x_stride |")                                                      \
     KERNEL(softmax_backward_f32, "grad_x y grad_y | rows columns |")                                                   \
     KERNEL(log_softmax_f32, "y x | rows columns y_stride x_stride |")                                                  \
-    KERNEL(rope_f32,                                                                                                   \
-           "y x table position? | tokens heads head_dim y_stride x_stride positions interleaved |")                    \
+    KERNEL(rope_f32, "y x table position? | tokens heads head_dim y_stride x_stride positions interleaved |")          \
     KERNEL(cache_write_f32, "cache x position | tokens heads head_dim capacity x_stride |")                            \
     KERNEL(attention_f32,                                                                                              \
            "y q k v position | tokens heads kv_heads head_dim capacity y_stride q_stride causal | scale")              \
@@ -118,9 +122,8 @@ enum { KERNEL_OK = 0, KERNEL_INDEX_RANGE = 1, KERNEL_POSITION_RANGE = 2, KERNEL_
     KERNEL(silu_f32, "y x | count |")                                                                                  \
     KERNEL(sum_rows_f32, "y x | rows columns x_stride |")                                                              \
     KERNEL(argmax_f32, "index x | rows columns x_stride |")                                                            \
-    KERNEL(sample_f32,                                                                                                 \
-           "token logits history? uniform candidates | vocabulary history_count top_k | "                             \
-           "temperature top_p min_p penalty")                                                                          \
+    KERNEL(sample_f32, "token logits history? uniform candidates | vocabulary history_count top_k | "                  \
+                       "temperature top_p min_p penalty")                                                              \
     KERNEL(random_uniform, "y | count seed offset |")                                                                  \
     KERNEL(random_normal, "y | count seed offset |")                                                                   \
     KERNEL(cross_entropy_f32, "loss grad_logits? logits targets | rows columns ignore_index | grad_scale")             \

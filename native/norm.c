@@ -42,8 +42,8 @@ KERNEL(rms_norm_f32)
 }
 
 /* grad_x of one row: inverse * (w g - x inverse^2 mean(w g x)) */
-INLINE void rms_norm_row_backward(float *grad_x, const float *x, const float *weight, const float *grad_y, int64_t columns,
-                                  float inverse)
+INLINE void rms_norm_row_backward(float *grad_x, const float *x, const float *weight, const float *grad_y,
+                                  int64_t columns, float inverse)
 {
     vfloat sum = vzero();
     for (int64_t i = 0; i < columns; i += LANES) {

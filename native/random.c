@@ -1,7 +1,10 @@
 /* Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3; 2011). */
 #include "vmath.h"
 
-enum { BLOCKS = 16, ROUNDS = 10 }; /* BLOCKS counters at a time, side by side so that the compiler makes vectors of them */
+enum {
+    BLOCKS = 16,
+    ROUNDS = 10
+}; /* BLOCKS counters at a time, side by side so that the compiler makes vectors of them */
 
 /* words[w][j]: word w of the block at counter + j */
 static void philox(uint32_t words[4][BLOCKS], uint64_t counter, uint64_t seed)

@@ -248,8 +248,14 @@ INLINE float vlargest(vfloat a)
 INLINE float f16_to_float(uint16_t half)
 {
     const uint32_t shifted = (uint32_t)(half & 0x7fff) << 13;
-    const union { uint32_t bits; float value; } scale = {0x77800000}, raw = {shifted}; /* 2^112 */
-    union { uint32_t bits; float value; } out = {.value = raw.value * scale.value};
+    const union {
+        uint32_t bits;
+        float value;
+    } scale = {0x77800000}, raw = {shifted}; /* 2^112 */
+    union {
+        uint32_t bits;
+        float value;
+    } out = {.value = raw.value * scale.value};
     if (shifted >= 0x0f800000)
         out.bits |= 0x7f800000;
     out.bits |= (uint32_t)(half & 0x8000) << 16;
@@ -259,15 +265,24 @@ INLINE float f16_to_float(uint16_t half)
 /* Rounded to nearest even; too large becomes infinity, NaN stays NaN. */
 INLINE uint16_t float_to_f16(float x)
 {
-    const union { float value; uint32_t bits; } in = {x};
+    const union {
+        float value;
+        uint32_t bits;
+    } in = {x};
     const uint32_t magnitude = in.bits & 0x7fffffff, sign = in.bits >> 16 & 0x8000;
     if (magnitude > 0x7f800000)
         return (uint16_t)(sign | 0x7e00);
     if (magnitude >= 0x477ff000) /* 65520 rounds up past the largest half */
         return (uint16_t)(sign | 0x7c00);
     if (magnitude < 0x38800000) { /* below 2^-14: adding 0.5 leaves a multiple of 2^-24 in the low bits */
-        const union { uint32_t bits; float value; } small = {magnitude};
-        const union { float value; uint32_t bits; } sum = {small.value + 0.5f};
+        const union {
+            uint32_t bits;
+            float value;
+        } small = {magnitude};
+        const union {
+            float value;
+            uint32_t bits;
+        } sum = {small.value + 0.5f};
         return (uint16_t)(sign | (sum.bits - 0x3f000000));
     }
     return (uint16_t)(sign | ((magnitude + 0xfff + (magnitude >> 13 & 1)) - 0x38000000) >> 13);
@@ -275,7 +290,10 @@ INLINE uint16_t float_to_f16(float x)
 
 INLINE uint16_t float_to_bf16(float x)
 {
-    const union { float value; uint32_t bits; } in = {x};
+    const union {
+        float value;
+        uint32_t bits;
+    } in = {x};
     if ((in.bits & 0x7fffffff) > 0x7f800000)
         return (uint16_t)(in.bits >> 16 | 0x40);
     return (uint16_t)((in.bits + 0x7fff + (in.bits >> 16 & 1)) >> 16);
@@ -283,7 +301,10 @@ INLINE uint16_t float_to_bf16(float x)
 
 INLINE float bf16_to_float(uint16_t half)
 {
-    const union { uint32_t bits; float value; } out = {(uint32_t)half << 16};
+    const union {
+        uint32_t bits;
+        float value;
+    } out = {(uint32_t)half << 16};
     return out.value;
 }
 
@@ -371,8 +392,10 @@ INLINE quad quad_at(const void *p, int64_t index, const int kind)
 INLINE void transpose4(quad *a, quad *b, quad *c, quad *d)
 {
 #if defined(__wasm_simd128__)
-    const v128_t ab = wasm_i32x4_shuffle((v128_t)*a, (v128_t)*b, 0, 4, 1, 5), cd = wasm_i32x4_shuffle((v128_t)*c, (v128_t)*d, 0, 4, 1, 5);
-    const v128_t ef = wasm_i32x4_shuffle((v128_t)*a, (v128_t)*b, 2, 6, 3, 7), gh = wasm_i32x4_shuffle((v128_t)*c, (v128_t)*d, 2, 6, 3, 7);
+    const v128_t ab = wasm_i32x4_shuffle((v128_t)*a, (v128_t)*b, 0, 4, 1, 5),
+                 cd = wasm_i32x4_shuffle((v128_t)*c, (v128_t)*d, 0, 4, 1, 5);
+    const v128_t ef = wasm_i32x4_shuffle((v128_t)*a, (v128_t)*b, 2, 6, 3, 7),
+                 gh = wasm_i32x4_shuffle((v128_t)*c, (v128_t)*d, 2, 6, 3, 7);
     *a = (quad)wasm_i64x2_shuffle(ab, cd, 0, 2), *b = (quad)wasm_i64x2_shuffle(ab, cd, 1, 3);
     *c = (quad)wasm_i64x2_shuffle(ef, gh, 0, 2), *d = (quad)wasm_i64x2_shuffle(ef, gh, 1, 3);
 #elif defined(__SSE2__)
@@ -380,8 +403,10 @@ INLINE void transpose4(quad *a, quad *b, quad *c, quad *d)
     _MM_TRANSPOSE4_PS(w, x, y, z);
     *a = (quad)w, *b = (quad)x, *c = (quad)y, *d = (quad)z;
 #else
-    const float32x4_t ac = vzip1q_f32((float32x4_t)*a, (float32x4_t)*c), bd = vzip1q_f32((float32x4_t)*b, (float32x4_t)*d);
-    const float32x4_t eg = vzip2q_f32((float32x4_t)*a, (float32x4_t)*c), fh = vzip2q_f32((float32x4_t)*b, (float32x4_t)*d);
+    const float32x4_t ac = vzip1q_f32((float32x4_t)*a, (float32x4_t)*c),
+                      bd = vzip1q_f32((float32x4_t)*b, (float32x4_t)*d);
+    const float32x4_t eg = vzip2q_f32((float32x4_t)*a, (float32x4_t)*c),
+                      fh = vzip2q_f32((float32x4_t)*b, (float32x4_t)*d);
     *a = (quad)vzip1q_f32(ac, bd), *b = (quad)vzip2q_f32(ac, bd);
     *c = (quad)vzip1q_f32(eg, fh), *d = (quad)vzip2q_f32(eg, fh);
 #endif

@@ -3,6 +3,7 @@
 python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
 python3 scripts/setup.py python                        .venv with the locked development packages and pyapp itself
 python3 scripts/setup.py node                          node_modules, as package-lock.json says
+python3 scripts/setup.py bench                         bench/node_modules: the peers that benches run beside us
 """
 
 from __future__ import annotations
@@ -90,12 +91,13 @@ def python() -> None:
     stamp.write_text(value)
 
 
-def node() -> None:
-    """Makes node_modules from package-lock.json, whose integrity hashes npm checks."""
-    stamp, value = ROOT / "node_modules" / ".ready", stamp_of("package.json", "package-lock.json")
+def node(folder: str) -> None:
+    """Makes folder/node_modules from its package-lock.json, whose integrity hashes npm checks."""
+    stamp = ROOT / folder / "node_modules" / ".ready"
+    value = stamp_of(f"{folder}/package.json", f"{folder}/package-lock.json")
     if up_to_date(stamp, value):
         return
-    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    run("npm", "ci", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
     stamp.write_text(value)
 
 
@@ -106,7 +108,9 @@ def main(arguments: list[str]) -> None:
         case ["python"]:
             python()
         case ["node"]:
-            node()
+            node(".")
+        case ["bench"]:
+            node("bench")
         case _:
             sys.exit(__doc__)
 

@@ -1,4 +1,4 @@
-// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind) and figure(name).
+// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), figure(name), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 
 const FILES = ["__init__", "shapes", "workload"];
@@ -25,6 +25,9 @@ const methods = {
     workload?.destroy();
     workload = module.Workload(shape, kind);
     return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
+  },
+  async stream(pyodide, { megabytes }) {
+    return pyodide.pyimport("bench.workload").stream(megabytes);
   },
   async figure(pyodide, { name }) {
     return workload.figure(name);
