@@ -6,7 +6,7 @@ import { clearError, showError } from "./errors.js";
 import { SettingsFields } from "./settings-fields.js";
 import { StoryOutput } from "./story-output.js";
 
-const OPENINGS = ["Once upon a time, there was a little", "One sunny day,", "Lily found a small key"];
+const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
 
 export class StoryView {
   /** @param {import("./app.js").App} app */
