@@ -47,8 +47,8 @@ def test_embedded_story_equals_the_native_one(story: StoryPage, dist: Path, opti
     prompt = "One day, a little fox"
     story.settings(**options)
     text = story.write(prompt)
-    models = dist / "models"
-    expected = native_ids(models / "stories.bin", models / "stories.tokenizer.json", prompt, **options)
+    files = dist / "models" / "stories"
+    expected = native_ids(files / "model.bin", files / "tokenizer.bin", prompt, **options)
     assert len(expected) >= 20
     assert story.ids() == expected
     assert text.startswith(prompt)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadedModel", "load_model", "load_tokenizer"]
 
+# Quantised models up to this size are computed in float32. With int8 activations, a rounding difference in the last bit
+# can grow to a tenth of a logit, and near ties would fall differently on different processors and in the browser; a
+# model that stays in the cache as float32 need not pay for speed with that.
+EXACT_BYTES = 4 << 20
+
 Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
 
 
@@ -81,12 +86,15 @@ def build(checkpoint: Checkpoint, report: Callable[[Event], None], cancel: Cance
         report(Progress("reading the model", done, total, "bytes"))
 
     try:
-        return Llama2c.from_checkpoint(checkpoint, progress)
+        model = Llama2c.from_checkpoint(checkpoint, progress)
     except KeyError as error:
         raise ModelError(
             f"the file does not say the model's {error.args[0]}", where=checkpoint.source.name,
             hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote",
         ) from error  # fmt: skip
+    if sum(parameter.nbytes for parameter in model.parameters()) <= EXACT_BYTES:
+        model.dequantize()
+    return model
 
 
 def load_tokenizer(source: Source) -> Tokenizer:

@@ -209,6 +209,11 @@ class Llama2c(Module):
             if shape is not None:
                 yield f"{path}.weight", module, shape
 
+    def dequantize(self) -> None:
+        """Turns block-quantised weights into float32, which needs no int8 activations."""
+        for _, owner, _ in self.slots():
+            owner.weight = Parameter(quant.dequantize(owner.weight), requires_grad=False)
+
     def export_tensors(self) -> dict[str, Tensor]:
         """Tensors by llama2.c's names, float32, fused projections split: what formats.write_llama2c takes."""
         config, size = self.config, self.config.head_dim

@@ -20,5 +20,5 @@ def test_suite_passes(kernels: str, arguments: list[str], pytestconfig: pytest.C
 
 
 def test_a_failing_test_is_seen() -> None:
-    result = run_suite(["tests/test_tiny.py", "-q", "-k", "nothing has this name"], echo=lambda line: None)
+    result = run_suite(["tests/test_tiny.py", "-q", "-k", "nothing_has_this_name"], echo=lambda line: None)
     assert result.status == 5

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,21 @@ def test_the_registry_knows_its_files() -> None:
 def test_the_greedy_story(loaded: LoadedModel) -> None:
     """The page's greedy story must be the same."""
     assert tell(loaded, "Once upon a time", temperature=0) == STORY.read_text(encoding="utf-8").rstrip("\n")
+
+
+@pytest.mark.native_only
+@pytest.mark.parametrize("instruction_set", ["baseline", "avx2", "avx512", "neon"])
+def test_every_processor_tells_it_alike(instruction_set: str) -> None:
+    """A set that this machine lacks falls back to one that it has."""
+    command = [sys.executable, "-m", "pyapp", "generate", str(FOLDER / "model.bin"), "--temperature", "0", "-p"]
+    told = subprocess.run(
+        [*command, "Once upon a time"],
+        env=os.environ | {"PYAPP_INSTRUCTION_SET": instruction_set},
+        capture_output=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert told.stdout.decode().strip() == STORY.read_text(encoding="utf-8").strip()
 
 
 def test_it_keeps_to_the_name_that_it_was_given(loaded: LoadedModel) -> None:

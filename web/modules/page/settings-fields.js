@@ -78,6 +78,7 @@ export class SettingsFields {
     number.addEventListener("change", () => set(number.value === "" ? NaN : Number(number.value)));
     const limit = (highest) => {
       range.max = number.max = String(highest);
+      if (document.activeElement === number) return; // somebody is typing: their number is checked when they leave
       show(this.values[name] ?? initial); // what was set comes back with a model that allows it
     };
     this.inputs.set(name, { number, set, limit });
