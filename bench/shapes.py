@@ -5,11 +5,12 @@ from __future__ import annotations
 from pyapp.models.llama2c import Config
 
 SHAPES = {
+    "embedded": Config(128, 352, n_layers=5, n_heads=4, n_kv_heads=2, vocab_size=2048, max_seq_len=288),
     "stories15M": Config(288, 768, n_layers=6, n_heads=6, n_kv_heads=6, vocab_size=32000, max_seq_len=256),
     "stories110M": Config(768, 2048, n_layers=12, n_heads=12, n_kv_heads=12, vocab_size=32000, max_seq_len=1024),
 }
 PROMPT = 128  # tokens of the prompt figure
-DECODE = {"stories15M": 96, "stories110M": 48}  # tokens of a decode sample, after a prompt of 8
+DECODE = {"embedded": 240, "stories15M": 96, "stories110M": 48}  # tokens of a decode sample, after a prompt of 8
 
 
 def bytes_per_token(shape: Config, kind: str) -> int:

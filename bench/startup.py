@@ -27,16 +27,17 @@ addEventListener("DOMContentLoaded", () => {
 FIRST_TOKEN = "() => globalThis.pyappPage?.story?.output?.firstToken || false"
 
 
-def _visit(context: BrowserContext, url: str) -> float:
-    """Seconds from navigation to the first token."""
+def _visit(context: BrowserContext, url: str) -> tuple[float, float]:
+    """Seconds from navigation to the first token, and the tokens per second that the page shows at the end."""
     page = context.new_page()
     page.add_init_script(CLICK)
     page.goto(url)
     milliseconds = page.wait_for_function(FIRST_TOKEN, timeout=120_000).json_value()
-    page.wait_for_function("pyappPage.story.output.sheet.dataset.state === 'done'", timeout=120_000)
+    page.wait_for_function("() => pyappPage.story.output.sheet.dataset.state === 'done'", timeout=120_000)
     page.wait_for_timeout(1500)  # what the page does in idle time: NumPy, the service worker's cache, a snapshot
+    speed = page.locator("#metric-speed").inner_text().replace(",", "")
     page.close()
-    return float(milliseconds) / 1000
+    return float(milliseconds) / 1000, float(speed)
 
 
 def _profile(playwright: Playwright, folder: str) -> BrowserContext:
@@ -60,20 +61,23 @@ def figures(runs: int) -> Iterator[Figure]:
     cold: list[float] = []
     warm: list[float] = []
     sent: list[float] = []
+    speeds: list[float] = []
     with sync_playwright() as playwright:
         for _ in range(runs):
             with SiteServer(ROOT / "dist") as server, tempfile.TemporaryDirectory() as folder:
                 context = _profile(playwright, folder)
-                cold.append(_visit(context, server.url))
+                cold.append(_visit(context, server.url)[0])
                 sent.append(wire_bytes(server) / 1e6)
                 context.close()
         with SiteServer(ROOT / "dist") as server, tempfile.TemporaryDirectory() as folder:
             context = _profile(playwright, folder)
             for turn in range(runs + 2):  # two visits fill the caches
-                seconds = _visit(context, server.url)
+                seconds, speed = _visit(context, server.url)
                 if turn >= 2:
                     warm.append(seconds)
+                    speeds.append(speed)
             context.close()
     yield Figure("startup/first visit to first token", "s", {"pyapp": cold})
     yield Figure("startup/later visit to first token", "s", {"pyapp": warm})
+    yield Figure("startup/embedded model on the page", "tok/s", {"pyapp": speeds})
     yield Figure("startup/first visit, all files", "MB", {"pyapp": sent})

@@ -50,6 +50,13 @@ class Token(Event):
     id: int | None
     index: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """As Event's, spelt out: there is one for each token."""
+        values: dict[str, Any] = {"type": "token", "text": self.text, "index": self.index}
+        if self.id is not None:
+            values["id"] = self.id
+        return values
+
 
 @dataclass(frozen=True)
 class Segment(Event):

@@ -36,8 +36,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("pyapp")
 
-# Seconds of work between two looks at the event loop: what a Stop waits for at most, beside one kernel call.
-BREATH = 0.002
+# Seconds of work between two looks at the event loop: what a Stop waits for at most, beside one kernel call. In the
+# page each look costs a quarter of a millisecond.
+BREATH = 0.02
 REPORT = "This is a defect in pyapp: please report it with this line"
 
 

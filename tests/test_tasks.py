@@ -162,7 +162,7 @@ def test_the_event_loop_runs_between_tokens(tokenizer: Tokenizer, monkeypatch: p
     plain = model.model.forward_cached
 
     def slow(*args: Any, **settings: Any) -> Any:
-        time.sleep(0.003)
+        time.sleep(tasks.BREATH * 1.5)
         return plain(*args, **settings)
 
     monkeypatch.setattr(model.model, "forward_cached", slow)
