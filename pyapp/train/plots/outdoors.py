@@ -55,7 +55,7 @@ OUTDOORS = (
         water and sun|Just give it water every day}."
 
         So [a] waited. [A.he] gave it water every {morning|day|evening}, and {sang to it|told it stories|talked to it}.
-        Then, one {sunny|warm} morning, there was a {tiny|small} green leaf! By the end of summer, it was {a|} [plant]!
+        Then, one {sunny|warm} morning, there was a {tiny|small} green leaf! By the end of summer, it was a [plant]!
         [result] "{You were right|Now I know}, [b]," said [a]. "{Good things take time|It was good to wait}." And [a]
         {kept|saved} {one seed|some seeds} for the next {spring|year}.
         """,
