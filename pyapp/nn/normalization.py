@@ -1,0 +1,194 @@
+"""Norms over groups and batches, and small layers: Bilinear, Identity, Flatten."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from ..engine import Tensor, int64, no_grad, ops
+from ..engine.op import describe
+from ..engine.ops import empty, ones, zeros
+from .layers import _Initialization, _parameter
+from .module import Module
+
+
+class GroupNorm(Module):
+    """(N, C, ...): mean and variance over the channels of each of `num_groups` groups and all further dims, then times
+    weight plus bias (C,). (Wu and He 2018, https://arxiv.org/abs/1803.08494)
+    """
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ValueError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        self.weight = _parameter(ones, num_channels) if affine else None
+        self.bias = _parameter(zeros, num_channels) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise ValueError(f"GroupNorm: takes (N, {self.num_channels}, ...), got {describe(x)}")
+        groups = x.reshape(x.shape[0], self.num_groups, -1)
+        centred = groups - groups.mean(-1, True)
+        y = (centred * ((centred * centred).mean(-1, True) + self.eps).rsqrt()).reshape(x.shape)
+        return _scaled(y, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+def _per_channel(values: Tensor, rank: int) -> Tensor:
+    """(C,) → (1, C, 1, ...)."""
+    return values.reshape((1, values.shape[0]) + (1,) * (rank - 2))
+
+
+def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        x = x * _per_channel(weight, x.ndim)
+    return x if bias is None else x + _per_channel(bias, x.ndim)
+
+
+class _BatchNorm(Module):
+    """(N, C, ...): mean and variance of each channel over the batch in training, and the running ones in evaluation
+    (the batch's where they are not tracked), then times weight plus bias. The running variance is the unbiased one.
+    `momentum` None averages over all batches. (Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167)
+    """
+
+    ranks: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.weight = _parameter(ones, num_features) if affine else None
+        self.bias = _parameter(zeros, num_features) if affine else None
+        if track_running_stats:
+            self.register_buffer("running_mean", zeros(num_features))
+            self.register_buffer("running_var", ones(num_features))
+            self.register_buffer("num_batches_tracked", zeros((), dtype=int64))
+
+    def reset_running_stats(self) -> None:
+        """As at the start."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1.0)
+            self.num_batches_tracked.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+            ranks = " or ".join(map(str, self.ranks))
+            raise ValueError(
+                f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(x)}"
+            )
+        if self.track_running_stats and not self.training:
+            mean, var = (_per_channel(t, x.ndim) for t in (self.running_mean, self.running_var))
+            return _scaled((x - mean) * (var + self.eps).rsqrt(), self.weight, self.bias)
+        dims = (0, *range(2, x.ndim))
+        count = x.numel() // max(1, x.shape[1])
+        if self.training and count < 2:
+            raise ValueError(
+                f"{type(self).__name__}: training needs more than one value per channel, got {describe(x)}"
+            )
+        mean = x.mean(dims, True)
+        centred = x - mean
+        var = (centred * centred).mean(dims, True)
+        if self.training and self.track_running_stats:
+            self._track(mean.detach().reshape(-1), var.detach().reshape(-1) * (count / (count - 1)))
+        return _scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
+
+    def _track(self, mean: Tensor, var: Tensor) -> None:
+        with no_grad():
+            self.num_batches_tracked.add_(1)
+            share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+            for running, value in ((self.running_mean, mean), (self.running_var, var)):
+                running.copy_(running * (1 - share) + value.to(running.dtype) * share)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    __doc__ = f"(N, C) or (N, C, L). {_BatchNorm.__doc__}"
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    __doc__ = f"(N, C, H, W). {_BatchNorm.__doc__}"
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    __doc__ = f"(N, C, D, H, W). {_BatchNorm.__doc__}"
+    ranks = (5,)
+
+
+class Bilinear(Module):
+    """x1 (..., in1), x2 (..., in2) → (..., out): x1 @ weight[o] @ x2 + bias[o] for each o; weight (out, in1, in2)."""
+
+    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        if in1_features < 1:
+            raise ValueError(f"Bilinear: in1_features must be at least 1, got {in1_features}")
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = _parameter(empty, out_features, in1_features, in2_features)
+        self.bias = _parameter(empty, out_features) if bias else None
+        if _Initialization.on:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform in ±1 / sqrt(in1), as torch.nn.Bilinear."""
+        bound = 1 / sqrt(self.in1_features)
+        with no_grad():
+            for parameter in self.parameters():
+                parameter.uniform_(-bound, bound)
+
+    def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
+        sizes = (self.in1_features, self.in2_features)
+        if input1.shape[:-1] != input2.shape[:-1] or (input1.shape[-1], input2.shape[-1]) != sizes:
+            raise ValueError(
+                f"Bilinear: takes (..., {sizes[0]}) and (..., {sizes[1]}), got {describe(input1)}, {describe(input2)}"
+            )
+        matrix = self.weight.permute(1, 0, 2).reshape(sizes[0], -1)
+        half = (input1 @ matrix).reshape((*input1.shape[:-1], self.out_features, sizes[1]))
+        y = (half * input2.unsqueeze(-2)).sum(-1)
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        return (
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class Identity(Module):
+    """Gives back what it gets; any arguments are taken and forgotten."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+class Flatten(Module):
+    """Makes one dim of start_dim .. end_dim."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.flatten(x, self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

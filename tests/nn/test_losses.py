@@ -1,0 +1,103 @@
+"""Losses against torch's values and gradients (make_golden_more.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn
+from pyapp.engine.ops import from_numpy
+from pyapp.nn import functional
+from tests.nn.more_cases import LOSSES, WEIGHT, classes, load_golden, values
+
+GOLDEN = load_golden()
+
+
+def close(found: pyapp.Tensor, name: str) -> None:
+    np.testing.assert_allclose(found.detach().numpy(), GOLDEN[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "batchmean"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_values_and_gradients_are_those_of_torch(name: str, reduction: str) -> None:
+    function, arrays, settings = LOSSES[name]
+    if reduction == "batchmean" and function != "kl_div":
+        with pytest.raises(ValueError, match="reduction must be"):
+            getattr(functional, function)(*map(from_numpy, arrays), reduction=reduction)
+        return
+    arguments = [from_numpy(array.copy()) for array in arrays]
+    for argument in arguments:
+        if argument.is_floating_point():
+            argument.requires_grad_()
+    named = {key: from_numpy(v) if isinstance(v, np.ndarray) else v for key, v in settings.items()}
+    result = getattr(functional, function)(*arguments, **named, reduction=reduction)
+    close(result, f"{name}/{reduction}")
+    (result * from_numpy(values(1, *result.shape))).sum().backward()
+    for i, argument in enumerate(arguments[:2]):
+        # The gradient of a target of 0 in kl_div is NaN in torch; here it is a number.
+        if f"{name}/{reduction}/{i}" in GOLDEN and (name, i) != ("kl zeros", 1):
+            close(argument.grad, f"{name}/{reduction}/{i}")
+
+
+def test_modules_are_the_functions() -> None:
+    x, y, labels = from_numpy(values(0, 4, 5)), from_numpy(values(1, 4, 5)), from_numpy(classes(0, 5, 4))
+    weight, sign = from_numpy(WEIGHT), from_numpy(np.array([1, -1, 1, 1], np.float32))
+    p = y.sigmoid()
+    pairs = [
+        (nn.MSELoss(), "mse_loss", (x, y), {}),
+        (nn.L1Loss(reduction="sum"), "l1_loss", (x, y), {"reduction": "sum"}),
+        (nn.HuberLoss(delta=0.5), "huber_loss", (x, y), {"delta": 0.5}),
+        (nn.SmoothL1Loss(beta=0.3), "smooth_l1_loss", (x, y), {"beta": 0.3}),
+        (nn.NLLLoss(weight, ignore_index=1), "nll_loss", (x, labels), {"weight": weight, "ignore_index": 1}),
+        (nn.CrossEntropyLoss(label_smoothing=0.1), "cross_entropy", (x, labels), {"label_smoothing": 0.1}),
+        (nn.BCELoss(weight), "binary_cross_entropy", (x.sigmoid(), p), {"weight": weight}),
+        (
+            nn.BCEWithLogitsLoss(pos_weight=weight, reduction="none"),
+            "binary_cross_entropy_with_logits", (x, p), {"pos_weight": weight, "reduction": "none"},
+        ),
+        (nn.KLDivLoss(reduction="batchmean"), "kl_div", (x, p), {"reduction": "batchmean"}),
+        (nn.CosineEmbeddingLoss(0.2), "cosine_embedding_loss", (x, y, sign), {"margin": 0.2}),
+        (nn.HingeEmbeddingLoss(0.7), "hinge_embedding_loss", (x, y.sign()), {"margin": 0.7}),
+        (nn.MarginRankingLoss(0.4), "margin_ranking_loss", (x, y, y.sign()), {"margin": 0.4}),
+        (nn.MultiMarginLoss(p=2, margin=0.5), "multi_margin_loss", (x, labels), {"p": 2, "margin": 0.5}),
+    ]  # fmt: skip
+    for module, name, arguments, settings in pairs:
+        wanted = getattr(functional, name)(*arguments, **settings)
+        assert module(*arguments).tolist() == wanted.tolist(), name
+    assert list(nn.CrossEntropyLoss(weight).state_dict()) == ["weight"]
+    assert repr(nn.HuberLoss(delta=0.5)) == "HuberLoss(delta=0.5, reduction='mean')"
+
+
+def test_a_mean_over_nothing_is_nan() -> None:
+    ignored = from_numpy(np.full(3, -100, np.int64))
+    for weight in (None, from_numpy(WEIGHT)):
+        assert np.isnan(functional.cross_entropy(from_numpy(values(0, 3, 5)), ignored, weight).item())
+
+
+def test_logits_of_any_size_have_finite_loss_and_gradient() -> None:
+    x = pyapp.tensor([-1e4, -50.0, 0.0, 50.0, 1e4], requires_grad=True)
+    functional.binary_cross_entropy_with_logits(x, pyapp.ones(5), reduction="sum").backward()
+    np.testing.assert_allclose(x.grad.numpy(), [-1, -1, -0.5, 0, 0], atol=1e-7)
+
+
+def test_cosine_similarity() -> None:
+    a, b = values(0, 3, 4), values(1, 3, 4)
+    wanted = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    np.testing.assert_allclose(functional.cosine_similarity(from_numpy(a), from_numpy(b)).numpy(), wanted, rtol=1e-5)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    x = pyapp.ones(2, 3)
+    with pytest.raises(ValueError, match="mse_loss: the target"):
+        functional.mse_loss(x, pyapp.ones(2))
+    with pytest.raises(ValueError, match="weight .* does not fit 3 classes"):
+        functional.cross_entropy(x, from_numpy(classes(0, 3, 2)), pyapp.ones(4))
+    with pytest.raises(IndexError, match="outside 0 .. 2"):
+        functional.cross_entropy(x, pyapp.tensor([0, 3]), label_smoothing=0.1)
+    with pytest.raises(ValueError, match="nll_loss: targets"):
+        functional.nll_loss(x, pyapp.tensor([0, 1, 2]))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        functional.binary_cross_entropy(x * 2, x)
+    with pytest.raises(ValueError, match="unknown reduction 'batchmean'"):
+        nn.MSELoss(reduction="batchmean")
