@@ -56,9 +56,7 @@ BLOCK_CODES = {
     "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "q8_1": 9, "q2_K": 10, "q3_K": 11, "q4_K": 12,
     "q5_K": 13, "q6_K": 14, "q8_K": 15, "iq4_nl": 20, "iq4_xs": 23, "mxfp4": 39,
 }  # fmt: skip
-TENSOR_TYPES |= {
-    code: (name, BLOCK_TYPES[name].values, BLOCK_TYPES[name].nbytes) for name, code in BLOCK_CODES.items()
-}
+TENSOR_TYPES |= {code: (name, BLOCK_TYPES[name].values, BLOCK_TYPES[name].nbytes) for name, code in BLOCK_CODES.items()}
 DENSE_CODES = {name: code for code, (name, values, _) in TENSOR_TYPES.items() if values == 1}
 
 
@@ -267,4 +265,3 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, str):
         return value.isascii() or _text(value) == value
     return not isinstance(value, float) or isfinite(value)
-

@@ -146,8 +146,7 @@ class HeaderReader:
         if self.elements > ELEMENTS_LIMIT:
             self.broken(f"the arrays up to {what} have more than {ELEMENTS_LIMIT:,} elements")
         if code == ARRAY:
-            found = [self._array(what, depth + 1) for _ in range(self._fitting(count, 8, what))]
-            return f"array of {found[0][0] if found else 'array'}", [elements for _, elements in found]
+            return self._arrays(self._fitting(count, 8, what), what, depth + 1)
         if code == STRING:
             texts = [self._scalar(code, what) for _ in range(self._fitting(count, 4, what))]
             return "array of string", texts
@@ -159,6 +158,17 @@ class HeaderReader:
             return f"array of {name}", [byte == 1 for byte in raw]
         numbers: array[Any] = array(spelled, raw)
         return f"array of {name}", numbers.tolist()
+
+    def _arrays(self, count: int, what: str, depth: int) -> tuple[str, list[Any]]:
+        """Each inner array has a type of its own; the first that is not empty speaks for its neighbours."""
+        name, empty = "array of uint32", True
+        found: list[list[Any]] = []
+        for _ in range(count):
+            kind, elements = self._array(what, depth)
+            if elements and empty or not found:
+                name, empty = kind, not elements
+            found.append(elements)
+        return f"array of {name}", found
 
     def _fitting(self, count: int, least: int, what: str) -> int:
         """The count, refused where the rest of the file is too short for so many elements of `least` bytes."""

@@ -26,8 +26,8 @@ def write_gguf(
     """Writes tensors and metadata, in the order given, to a path or a binary file.
 
     `tensors`: pyapp Tensors, arrays, or GgmlBlocks (from quantize_blocks, or another file's `read_bytes`). `metadata`
-    values are bool, int, float, str, or lists of these; `types` names those that are not the natural ones: uint32 (int32
-    when negative, 64 bits when larger), float32, as in {"a.key": "uint64", "b.key": "array of int8"}.
+    values are bool, int, float, str, or lists of these; `types` names those that are not the natural ones (uint32,
+    int32 when negative, 64 bits when larger, float32), as in {"a.key": "uint64", "b.key": "array of int8"}.
     `general.alignment` among the metadata is obeyed. Raises ValueError for what the format cannot hold, TypeError for
     values of other kinds.
     """
@@ -90,6 +90,8 @@ def _natural(key: str, value: Any) -> str:
         return "string"
     if not isinstance(value, list | tuple):
         raise TypeError(f"{key!r} is a {type(value).__name__}: metadata are bool, int, float, str and lists of these")
+    if value and all(isinstance(item, list | tuple) for item in value):
+        return f"array of {_natural(key, [inner for item in value for inner in item])}"
     if value and all(type(item) is int for item in value):
         return f"array of {_integer(value)}"
     kinds = {_natural(key, item) for item in value} or {"uint32"}

@@ -1,5 +1,5 @@
-"""Makes golden/types.gguf and golden/ggml_blocks.npz with the `gguf` package: every type of metadata and of tensors, what
-its blocks mean, and what it makes of numbers.
+"""Makes golden/types.gguf and golden/ggml_blocks.npz with the `gguf` package: every type of metadata and of tensors,
+what its blocks mean, and what it makes of numbers.
 
 Run it from the repository's root with the `oracle` extra installed: python tests/formats/make_golden_gguf.py
 """
