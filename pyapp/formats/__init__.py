@@ -1,6 +1,9 @@
 """File formats: bytes to names, tensors and metadata, and back."""
 
 from .checkpoint import Checkpoint, TensorInfo, check_finite, open_checkpoint
+from .ggml_blocks import GgmlBlocks, dequantize_blocks, quantize_blocks
+from .gguf import GgufFile
+from .gguf_writer import write_gguf
 from .inspect import inspect
 from .llama2c import write_llama2c
 from .safetensors import write_safetensors
@@ -12,13 +15,18 @@ __all__ = [
     "BytesSource",
     "Checkpoint",
     "FileSource",
+    "GgmlBlocks",
+    "GgufFile",
     "TensorInfo",
     "TokenizerBin",
     "check_finite",
+    "dequantize_blocks",
     "inspect",
     "open_checkpoint",
     "open_source",
+    "quantize_blocks",
     "read_tokenizer_bin",
+    "write_gguf",
     "write_llama2c",
     "write_safetensors",
     "write_tokenizer_bin",

@@ -86,18 +86,20 @@ class Checkpoint(ABC):
 
 
 def open_checkpoint(source: AnySource) -> Checkpoint:
-    """Opens a llama2.c (v0, v1, v2) or safetensors file by its content.
+    """Opens a llama2.c (v0, v1, v2), safetensors or GGUF file by its content.
 
     `source` is a path, bytes or a ByteSource. Raises FileFormatError for anything else or broken, OSError as open()
     does.
     """
-    from . import llama2c, safetensors, tokenizer_bin
+    from . import gguf, llama2c, safetensors, tokenizer_bin
 
     opened = open_source(source)
     try:
         kind = sniff(opened)
         if kind == "safetensors":
             return safetensors.SafetensorsFile(opened)
+        if kind == "gguf":
+            return gguf.GgufFile(opened)
         if kind == "tokenizer.bin":
             count = len(tokenizer_bin.read_tokenizer_bin(opened).pieces)
             raise FileFormatError(
@@ -114,7 +116,6 @@ def open_checkpoint(source: AnySource) -> Checkpoint:
 
 # What people pick by mistake, by its first bytes, and what to do instead.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
-    (b"GGUF", "a GGUF file (llama.cpp)", "Convert it to safetensors"),
     (b"PK\x03\x04", "a zip archive (PyTorch's .pt and .bin, NumPy's .npz)", "Save its state_dict as safetensors"),
     (b"\x80\x02", "a Python pickle (an old PyTorch file)", "Save its state_dict as safetensors"),
     (b"\x80\x04", "a Python pickle", "Save its state_dict as safetensors"),
@@ -127,17 +128,19 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
 
 
 def sniff(source: ByteSource) -> str:
-    """The format by content: "safetensors", "llama2.c" or "tokenizer.bin". FileFormatError for other known kinds and
-    for empty files.
+    """The format by content: "safetensors", "gguf", "llama2.c" or "tokenizer.bin". FileFormatError for other known
+    kinds and for empty files.
 
     A version 0 llama2.c file has no signature, so whatever is nothing else counts as one and is judged by its header.
     """
     head = bytes(source.read(0, min(source.size, 64)))
-    supported = "Supported are llama2.c checkpoints (v0, v1, v2) and safetensors"
+    supported = "Supported are llama2.c checkpoints (v0, v1, v2), safetensors and GGUF"
     if not head:
         raise FileFormatError("the file is empty", where=source.name, hint="Download or copy it again")
     if head[:4] == b"24ka":
         return "llama2.c"
+    if head[:4] == b"GGUF":
+        return "gguf"
     if len(head) >= 9 and head[8] == 0x7B and int.from_bytes(head[:8], "little") < 1 << 40:
         return "safetensors"
     for signature, what, hint in _FOREIGN:

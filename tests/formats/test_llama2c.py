@@ -290,7 +290,6 @@ def test_damaged_scales_are_named(golden: Path) -> None:
 @pytest.mark.parametrize(
     "head,message",
     [
-        (b"GGUF\x03\0\0\0" + bytes(50), "a GGUF file"),
         (b"PK\x03\x04" + bytes(50), "a zip archive"),
         (b"\x80\x02}q" + bytes(50), "a Python pickle"),
         (b"<!DOCTYPE html><html>Not found</html>", "a web page"),
