@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyapp.audio.wav import WavFile, open_wav, read_wav, write_wav
 
 SAMPLE_RATE = 16_000  # Hz: what Whisper hears
+SAMPLES_AT_ONCE = 1 << 18  # of all channels, while a file is read
 
 _HOMES = {
     "ActivityOptions": "activity",
@@ -68,7 +69,7 @@ __all__ = [
 def load_speech(source: Any, *, rate: int = SAMPLE_RATE) -> Any:
     """A WAVE file (path, bytes or ByteSource) as mono float32 (samples,) at `rate`, without its DC offset.
 
-    The file is read and resampled a block at a time: the peak is the result and about one second of the original.
+    The file is read and resampled a block at a time: the peak is twice the result and a few megabytes.
     Raises FileFormatError for a file that is no WAVE file, is damaged or has no samples, OSError as open() does.
     """
     from pyapp.audio.resampling import Resampler, mix_channels, remove_dc
@@ -77,7 +78,8 @@ def load_speech(source: Any, *, rate: int = SAMPLE_RATE) -> Any:
 
     with open_wav(source) as wav:
         resampler = Resampler(wav.rate, rate)
-        parts = [resampler.process(mix_channels(wav.read(start, wav.rate))) for start in range(0, wav.frames, wav.rate)]
+        block = max(1, SAMPLES_AT_ONCE // wav.channels)
+        parts = [resampler.process(mix_channels(wav.read(start, block))) for start in range(0, wav.frames, block)]
     return remove_dc(np.concatenate([*parts, resampler.finish()]))
 
 

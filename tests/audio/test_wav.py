@@ -192,3 +192,12 @@ def test_load_speech_of_96_khz_with_8_channels_and_a_dc_offset() -> None:
     assert abs(found.mean()) < 1e-6
     expected = 0.25 * np.sin(2 * np.pi * 440 * np.arange(RATE) / RATE)
     np.testing.assert_allclose(found[200:-200], expected[200:-200], atol=1e-3)
+
+
+def test_load_speech_reads_long_files_in_blocks() -> None:
+    sound = noise(20.0)
+    file = io.BytesIO()
+    write_wav(file, np.stack([sound] * 4, axis=1), RATE)
+    found = load_speech(file.getvalue())
+    assert found.shape == sound.shape
+    np.testing.assert_allclose(found, sound - sound.mean(dtype=np.float64), atol=2**-15)
