@@ -23,7 +23,7 @@ FLOORS = [
     {"events"},
     {"engine"},
     {"nn", "formats", "hub"},
-    {"models", "text", "train"},
+    {"models", "text", "train", "audio"},
     {"tasks"},
     {"cli", "browser"},
     {"__main__"},

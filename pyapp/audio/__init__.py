@@ -1,0 +1,91 @@
+"""Sound: WAVE files, resampling, log-mel spectrograms, speech activity, and transcripts with their writers.
+
+Samples are float32 NumPy arrays, full scale is -1 to 1. Names are imported on first use: writing a transcript needs
+nothing of the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyapp.audio.activity import ActivityOptions, Span, cut_windows, find_speech
+    from pyapp.audio.mel import log_mel_spectrogram, mel_filters, pad_or_trim
+    from pyapp.audio.resampling import Resampler, mix_channels, remove_dc, resample
+    from pyapp.audio.transcript import Segment, Transcript, Word, write_transcript
+    from pyapp.audio.wav import WavFile, open_wav, read_wav, write_wav
+
+SAMPLE_RATE = 16_000  # Hz: what Whisper hears
+SAMPLES_AT_ONCE = 1 << 18  # of all channels, while a file is read
+
+_HOMES = {
+    "ActivityOptions": "activity",
+    "Span": "activity",
+    "cut_windows": "activity",
+    "find_speech": "activity",
+    "log_mel_spectrogram": "mel",
+    "mel_filters": "mel",
+    "pad_or_trim": "mel",
+    "Resampler": "resampling",
+    "mix_channels": "resampling",
+    "remove_dc": "resampling",
+    "resample": "resampling",
+    "Segment": "transcript",
+    "Transcript": "transcript",
+    "Word": "transcript",
+    "write_transcript": "transcript",
+    "WavFile": "wav",
+    "open_wav": "wav",
+    "read_wav": "wav",
+    "write_wav": "wav",
+}
+
+__all__ = [
+    "SAMPLE_RATE",
+    "ActivityOptions",
+    "Resampler",
+    "Segment",
+    "Span",
+    "Transcript",
+    "WavFile",
+    "Word",
+    "cut_windows",
+    "find_speech",
+    "load_speech",
+    "log_mel_spectrogram",
+    "mel_filters",
+    "mix_channels",
+    "open_wav",
+    "pad_or_trim",
+    "read_wav",
+    "remove_dc",
+    "resample",
+    "write_transcript",
+    "write_wav",
+]
+
+
+def load_speech(source: Any, *, rate: int = SAMPLE_RATE) -> Any:
+    """A WAVE file (path, bytes or ByteSource) as mono float32 (samples,) at `rate`, without its DC offset.
+
+    The file is read and resampled a block at a time: the peak is twice the result and a few megabytes.
+    Raises FileFormatError for a file that is no WAVE file, is damaged or has no samples, OSError as open() does.
+    """
+    from pyapp.audio.resampling import Resampler, mix_channels, remove_dc
+    from pyapp.audio.wav import open_wav
+    from pyapp.engine.lazy import np
+
+    with open_wav(source) as wav:
+        resampler = Resampler(wav.rate, rate)
+        block = max(1, SAMPLES_AT_ONCE // wav.channels)
+        parts = [resampler.process(mix_channels(wav.read(start, block))) for start in range(0, wav.frames, block)]
+    return remove_dc(np.concatenate([*parts, resampler.finish()]))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,117 @@
+"""Log-mel spectrograms as Whisper hears them.
+
+Source: log_mel_spectrogram of https://github.com/openai/whisper (MIT), after Radford et al., Robust Speech Recognition
+via Large-Scale Weak Supervision (2022), section 2.2: power of a short-time Fourier transform (Hann window of 400, hop
+of 160 samples, the ends reflected), mel filters, log10, at most 8 decades, scaled to about -1 .. 1. The filters are
+those of M. Slaney, Auditory Toolbox (1998): triangles of equal area on a scale that is linear to 1 kHz and logarithmic
+above.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pyapp.engine.lazy import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SAMPLE_RATE = 16_000
+FFT_SIZE = 400  # 25 ms
+HOP = 160  # 10 ms
+BINS = FFT_SIZE // 2 + 1
+CHUNK_SAMPLES = 30 * SAMPLE_RATE  # the encoder's window
+SMALLEST_POWER = 1e-10
+DECADES = 8.0
+FRAMES_AT_ONCE = 1024
+
+
+def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding: int = 0) -> NDArray[np.float32]:
+    """Mono float32 (samples,) at 16 kHz to float32 (n_mels, (samples + padding) // 160).
+
+    `padding` zeros are added at the end first. Silence everywhere gives -1.5; the loudest bin decides where the
+    8 decades below it end, so a spectrogram of a part is not the part of a spectrogram. ValueError for another shape,
+    and for NaN or infinite samples.
+    """
+    samples = np.asarray(samples, np.float32)
+    if samples.ndim != 1:
+        raise ValueError(f"log_mel_spectrogram: takes mono samples (samples,), not {samples.shape}")
+    if padding < 0:
+        raise ValueError(f"log_mel_spectrogram: padding is {padding}, expected 0 or more")
+    if not np.isfinite(samples).all():
+        raise ValueError("log_mel_spectrogram: samples must be finite numbers")
+    frames = (len(samples) + padding) // HOP
+    filters = mel_filters(n_mels)
+    power = np.empty((n_mels, frames), np.float32)
+    reflected = reflect(np.concatenate([samples, np.zeros(padding, np.float32)]))
+    for start in range(0, frames, FRAMES_AT_ONCE):
+        count = min(FRAMES_AT_ONCE, frames - start)
+        power[:, start : start + count] = filters @ spectrum(reflected[start * HOP :], count)
+    if not frames:
+        return power
+    logs = np.log10(np.maximum(power, np.float32(SMALLEST_POWER)))
+    return (np.maximum(logs, logs.max() - np.float32(DECADES)) + np.float32(4)) / np.float32(4)
+
+
+def spectrum(samples: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
+    """Power float32 (201, frames) of the windows that begin at 0, 160, 320, … of `samples`."""
+    windows = np.lib.stride_tricks.sliding_window_view(samples, FFT_SIZE)[::HOP][:frames]
+    transformed = np.fft.rfft(windows * hann_window(), axis=1)
+    power: NDArray[np.float32] = (transformed.real**2 + transformed.imag**2).astype(np.float32).T
+    return power
+
+
+def reflect(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """200 samples more on each side, mirrored at the first and the last sample; fewer than 201 are mirrored again."""
+    half = FFT_SIZE // 2
+    if not len(samples):
+        return np.zeros(FFT_SIZE, np.float32)
+    return np.pad(samples, half, mode="reflect")
+
+
+def pad_or_trim(samples: NDArray[np.float32], length: int = CHUNK_SAMPLES) -> NDArray[np.float32]:
+    """Exactly `length` samples: cut, or followed by silence."""
+    result = np.zeros(length, np.float32)
+    result[: min(length, len(samples))] = samples[:length]
+    return result
+
+
+@lru_cache(maxsize=1)
+def hann_window() -> NDArray[np.float64]:
+    """The periodic Hann window of 400 samples."""
+    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FFT_SIZE, dtype=np.float64) / FFT_SIZE)
+
+
+@lru_cache(maxsize=4)
+def mel_filters(n_mels: int = 80) -> NDArray[np.float32]:
+    """float32 (n_mels, 201): triangles from 0 to 8 kHz, of equal area. Read-only. ValueError unless 1 .. 201."""
+    if not 1 <= n_mels <= BINS:
+        raise ValueError(f"mel_filters: n_mels is {n_mels}, expected 1 to {BINS} (Whisper has 80 or 128)")
+    edges = mel_to_hertz(np.linspace(0.0, hertz_to_mel(SAMPLE_RATE / 2), n_mels + 2))
+    frequencies = np.arange(BINS, dtype=np.float64) * (SAMPLE_RATE / FFT_SIZE)
+    rising = (frequencies - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+    falling = (edges[2:, None] - frequencies) / (edges[2:] - edges[1:-1])[:, None]
+    height = 2.0 / (edges[2:] - edges[:-2])
+    filters: NDArray[np.float32] = (np.maximum(0.0, np.minimum(rising, falling)) * height[:, None]).astype(np.float32)
+    filters.flags.writeable = False
+    return filters
+
+
+LINEAR_STEP = 200.0 / 3  # Hz of one mel below the corner
+CORNER = 1000.0
+CORNER_MEL = CORNER / LINEAR_STEP
+STEPS_TO_6400_HZ = 27.0  # logarithmic mels from 1 to 6.4 kHz
+
+
+def hertz_to_mel(hertz: float) -> float:
+    """Slaney's scale."""
+    if hertz < CORNER:
+        return hertz / LINEAR_STEP
+    return float(CORNER_MEL + np.log(hertz / CORNER) * (STEPS_TO_6400_HZ / np.log(6.4)))
+
+
+def mel_to_hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The inverse of hertz_to_mel, for arrays."""
+    above = np.maximum(mel - CORNER_MEL, 0.0)
+    return np.where(mel < CORNER_MEL, mel * LINEAR_STEP, CORNER * np.exp(above * (np.log(6.4) / STEPS_TO_6400_HZ)))
