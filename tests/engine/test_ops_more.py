@@ -1,4 +1,4 @@
-"""The ops of cases_more.py against torch's values and gradients, in the layouts of test_ops.py; precision and errors."""
+"""The ops of cases_more.py against torch's values and gradients, in test_ops.py's layouts; precision and errors."""
 
 from __future__ import annotations
 
