@@ -179,10 +179,17 @@ def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
     if not kind.is_floating_point:
         raise TypeError(f"{name}: takes floating-point matrices, not {' and '.join(describe(t) for t in tensors)}")
     compute = _dtype.float64 if kind is _dtype.float64 else _dtype.float32
+    arrays = [array_of(t, compute) for t in tensors]
+    problem = "the matrix is singular or not positive-definite"
     try:
-        return function(*(array_of(t, compute) for t in tensors)), kind
+        with np.errstate(all="ignore"):
+            value = function(*arrays)
     except np.linalg.LinAlgError as error:
-        raise RuntimeError(f"{name}: {error} ({' and '.join(describe(t) for t in tensors)})") from None
+        problem, value = str(error), None
+    # In WebAssembly, which has no floating-point flags, NumPy does not raise but leaves NaN.
+    if value is None or (np.isnan(value).any() and all(np.isfinite(a).all() for a in arrays)):
+        raise RuntimeError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
+    return value, kind
 
 
 def _square(name: str, x: Tensor) -> None:
