@@ -42,13 +42,18 @@ def close(actual: Any, expected: np.ndarray, tolerance: float = 2e-5) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("name", "function", "specs"), CASES, ids=[case[0] for case in CASES])
 def test_op(name: str, function: Any, specs: list[Any], layout: str) -> None:
+    check(GOLDEN, name, function, specs, layout)
+
+
+def check(golden: Any, name: str, function: Any, specs: list[Any], layout: str) -> None:
+    """Value and gradients of a case, in a layout, against the golden ones."""
     tensors = [laid_out(array, layout) for array in make_inputs(name, specs)]
     for tensor in tensors:
         if tensor.is_floating_point():
             tensor.requires_grad_()
     value = function(pyapp, *tensors)
-    close(value, GOLDEN[name])
-    expected = {i: GOLDEN[f"{name}/grad{i}"] for i in range(len(tensors)) if f"{name}/grad{i}" in GOLDEN}
+    close(value, golden[name])
+    expected = {i: golden[f"{name}/grad{i}"] for i in range(len(tensors)) if f"{name}/grad{i}" in golden}
     assert value.requires_grad == bool(expected) or not expected
     if expected:
         (value * pyapp.tensor(weights_for(value.shape))).sum().backward()

@@ -1,6 +1,15 @@
 """The ops, by family. Importing this package attaches them to Tensor."""
 
 from .attention import attention, cache_write, cached_attention, cached_self_attention, causal_mask, rope, rope_table
+from .conv import (
+    avg_pool1d,
+    avg_pool2d,
+    conv1d,
+    conv2d,
+    conv3d,
+    max_pool1d,
+    max_pool2d,
+)
 from .create import (
     arange,
     empty,
@@ -49,6 +58,23 @@ from .elementwise import (
     where,
 )
 from .index import gather, index_select, scatter, scatter_add, tril, triu
+from .linalg import (
+    addmm,
+    baddbmm,
+    cholesky,
+    det,
+    dot,
+    einsum,
+    inverse,
+    mm,
+    mv,
+    outer,
+    slogdet,
+    solve,
+    solve_triangular,
+    svd,
+    trace,
+)
 from .loss import SampleBuffers, cross_entropy, embedding, sample
 from .matmul import bmm, linear, matmul
 from .norm import layer_norm, log_softmax, rms_norm, softmax
@@ -63,6 +89,29 @@ from .random import (
     randn,
     randn_like,
     randperm,
+)
+from .rearrange import (
+    broadcast_tensors,
+    diag,
+    diag_embed,
+    diagonal,
+    hstack,
+    index_add,
+    masked_select,
+    meshgrid,
+    movedim,
+    nonzero,
+    pad,
+    repeat_interleave,
+    roll,
+    swapaxes,
+    swapdims,
+    take_along_dim,
+    tile,
+    unbind,
+    unflatten,
+    unfold,
+    vstack,
 )
 from .reduce import (
     all,
@@ -82,6 +131,61 @@ from .reduce import (
     sum,
     topk,
     var,
+)
+from .special import (
+    acos,
+    acosh,
+    addcdiv,
+    addcmul,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    bitwise_left_shift,
+    bitwise_right_shift,
+    cosh,
+    digamma,
+    elu,
+    erf,
+    erfinv,
+    exp2,
+    expm1,
+    fmod,
+    frac,
+    gelu,
+    hardtanh,
+    hypot,
+    leaky_relu,
+    lerp,
+    lgamma,
+    log2,
+    log10,
+    logaddexp,
+    logical_xor,
+    mish,
+    nan_to_num,
+    signbit,
+    sinh,
+    softplus,
+    tan,
+    trunc,
+)
+from .statistics import (
+    aminmax,
+    count_nonzero,
+    cummax,
+    cummin,
+    cumprod,
+    kthvalue,
+    median,
+    nanmean,
+    nansum,
+    norm,
+    prod,
+    quantile,
+    unique,
+    var_mean,
 )
 from .view import (
     broadcast_to,
@@ -113,4 +217,14 @@ __all__ = [
     "rsqrt", "sample", "scatter", "scatter_add", "sigmoid", "sign", "silu", "silu_mul", "sin", "softmax", "sort",
     "split", "sqrt", "squeeze", "stack", "std", "sub", "sum", "tanh", "tensor", "topk", "transpose", "tril", "triu",
     "unsqueeze", "var", "where", "zeros", "zeros_like",
+    "acos", "acosh", "addcdiv", "addcmul", "addmm", "aminmax", "asin", "asinh", "atan", "atan2", "atanh",
+    "avg_pool1d", "avg_pool2d", "baddbmm", "bitwise_left_shift", "bitwise_right_shift", "broadcast_tensors",
+    "cholesky", "conv1d", "conv2d", "conv3d", "cosh", "count_nonzero", "cummax", "cummin", "cumprod", "det", "diag",
+    "diag_embed", "diagonal", "digamma", "dot", "einsum", "elu", "erf", "erfinv", "exp2", "expm1", "fmod", "frac",
+    "gelu", "hardtanh", "hstack", "hypot", "index_add", "inverse", "kthvalue", "leaky_relu", "lerp", "lgamma",
+    "log10", "log2", "logaddexp", "logical_xor", "masked_select", "max_pool1d", "max_pool2d", "median", "meshgrid",
+    "mish", "mm", "movedim", "mv", "nan_to_num", "nanmean", "nansum", "nonzero", "norm", "outer", "pad", "prod",
+    "quantile", "repeat_interleave", "roll", "signbit", "sinh", "slogdet", "softplus", "solve", "solve_triangular",
+    "svd", "swapaxes", "swapdims", "take_along_dim", "tan", "tile", "trace", "trunc", "unbind", "unflatten",
+    "unfold", "unique", "var_mean", "vstack",
 ]  # fmt: skip
