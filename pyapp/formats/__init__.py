@@ -6,6 +6,7 @@ from .gguf import GgufFile
 from .gguf_writer import write_gguf
 from .inspect import inspect
 from .llama2c import write_llama2c
+from .numpy_files import write_npy, write_npz
 from .safetensors import write_safetensors
 from .source import ByteSource, BytesSource, FileSource, open_source
 from .tokenizer_bin import TokenizerBin, read_tokenizer_bin, write_tokenizer_bin
@@ -28,6 +29,8 @@ __all__ = [
     "read_tokenizer_bin",
     "write_gguf",
     "write_llama2c",
+    "write_npy",
+    "write_npz",
     "write_safetensors",
     "write_tokenizer_bin",
 ]

@@ -86,12 +86,12 @@ class Checkpoint(ABC):
 
 
 def open_checkpoint(source: AnySource) -> Checkpoint:
-    """Opens a llama2.c (v0, v1, v2), safetensors or GGUF file by its content.
+    """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, NumPy (npy, npz) or PyTorch file by its content.
 
     `source` is a path, bytes or a ByteSource. Raises FileFormatError for anything else or broken, OSError as open()
     does.
     """
-    from . import gguf, llama2c, safetensors, tokenizer_bin
+    from . import gguf, llama2c, numpy_files, pytorch, safetensors, tokenizer_bin
 
     opened = open_source(source)
     try:
@@ -100,6 +100,10 @@ def open_checkpoint(source: AnySource) -> Checkpoint:
             return safetensors.SafetensorsFile(opened)
         if kind == "gguf":
             return gguf.GgufFile(opened)
+        if kind in ("npy", "npz"):
+            return numpy_files.NpyFile(opened) if kind == "npy" else numpy_files.NpzFile(opened)
+        if kind == "pytorch":
+            return pytorch.PyTorchFile(opened)
         if kind == "tokenizer.bin":
             count = len(tokenizer_bin.read_tokenizer_bin(opened).pieces)
             raise FileFormatError(
@@ -116,25 +120,21 @@ def open_checkpoint(source: AnySource) -> Checkpoint:
 
 # What people pick by mistake, by its first bytes, and what to do instead.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
-    (b"PK\x03\x04", "a zip archive (PyTorch's .pt and .bin, NumPy's .npz)", "Save its state_dict as safetensors"),
-    (b"\x80\x02", "a Python pickle (an old PyTorch file)", "Save its state_dict as safetensors"),
-    (b"\x80\x04", "a Python pickle", "Save its state_dict as safetensors"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "Save the weights as safetensors"),
     (b"\x1f\x8b", "a gzip archive", "Unpack it first"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Run `git lfs pull`"),
     (b"<", "a web page or XML", "The download saved an error or login page: use the direct link to the file"),
-    (b"\x93NUMPY", "a NumPy array", "Save the weights as safetensors"),
 )  # fmt: skip
 
 
 def sniff(source: ByteSource) -> str:
-    """The format by content: "safetensors", "gguf", "llama2.c" or "tokenizer.bin". FileFormatError for other known
-    kinds and for empty files.
+    """The format by content: "safetensors", "gguf", "llama2.c", "npy", "npz", "pytorch" or "tokenizer.bin".
+    FileFormatError for other known kinds and for empty files.
 
     A version 0 llama2.c file has no signature, so whatever is nothing else counts as one and is judged by its header.
     """
     head = bytes(source.read(0, min(source.size, 64)))
-    supported = "Supported are llama2.c checkpoints (v0, v1, v2), safetensors and GGUF"
+    supported = "Supported are llama2.c checkpoints (v0, v1, v2), safetensors, GGUF, npy, npz and PyTorch files"
     if not head:
         raise FileFormatError("the file is empty", where=source.name, hint="Download or copy it again")
     if head[:4] == b"24ka":
@@ -143,6 +143,16 @@ def sniff(source: ByteSource) -> str:
         return "gguf"
     if len(head) >= 9 and head[8] == 0x7B and int.from_bytes(head[:8], "little") < 1 << 40:
         return "safetensors"
+    if head.startswith(b"\x93NUMPY"):
+        return "npy"
+    if head.startswith((b"PK\3\4", b"PK\5\6")):
+        return _sniff_zip(source)
+    if head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" and head[2:3] not in (b"", b"\0"):
+        if b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19" in head:  # PyTorch's magic number
+            return "pytorch"
+        raise FileFormatError(
+            "this is a Python pickle, not PyTorch's", where=source.name, hint=f"Save the weights. {supported}"
+        )
     for signature, what, hint in _FOREIGN:
         if head.startswith(signature):
             raise FileFormatError(f"this is {what}", where=source.name, hint=f"{hint}. {supported}")
@@ -151,6 +161,21 @@ def sniff(source: ByteSource) -> str:
     if _looks_like_tokenizer(head):
         return "tokenizer.bin"
     return "llama2.c"
+
+
+def _sniff_zip(source: ByteSource) -> str:
+    from .archive import Archive
+
+    names = Archive(source).names
+    if any(name == "data.pkl" or name.endswith("/data.pkl") for name in names):
+        return "pytorch"
+    if any(name.endswith(".npy") for name in names):
+        return "npz"
+    raise FileFormatError(
+        "this is a zip archive, but neither PyTorch's nor NumPy's",
+        where=source.name,
+        hint="Unpack it first. Supported in zip archives are PyTorch files and npz, else safetensors and llama2.c",
+    )
 
 
 def _looks_like_tokenizer(head: bytes) -> bool:

@@ -290,7 +290,7 @@ def test_damaged_scales_are_named(golden: Path) -> None:
 @pytest.mark.parametrize(
     "head,message",
     [
-        (b"PK\x03\x04" + bytes(50), "a zip archive"),
+        (b"PK\x05\x06" + bytes(18), "a zip archive"),
         (b"\x80\x02}q" + bytes(50), "a Python pickle"),
         (b"<!DOCTYPE html><html>Not found</html>", "a web page"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "a Git LFS pointer"),

@@ -1,0 +1,324 @@
+"""A pickle interpreter that can build plain data and nothing else.
+
+It knows the opcodes that PyTorch's files need (protocols 2 to 5) and calls nothing but what the caller puts into
+`known`; any other global is refused by its name before it could be used. Python's own `pickle` is never involved.
+
+Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from pyapp.errors import FileFormatError
+
+from .source import ByteSource
+
+OPERATIONS_LIMIT = 4_000_000  # a tensor takes about 30
+TEXT_LIMIT = 1 << 20  # bytes of one string
+INTEGER_BYTES = 16
+HINT = "Load it where you trust it, and save only its state_dict, best as safetensors"
+
+
+class Builder:
+    """Something in `known` that a pickle may call with arguments."""
+
+    __slots__ = ("call", "name")
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.name = name
+        self.call = call
+
+
+class Cursor:
+    """Reads on from byte `at` of a source, never past `end`, by windows of 64 KiB."""
+
+    WINDOW = 1 << 16
+
+    def __init__(self, source: ByteSource, at: int, end: int) -> None:
+        self.source = source
+        self.end = end
+        self._begin = at  # of the window
+        self._window = b""
+        self._next = 0  # in the window
+
+    @property
+    def at(self) -> int:
+        return self._begin + self._next
+
+    def take(self, count: int) -> bytes:
+        stop = self._next + count
+        if stop > len(self._window):
+            at = self.at
+            if at + count > self.end:
+                refuse(f"the pickle is truncated: {count:,} bytes are needed at byte {at:,}", self.source)
+            self._window = bytes(self.source.read(at, min(max(count, self.WINDOW), self.end - at)))
+            self._begin, self._next, stop = at, 0, count
+        piece = self._window[self._next : stop]
+        self._next = stop
+        return piece
+
+    def line(self) -> str:
+        """Text up to a line feed, which is dropped."""
+        text = bytearray()
+        while (byte := self.take(1)) != b"\n":
+            text += byte
+            if len(text) > 1000:
+                refuse("the pickle has a name of more than 1,000 bytes", self.source)
+        return text.decode("utf-8", "replace")
+
+
+def refuse(what: str, source: ByteSource) -> NoReturn:
+    raise FileFormatError(what, where=source.name, hint=HINT)
+
+
+class Machine:
+    """Interprets one pickle. `known` maps "module.name" to plain values and Builders; `persistent` turns a persistent
+    id (a tuple) into a value."""
+
+    def __init__(self, cursor: Cursor, known: Mapping[str, Any], persistent: Callable[[Any], Any]) -> None:
+        self.cursor = cursor
+        self.known = known
+        self.persistent = persistent
+        self.stack: list[Any] = []
+        self.marked: list[list[Any]] = []  # the stacks below each mark
+        self.memo: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        """The value. FileFormatError for whatever is damaged, unknown or too much."""
+        for _ in range(OPERATIONS_LIMIT):
+            code = self.cursor.take(1)
+            if code == b".":
+                value = self.pop()
+                if self.stack or self.marked:
+                    self.refuse("leaves values behind")
+                return value
+            handler = _HANDLERS.get(code)
+            if handler is None:
+                self.refuse(f"uses the opcode {code!r}, which no file of tensors needs")
+            handler(self)
+        self.refuse(f"has more than {OPERATIONS_LIMIT:,} operations")
+
+    def refuse(self, what: str) -> NoReturn:
+        refuse(f"the pickle {what} (before byte {self.cursor.at:,})", self.cursor.source)
+
+    def pop(self) -> Any:
+        if not self.stack:
+            self.refuse("takes a value where there is none")
+        return self.stack.pop()
+
+    def top(self, kind: type) -> Any:
+        if not self.stack or type(self.stack[-1]) is not kind:
+            self.refuse(f"needs a {kind.__name__} where there is none")
+        return self.stack[-1]
+
+    def pop_mark(self) -> list[Any]:
+        if not self.marked:
+            self.refuse("takes values down to a mark where there is none")
+        items, self.stack = self.stack, self.marked.pop()
+        return items
+
+    def unsigned(self, count: int) -> int:
+        return int.from_bytes(self.cursor.take(count), "little")
+
+    def sized(self, count: int) -> bytes:
+        """Bytes after their length, which has `count` bytes."""
+        length = self.unsigned(count)
+        if length > TEXT_LIMIT:
+            self.refuse(f"has a string of {length:,} bytes")
+        return self.cursor.take(length)
+
+    def text(self, count: int) -> str:
+        try:
+            return self.sized(count).decode("utf-8")
+        except UnicodeDecodeError:
+            self.refuse("has a string that is not UTF-8")
+
+    def integer(self, count: int) -> int:
+        length = self.unsigned(count)
+        if length > INTEGER_BYTES:
+            self.refuse(f"has an integer of {length:,} bytes")
+        return int.from_bytes(self.cursor.take(length), "little", signed=True)
+
+    def find(self, module: Any, name: Any) -> Any:
+        full = f"{module}.{name}"[:200]
+        if not isinstance(module, str) or not isinstance(name, str) or full not in self.known:
+            self.refuse(f"asks for {full}, which is neither a tensor nor plain data, so it is not run")
+        return self.known[full]
+
+    def set_items(self, target: dict[Any, Any], items: list[Any]) -> None:
+        if len(items) % 2:
+            self.refuse("has a key without a value")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            target[self.key(key)] = value
+
+    def key(self, key: Any) -> Any:
+        """Only keys whose hashes are cheap and cannot be made to collide: nested tuples and huge integers can."""
+        if key is None or type(key) in (str, bool, bytes, float) or (type(key) is int and abs(key) < 1 << 63):
+            return key
+        self.refuse(f"has a dictionary key of the type {type(key).__name__}")
+
+
+def _push(make: Callable[[Machine], Any]) -> Callable[[Machine], None]:
+    def handler(m: Machine) -> None:
+        value = make(m)  # before looking at m.stack, which a mark exchanges
+        m.stack.append(value)
+
+    return handler
+
+
+def _ignore(count: int) -> Callable[[Machine], None]:
+    def handler(m: Machine) -> None:
+        m.cursor.take(count)
+
+    return handler
+
+
+def _protocol(m: Machine) -> None:
+    version = m.unsigned(1)
+    if not 2 <= version <= 5:
+        m.refuse(f"has the protocol {version}, expected 2 to 5")
+
+
+def _mark(m: Machine) -> None:
+    m.marked.append(m.stack)
+    m.stack = []
+
+
+def _tuple(count: int) -> Callable[[Machine], None]:
+    def handler(m: Machine) -> None:
+        items = [m.pop() for _ in range(count)]
+        m.stack.append(tuple(reversed(items)))
+
+    return handler
+
+
+def _append(m: Machine) -> None:
+    value = m.pop()
+    m.top(list).append(value)
+
+
+def _appends(m: Machine) -> None:
+    items = m.pop_mark()
+    m.top(list).extend(items)
+
+
+def _set_item(m: Machine) -> None:
+    value, key = m.pop(), m.pop()
+    m.set_items(m.top(dict), [key, value])
+
+
+def _set_items(m: Machine) -> None:
+    items = m.pop_mark()
+    m.set_items(m.top(dict), items)
+
+
+def _new_dict(m: Machine) -> None:
+    items = m.pop_mark()
+    m.stack.append({})
+    m.set_items(m.stack[-1], items)
+
+
+def _put(size: int) -> Callable[[Machine], None]:
+    def handler(m: Machine) -> None:
+        key = m.unsigned(size)
+        m.memo[key] = m.pop()
+        m.stack.append(m.memo[key])
+
+    return handler
+
+
+def _memoize(m: Machine) -> None:
+    value = m.pop()
+    m.memo[len(m.memo)] = value
+    m.stack.append(value)
+
+
+def _get(size: int) -> Callable[[Machine], None]:
+    def handler(m: Machine) -> None:
+        key = m.unsigned(size)
+        if key not in m.memo:
+            m.refuse(f"recalls the value {key}, which it never stored")
+        m.stack.append(m.memo[key])
+
+    return handler
+
+
+def _stack_global(m: Machine) -> None:
+    name, module = m.pop(), m.pop()
+    m.stack.append(m.find(module, name))
+
+
+def _reduce(m: Machine) -> None:
+    arguments, function = m.pop(), m.pop()
+    if not isinstance(function, Builder) or type(arguments) is not tuple:
+        m.refuse("calls something that is not a function")
+    try:
+        m.stack.append(function.call(*arguments))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        m.refuse(f"calls {function.name} with arguments that do not fit it")
+
+
+def _build(m: Machine) -> None:
+    """Attributes of an OrderedDict (a state_dict's versions): they carry no data, so they are dropped."""
+    state = m.pop()
+    if type(state) is not dict:
+        m.refuse("sets attributes from something that is not a dict")
+    m.top(dict)
+
+
+_HANDLERS: dict[bytes, Callable[[Machine], None]] = {
+    b"\x80": _protocol,
+    b"\x95": _ignore(8),  # the length of a frame
+    b"(": _mark,
+    b"0": lambda m: _drop(m.pop()),
+    b"1": lambda m: _drop(m.pop_mark()),
+    b"N": _push(lambda m: None),
+    b"\x88": _push(lambda m: True),
+    b"\x89": _push(lambda m: False),
+    b"J": _push(lambda m: int.from_bytes(m.cursor.take(4), "little", signed=True)),
+    b"K": _push(lambda m: m.unsigned(1)),
+    b"M": _push(lambda m: m.unsigned(2)),
+    b"\x8a": _push(lambda m: m.integer(1)),
+    b"\x8b": _push(lambda m: m.integer(4)),
+    b"G": _push(lambda m: struct.unpack(">d", m.cursor.take(8))[0]),
+    b"X": _push(lambda m: m.text(4)),
+    b"\x8c": _push(lambda m: m.text(1)),
+    b"\x8d": _push(lambda m: m.text(8)),
+    b"U": _push(lambda m: m.sized(1).decode("latin-1")),  # strings of Python 2
+    b"T": _push(lambda m: m.sized(4).decode("latin-1")),
+    b"C": _push(lambda m: m.sized(1)),
+    b"B": _push(lambda m: m.sized(4)),
+    b"\x8e": _push(lambda m: m.sized(8)),
+    b"]": _push(lambda m: []),
+    b"l": _push(lambda m: m.pop_mark()),
+    b"a": _append,
+    b"e": _appends,
+    b"}": _push(lambda m: {}),
+    b"d": _new_dict,
+    b"s": _set_item,
+    b"u": _set_items,
+    b")": _push(lambda m: ()),
+    b"t": _push(lambda m: tuple(m.pop_mark())),
+    b"\x85": _tuple(1),
+    b"\x86": _tuple(2),
+    b"\x87": _tuple(3),
+    b"q": _put(1),
+    b"r": _put(4),
+    b"\x94": _memoize,
+    b"h": _get(1),
+    b"j": _get(4),
+    b"c": _push(lambda m: m.find(m.cursor.line(), m.cursor.line())),
+    b"\x93": _stack_global,
+    b"R": _reduce,
+    b"b": _build,
+    b"Q": _push(lambda m: m.persistent(m.pop())),
+}
+
+
+def _drop(_: object) -> None:
+    """POP and POP_MARK need no more."""

@@ -1,0 +1,296 @@
+"""PyTorch's files (.pt, .pth, .bin), zip archives and the older stream of pickles, read lazily by byte range.
+
+Weights only: `pickle_machine` builds tensors and plain data, and refuses everything else by name.
+
+Source of the format: torch/serialization.py and torch/_utils.py of https://github.com/pytorch/pytorch (BSD). Zip:
+PREFIX/data.pkl names the storages PREFIX/data/KEY. Older: pickles of a magic number, of the protocol (1001), of the
+system, of the value and of the list of storage keys; then for each key its length (int64) and its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyapp.errors import FileFormatError
+
+from .archive import Archive
+from .checkpoint import Checkpoint, TensorInfo, check_finite
+from .dense import as_tensor, read_dense
+from .pickle_machine import Builder, Cursor, Machine, refuse
+from .source import ByteSource, BytesSource
+
+if TYPE_CHECKING:
+    from pyapp.engine.storage import Storage
+    from pyapp.engine.tensor import Tensor
+
+MAGIC_NUMBER, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+PICKLE_LIMIT = 64 << 20  # bytes
+TENSORS_LIMIT = 1 << 17
+VISITS_LIMIT, DEPTH_LIMIT, NAME_LIMIT = 1_000_000, 64, 1000
+RANK_LIMIT = 64
+EXPANDED_LIMIT = 1 << 28  # bytes of a tensor that repeats its elements
+WRAPPERS = ("state_dict", "model_state_dict", "model")
+HINT = "The file is damaged, or not PyTorch's: save its state_dict again, best as safetensors"
+
+_STORAGES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
+    "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+}  # fmt: skip
+_SIZES = {
+    "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
+    "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "uint16": 2, "uint32": 4, "uint64": 8,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _StorageType:
+    dtype: str  # "" for bytes without a type
+
+
+@dataclass(frozen=True, slots=True)
+class _DType:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A storage: `nbytes` bytes from byte `begin` of the storage called `key`."""
+
+    key: str
+    dtype: str
+    nbytes: int
+    begin: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Strided:
+    """A tensor: a view of a storage; offset and strides count elements."""
+
+    stored: _Stored
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def _counts(values: Any) -> bool:
+    return type(values) is tuple and all(type(value) is int and 0 <= value < 1 << 62 for value in values)
+
+
+def _tensor(stored: Any, offset: Any, shape: Any, strides: Any, dtype: str) -> _Strided:
+    if type(stored) is not _Stored or not _counts((offset,)) or not _counts(shape) or not _counts(strides):
+        raise ValueError("not a tensor's arguments")
+    if len(shape) != len(strides) or len(shape) > RANK_LIMIT or dtype not in _SIZES:
+        raise ValueError("not a tensor's shape")
+    count, last = 1, offset
+    for size, stride in zip(shape, strides, strict=True):
+        count, last = count * size, last + (size - 1) * stride
+    itemsize = _SIZES[dtype]
+    if count and (last + 1) * itemsize > stored.nbytes:
+        raise ValueError("the tensor reaches past its storage")
+    if count * itemsize > max(stored.nbytes, EXPANDED_LIMIT):
+        raise ValueError("the tensor repeats its elements too often")
+    return _Strided(stored, dtype, offset, shape, strides)
+
+
+def _rebuild(stored: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Strided:
+    return _tensor(stored, offset, shape, strides, stored.dtype if type(stored) is _Stored else "")
+
+
+def _rebuild_v3(stored: Any, offset: Any, shape: Any, strides: Any, _: Any, __: Any, dtype: Any, *___: Any) -> _Strided:
+    return _tensor(stored, offset, shape, strides, dtype.name if type(dtype) is _DType else "")
+
+
+def _parameter(data: Any, *_: Any) -> _Strided:
+    if type(data) is not _Strided:
+        raise ValueError("not a parameter's data")
+    return data
+
+
+def _ordered(pairs: Any = ()) -> dict[str, Any]:
+    """An OrderedDict; Python 2 gives its items as a list."""
+    if type(pairs) not in (list, tuple) or not all(type(p) in (list, tuple) and type(p[0]) is str for p in pairs):
+        raise ValueError("not pairs")
+    return dict(pairs)
+
+
+def _size(values: Any) -> tuple[int, ...]:
+    if not _counts(values):
+        raise ValueError("not a size")
+    return tuple(values)
+
+
+_KNOWN: dict[str, Any] = {
+    "collections.OrderedDict": Builder("OrderedDict", _ordered),
+    "torch._utils._rebuild_tensor": Builder("_rebuild_tensor", _rebuild),
+    "torch._utils._rebuild_tensor_v2": Builder("_rebuild_tensor_v2", _rebuild),
+    "torch._utils._rebuild_tensor_v3": Builder("_rebuild_tensor_v3", _rebuild_v3),
+    "torch._utils._rebuild_parameter": Builder("_rebuild_parameter", _parameter),
+    "torch.Size": Builder("Size", _size),
+    "torch.device": Builder("device", lambda *parts: ":".join(map(str, parts)) if len(str(parts)) < 50 else ""),
+    "torch.storage.UntypedStorage": _StorageType(""),
+    "torch.UntypedStorage": _StorageType(""),
+    **{f"torch.{name}": _DType(name) for name in _SIZES},
+    **{f"torch{cuda}.{name}Storage": _StorageType(d) for name, d in _STORAGES.items() for cuda in ("", ".cuda")},
+}
+
+
+def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _Stored]:
+    """Makes storages of ('storage', type, key, location, count of elements[, (view key, offset, count)]); `found`
+    collects their sizes in bytes."""
+
+    def make(value: Any) -> _Stored:
+        fits = type(value) is tuple and len(value) in (5, 6) and value[0] == "storage"
+        if not fits or type(value[1]) is not _StorageType or type(value[2]) is not str or not _counts((value[4],)):
+            refuse("the pickle names a storage in a way that PyTorch does not", source)
+        itemsize = _SIZES.get(value[1].dtype, 1)
+        nbytes = value[4] * itemsize
+        if found.setdefault(value[2], nbytes) != nbytes:
+            refuse(f"the storage {value[2][:50]!r} has two sizes", source)
+        stored = _Stored(value[2], value[1].dtype, nbytes)
+        view = value[5] if len(value) == 6 else None
+        if view is None:
+            return stored
+        if type(view) is not tuple or len(view) != 3 or not _counts(view[1:]) or view[1] + view[2] > value[4]:
+            refuse(f"a view of the storage {value[2][:50]!r} reaches past its end", source)
+        return _Stored(value[2], value[1].dtype, view[2] * itemsize, view[1] * itemsize)
+
+    return make
+
+
+class PyTorchFile(Checkpoint):
+    """A torch.save file. Nested containers are flattened to dotted names; where the value wraps a model ("state_dict",
+    "model_state_dict" or "model" beside no tensor), only the model's tensors are listed, the numbers and texts beside
+    it are `metadata`.
+
+    A single tensor is called "tensor". Tensors that share a storage are read each on its own.
+    """
+
+    def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
+        super().__init__(source)
+        self._places: dict[str, tuple[ByteSource, int]] = {}  # of storages: in what, from which byte
+        self._views: dict[str, _Strided] = {}
+        zipped = archive is not None or bytes(source.read(0, min(4, source.size)))[:2] == b"PK"
+        self.format = "pytorch" if zipped else "pytorch (legacy)"
+        value = self._open_zip(archive or Archive(source)) if zipped else self._open_stream()
+        value = self._unwrap(value)
+        self._visits = 0
+        self._flatten("" if type(value) in (dict, list, tuple) else "tensor", value, 0)
+        if not self._views:
+            self._broken("there is no tensor in the file")
+
+    def _broken(self, what: str) -> NoReturn:
+        raise FileFormatError(what, where=self.source.name, hint=HINT)
+
+    def _open_zip(self, archive: Archive) -> Any:
+        pickles = [name for name in archive.names if name == "data.pkl" or name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            self._broken(f"the zip archive has {len(pickles)} members called data.pkl, expected one")
+        prefix = pickles[0][: -len("data.pkl")]
+        if f"{prefix}constants.pkl" in archive:
+            self._broken("this is a TorchScript program, not only weights")
+        order = archive.open(f"{prefix}byteorder") if f"{prefix}byteorder" in archive else None
+        if order and bytes(order.read(0, min(order.size, 10))) != b"little":
+            self._broken("the file was saved on a big-endian machine")
+        member = archive.open(pickles[0])
+        if member.size > PICKLE_LIMIT:
+            self._broken(f"its pickle has {member.size:,} bytes, expected at most {PICKLE_LIMIT:,}")
+        text = BytesSource(member.read(0, member.size), self.source.name)
+        sizes: dict[str, int] = {}
+        value = Machine(Cursor(text, 0, text.size), _KNOWN, _persistent(self.source, sizes)).run()
+        for key, nbytes in sizes.items():
+            name = f"{prefix}data/{key}"
+            if name not in archive or archive.size(name) != nbytes:
+                size = archive.size(name) if name in archive else 0
+                self._broken(f"the storage {key[:50]!r} needs {nbytes:,} bytes, the archive has {size:,}")
+            self._places[key] = archive.open(name), 0
+        return value
+
+    def _open_stream(self) -> Any:
+        cursor = Cursor(self.source, 0, self.source.size)
+        sizes: dict[str, int] = {}
+        make = _persistent(self.source, sizes)
+
+        def load() -> Any:
+            cursor.end = min(self.source.size, cursor.at + PICKLE_LIMIT)
+            return Machine(cursor, _KNOWN, make).run()
+
+        if load() != MAGIC_NUMBER or load() != PROTOCOL:
+            self._broken("the file begins like PyTorch's, but has another magic number or protocol")
+        system = load()
+        if type(system) is not dict or system.get("little_endian") is not True:
+            self._broken("the file was saved on a big-endian machine")
+        value, keys = load(), load()
+        if type(keys) is not list or not all(type(key) is str for key in keys) or sorted(keys) != sorted(sizes):
+            self._broken("the list of storages is not that of the tensors")
+        at = cursor.at
+        for key in keys:
+            nbytes = sizes[key]
+            if at + 8 + nbytes > self.source.size:
+                missing = at + 8 + nbytes - self.source.size
+                self._broken(f"the file is truncated: {missing:,} bytes of the storage {key[:50]!r} are missing")
+            count = int.from_bytes(self.source.read(at, 8), "little")
+            if nbytes and (not count or nbytes % count or nbytes // count not in (1, 2, 4, 8, 16)):
+                self._broken(f"the storage {key[:50]!r} has {count:,} elements in {nbytes:,} bytes")
+            self._places[key] = self.source, at + 8
+            at += 8 + nbytes
+        if at != self.source.size:
+            self._broken(f"the file is too long: {self.source.size - at:,} bytes belong to no storage")
+        return value
+
+    def _unwrap(self, value: Any) -> Any:
+        if type(value) is not dict or any(type(inner) is _Strided for inner in value.values()):
+            return value
+        for wrapper in WRAPPERS:
+            if type(value.get(wrapper)) is dict:
+                plain = (str, int, float, bool)
+                for key, inner in value.items():
+                    if type(inner) in plain and type(key) is str:
+                        self.metadata[key[:NAME_LIMIT]] = str(inner)[:NAME_LIMIT]
+                return value[wrapper]
+        return value
+
+    def _flatten(self, name: str, value: Any, depth: int) -> None:
+        self._visits += 1
+        if depth > DEPTH_LIMIT or self._visits > VISITS_LIMIT or len(name) > NAME_LIMIT:
+            self._broken("its containers are nested too deeply, hold themselves, or have too many or too long names")
+        if type(value) is _Strided:
+            if name in self._views or len(self._views) >= TENSORS_LIMIT:
+                self._broken(f"two tensors are called {name[:100]!r}, or there are more than {TENSORS_LIMIT:,}")
+            count = 1
+            for size in value.shape:
+                count *= size
+            self._views[name] = value
+            self.tensors[name] = TensorInfo(name, value.dtype, value.shape, count * _SIZES[value.dtype])
+        elif type(value) in (dict, list, tuple):
+            for key, inner in value.items() if type(value) is dict else enumerate(value):
+                self._flatten(f"{name}.{key}" if name else str(key), inner, depth + 1)
+
+    def _storage(self, name: str) -> Storage:
+        view = self._views[name]
+        source, begin = self._places[view.stored.key]
+        itemsize = _SIZES[view.dtype]
+        at = begin + view.stored.begin + view.offset * itemsize
+        return read_dense(source, at, view.shape, view.strides, itemsize)
+
+    def read_bytes(self, name: str) -> bytes | memoryview:
+        storage = self._storage(name)
+        return bytes(storage.bytes_view()) if storage.nbytes else b""
+
+    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
+        from pyapp.engine.dtype import DTYPES
+
+        if info.dtype not in DTYPES:
+            raise FileFormatError(
+                f"tensor {info.name!r} is {info.dtype}, which pyapp cannot compute with",
+                where=self.source.name,
+                hint="Convert it to float32, float16 or bfloat16, or take its bytes with read_bytes",
+            )
+        storage = self._storage(info.name)
+        if finite and info.nbytes:
+            check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)
+        return as_tensor(storage, info.shape, info.dtype)
