@@ -27,6 +27,7 @@ WONDER = (
         """,
         {
             "color": COLORS,
+            
             "wish1": ("a pony", "a house full of toys", "a boat", "a mountain of candy"),
             "wish2": ("a flying bike", "a crown of gold", "a robot", "a trip to the moon"),
         },
