@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -91,31 +91,55 @@ def open_checkpoint(source: AnySource) -> Checkpoint:
     `source` is a path, bytes or a ByteSource. Raises FileFormatError for anything else or broken, OSError as open()
     does.
     """
-    from . import gguf, llama2c, numpy_files, pytorch, safetensors, tokenizer_bin
-
     opened = open_source(source)
     try:
-        kind = sniff(opened)
-        if kind == "safetensors":
-            return safetensors.SafetensorsFile(opened)
-        if kind == "gguf":
-            return gguf.GgufFile(opened)
-        if kind in ("npy", "npz"):
-            return numpy_files.NpyFile(opened) if kind == "npy" else numpy_files.NpzFile(opened)
-        if kind == "pytorch":
-            return pytorch.PyTorchFile(opened)
-        if kind == "tokenizer.bin":
-            count = len(tokenizer_bin.read_tokenizer_bin(opened).pieces)
-            raise FileFormatError(
-                f"this is a llama2.c tokenizer with {count:,} tokens, not a model",
-                where=opened.name,
-                hint="Give the model file here, and this one as its tokenizer",
-            )
-        return llama2c.Llama2cFile(opened)
+        return _reader(sniff(opened))(opened)
     except BaseException:
         if opened is not source:
             close_source(opened)
         raise
+
+
+def _reader(kind: str) -> Callable[[ByteSource], Checkpoint]:
+    """What opens a file of that kind; only its own module is imported."""
+    match kind:
+        case "safetensors":
+            from .safetensors import SafetensorsFile
+
+            return SafetensorsFile
+        case "gguf":
+            from .gguf import GgufFile
+
+            return GgufFile
+        case "npy":
+            from .numpy_files import NpyFile
+
+            return NpyFile
+        case "npz":
+            from .numpy_files import NpzFile
+
+            return NpzFile
+        case "pytorch":
+            from .pytorch import PyTorchFile
+
+            return PyTorchFile
+        case "tokenizer.bin":
+            return _refuse_tokenizer
+        case _:
+            from .llama2c import Llama2cFile
+
+            return Llama2cFile
+
+
+def _refuse_tokenizer(source: ByteSource) -> Checkpoint:
+    from .tokenizer_bin import read_tokenizer_bin
+
+    count = len(read_tokenizer_bin(source).pieces)
+    raise FileFormatError(
+        f"this is a llama2.c tokenizer with {count:,} tokens, not a model",
+        where=source.name,
+        hint="Give the model file here, and this one as its tokenizer",
+    )
 
 
 # What people pick by mistake, by its first bytes, and what to do instead.
