@@ -56,7 +56,8 @@ def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding:
 
 def spectrum(samples: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
     """Power float32 (201, frames) of the windows that begin at 0, 160, 320, … of `samples`."""
-    windows = np.lib.stride_tricks.sliding_window_view(samples, FFT_SIZE)[::HOP][:frames]
+    needed = samples[: max(0, frames - 1) * HOP + FFT_SIZE]  # no more: on wasm32 even a view has a largest size
+    windows = np.lib.stride_tricks.sliding_window_view(needed, FFT_SIZE)[::HOP][:frames]
     transformed = np.fft.rfft(windows * hann_window(), axis=1)
     power: NDArray[np.float32] = (transformed.real**2 + transformed.imag**2).astype(np.float32).T
     return power
