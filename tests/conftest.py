@@ -13,6 +13,13 @@ PYODIDE_SUMMARIES = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    try:
+        from hypothesis import settings
+    except ImportError:
+        pass
+    else:  # the same examples each time: a run says something about the change, not about the day
+        settings.register_profile("pyapp", derandomize=True, deadline=None)
+        settings.load_profile("pyapp")
     config.stash[PYODIDE_SUMMARIES] = []
 
 
