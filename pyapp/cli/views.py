@@ -173,6 +173,18 @@ class ModelsView(View):
         print_table([(it["id"], size(it["bytes"]), it["kind"], it["title"], it["description"]) for it in entries])
 
 
+class QuantizeView(View):
+    """What was written, and of what it is made."""
+
+    def done(self, event: Done) -> None:
+        if event.reason == "cancelled":
+            click.echo("stopped; nothing was written", err=True)
+            return
+        results = event.results
+        types = ", ".join(f"{count} {name}" for name, count in results["types"].items())
+        click.echo(f"{results['file']}: {size(results['size'])}, from {size(results['source_size'])} ({types})")
+
+
 class TrainView(View):
     """A bar with the latest losses where someone is watching, else a line now and then; then the results."""
 
