@@ -66,6 +66,12 @@ enum {
  *   temperature <= 0: argmax. top_k 0, top_p >= 1 (or <= 0), min_p 0, penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT.
  * adamw: settings are seven f32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t; decoupled decay as
  *   in torch.optim.AdamW. linear's residual_stride 0 adds one row (a bias) to every row.
+ * *_blocks: weights in GGML's block types, `type` by GGML's code (blocks.h), row after row as files have them; but q4_0,
+ *   q4_K and q6_K packed for linear_blocks: for each band of 8 rows, for each of GGML's blocks: the 8 rows' f16 scales
+ *   (q4_K: and 8 f16 minimums); for each 32 columns: 8 scales and 8 minimums of six bits as bytes (q4_K), or 8 int8
+ *   scales of the first 16 and 8 of the last 16 columns (q6_K), nothing (q4_0); then 128 bytes of nibbles: for each 4 of
+ *   the first 16 columns (low nibbles; high ones: 16 columns on), row 0's 4, row 1's 4, ...; then (q6_K) 64 bytes of two
+ *   bits: in vector u, from the lowest, those of columns 8u .., 16 + 8u .., 8u + 4 .., 20 + 8u ... Rows padded to 8.
  * random_uniform / random_normal: Philox4x32-10 with key = seed and counter = offset + i / 4; element i takes word i % 4;
  *   uniform = (word >> 8) * 2^-24; normal = Box-Muller on word pairs (2j, 2j+1). Same bits on every platform for uniform.
  */
@@ -127,7 +133,11 @@ enum {
     KERNEL(random_uniform, "y | count seed offset |")                                                                  \
     KERNEL(random_normal, "y | count seed offset |")                                                                   \
     KERNEL(cross_entropy_f32, "loss grad_logits? logits targets | rows columns ignore_index | grad_scale")             \
-    KERNEL(adamw_f32, "parameter m v grad settings | count |")
+    KERNEL(adamw_f32, "parameter m v grad settings | count |")                                                         \
+    KERNEL(pack_blocks, "packed blocks | rows columns type |")                                                         \
+    KERNEL(unpack_blocks, "y blocks | rows columns type packed |")                                                     \
+    KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type packed |")                             \
+    KERNEL(linear_blocks, "y xq w residual? | rows outputs inputs y_stride residual_stride type |")
 
 /* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
  * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.

@@ -19,6 +19,9 @@ from .dtype import (
     int16,
     int32,
     int64,
+    q4_0,
+    q4_K,
+    q6_K,
     q8_0,
     q8_group,
     uint8,
@@ -31,6 +34,6 @@ from .tensor import Tensor
 __all__ = [
     "DType", "Device", "Graph", "Op", "Tensor", "as_dtype", "bfloat16", "bool_", "capture", "device", "enable_grad",
     "float16", "float32", "float64", "get_num_threads", "grad", "instruction_set", "int8", "int16", "int32",
-    "int64", "is_grad_enabled", "no_grad", "op", "ops", "primitive", "q8_0", "q8_group", "quant", "set_num_threads",
-    "set_printoptions", "uint8",
+    "int64", "is_grad_enabled", "no_grad", "op", "ops", "primitive", "q4_0", "q4_K", "q6_K", "q8_0", "q8_group",
+    "quant", "set_num_threads", "set_printoptions", "uint8",
 ]  # fmt: skip

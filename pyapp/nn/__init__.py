@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, Bilinear, Flatten, GroupNorm, Identity
     from .optim import SGD, AdamW, Optimizer, clip_grad_norm_
     from .optimizers import Adagrad, Adam, ExponentialMovingAverage, Lion, RMSprop, clip_grad_value_
+    from .quantization import quantize
     from .recurrent import GRU, LSTM, RNN
     from .schedule import Schedule, constant, warmup_cosine, warmup_linear
     from .transformer import TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer
@@ -54,7 +55,8 @@ __all__ = [
     "OneCycleLR", "Optimizer", "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "RMSprop", "RNN", "ReLU",
     "ReduceLROnPlateau", "SGD", "Schedule", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "StepLR",
     "Tanh", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
-    "clip_grad_norm_", "clip_grad_value_", "constant", "functional", "init", "warmup_cosine", "warmup_linear",
+    "clip_grad_norm_", "clip_grad_value_", "constant", "functional", "init", "quantize", "warmup_cosine",
+    "warmup_linear",
 ]  # fmt: skip
 
 # Imported when first asked for: the page writes a story without them.
@@ -93,6 +95,7 @@ _LATER = {
     **dict.fromkeys(
         ("Adagrad", "Adam", "ExponentialMovingAverage", "Lion", "RMSprop", "clip_grad_value_"), "optimizers"
     ),
+    **dict.fromkeys(("quantize",), "quantization"),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), "recurrent"),
     **dict.fromkeys(
         ("TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"),
