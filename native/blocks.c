@@ -35,6 +35,8 @@ KERNEL(unpack_blocks)
     float *y = record->pointers[0];
     const int64_t *d = record->dims, columns = d[1], type = d[2], packed = d[3];
     int64_t first, last;
+    if (d[0] == 0)
+        return KERNEL_OK;
     if (is_bad(type, columns, packed))
         return KERNEL_BAD_ARGUMENT;
     worker_share(d[0], 1, worker, workers, &first, &last);
@@ -49,6 +51,8 @@ KERNEL(embedding_blocks)
     const int32_t *ids = record->pointers[2];
     const int64_t *d = record->dims, columns = d[1], vocabulary = d[2], y_stride = d[3], type = d[4], packed = d[5];
     int64_t first, last;
+    if (d[0] == 0)
+        return KERNEL_OK;
     if (is_bad(type, columns, packed))
         return KERNEL_BAD_ARGUMENT;
     worker_share(d[0], 1, worker, workers, &first, &last);
@@ -116,6 +120,8 @@ KERNEL(pack_blocks)
     const int64_t rows = record->dims[0], columns = record->dims[1], type = record->dims[2];
     const block_type kind = type_of(type);
     int64_t first, last;
+    if (rows == 0)
+        return KERNEL_OK;
     if (is_bad(type, columns, 1))
         return KERNEL_BAD_ARGUMENT;
     const int64_t count = columns / kind.values;

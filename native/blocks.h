@@ -83,6 +83,13 @@ INLINE block_type type_of(int64_t code)
     }
 }
 
+INLINE float half_at(const uint8_t *p)
+{
+    uint16_t half;
+    memcpy(&half, p, 2);
+    return f16_to_float(half);
+}
+
 /* The scale and minimum, six bits each in twelve bytes, of run i of 32 in q4_K and q5_K. */
 INLINE void six_bits(const uint8_t *packed, int i, uint8_t *scale, uint8_t *minimum)
 {

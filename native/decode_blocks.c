@@ -1,13 +1,6 @@
 /* Blocks of every type, taken apart (layouts: blocks.h). */
 #include "blocks.h"
 
-INLINE float half_at(const uint8_t *p)
-{
-    uint16_t half;
-    memcpy(&half, p, 2);
-    return f16_to_float(half);
-}
-
 INLINE void set_runs(decoded *to, int first, int count, float scale, float minimum)
 {
     for (int i = first; i < first + count; i++)

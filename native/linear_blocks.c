@@ -127,6 +127,44 @@ typedef struct tile_block {
     float scales[2][BAND], minimums[2][BAND];
 } tile_block;
 
+/* 32 columns of a packed band, whose nibbles lie in the order of a tile. */
+INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *w, const int six)
+{
+    const uint8_t *above = w + PACKED_NIBBLES;
+    for (int i = 0; i < PACKED_NIBBLES; i++)
+        numbers[i] = w[i] & 15, numbers[PACKED_NIBBLES + i] = w[i] >> 4;
+    for (int p = 0; six && p < 4; p++, numbers += BAND * 4)
+        for (int i = 0; i < BAND * 4; i++) {
+            const int four = above[p / 2 * BAND * 4 + i] >> p % 2 * 4;
+            numbers[i] |= (uint8_t)((four & 3) << 4), numbers[PACKED_NIBBLES + i] |= (uint8_t)((four & 12) << 2);
+        }
+}
+
+/* The same blocks of a packed band as decode_tile's. */
+static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+{
+    const int64_t inner = t->kind.values / BLOCK, type = t->type;
+    const uint8_t *w = t->w + (band * t->blocks + first) / inner * t->kind.packed_bytes;
+    for (int64_t k = 0; k < blocks; k++, to++) {
+        const int run = (int)(k % inner);
+        const uint8_t *at =
+            type == Q4_0 ? w : w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
+        for (int row = 0; row < BAND; row++)
+            for (int h = 0; h < 2; h++) {
+                float scale = half_at(w + 2 * row), minimum = 0;
+                if (type == Q4_K)
+                    scale *= (float)at[row], minimum = half_at(w + 2 * BAND + 2 * row) * (float)at[BAND + row];
+                else if (type == Q6_K)
+                    scale *= (float)(int8_t)at[h * BAND + row];
+                to->scales[h][row] = scale;
+                to->minimums[h][row] = minimum + scale * (float)t->kind.bias;
+            }
+        unpack_numbers(to->numbers, at + 2 * BAND, type == Q6_K);
+        if (run == inner - 1)
+            w += t->kind.packed_bytes;
+    }
+}
+
 /* Blocks first .. first + blocks - 1 (of 32 columns) of a band. */
 static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
 {
@@ -136,8 +174,6 @@ static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t fir
         for (int64_t k = first / inner; k < (first + blocks) / inner; k++) {
             if (band * BAND + row >= t->outputs)
                 memset(&block, 0, sizeof block);
-            else if (t->kind.packed_bytes)
-                decode_band_row(&block, t->w + (band * count + k) * t->kind.packed_bytes, t->type, row);
             else
                 decode_block(&block, t->w + ((band * BAND + row) * count + k) * t->kind.nbytes, t->type);
             for (int64_t i = 0; i < inner; i++) {
@@ -222,7 +258,7 @@ static void multiply_bands(const task *t, int64_t first, int bands)
     for (int64_t start = 0; start < t->blocks; start += TILE_BLOCKS) {
         const int64_t left = t->blocks - start, blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS;
         for (int b = 0; b < bands; b++)
-            decode_tile(tile[b], t, first + b, start, blocks);
+            (t->kind.packed_bytes ? unpack_tile : decode_tile)(tile[b], t, first + b, start, blocks);
         for (int64_t row = 0; row < t->rows; row += TILE_ROWS) {
             const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
             const ready *in[TILE_ROWS];
@@ -255,6 +291,8 @@ KERNEL(linear_blocks)
                     type,
                     type_of(type)};
     int64_t first, last;
+    if (t.rows == 0 || outputs == 0)
+        return KERNEL_OK;
     if (t.kind.nbytes == 0 || d[2] % t.kind.values)
         return KERNEL_BAD_ARGUMENT;
     worker_share((outputs + BAND - 1) / BAND, 1, worker, workers, &first, &last);

@@ -234,9 +234,9 @@ def test_wrong_arguments(kernels: Kernels) -> None:
         ("linear_blocks", "y xq w"),
     ):
         arrays = dict.fromkeys(pointers.split(), nothing)
-        width = "inputs" if kernel == "linear_blocks" else "columns"
+        width, more = ("inputs", {"outputs": 1}) if kernel == "linear_blocks" else ("columns", {})
         for code, columns in ((12, 128), (2, 33), (4, 256), (99, 256), (-1, 256)):
-            assert kernels.run(kernel, **arrays, rows=1, type=code, **{width: columns}) == BAD_ARGUMENT
+            assert kernels.run(kernel, **arrays, rows=1, type=code, **{width: columns}, **more) == BAD_ARGUMENT
     assert kernels.run("pack_blocks", packed=nothing, blocks=nothing, rows=1, columns=256, type=13) == BAD_ARGUMENT
     arguments = dict(rows=1, columns=256, type=10, packed=1)
     assert kernels.run("unpack_blocks", y=nothing, blocks=nothing, **arguments) == BAD_ARGUMENT
