@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cancel", "Done", "Error", "Event", "Events", "Metric", "Progress", "Segment", "Token",
-    "generate", "inspect", "load", "models", "set_threads", "train_story", "unload",
+    "generate", "inspect", "load", "models", "quantize", "set_threads", "train_story", "unload",
 ]  # fmt: skip
 
 Events = AsyncGenerator[Event, None]
@@ -242,6 +242,34 @@ async def inspect(source: Any) -> Events:
     from pyapp import formats
 
     yield Done("complete", formats.inspect(source))
+
+
+@task
+async def quantize(
+    source: Any,
+    target: str | os.PathLike[str],
+    kind: str,
+    *,
+    imatrix: Any = None,
+    keep: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Writes a model file in another type (formats.quantize_file): Progress in bytes; Done carries `file size types
+    weighted source_size`."""
+    from pyapp.formats.quantizing import quantize_file
+
+    cancel = cancel or Cancel()
+
+    def work(report: Callable[[Event], None]) -> dict[str, Any]:
+        return quantize_file(source, target, kind, imatrix=imatrix, keep=keep, report=report, cancel=cancel)
+
+    try:
+        async with aclosing(reported(work)) as events:
+            async for event in events:
+                yield Done("complete", event.value) if isinstance(event, Result) else event
+    except (GeneratorExit, asyncio.CancelledError):
+        cancel.set()  # the thread would go on
+        raise
 
 
 @task

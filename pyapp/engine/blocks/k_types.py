@@ -93,7 +93,7 @@ def _fit(x: Array, weight: Array, a: Array, b: Array, runs: int) -> tuple[Array,
 def symmetric_block(
     x: Array, weight: Array, runs: int, lowest: int, scale_lowest: int, shifts: tuple[float, ...]
 ) -> tuple[Array, Array, Array]:
-    """x (n, 256) → the block's half (n, 1), scales (n, runs) and numbers (n, 256), signed: value = d * scale * number."""
+    """x (n, 256) → the block's half (n, 1), scales (n, runs) and numbers (n, 256): value = d * scale * number."""
     table, table_weight = x.reshape(-1, BLOCK // runs), weight.reshape(-1, BLOCK // runs)
     scale = symmetric_scale(table, table_weight, lowest, -lowest - 1, shifts).reshape(-1, runs)
     d = half(extremes(scale) / np.float32(scale_lowest))

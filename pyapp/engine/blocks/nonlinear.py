@@ -1,4 +1,4 @@
-"""float32 to the types whose four bits stand for uneven steps: iq4_nl, iq4_xs and mxfp4 (OCP Microscaling Formats 1.0)."""
+"""float32 to the types whose four bits stand for uneven steps: iq4_nl, iq4_xs, mxfp4 (OCP Microscaling 1.0)."""
 
 from __future__ import annotations
 

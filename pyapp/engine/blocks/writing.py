@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..lazy import np
-from . import k_types, legacy, nonlinear
-from .layout import GgmlBlocks, block_bytes, block_type
+from .layout import BLOCK_TYPES, GgmlBlocks, block_bytes, block_type
 
 if TYPE_CHECKING:
     from .layout import Array
@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16  # values computed together: what the search needs stays in the second cache
 
 
-def _few_bits(levels: int) -> Writer:
-    def write(values: Array, blocks: Array, importance: Array | None) -> None:
-        if importance is None:
-            legacy.write_few_bits(values, blocks, levels)
-        else:
-            legacy.write_weighted(values, blocks, levels, importance)
-
-    return write
+QUANTIZABLE = tuple(BLOCK_TYPES)
 
 
 def _plain(write: Callable[[Array, Array], None]) -> Writer:
@@ -32,24 +25,37 @@ def _plain(write: Callable[[Array, Array], None]) -> Writer:
     return lambda values, blocks, importance: write(values, blocks)
 
 
-WRITERS: dict[str, Writer] = {
-    "q4_0": _few_bits(16),
-    "q4_1": _few_bits(16),
-    "q5_0": _few_bits(32),
-    "q5_1": _few_bits(32),
-    "q8_0": _plain(legacy.write_bytes),
-    "q8_1": _plain(legacy.write_bytes),
-    "q2_K": k_types.write_q2_k,
-    "q3_K": k_types.write_q3_k,
-    "q4_K": k_types.write_q4_k,
-    "q5_K": k_types.write_q5_k,
-    "q6_K": k_types.write_q6_k,
-    "q8_K": k_types.write_q8_k,
-    "iq4_nl": nonlinear.write_iq4_nl,
-    "iq4_xs": nonlinear.write_iq4_xs,
-    "mxfp4": _plain(nonlinear.write_mxfp4),
-}
-QUANTIZABLE = tuple(WRITERS)
+@cache
+def _writers() -> dict[str, Writer]:
+    """What writes each type; imported only when there is something to write."""
+    from . import k_types, legacy, nonlinear
+
+    def few_bits(levels: int) -> Writer:
+        def write(values: Array, blocks: Array, importance: Array | None) -> None:
+            if importance is None:
+                legacy.write_few_bits(values, blocks, levels)
+            else:
+                legacy.write_weighted(values, blocks, levels, importance)
+
+        return write
+
+    return {
+        "q4_0": few_bits(16),
+        "q4_1": few_bits(16),
+        "q5_0": few_bits(32),
+        "q5_1": few_bits(32),
+        "q8_0": _plain(legacy.write_bytes),
+        "q8_1": _plain(legacy.write_bytes),
+        "q2_K": k_types.write_q2_k,
+        "q3_K": k_types.write_q3_k,
+        "q4_K": k_types.write_q4_k,
+        "q5_K": k_types.write_q5_k,
+        "q6_K": k_types.write_q6_k,
+        "q8_K": k_types.write_q8_k,
+        "iq4_nl": nonlinear.write_iq4_nl,
+        "iq4_xs": nonlinear.write_iq4_xs,
+        "mxfp4": _plain(nonlinear.write_mxfp4),
+    }
 
 
 def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlocks:
@@ -59,14 +65,14 @@ def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlock
     (llama.cpp's imatrix). Legacy types without it equal the `gguf` package's bit for bit; the others' error is that of
     llama.cpp or less. ValueError for other kinds and shapes, and for NaN or infinite values, which no block can hold.
     """
-    if kind not in WRITERS:
+    if kind not in QUANTIZABLE:
         raise ValueError(f"cannot quantize to {kind}; possible are {', '.join(QUANTIZABLE)}")
     array = np.ascontiguousarray(values, np.float32)
     shape = tuple(int(size) for size in np.shape(values))
     block_bytes(kind, shape)
     if not np.isfinite(array).all():
         raise ValueError(f"cannot quantize NaN or infinite values to {kind}")
-    block = block_type(kind)
+    block, write = block_type(kind), _writers()[kind]
     weights = None if importance is None else _importance(importance, shape[-1]).reshape(-1, block.values)
     table = array.reshape(-1, block.values)
     result = np.zeros(len(table), np.dtype(list(block.fields)))
@@ -75,7 +81,7 @@ def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlock
         for start in range(0, len(table), step):
             part = table[start : start + step]
             rows = None if weights is None else weights[np.arange(start, start + len(part)) % len(weights)]
-            WRITERS[kind](part, result[start : start + step], rows)
+            write(part, result[start : start + step], rows)
     return GgmlBlocks(kind, shape, result.tobytes())
 
 
