@@ -2,7 +2,7 @@
  * What page and worker say to each other.
  *
  * page → worker: `{id, method, params}`. Every request has an id of its own; `{method: "cancel", params: {id}}` stops one.
- * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks.py; several in one message when they come
+ * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks; several in one message when they come
  * faster than the screen is drawn. The last event of a request is always `done` or `error`.
  * worker → page without id: `{notice: "ready" | "stage", …}`: how the start is going.
  *
