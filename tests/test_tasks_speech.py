@@ -150,7 +150,7 @@ def test_the_model_is_kept_beside_none_of_another_kind(loads: list[Any], monkeyp
     collect(tasks.transcribe(sound, model="x"))
     again = collect(tasks.transcribe(sound, model="x"))
     assert loads == ["x"] and not any(isinstance(event, Metric) and event.name == "load_time" for event in again)
-    collect(tasks.load("x", kind="transcribe"))
+    collect(tasks.load_speech("x"))
     assert loads == ["x"]
     sources = {"model": b"1", "config": b"2"}
     for key in (None, None, "k", "k", "other"):
@@ -173,7 +173,7 @@ def test_the_model_is_kept_beside_none_of_another_kind(loads: list[Any], monkeyp
 
 
 def test_loading_ahead(loads: list[Any]) -> None:
-    done = collect(tasks.load("name", kind="transcribe"))[-1]
+    done = collect(tasks.load_speech("name"))[-1]
     assert done.to_dict() == {"type": "done", "reason": "complete", "name": "name", "config": {"n_mels": 80}}
 
 

@@ -6,8 +6,9 @@ or setting its `Cancel` ends it within milliseconds.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,14 @@ from pyapp.events import (
 )  # fmt: skip
 from pyapp.text.options import SamplingOptions, check_number
 
-from .core import BREATH, Breath, Events, Result, error_event, task
+from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
-from .speech import transcribe
+from .speech import load_speech, transcribe
 
 __all__ = [
-    "BREATH", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial", "Progress",
-    "Segment", "Token", "error_event", "generate", "inspect", "load", "models", "set_threads", "task", "train_story",
-    "transcribe", "unload",
+    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
+    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "load", "load_speech", "models", "quantize",
+    "set_threads", "task", "train_story", "transcribe", "unload",
 ]  # fmt: skip
 
 
@@ -44,17 +45,9 @@ def unload() -> None:
 
 
 @task
-async def load(
-    model: Any = None,
-    *,
-    tokenizer: Any = None,
-    key: object = None,
-    cancel: Cancel | None = None,
-    kind: str = "generate",
-) -> Events:
-    """Loads a model (as for `generate`, or for `transcribe` where that is its `kind`) ahead of its first use. Done
-    carries `name` and `config`."""
-    async with aclosing(keeper.get(kind, model, tokenizer, key, cancel or Cancel())) as events:
+async def load(model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None) -> Events:
+    """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
+    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel())) as events:
         async for event in events:
             if isinstance(event, Result):
                 yield Done("complete", {"name": event.value.name, "config": event.value.config})
@@ -108,6 +101,34 @@ async def inspect(source: Any) -> Events:
     from pyapp import formats
 
     yield Done("complete", formats.inspect(source))
+
+
+@task
+async def quantize(
+    source: Any,
+    target: str | os.PathLike[str],
+    kind: str,
+    *,
+    imatrix: Any = None,
+    keep: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Writes a model file in another type (formats.quantize_file): Progress in bytes; Done carries `file size types
+    weighted source_size`."""
+    from pyapp.formats.quantizing import quantize_file
+
+    cancel = cancel or Cancel()
+
+    def work(report: Callable[[Event], None]) -> dict[str, Any]:
+        return quantize_file(source, target, kind, imatrix=imatrix, keep=keep, report=report, cancel=cancel)
+
+    try:
+        async with aclosing(reported(work)) as events:
+            async for event in events:
+                yield Done("complete", event.value) if isinstance(event, Result) else event
+    except (GeneratorExit, asyncio.CancelledError):
+        cancel.set()  # the thread would go on
+        raise
 
 
 @task

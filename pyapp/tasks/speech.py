@@ -23,6 +23,17 @@ READ_FIRST_SECONDS = 30 * 60.0
 
 
 @task
+async def load_speech(model: Any = None, *, key: object = None, cancel: Cancel | None = None) -> Events:
+    """Loads a model (as for `transcribe`) ahead of its first use. Done carries `name` and `config`."""
+    async with aclosing(loaded_model(model, key, cancel or Cancel())) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                yield Done("complete", {"name": event.value.name, "config": event.value.config})
+            else:
+                yield event
+
+
+@task
 async def transcribe(
     audio: Any,
     options: TranscribeOptions | Mapping[str, Any] | None = None,
