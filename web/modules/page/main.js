@@ -13,14 +13,17 @@ import { StoryView } from "./story-view.js";
 async function start() {
   document.documentElement.dataset.boot = "running";
   setUpTheme();
-  setUpViews([{ id: "story", title: "Story" }]);
+  setUpViews([
+    { id: "story", title: "Story", page: "pyapp · a story in a browser tab" },
+    { id: "transcribe", title: "Transcribe", page: "pyapp · speech to text in a browser tab" },
+  ]);
   setUpDialogs();
   if (!(await setUpServiceWorker())) return;
   document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // not before a reload that would cut it off
-  const app = new App();
+  const app = new App([byId("story-error"), byId("transcribe-error")]);
   const models = new ModelDialog(app);
   const storage = new StorageDialog(app);
-  const story = new StoryView(app);
+  const story = new StoryView(app, models);
   setUpDropping((files) => models.addFiles(files));
   app.addEventListener("ready", () => whenIdle(app, () => {
     keepOffline();
