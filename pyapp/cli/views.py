@@ -166,11 +166,13 @@ class InspectView(View):
 
 
 class ModelsView(View):
-    """Names, sizes and descriptions."""
+    """Names, what they do, sizes and descriptions."""
 
     def done(self, event: Done) -> None:
         entries = event.results["models"]
-        print_table([(it["id"], size(it["bytes"]), it["kind"], it["title"], it["description"]) for it in entries])
+        columns = ("id", "task", "size", "kind", "title", "description")
+        known = ({**entry, "size": size(entry["bytes"]) if entry["bytes"] else ""} for entry in entries)
+        print_table([[entry[name] for name in columns] for entry in known])
 
 
 class TrainView(View):
