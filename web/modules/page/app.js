@@ -115,9 +115,12 @@ export class App extends EventTarget {
     for (const choice of Object.values(this.choices)) choice.dropMissing();
   }
 
-  /** Takes files that were dropped or picked, and chooses the model that they are. @param {File[]} files @param {ModelChoice} choice */
-  async addFiles(files, choice) {
-    const { id } = await this.engine.call("models.add", { files, task: choice.task });
+  /**
+   * Takes files that were dropped or picked, and chooses the model that they are.
+   * @param {File[]} files @param {ModelChoice} choice @param {string} [folder] that they came in
+   */
+  async addFiles(files, choice, folder) {
+    const { id } = await this.engine.call("models.add", { files, task: choice.task, folder });
     await this.refresh();
     choice.chooseById(id);
   }

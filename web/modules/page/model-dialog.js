@@ -31,7 +31,7 @@ export class ModelDialog {
     this.downloads = new Map();
     /** @type {Map<string, unknown>} */
     this.errors = new Map();
-    byId("pick-files").addEventListener("change", (event) => this.#picked(event.target));
+    for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", (event) => this.#picked(event.target));
     for (const choice of Object.values(app.choices)) {
       choice.addEventListener("models", () => choice === this.choice && this.render());
     }
@@ -39,15 +39,20 @@ export class ModelDialog {
     this.#hubField();
   }
 
-  /** @param {import("./model-choice.js").ModelChoice} [choice] the last one again */
-  open(choice = this.choice) {
+  /**
+   * @param {import("./model-choice.js").ModelChoice} [choice] the last one again
+   * @param {string} [id] of the model to begin at
+   */
+  open(choice = this.choice, id = undefined) {
     this.choice = choice;
     const { text, accept } = FILES[choice.task];
     byId("drop-text").replaceChildren(...text);
     byId("pick-files").accept = accept;
     clearError(byId("model-error"));
+    byId("pick-folder").closest("label").hidden = choice.task !== "transcribe";
     this.render();
     openDialog(this.dialog);
+    if (id) byId("model-list").querySelector(`[data-model="${CSS.escape(id)}"] button`)?.focus();
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
   }
 
@@ -120,14 +125,15 @@ export class ModelDialog {
   async #picked(input) {
     const files = [...input.files];
     input.value = "";
-    if (files.length) await this.addFiles(files);
+    const folder = files[0]?.webkitRelativePath.split("/")[0] || undefined;
+    if (files.length) await this.addFiles(files, this.choice, folder);
   }
 
-  /** From the file field, or dropped anywhere on the page. @param {File[]} files */
-  async addFiles(files, choice = this.choice) {
+  /** From the file field, or dropped anywhere on the page. @param {File[]} files @param {string} [folder] that they came in */
+  async addFiles(files, choice = this.choice, folder = undefined) {
     try {
       clearError(byId("model-error"));
-      await this.app.addFiles(files, choice);
+      await this.app.addFiles(files, choice, folder);
       this.dialog.close();
     } catch (error) {
       if (!this.dialog.open || this.choice !== choice) this.open(choice);

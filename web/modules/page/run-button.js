@@ -12,7 +12,11 @@ export class RunButton {
    */
   constructor(app, button, slot, status) {
     Object.assign(this, { app, button, slot, status });
-    this.label = button.textContent;
+    this.text = button.querySelector(".label") ?? button;
+    this.label = this.text.textContent;
+    /** What Stop does first, in place of an abort; null: nothing gentler. @type {(() => void) | null} */
+    this.gently = null;
+    this.over = Promise.resolve();
     /** @type {AbortController | null} */
     this.controller = null;
     document.addEventListener("keydown", (event) => {
@@ -27,17 +31,38 @@ export class RunButton {
   }
 
   stop() {
+    if (!this.running) return;
+    const { gently } = this;
+    this.gently = null;
+    if (gently) gently();
+    else this.controller.abort();
+    this.text.textContent = gently ? "Finishing…" : "Stopping…";
+  }
+
+  /** @param {string} label while nothing runs */
+  setLabel(label) {
+    this.label = label;
+    if (!this.running) this.text.textContent = label;
+  }
+
+  /** Stops, at once, and waits for the end. */
+  async interrupt() {
     this.controller?.abort();
-    this.button.textContent = "Stopping…";
+    await this.over;
   }
 
   /**
    * @param {(signal: AbortSignal) => Promise<void>} work
    * @param {{fail: () => void, retry: () => void}} otherwise `fail` puts the view in order before the error is shown
    */
-  async run(work, { fail, retry }) {
+  run(work, { fail, retry }) {
+    this.over = this.#run(work, fail, retry);
+    return this.over;
+  }
+
+  async #run(work, fail, retry) {
     const controller = (this.controller = new AbortController());
-    this.button.textContent = "Stop";
+    this.text.textContent = "Stop";
     this.button.dataset.state = "running";
     clearError(this.slot);
     const end = this.app.begin(this.status);
@@ -47,8 +72,8 @@ export class RunButton {
       fail();
       showError(this.slot, error, { ...this.app.actions, retry });
     } finally {
-      this.controller = null;
-      this.button.textContent = this.label;
+      this.controller = this.gently = null;
+      this.text.textContent = this.label;
       delete this.button.dataset.state;
       end();
     }

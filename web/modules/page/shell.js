@@ -73,7 +73,7 @@ export function setUpDialogs() {
   }
 }
 
-/** @param {(files: File[]) => void} take */
+/** @param {(files: File[], folder?: string) => void} take gets the files, and the name of the folder that they were in */
 export function setUpDropping(take) {
   const overlay = byId("drop-overlay");
   const withFiles = (event) => event.dataTransfer?.types.includes("Files");
@@ -88,11 +88,27 @@ export function setUpDropping(take) {
     overlay.hidden = depth === 0;
   });
   addEventListener("dragover", (event) => withFiles(event) && event.preventDefault());
-  addEventListener("drop", (event) => {
+  addEventListener("drop", async (event) => {
     if (!withFiles(event)) return;
     event.preventDefault();
     depth = 0;
     overlay.hidden = true;
-    take([...event.dataTransfer.files]);
+    const files = [...event.dataTransfer.files]; // both must be taken before the event is over
+    const folder = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory);
+    if (folder) take(await filesIn(folder), folder.name);
+    else take(files);
   });
+}
+
+/** The files of a folder, not of folders in it. @param {FileSystemDirectoryEntry} folder @returns {Promise<File[]>} */
+async function filesIn(folder) {
+  const reader = folder.createReader();
+  const files = [];
+  for (;;) {
+    const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!entries.length) return files;
+    for (const entry of entries) {
+      if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
+    }
+  }
 }

@@ -32,7 +32,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   /** What hears needs NumPy. */
   async function withSpeechModel(method, params, context) {
     await python.installNumpy();
-    return withModel(method, params, context);
+    return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context);
   }
 
   return {
@@ -59,7 +59,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     /** What is pushed under this request's id is heard, until it is finished. */
     listen: async (params, context) => {
-      const inlet = new Inlet();
+      const inlet = new Inlet(() => context.emit({ type: "behind" }));
       inlets.set(context.id, inlet);
       context.signal.addEventListener("abort", () => inlet.finish());
       try {
@@ -74,7 +74,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       return python.run("overview", { audio: new FileSource(audio, name), bins }, context);
     },
 
-    export: (params, context) => python.run("export", params, context),
+    export: (params, context) => python.run("export", { json: JSON.stringify(params) }, context),
 
     inspect: (params, context) => withModel("inspect", params, context),
 

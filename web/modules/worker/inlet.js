@@ -1,19 +1,31 @@
 /**
- * Sound that comes in while a request is running, waiting to be heard.
+ * Sound that comes in while a request is running: a queue of blocks that one reader takes from, Python as `await inlet.take()`.
  */
+import { joined } from "../audio/blocks.js";
+import { SAMPLE_RATE } from "../audio/wav-writer.js";
 
-/** A queue of blocks that one reader takes from: Python, as `await inlet.take()`. */
+const MOST_WAITING = 120 * SAMPLE_RATE; // samples: 8 MB
+
 export class Inlet {
-  constructor() {
+  /** @param {() => void} onBehind more waits than fits: nothing more is taken */
+  constructor(onBehind) {
+    this.onBehind = onBehind;
     /** @type {Float32Array[]} */
     this.blocks = [];
+    this.waiting = 0; // samples
     this.ended = false;
     this.wake = null;
   }
 
   /** @param {Float32Array} block */
   push(block) {
+    if (this.ended) return;
     this.blocks.push(block);
+    this.waiting += block.length;
+    if (this.waiting > MOST_WAITING) {
+      this.onBehind();
+      this.finish();
+    }
     this.wake?.();
   }
 
@@ -22,17 +34,11 @@ export class Inlet {
     this.wake?.();
   }
 
-  /** @returns {Promise<Float32Array | null>} all that has come since, joined; null at the end */
+  /** @returns {Promise<Float32Array | undefined>} all that has come since, joined; nothing at the end */
   async take() {
-    while (!this.blocks.length && !this.ended) await new Promise((resolve) => (this.wake = resolve));
-    if (!this.blocks.length) return null;
-    const blocks = this.blocks.splice(0);
-    const joined = new Float32Array(blocks.reduce((sum, { length }) => sum + length, 0));
-    let at = 0;
-    for (const block of blocks) {
-      joined.set(block, at);
-      at += block.length;
-    }
-    return joined;
+    while (!this.waiting && !this.ended) await new Promise((resolve) => (this.wake = resolve));
+    if (!this.waiting) return undefined; // which Python takes for None, unlike null
+    this.waiting = 0;
+    return joined(this.blocks.splice(0));
   }
 }

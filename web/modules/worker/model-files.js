@@ -65,11 +65,13 @@ export class ModelFiles {
       id, title, task, description: "From your computer. It is not copied and not kept.", kind: "file", state: "ready",
       bytes: files.reduce((sum, { file }) => sum + file.size, 0),
     }));
+    known.sort((a, b) => (a.kind === "embedded" ? 0 : 1) - (b.kind === "embedded" ? 0 : 1));
     return [...known, ...dropped];
   }
 
   #stateOf(model, kept) {
-    const bytes = model.files.reduce((sum, file) => sum + (file.size ?? 0), 0);
+    const weighed = model.files.find(({ role }) => role === "model")?.size; // without it the sum would mislead
+    const bytes = weighed ? model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) : 0;
     if (model.kind === "embedded") return { bytes, state: "ready", received: bytes };
     const journals = model.files.map((file) => kept.get(nameOf(model, file)));
     const inMemory = model.files.every((file) => this.inMemory.has(nameOf(model, file)));
