@@ -13,7 +13,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cancel", "Done", "Error", "Event", "Events", "Metric", "Progress", "Segment", "Token",
-    "generate", "inspect", "load", "models", "set_threads", "train_story", "unload",
+    "generate", "inspect", "load", "models", "set_threads", "train_speech", "train_story", "unload",
 ]  # fmt: skip
 
 Events = AsyncGenerator[Event, None]
@@ -261,7 +261,29 @@ async def train_story(
     Without `resume`, a run that was begun in `out` is put aside and another one begins.
     """
     from pyapp.train import train_story as train
-    from pyapp.train.story_training import CHECKPOINT
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@task
+async def train_speech(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the speech model in the folder `out`, as train_story does: the events of pyapp.train.train_speech."""
+    from pyapp.train import train_speech as train
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+async def _trained(
+    train: Callable[..., Iterator[Event]], out: str | os.PathLike[str], resume: bool, cancel: Cancel | None,
+    settings: Mapping[str, Any],
+) -> Events:  # fmt: skip
+    from pyapp.train.loop import CHECKPOINT
 
     checkpoint = Path(out) / CHECKPOINT
     if not resume and checkpoint.exists():
