@@ -22,7 +22,7 @@ FLOORS = [
     {"errors"},
     {"events"},
     {"engine"},
-    {"nn", "formats", "hub", "autograd", "linalg"},
+    {"nn", "formats", "hub", "autograd", "linalg", "extension"},
     {"models", "text", "train", "audio", "optim"},
     {"tasks"},
     {"cli", "browser"},
