@@ -19,7 +19,16 @@ from typing import Any, TextIO
 import click
 
 from pyapp import __version__
-from pyapp.cli.views import InspectView, JsonView, ModelsView, StoryView, TrainView, View
+from pyapp.cli.views import (
+    InspectView,
+    JsonView,
+    ModelsView,
+    QuantizeView,
+    SpeechTrainView,
+    StoryView,
+    TrainView,
+    View,
+)
 from pyapp.events import Cancel
 from pyapp.text.options import SEEDS, SamplingOptions
 
@@ -211,6 +220,27 @@ def inspect(file: str, as_json: bool) -> int:
     return forward(lambda cancel: tasks.inspect(file), JsonView() if as_json else InspectView())
 
 
+@cli.command()
+@click.argument("source", metavar="IN", type=click.Path())
+@click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
+@click.option("-t", "--type", "kind", required=True, metavar="TYPE", help="q8_0, q4_K, q6_K …, or f16, bf16, f32.")
+@click.option("--imatrix", type=click.Path(), help="Which columns count: a file that llama.cpp's llama-imatrix made.")
+@click.option("--keep", metavar="REGEX", help="Leave tensors as they are whose names match this.")
+@json_option
+def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
+    """Write the model file IN in another type.
+
+    IN may be safetensors, GGUF, llama2.c or PyTorch; OUT ends in .gguf, or for float types in .safetensors. Norms,
+    biases and other small tensors stay as they are.
+    """
+    from pyapp import tasks
+
+    return forward(
+        lambda cancel: tasks.quantize(source, target, kind, imatrix=imatrix, keep=keep, cancel=cancel),
+        JsonView() if as_json else QuantizeView(),
+    )
+
+
 @cli.group()
 def train() -> None:
     """Train a model."""
@@ -237,3 +267,27 @@ def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **set
     given = {name: value for name, value in settings.items() if value is not None}
     view: View = JsonView() if as_json else TrainView()
     return forward(lambda cancel: tasks.train_story(out_dir, resume=resume, cancel=cancel, **given), view)
+
+
+@train.command()
+@click.option(
+    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/speech"), show_default=True,
+    help="Where the model, its tokenizer, the loss curve and the checkpoint go.",
+)  # fmt: skip
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
+@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@threads_option
+@json_option
+def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+    """Train the small speech model from nothing: makes its sentences, has espeak-ng speak them, makes its weights.
+
+    Needs the program espeak-ng. Ctrl-C writes a checkpoint; the same command goes on from there. The same seed gives
+    the same model, with the same version of espeak-ng.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value is not None}
+    view: View = JsonView() if as_json else SpeechTrainView()
+    return forward(lambda cancel: tasks.train_speech(out_dir, resume=resume, cancel=cancel, **given), view)
