@@ -70,6 +70,7 @@ async def transcribe(
                     sound = event.value
                 else:
                     yield event
+        yield Progress("transcribing", 0, reader.duration, "seconds")
         for event in transcribe_events(loaded, sound, chosen, cancel):
             if isinstance(event, Done):
                 for notice in reader.notices:
@@ -99,7 +100,7 @@ async def loaded_model(model: Any, key: object, cancel: Cancel) -> AsyncGenerato
 
 async def read_first(reader: AudioReader, cancel: Cancel, breath: Breath) -> AsyncGenerator[Event | Result[Any], None]:
     """The samples of a recording that is not too long, float32 (samples,), else what gives its blocks."""
-    if reader.duration is None or reader.duration > READ_FIRST_SECONDS:
+    if reader.arrives or reader.duration is None or reader.duration > READ_FIRST_SECONDS:
         yield Result(reader)
         return
     from pyapp.engine.lazy import np
