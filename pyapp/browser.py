@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
@@ -19,6 +20,8 @@ from pyapp.engine.native import instruction_set
 from pyapp.errors import Cancelled
 from pyapp.events import Cancel, Done, Event, Partial, Token
 from pyapp.formats.source import check_range
+from pyapp.tasks.core import Result
+from pyapp.tasks.keeper import keeper
 from pyapp.text.tokenizer import set_backend_factory
 
 __all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
@@ -159,8 +162,19 @@ async def heard(inlet: Any) -> AsyncGenerator[Any, None]:
         yield np.frombuffer(samples.to_bytes(), np.float32)
 
 
-def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
-    return tasks.load_speech(sources_of(params), key=params.key, cancel=cancel)
+@tasks.task
+async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries `languages` (the codes that the model knows) and `translates`, beside what tasks.load tells."""
+    async with aclosing(keeper.get("transcribe", sources_of(params), None, params.key, cancel)) as events:
+        async for event in events:
+            if not isinstance(event, Result):
+                yield event
+                continue
+            loaded = event.value
+            several = loaded.tokenizer.multilingual
+            languages = list(loaded.tokenizer.all_language_codes) if several else ["en"]
+            known = {"name": loaded.name, "config": loaded.config, "languages": languages, "translates": several}
+            yield Done("complete", known)
 
 
 @tasks.task

@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
-from pyapp.events import Progress
+from pyapp.events import Notice, Progress
+from pyapp.formats.source import AnySource
 
 from . import SAMPLES_AT_ONCE
+from .quality import Quality
 from .resampling import mix_channels
-from .wav import AnySource, open_wav
+from .wav import open_wav
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FULL = 0.999  # of full scale: a sample that may have been cut off
-RUN = 3  # samples in a row at full scale are no chance
-
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`duration` in seconds, `rate` in Hz; of the channels mixed into one and without its DC offset: `peaks`, the
-    largest absolute values of equally long stretches, and `loudest` of them all, 1 is full scale; `offset` is that DC
-    offset, `clipped` the share of samples (0 to 1) that lie in flat tops at full scale.
+    """`duration` in seconds, `rate` in Hz, `bits` of a sample; `peaks` are the largest absolute values of equally long
+    stretches, of the channels mixed into one and without its DC offset, 1 is full scale; `notices` are what a person
+    should know of the sound.
     """
 
     duration: float
@@ -33,14 +32,13 @@ class Overview:
     channels: int
     bits: int
     peaks: tuple[float, ...]
-    loudest: float
-    offset: float
-    clipped: float
+    notices: tuple[Notice, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values; peaks have three decimals, which is more than a screen shows."""
-        names = ("duration", "rate", "channels", "bits", "loudest", "offset", "clipped")
-        return {name: getattr(self, name) for name in names} | {"peaks": [round(peak, 3) for peak in self.peaks]}
+        found = {name: getattr(self, name) for name in ("duration", "rate", "channels", "bits")}
+        peaks = [round(peak, 3) for peak in self.peaks]
+        return {**found, "peaks": peaks, "notices": [notice.to_dict() for notice in self.notices]}
 
 
 def read_overview(source: AnySource, bins: int = 1000) -> Iterator[Progress | Overview]:
@@ -53,23 +51,19 @@ def read_overview(source: AnySource, bins: int = 1000) -> Iterator[Progress | Ov
         each = -(-wav.frames // min(bins, wav.frames))  # frames of a stretch
         stretches = -(-wav.frames // each)
         low, high = np.full(stretches, np.inf, np.float32), np.full(stretches, -np.inf, np.float32)
-        total, cut = 0.0, 0
+        quality, total = Quality(), 0.0
         block = max(1, SAMPLES_AT_ONCE // wav.channels)
         for start in range(0, wav.frames, block):
             samples = wav.read(start, block)
+            quality.add(samples)
             mono = mix_channels(samples)
             add_extremes(low, high, mono, start, each)
             total += float(mono.sum(dtype=np.float64))
-            cut += flat_samples(samples)
             done = min(start + block, wav.frames) / wav.rate
             yield Progress("reading the recording", done, wav.duration, "seconds")
         offset = total / wav.frames
-        peaks = np.maximum(high - offset, offset - low)
-        yield Overview(
-            duration=wav.duration, rate=wav.rate, channels=wav.channels, bits=wav.bits,
-            peaks=tuple(peaks.tolist()), loudest=float(peaks.max()), offset=offset,
-            clipped=cut / (wav.frames * wav.channels),
-        )  # fmt: skip
+        peaks = tuple(np.maximum(high - offset, offset - low).tolist())
+        yield Overview(wav.duration, wav.rate, wav.channels, wav.bits, peaks, tuple(quality.notices(wav.name)))
 
 
 def add_extremes(
@@ -81,16 +75,3 @@ def add_extremes(
     edges[0] = 0
     low[first : last + 1] = np.minimum(low[first : last + 1], np.minimum.reduceat(mono, edges))
     high[first : last + 1] = np.maximum(high[first : last + 1], np.maximum.reduceat(mono, edges))
-
-
-def flat_samples(samples: NDArray[np.float32]) -> int:
-    """How many of the samples (frames, channels) lie in runs of RUN or more at full scale, in one channel."""
-    if not (np.abs(samples).max(initial=0) >= FULL):
-        return 0
-    found = 0
-    for side in (samples >= FULL, samples <= -FULL):
-        edges = np.diff(side.astype(np.int8), axis=0, prepend=0, append=0)
-        for channel in edges.T:
-            lengths = np.flatnonzero(channel < 0) - np.flatnonzero(channel > 0)
-            found += int(lengths[lengths >= RUN].sum())
-    return found

@@ -17,7 +17,16 @@ import click
 from pyapp import __version__
 from pyapp.cli.running import READER_LEFT, STOPPED, forward, json_option, silence, threads_option, use_threads
 from pyapp.cli.transcribe import transcribe
-from pyapp.cli.views import InspectView, JsonView, ModelsView, QuantizeView, StoryView, TrainView, View
+from pyapp.cli.views import (
+    InspectView,
+    JsonView,
+    ModelsView,
+    QuantizeView,
+    SpeechTrainView,
+    StoryView,
+    TrainView,
+    View,
+)
 from pyapp.text.options import SEEDS, SamplingOptions
 
 DEFAULTS = SamplingOptions()
@@ -205,3 +214,27 @@ def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **set
     given = {name: value for name, value in settings.items() if value is not None}
     view: View = JsonView() if as_json else TrainView()
     return forward(lambda cancel: tasks.train_story(out_dir, resume=resume, cancel=cancel, **given), view)
+
+
+@train.command()
+@click.option(
+    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/speech"), show_default=True,
+    help="Where the model, its tokenizer, the loss curve and the checkpoint go.",
+)  # fmt: skip
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
+@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@threads_option
+@json_option
+def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+    """Train the small speech model from nothing: makes its sentences, has espeak-ng speak them, makes its weights.
+
+    Needs the program espeak-ng. Ctrl-C writes a checkpoint; the same command goes on from there. The same seed gives
+    the same model, with the same version of espeak-ng.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value is not None}
+    view: View = JsonView() if as_json else SpeechTrainView()
+    return forward(lambda cancel: tasks.train_speech(out_dir, resume=resume, cancel=cancel, **given), view)

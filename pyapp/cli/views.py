@@ -228,7 +228,9 @@ class TrainView(View):
             place = f" at step {event.results['step']}" if "step" in event.results else ""
             click.echo(f"stopped{place}; the same command goes on from there", err=True)
             return
-        results = event.results
+        self.results(event.results)
+
+    def results(self, results: Mapping[str, Any]) -> None:
         click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as int8")
         click.echo(f"{results['steps']:,} steps, {results['tokens']:,} tokens, {results['stories']:,} stories")
         click.echo("held-out loss, nats")
@@ -238,6 +240,15 @@ class TrainView(View):
                 for name, values in results["held_out_losses"].items()
             ]
         )
+
+
+class SpeechTrainView(TrainView):
+    """The same for the speech model."""
+
+    def results(self, results: Mapping[str, Any]) -> None:
+        click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as float16")
+        click.echo(f"{results['steps']:,} steps, {results['windows']:,} windows, {results['hours']:.1f} hours of sound")
+        click.echo(f"held-out loss {results['held_out_loss']:.4f} nats per token")
 
 
 def size(count: float) -> str:

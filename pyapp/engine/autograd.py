@@ -125,8 +125,9 @@ class Node:
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 
     def release(self) -> None:
-        """Frees what was saved."""
+        """Frees what was saved, and the way further down: a long chain is not freed by recursion."""
         self.args = self.output = None
+        self.edges = ()
 
 
 Edge = Node | Tensor

@@ -29,7 +29,9 @@ OPS: dict[str, Op] = {}
 class Op:
     """A named operation on tensors; call it like a function. Its first argument is a Tensor (or a list of them)."""
 
-    def __init__(self, name: str, definition: Kernel | None, vjp: Kernel | None, saves: str, view: bool) -> None:
+    def __init__(
+        self, name: str, definition: Kernel | None, vjp: Kernel | None, saves: str, view: bool, module: str = ""
+    ) -> None:
         self.name = self.__name__ = name
         self.definition = definition
         self.vjp = vjp
@@ -41,6 +43,10 @@ class Op:
         self.by_name: Kernel | None = None  # what takes a call with keyword arguments, where the op alone does not
         self.fast: Kernel | None = None  # the CPU's kernel where there is one: what a token's hundred calls go through
         self.parameters: tuple[tuple[str, Any], ...] = ()
+        self.module = module
+        known = OPS.get(name)
+        if known is not None and known.module.startswith("pyapp.") and not module.startswith("pyapp."):
+            raise ValueError(f"op: there is an op {name!r} in {known.module} already; give yours a name of its own")
         OPS[name] = self
 
     def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
@@ -200,7 +206,7 @@ def op(
     """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none"."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, function, vjp, saves, view=False)
+        made = Op(name or function.__name__, function, vjp, saves, False, function.__module__)
         made.__doc__ = function.__doc__
         if method:
             setattr(Tensor, made.name, made)
@@ -215,7 +221,7 @@ def primitive(
     """Makes an op whose body is its implementation on the CPU; other devices register theirs with `.kernel(device)`."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, None, vjp, saves, view=False)
+        made = Op(name or function.__name__, None, vjp, saves, False, function.__module__)
         made.__doc__ = function.__doc__
         made.kernels["cpu"] = function
         if method:
@@ -229,7 +235,7 @@ def view_op(vjp: Kernel | None, name: str | None = None) -> Callable[[Kernel], O
     """Makes an op that only rearranges shape, strides and offset: any device, no copy."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, function, vjp, "none", view=True)
+        made = Op(name or function.__name__, function, vjp, "none", True, function.__module__)
         made.__doc__ = function.__doc__
         setattr(Tensor, made.name, made)
         return made

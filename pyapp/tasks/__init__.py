@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,12 @@ from pyapp.text.options import SamplingOptions, check_number
 
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
-from .speech import load_speech, transcribe
+from .speech import listen, load_speech, transcribe
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "load", "load_speech", "models", "quantize",
-    "set_threads", "task", "train_story", "transcribe", "unload",
+    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "listen", "load", "load_speech", "models",
+    "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
 ]  # fmt: skip
 
 
@@ -148,7 +148,29 @@ async def train_story(
     Without `resume`, a run that was begun in `out` is put aside and another one begins.
     """
     from pyapp.train import train_story as train
-    from pyapp.train.story_training import CHECKPOINT
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@task
+async def train_speech(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the speech model in the folder `out`, as train_story does: the events of pyapp.train.train_speech."""
+    from pyapp.train import train_speech as train
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+async def _trained(
+    train: Callable[..., Iterator[Event]], out: str | os.PathLike[str], resume: bool, cancel: Cancel | None,
+    settings: Mapping[str, Any],
+) -> Events:  # fmt: skip
+    from pyapp.train.loop import CHECKPOINT
 
     checkpoint = Path(out) / CHECKPOINT
     if not resume and checkpoint.exists():

@@ -8,6 +8,7 @@ is the same text on every platform, for ever.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import TypeVar
 from pyapp.train.speech_words import RULES, TOPICS
 
 TEST_SEED = 2_000_000_023
-"""Sentences for tests are those of this seed that is_unseen() reserves."""
+"""Of the sentences for tests."""
 
 RESERVED = 12
 """One of so many sentences is never trained on."""
@@ -72,26 +73,18 @@ def is_unseen(text: str) -> bool:
     return len(words(text)) >= SHORTEST_RESERVED and digest[0] % RESERVED == 0
 
 
-def training_sentence(seed: object, index: int) -> str:
-    """The first sentence of `seed` that may be trained on, of those numbered `index` * 64 and up."""
-    return next(text for text in _from(seed, index * 64) if not is_unseen(text))
+def training_sentences(seed: object) -> Iterator[str]:
+    """The sentences of `seed` that may be trained on, without end."""
+    return (text for text in _from(seed) if not is_unseen(text))
 
 
-def unseen_sentences(count: int) -> list[str]:
-    """The first `count` different sentences that are reserved for tests."""
-    found: dict[str, None] = {}
-    for text in _from(TEST_SEED, 0):
-        if len(found) == count:
-            return list(found)
-        if is_unseen(text):
-            found[text] = None
-    raise AssertionError("the sentences have no end")
+def unseen_sentences(seed: object = TEST_SEED) -> Iterator[str]:
+    """The sentences of `seed` that are reserved for tests, without end."""
+    return (text for text in _from(seed) if is_unseen(text))
 
 
-def _from(seed: object, index: int) -> Iterator[str]:
-    while True:
-        yield sentence(seed, index)
-        index += 1
+def _from(seed: object) -> Iterator[str]:
+    return (sentence(seed, index) for index in itertools.count())
 
 
 def words(text: str) -> list[str]:

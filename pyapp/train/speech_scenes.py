@@ -91,7 +91,7 @@ def low_pass(samples: NDArray[np.float32], hertz: float) -> NDArray[np.float32]:
     """Less of what lies above `hertz`: 24 dB for each octave."""
     size = smooth_size(len(samples))
     frequencies = np.arange(size // 2 + 1) * (SAMPLE_RATE / size)
-    response = 1 / np.sqrt(1 + (frequencies / hertz) ** 8)
+    response = (1 / np.sqrt(1 + (frequencies / hertz) ** 8)).astype(np.float32)
     return np.fft.irfft(np.fft.rfft(samples, size) * response, size)[: len(samples)].astype(np.float32)
 
 
@@ -100,7 +100,8 @@ def noise(count: int, slope: float, random: np.random.Generator) -> NDArray[np.f
     size = smooth_size(max(count, 2))
     white = np.fft.rfft(random.standard_normal(size, np.float32))
     hertz = np.maximum(np.arange(size // 2 + 1) * (SAMPLE_RATE / size), 40.0)  # flat below
-    shaped = np.fft.irfft(white * hertz ** (-slope / 2), size)[:count]
+    weights = np.exp(np.log(hertz, dtype=np.float32) * np.float32(-slope / 2))
+    shaped = np.fft.irfft(white * weights, size)[:count]
     return (shaped / np.sqrt(np.mean(shaped**2))).astype(np.float32)
 
 

@@ -30,15 +30,18 @@ class SpeechTokens:
 
         self.document = document
         self._native = Tokenizer.from_str(document)
-        self.end, self.start, _, _, _, _, self.previous, self.no_speech, self.no_timestamps = (
-            self._native.token_to_id(name) for name in SPECIALS
-        )
-        self.times = self._native.token_to_id(timestamp_name(0))
-        self.size = self._native.get_vocab_size()
+        self.size: int = self._native.get_vocab_size()
+        ids = [int(self._native.token_to_id(name) or 0) for name in SPECIALS]
+        self.end, self.start, self.previous, self.no_speech, self.no_timestamps = ids[0], ids[1], *ids[6:]
+        self.times = self.no_timestamps + 1
 
     def encode(self, text: str) -> list[int]:
         """A sentence, which begins with a space as Whisper's do."""
         return list(self._native.encode(f" {text}", add_special_tokens=False).ids)
+
+    def spelled(self, number: int) -> str:
+        """A piece as the vocabulary has it: one character for each byte."""
+        return str(self._native.id_to_token(number))
 
     def time(self, seconds: float) -> int:
         """The timestamp nearest to `seconds`, of those that the window has."""
@@ -72,7 +75,7 @@ def train_tokens(texts: Iterable[str], pieces: int, timestamps: int) -> SpeechTo
         raise ValueError(f"cannot train {pieces} pieces: these texts give {len(document['model']['vocab'])}")
     names = [*SPECIALS, *map(timestamp_name, range(timestamps + 1))]
     document["added_tokens"] = [_added(pieces + number, name) for number, name in enumerate(names)]
-    return SpeechTokens(json.dumps(document, ensure_ascii=False, indent=1))
+    return SpeechTokens(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 
 def _added(number: int, name: str) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from pyapp.audio import SAMPLE_RATE, log_mel_spectrogram
 from pyapp.audio.mel import HOP
 from pyapp.engine.lazy import np
-from pyapp.train.speech_grammar import Chooser, training_sentence
+from pyapp.train.speech_grammar import Chooser
 from pyapp.train.speech_scenes import Scene, choose_scene, record
-from pyapp.train.speech_tokens import SpeechTokens
+from pyapp.train.speech_tokens import TIME_STEP, SpeechTokens
 from pyapp.train.speech_voices import SEEN, Voice, choose_voice, speak
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ IGNORED = -100
 LATEST_START = 1.0
 """Seconds: Whisper's decoder allows no later first timestamp, whatever the pause before the first word."""
 NO_SPEECH = 0.06  # of the windows
+SHORT = 4.0  # seconds: windows so short hold parts of sentences
 BEGUN = 0.06  # seconds of a sentence that must be heard for it to count as begun
 
 Speaker = Callable[[str, Voice], "NDArray[np.float32]"]
@@ -41,71 +42,93 @@ class Phrase:
 
 @dataclass
 class Window:
-    """Sound (samples,) at 16 kHz and its phrases. `begun` is when a phrase starts that the window's end cuts off."""
+    """Sound (samples,) at 16 kHz and its phrases; `begun` is the one that the window's end cuts off."""
 
     samples: NDArray[np.float32]
     phrases: list[Phrase] = field(default_factory=list)
-    begun: float | None = None
+    begun: Phrase | None = None
 
 
 @dataclass(frozen=True)
 class Example:
-    """What one step learns from: mel (80, frames); the decoder's inputs, and targets as long, some of them IGNORED."""
+    """What one step learns from: mel (80, frames); the decoder's inputs, and targets as long, some of them IGNORED;
+    and int32 (frames / 2,) which token is heard about when, no-speech in pauses.
+    """
 
     mel: NDArray[np.float32]
     inputs: list[int]
     targets: list[int]
+    heard: NDArray[np.int32]
 
 
 class WindowMaker:
-    """Makes the windows of a seed: `example(index, seconds)` is the same each time."""
+    """Makes the windows of a seed: `examples(number, seconds, takes)` is the same each time.
 
-    def __init__(self, seed: int, tokens: SpeechTokens, text_context: int, speaker: Speaker = speak) -> None:
+    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        tokens: SpeechTokens,
+        text_context: int,
+        sentences: Callable[[str], Iterator[str]],
+        variants: tuple[str, ...] = SEEN,
+        speaker: Speaker = speak,
+    ) -> None:
         self._seed = seed
         self._tokens = tokens
         self._limit = text_context // 2  # Whisper's decoder keeps one half for the text before
+        self._sentences = sentences
+        self._variants = variants
         self._speak = speaker
 
-    def example(self, index: int, seconds: float) -> Example:
-        """Window number `index`, at most `seconds` long, as features (80, seconds * 100) and tokens."""
-        chooser = Chooser("window", self._seed, index)
+    def examples(self, number: int, seconds: float, takes: int = 1) -> list[Example]:
+        """The same speech, recorded in `takes` ways: features (80, seconds * 100) and tokens."""
+        chooser = Chooser("window", self._seed, number)
         random = np.random.Generator(np.random.PCG64(int(chooser.random() * 2**53)))
-        sentences = (training_sentence(f"{self._seed}/{index}", number) for number in range(1 << 30))
-        scene = choose_scene(chooser)
+        sentences = self._sentences(f"{self._seed}/{number}")
         if chooser.chance(NO_SPEECH):
             window = Window(np.zeros(int(chooser.between(0.5, seconds) * SAMPLE_RATE), np.float32))
         else:
             window = self.lay_out(chooser, sentences, seconds)
-        window.samples = record(window.samples, scene, random)
-        before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if chooser.chance(0.3) else []
-        inputs, targets = self.token_rows(window, self._prompt(before, chooser), chooser.chance(0.1))
-        return Example(features(window.samples, round(seconds * 100), chooser), inputs, targets)
+        found = []
+        for _ in range(takes):
+            scene = choose_scene(chooser)
+            if seconds <= SHORT and chooser.chance(0.5):  # a beginner hears some without noise and echo
+                scene = Scene(scene.gain)
+            samples = record(window.samples, scene, random)
+            before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if chooser.chance(0.3) else []
+            inputs, targets = self.token_rows(window, self._prompt(before, chooser), chooser.chance(0.1))
+            mel = features(samples, round(seconds * 100), chooser)
+            found.append(Example(mel, inputs, targets, self.heard(window, mel.shape[1] // 2)))
+        return found
 
     def lay_out(self, chooser: Chooser, sentences: Iterator[str], seconds: float) -> Window:
         """Sentences with pauses, in a third of the cases a few that end before the window does, else as many as it
         takes. Mostly one voice speaks.
         """
-        voice = choose_voice(chooser, SEEN)
+        voice = choose_voice(chooser, self._variants)
         few = int(chooser.between(1, 4)) if chooser.chance(0.35) else 1 << 30
         window = Window(np.zeros(int(seconds * SAMPLE_RATE), np.float32))
         at = self._pause(chooser, first=True)
         while at < seconds and len(window.phrases) < few:
             text = next(sentences)
-            if chooser.chance(0.06):
-                text = unfinished(text, chooser)
+            if seconds <= SHORT or chooser.chance(0.06):
+                text = fragment(text, chooser, 3 if seconds <= SHORT else 100)
             samples = self._speak(text, voice)
             end = at + len(samples) / SAMPLE_RATE
             if end > seconds and not window.phrases:  # the first one must fit: earlier, or another one
                 at = min(at, max(0.0, seconds - 0.1 - len(samples) / SAMPLE_RATE))
                 continue
             if place(window.samples, samples, at, chooser.between(-5, 3)) and end > seconds:
-                window.begun = at
+                window.begun = Phrase(at, end, text)
                 return window
             if end <= seconds:
                 window.phrases.append(Phrase(at, end, text))
             at = end + self._pause(chooser)
             if chooser.chance(0.2):
-                voice = choose_voice(chooser, SEEN)
+                voice = choose_voice(chooser, self._variants)
         window.samples = window.samples[: int(at * SAMPLE_RATE)]
         return window
 
@@ -144,18 +167,32 @@ class WindowMaker:
             for number, phrase in enumerate(window.phrases):
                 start = phrase.start if number else min(phrase.start, LATEST_START)
                 body += [tokens.time(start), *tokens.encode(phrase.text), tokens.time(phrase.end)]
-            body += [] if window.begun is None else [tokens.time(window.begun)]
+            body += [] if window.begun is None else [tokens.time(window.begun.start)]
             body.append(tokens.end)
         targets = body[1:]
         if quiet:
             targets[0] = tokens.no_speech
         return [*prompt, *body[:-1]], [*[IGNORED] * len(prompt), *targets]
 
+    def heard(self, window: Window, positions: int) -> NDArray[np.int32]:
+        """int32 (positions,): the token spoken at each position of the encoder, as if letters took equally long."""
+        result = np.full(positions, self._tokens.no_speech, np.int32)
+        for phrase in [*window.phrases, *([window.begun] if window.begun else [])]:
+            ids = self._tokens.encode(phrase.text)
+            lengths = np.array([len(self._tokens.spelled(number)) for number in ids], np.float64)
+            ends = phrase.start + (phrase.end - phrase.start) * np.cumsum(lengths) / lengths.sum()
+            borders = [round(phrase.start / TIME_STEP), *(int(round(end / TIME_STEP)) for end in ends.tolist())]
+            for number, first, last in zip(ids, borders, borders[1:], strict=False):
+                result[first:last] = number
+        return result
 
-def unfinished(text: str, chooser: Chooser) -> str:
-    """The first words of a sentence: live recordings are read while somebody still speaks."""
+
+def fragment(text: str, chooser: Chooser, most: int) -> str:
+    """At most `most` words of a sentence: live recordings are read while somebody still speaks, or begin within."""
     parts = text.rstrip(".?").split()
-    return " ".join(parts[: 1 + int(chooser.random() * len(parts))]).rstrip(",")
+    first = int(chooser.random() * len(parts)) if chooser.chance(0.5) else 0
+    last = first + 1 + int(chooser.random() * min(most, len(parts) - first))
+    return " ".join(parts[first:last]).rstrip(",")
 
 
 def place(target: NDArray[np.float32], samples: NDArray[np.float32], at: float, gain: float) -> bool:
@@ -182,8 +219,3 @@ def features(samples: NDArray[np.float32], frames: int, chooser: Chooser) -> NDA
     result = np.zeros((len(mel), frames), np.float32)
     result[:, : mel.shape[1]] = mel
     return result
-
-
-def plain_scene(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Samples as they are, in full scale."""
-    return record(samples, Scene(), np.random.Generator(np.random.PCG64(0)))

@@ -1,9 +1,9 @@
 /**
  * Any recording that the browser can decode as a WAVE file that the engine reads: mono, 16 kHz, 16 bits.
  *
- * WAVE files pass as they are: the engine reads them by blocks. Others are taken apart by Mediabunny and decoded packet by
- * packet (WebCodecs), so that two hours need no more memory than two minutes. Where a browser has no WebCodecs, or Mediabunny
- * does not know the container, decodeAudioData decodes the whole file at once, if it is short enough.
+ * WAVE files pass as they are: the engine reads them by blocks. Others that are short are decoded at once (decodeAudioData).
+ * Long ones are taken apart by Mediabunny and decoded packet by packet (WebCodecs), so that two hours need no more memory
+ * than two minutes; where a browser has no WebCodecs, there is a limit.
  */
 import { Cancelled, UserError, throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -11,7 +11,8 @@ import { Resampler } from "./resampler.js";
 import { SAMPLE_RATE, WavWriter } from "./wav-writer.js";
 
 export const LONGEST = 10 * 3600; // seconds: 1.2 GB as a WAVE file
-const LONGEST_AT_ONCE = 30 * 60; // seconds: the browser needs 1.4 GB while it decodes that
+const SHORT = 10 * 60; // seconds: the browser needs half a gigabyte while it decodes that at once
+const LONGEST_AT_ONCE = 30 * 60;
 const BYTES_AT_ONCE = 64 << 20; // of a file whose duration is not known
 const FORMATS = "WAV, MP3, M4A, AAC, Ogg, Opus, FLAC, WebM, MP4 and QuickTime can be read.";
 
@@ -22,20 +23,27 @@ const FORMATS = "WAV, MP3, M4A, AAC, Ogg, Opus, FLAC, WebM, MP4 and QuickTime ca
  */
 export async function toWav(file, options) {
   if (file.size === 0) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a complete recording." });
-  if (await isWav(file)) return file;
+  return (await isWav(file)) ? file : decode(file, options);
+}
+
+/** What the browser knows, WAVE files of odd kinds (A-law, ADPCM …) among them. Takes and returns what toWav does. */
+export async function decode(file, options) {
+  const duration = await durationOf(file);
+  checkDuration(duration, file);
+  if (duration !== null && duration <= SHORT) {
+    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that is only known there
+    if (whole) return whole;
+  }
   const streamed = await decodeStreamed(file, options);
-  return streamed ?? decodeAtOnce(file, options);
+  if (streamed) return streamed;
+  if (duration === null ? file.size > BYTES_AT_ONCE : duration > LONGEST_AT_ONCE) throw tooLong(file);
+  return decodeAtOnce(file, options);
 }
 
 /** @param {Blob} file */
 export async function isWav(file) {
   const head = new TextDecoder("latin1").decode(await file.slice(0, 12).arrayBuffer());
   return /^(RIFF|RF64)....WAVE/s.test(head);
-}
-
-/** For a WAVE file whose samples the engine does not read (A-law, ADPCM …) but the browser may. @returns {Promise<Blob>} */
-export async function decodeOther(file, options) {
-  return (await decodeStreamed(file, options)) ?? decodeAtOnce(file, options);
 }
 
 /** @returns {Promise<Blob | null>} null where another way has to be tried */
@@ -99,13 +107,6 @@ function mean(planes) {
 
 /** decodeAudioData: it wants the whole file, and keeps all of it in memory. */
 async function decodeAtOnce(file, { signal }) {
-  const duration = await durationOf(file);
-  if (duration === null ? file.size > BYTES_AT_ONCE : duration > LONGEST_AT_ONCE) {
-    throw new UserError("This recording is too long to be decoded at once.", {
-      where: file.name,
-      hint: `This browser takes up to ${LONGEST_AT_ONCE / 60} minutes of this format. Cut it, or convert it to WAV, which may be ${LONGEST / 3600} hours long.`,
-    });
-  }
   let buffer;
   try {
     buffer = await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(await file.arrayBuffer());
@@ -141,6 +142,11 @@ export function checkDuration(seconds, file) {
   if (seconds === null || seconds <= LONGEST) return;
   throw new UserError(`This recording is longer than ${LONGEST / 3600} hours.`, { where: file.name, hint: "Cut it into parts." });
 }
+
+const tooLong = (file) => new UserError("This recording is too long for this browser.", {
+  where: file.name,
+  hint: `It decodes up to ${LONGEST_AT_ONCE / 60} minutes of this format. Cut it, or convert it to WAV, which may be ${LONGEST / 3600} hours long.`,
+});
 
 const empty = (file) => new UserError("There is nothing to hear: the recording is 0 seconds long.", { where: file.name, hint: "Choose another one." });
 

@@ -1,7 +1,7 @@
 /**
  * The transcribe view: recordings come in by file, sample or microphone, and become text.
  */
-import { checkDuration, decodeOther, toWav } from "../audio/decoder.js";
+import { checkDuration, decode, toWav } from "../audio/decoder.js";
 import { UserError, megabytes, throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, h } from "./dom.js";
@@ -143,7 +143,7 @@ export class TranscribeView {
       overview = await this.#overview(wav, name, signal);
     } catch (error) {
       if (wav !== file || !/not read here|not known here/.test(error.what)) throw error;
-      wav = await decodeOther(file, options); // a WAVE file of a kind that the engine leaves to the browser
+      wav = await decode(file, options); // a WAVE file of a kind that the engine leaves to the browser
       overview = await this.#overview(wav, name, signal);
     }
     throwIfCancelled(signal);
@@ -187,6 +187,7 @@ export class TranscribeView {
     });
     const retry = () => this.record();
     await this.recordButton.run((signal) => this.#record(live, signal), { fail: () => this.sheet.fail(), retry });
+    this.button.button.hidden = false;
     byId("live").hidden = true;
     byId("intake").dataset.state = "idle";
     if (!live.heard && this.sheet.recording) await this.transcribe();
@@ -202,6 +203,7 @@ export class TranscribeView {
     signal.addEventListener("abort", () => live.finish());
     this.sheet.expect(`Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
     this.sheet.begin(options.task, "Recording.");
+    this.button.button.hidden = true;
     byId("live").hidden = false;
     byId("intake").dataset.state = "recording";
     this.liveWave.begin();

@@ -11,7 +11,8 @@ import { Transcript } from "./transcript.js";
 import { setUpDownloads } from "./transcript-export.js";
 
 /**
- * @typedef {{duration: number, rate: number, channels: number, peaks: number[], loudest: number, clipped: number, offset: number}} Overview
+ * @typedef {{duration: number, rate: number, channels: number, peaks: number[],
+ *   notices: import("../shared/protocol.js").NoticeEvent[]}} Overview
  * @typedef {{name: string, wav: Blob, original: Blob, overview: Overview}} Recording
  */
 
@@ -79,9 +80,17 @@ export class TranscriptSheet {
     const { overview } = recording;
     byId("player").hidden = false;
     byId("recording-facts").textContent = factsOf(overview);
-    byId("recording-notes").replaceChildren(...notesOn(overview).map((text) => h("li", {}, text)));
+    if (overview.channels > 2) this.#note({ what: `its ${overview.channels} channels are mixed into one` });
+    overview.notices.forEach((notice) => this.#note(notice));
     this.player.load(recording.original, overview);
     this.state = "ready";
+  }
+
+  /** What one should know before one trusts the text. @param {{what: string, hint?: string}} notice */
+  #note({ what, hint }) {
+    const text = [what, hint].filter(Boolean).map(sentence).join(" ");
+    const told = [...byId("recording-notes").children].some((item) => item.textContent === text);
+    if (!told) byId("recording-notes").append(h("li", {}, text));
   }
 
   #clearText() {
@@ -114,7 +123,8 @@ export class TranscriptSheet {
       this.announcer.add(`${event.text.trim()}. `);
     } else if (event.type === "partial") this.transcript.partial(event.text, event.start);
     else if (event.type === "language") this.#showLanguage(event.code);
-    else if (event.type === "metric" && event.name === "real_time_factor") this.#showFactor(event.value);
+    else if (event.type === "metric" && event.name === "speed") this.#showFactor(event.value);
+    else if (event.type === "notice") this.#note(event);
     else if (event.type === "progress") this.#showProgress(event);
   }
 
@@ -157,8 +167,7 @@ export class TranscriptSheet {
   }
 
   #nothingHeard() {
-    const silent = this.recording && this.recording.overview.loudest < SILENT;
-    if (silent) return "No speech found: the recording is silent.";
+    if (this.recording?.overview.notices.some(({ what }) => what.includes("silent"))) return "No speech found: the recording is silent.";
     return "No speech found. If somebody speaks in it, try a larger model, or choose the language.";
   }
 
@@ -188,9 +197,6 @@ export class TranscriptSheet {
   }
 }
 
-const SILENT = 0.001; // of full scale: 60 dB below it
-const SOFT = 0.03;
-
 /** @param {Overview} overview */
 function factsOf({ duration, rate, channels }) {
   const kilohertz = (rate / 1000).toLocaleString(undefined, { maximumFractionDigits: 2 });
@@ -198,13 +204,5 @@ function factsOf({ duration, rate, channels }) {
   return `${clock(duration)} · ${tracks} · ${kilohertz} kHz`;
 }
 
-/** What one should know of the recording before one trusts the text. @param {Overview} overview */
-function notesOn({ channels, loudest, clipped, offset }) {
-  const notes = [];
-  if (channels > 2) notes.push(`Its ${channels} channels are mixed into one.`);
-  if (loudest < SILENT) notes.push("It is silent.");
-  else if (loudest < SOFT) notes.push("It is very soft; words may be missed.");
-  if (clipped > 0.001) notes.push("Loud parts are clipped (cut off at full scale); words in them may come out wrong.");
-  if (Math.abs(offset) > 0.02) notes.push("It has a constant offset (DC), which is taken out.");
-  return notes;
-}
+/** @param {string} text */
+const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
