@@ -7,15 +7,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from .attention import attention, cache_write, cached_attention, cached_self_attention, causal_mask, rope, rope_table
-from .conv import (
-    avg_pool1d,
-    avg_pool2d,
-    conv1d,
-    conv2d,
-    conv3d,
-    max_pool1d,
-    max_pool2d,
-)
+from .conv import conv1d, conv2d, conv3d
 from .create import (
     arange,
     empty,
@@ -224,11 +216,11 @@ __all__ = [
     "split", "sqrt", "squeeze", "stack", "std", "sub", "sum", "tanh", "tensor", "topk", "transpose", "tril", "triu",
     "unsqueeze", "var", "where", "zeros", "zeros_like",
     "acos", "acosh", "addcdiv", "addcmul", "addmm", "aminmax", "asin", "asinh", "atan", "atan2", "atanh",
-    "avg_pool1d", "avg_pool2d", "baddbmm", "bitwise_left_shift", "bitwise_right_shift", "broadcast_tensors",
+    "baddbmm", "bitwise_left_shift", "bitwise_right_shift", "broadcast_tensors",
     "cholesky", "conv1d", "conv2d", "conv3d", "cosh", "count_nonzero", "cummax", "cummin", "cumprod", "det", "diag",
     "diag_embed", "diagonal", "digamma", "dot", "einsum", "elu", "erf", "erfinv", "exp2", "expm1", "fmod", "frac",
     "gelu", "hardtanh", "hstack", "hypot", "index_add", "inverse", "kthvalue", "leaky_relu", "lerp", "lgamma",
-    "log10", "log2", "logaddexp", "logical_xor", "masked_select", "max_pool1d", "max_pool2d", "median", "meshgrid",
+    "log10", "log2", "logaddexp", "logical_xor", "masked_select", "median", "meshgrid",
     "mish", "mm", "movedim", "mv", "nan_to_num", "nanmean", "nansum", "nonzero", "norm", "outer", "pad", "prod",
     "quantile", "repeat_interleave", "roll", "signbit", "sinh", "slogdet", "softplus", "solve", "solve_triangular",
     "svd", "swapaxes", "swapdims", "take_along_dim", "tan", "tile", "trace", "trunc", "unbind", "unflatten",
@@ -236,8 +228,50 @@ __all__ = [
 ]  # fmt: skip
 
 # Ops by the module that has them, imported when first asked for.
-_MODULES: dict[str, tuple[str, ...]] = {
-}  # fmt: skip
+_MODULES: dict[str, list[str]] = {
+    "activations": """
+        celu glu gumbel_softmax hardshrink hardsigmoid hardswish logsigmoid one_hot prelu relu6 rrelu selu
+        softmin softshrink softsign tanhshrink threshold
+    """.split(),
+    "conv": """
+        conv_transpose1d conv_transpose2d conv_transpose3d
+    """.split(),
+    "decompose": """
+        cross matrix_power pinv qr
+    """.split(),
+    "elementwise_more": """
+        absolute allclose clamp_max clamp_min clip copysign deg2rad dist equal erfc float_power fmax fmin frexp
+        gcd heaviside isclose isneginf isposinf lcm ldexp logaddexp2 logit nextafter polygamma positive rad2deg
+        rsub sgn sinc square xlogy
+    """.split(),
+    "fourier": """
+        bartlett_window blackman_window complex_abs complex_mul hamming_window hann_window istft stft
+        view_as_real
+    """.split(),
+    "index_more": """
+        bincount bucketize histc index_copy index_fill index_put isin logcumsumexp masked_scatter mode msort
+        nanmedian scatter_reduce searchsorted std_mean take unique_consecutive
+    """.split(),
+    "normalization": """
+        batch_norm group_norm instance_norm local_response_norm normalize
+    """.split(),
+    "pool": """
+        adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
+        adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d max_pool1d max_pool2d
+        max_pool3d max_unpool1d max_unpool2d max_unpool3d
+    """.split(),
+    "resample": """
+        affine_grid grid_sample interpolate pixel_shuffle pixel_unshuffle
+    """.split(),
+    "scaled_attention": """
+        scaled_dot_product_attention
+    """.split(),
+    "shape_more": """
+        as_strided atleast_1d atleast_2d atleast_3d block_diag cartesian_prod cdist column_stack combinations
+        concat concatenate corrcoef cov diagflat diff dstack fliplr flipud hsplit kron logspace moveaxis pdist
+        ravel rot90 scalar_tensor tensor_split tensordot trapezoid tril_indices triu_indices vander vsplit
+    """.split(),
+}
 LATER = {name: module for module, names in _MODULES.items() for name in names}
 
 

@@ -148,6 +148,14 @@ round = _unary("round", lambda x: np.round(x), lambda g, _, x: (g * 0,), out="sa
 relu = _unary(
     "relu", lambda x: np.maximum(x, 0), lambda g, y, x: (g * (y > 0).to(g.dtype),), out="same", saves="output"
 )
+
+
+def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
+    scale = 10.0**decimals
+    return round(x) if not decimals else round(x * scale) / scale
+
+
+round.by_name = _round_by_name
 isnan = _unary("isnan", lambda x: np.isnan(x), None, out="bool")
 isinf = _unary("isinf", lambda x: np.isinf(x), None, out="bool")
 isfinite = _unary("isfinite", lambda x: np.isfinite(x), None, out="bool")

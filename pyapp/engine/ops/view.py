@@ -222,10 +222,13 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(1, -(-total // chunks)), dim)
 
 
-def squeeze(x: Tensor, dim: int | None = None) -> Tensor:
-    """Drops dims of size one."""
+def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Drops dims of size one: all of them, or those named."""
     if dim is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
+    if not isinstance(dim, int):
+        named = {normalize_dim(d, x.ndim, "squeeze") for d in dim}
+        return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in named or n != 1))
     d = normalize_dim(dim, x.ndim, "squeeze")
     return reshape(x, x.shape[:d] + x.shape[d + 1 :]) if x.ndim and x.shape[d] == 1 else x
 
