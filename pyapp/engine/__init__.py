@@ -13,6 +13,8 @@ from .dtype import (
     as_dtype,
     bfloat16,
     bool_,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -23,6 +25,7 @@ from .dtype import (
     q8_0,
     q8_group,
     uint8,
+    uint32,
 )
 from .launch import Graph, capture
 from .native import get_num_threads, instruction_set, set_num_threads
@@ -33,5 +36,6 @@ __all__ = [
     "DType", "Device", "Graph", "Op", "Tensor", "as_dtype", "bfloat16", "bool_", "capture", "device", "enable_grad",
     "float16", "float32", "float64", "get_num_threads", "grad", "instruction_set", "int8", "int16", "int32",
     "int64", "is_grad_enabled", "no_grad", "op", "ops", "primitive", "q8_0", "q8_group", "quant", "set_grad_enabled",
-    "set_num_threads", "set_printoptions", "uint8",
+    "set_num_threads", "set_printoptions", "uint8", "uint32",
+    "float8_e4m3fn", "float8_e5m2",
 ]  # fmt: skip

@@ -115,7 +115,7 @@ def _unary(name: str, function: Callable[[Any], Any], vjp: Any, out: str = "floa
 
     def body(x: Tensor) -> Tensor:
         computed(name)
-        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else x.dtype
+        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
         with np.errstate(all="ignore"):
             value = function(array_of(x, kind))
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
@@ -218,7 +218,7 @@ def cast(x: Tensor, dtype: Any, device: Any = None) -> Tensor:
 def clone(x: Tensor) -> Tensor:
     """A dense copy."""
     computed("clone")
-    return tensor_of(x.array().copy(order="C"), x.dtype) if x.dtype is not _dtype.bfloat16 else _copy_bits(x)
+    return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
 def _copy_bits(x: Tensor) -> Tensor:

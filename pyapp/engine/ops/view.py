@@ -253,7 +253,7 @@ def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
 @primitive(vjp=_d_cat, saves="none", name="_cat", method=False)
 def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
     computed("cat")
-    kind = common_dtype(*tensors)
+    kind = tensors[0].dtype if len({t.dtype for t in tensors}) == 1 else common_dtype(*tensors)
     return tensor_of(np.concatenate([array_of(t, kind) for t in tensors], axis=dim), kind)
 
 
@@ -280,7 +280,7 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     computed("flip")
     return (
         tensor_of(np.flip(x.array(), dims).copy(), x.dtype)
-        if x.dtype.name != "bfloat16"
+        if not x.dtype.is_bits
         else tensor_of(np.flip(array_of(x), dims), x.dtype)
     )
 
