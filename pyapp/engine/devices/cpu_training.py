@@ -47,7 +47,7 @@ def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
 def _d_rms_norm(g: Tensor, _: Any, x: Tensor, weight: Tensor, epsilon: float) -> Any:
     if STATE.enabled or not (x.dtype is weight.dtype is g.dtype is _F32):
         return definition_gradient(OPS["_rms_norm"], g, x, weight, epsilon)
-    x, g = dense(x), dense(g)
+    x, weight, g = dense(x), dense(weight), dense(g)
     grad_x, grad_weight = empty_contiguous(x.shape), empty_contiguous(weight.shape)
     columns = x.shape[-1]
     launch(
