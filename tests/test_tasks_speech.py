@@ -373,13 +373,13 @@ class Endless(io.RawIOBase):
         return len(part)
 
 
-def test_eight_minutes_need_no_more_memory_than_one(loads: list[Any]) -> None:
+def test_five_minutes_need_no_more_memory_than_one(loads: list[Any]) -> None:
     """NumPy's arrays are traced: what Python holds at once must not grow with the recording."""
     import tracemalloc
 
     part = counting(1, 2, 3)
     peaks = []
-    for minutes in (1, 8):
+    for minutes in (1, 5):
         pipe = io.BufferedReader(Endless(part, minutes * 60))
         loaded = listening_parrot.load()
         tracemalloc.start()
@@ -389,4 +389,4 @@ def test_eight_minutes_need_no_more_memory_than_one(loads: list[Any]) -> None:
         assert events[-1].to_dict()["duration"] == minutes * 60
         assert len(said(events)) >= minutes * 60 / (len(part) / RATE) * 3 - 3
         del events
-    assert peaks[1] < peaks[0] + 4_000_000
+    assert peaks[1] < peaks[0] + 1_500_000

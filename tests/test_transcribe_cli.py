@@ -358,7 +358,7 @@ def test_ctrl_c_leaves_what_was_written_complete(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes")
 def test_the_reader_leaves(tmp_path: Path) -> None:
     path = tmp_path / "long.wav"
-    write_wav(path, counting(*[1, 2] * 60), RATE)
+    write_wav(path, counting(*[1, 2] * 25), RATE)
     with running(str(path)) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.read(1)
