@@ -8,13 +8,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, Playwright, expect, sync_playwright
 
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
+from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +52,7 @@ def playwright() -> Iterator[Playwright]:
 
 
 Launch = Callable[..., BrowserContext]
+View = TypeVar("View", bound=StoryPage)
 
 
 @pytest.fixture(scope="session")
@@ -97,19 +99,27 @@ def story(browser: BrowserContext, site: SiteServer) -> Iterator[StoryPage]:
         yield page
 
 
-class watched:
+class watched(Generic[View]):
     """A page whose errors fail the test at its end, unless the test expects them (`page.expected_errors`)."""
 
-    def __init__(self, page: Page) -> None:
-        self.page = StoryPage(page)
+    def __init__(self, page: Page, view: type[View] = StoryPage) -> None:  # type: ignore[assignment]
+        self.page = view(page)
 
-    def __enter__(self) -> StoryPage:
+    def __enter__(self) -> View:
         return self.page
 
     def __exit__(self, kind: object, *rest: object) -> None:
         self.page.page.close()
         if kind is None:
             assert self.page.unexpected_errors() == []
+
+
+@pytest.fixture
+def transcribe(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
+    """The transcribe view, ready to listen; fails the test if the console showed an error."""
+    with watched(browser.new_page(), TranscribePage) as page:
+        page.open(site.url)
+        yield page
 
 
 @pytest.fixture

@@ -66,7 +66,8 @@ def write_speech_model(
         "d_model": state, "encoder_layers": layers, "decoder_layers": layers, "encoder_attention_heads": heads,
         "decoder_attention_heads": heads, "encoder_ffn_dim": 4 * state, "decoder_ffn_dim": 4 * state,
         "max_source_positions": 1500, "max_target_positions": 448, "vocab_size": vocabulary,
-        "eos_token_id": ids["<|endoftext|>"], "decoder_start_token_id": ids["<|startoftranscript|>"],
+        "eos_token_id": ids["<|endoftext|>"], "pad_token_id": ids["<|endoftext|>"],
+        "decoder_start_token_id": ids["<|startoftranscript|>"],
     }  # fmt: skip
     generation = {"lang_to_id": {f"<|{code}|>": ids[f"<|{code}|>"] for code in LANGUAGES}, "is_multilingual": True}
     (folder / "config.json").write_text(json.dumps(config))
