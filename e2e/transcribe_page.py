@@ -45,9 +45,9 @@ class TranscribePage(StoryPage):
         expect(self.button).to_have_text(re.compile("Transcribe"))
         return self
 
-    def wait_refused(self) -> str:
-        """What the error says."""
-        expect(self.error).to_be_visible()
+    def wait_refused(self, says: str) -> str:
+        """The error, when it says that."""
+        expect(self.error).to_contain_text(says)
         return self.error.inner_text()
 
     def text(self) -> str:
