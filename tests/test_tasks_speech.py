@@ -150,7 +150,7 @@ def test_the_model_is_kept_beside_none_of_another_kind(loads: list[Any], monkeyp
     collect(tasks.transcribe(sound, model="x"))
     again = collect(tasks.transcribe(sound, model="x"))
     assert loads == ["x"] and not any(isinstance(event, Metric) and event.name == "load_time" for event in again)
-    collect(tasks.load("x", kind="transcribe"))
+    collect(tasks.load_speech("x"))
     assert loads == ["x"]
     sources = {"model": b"1", "config": b"2"}
     for key in (None, None, "k", "k", "other"):
@@ -173,7 +173,7 @@ def test_the_model_is_kept_beside_none_of_another_kind(loads: list[Any], monkeyp
 
 
 def test_loading_ahead(loads: list[Any]) -> None:
-    done = collect(tasks.load("name", kind="transcribe"))[-1]
+    done = collect(tasks.load_speech("name"))[-1]
     assert done.to_dict() == {"type": "done", "reason": "complete", "name": "name", "config": {"n_mels": 80}}
 
 
@@ -267,6 +267,88 @@ def test_the_event_loop_runs_meanwhile(loads: list[Any], monkeypatch: pytest.Mon
 
     beats, partials = asyncio.run(run())
     assert partials >= 3 and beats > 0.8 * partials
+
+
+# -- the microphone
+
+
+async def spoken(sound: np.ndarray, block: float = 0.1, ended: list[bool] | None = None) -> Any:
+    """Blocks of a tenth of a second, as fast as they are taken."""
+    try:
+        for at in range(0, len(sound), round(block * RATE)):
+            await asyncio.sleep(0)
+            yield sound[at : at + round(block * RATE)]
+    finally:
+        if ended is not None:
+            ended.append(True)
+
+
+@pytest.mark.parametrize("task", [tasks.listen, tasks.transcribe])
+def test_words_appear_while_they_are_spoken(task: Any, loads: list[Any]) -> None:
+    sound = counting(1, 1, 1, pause=2.0)  # a longer one is two and three while it lasts
+    events = collect(task(spoken(sound), model="x"))
+    assert loads == ["x"]
+    assert [text for text, _, _ in said(events)] == ["one", "one", "one"]
+    kinds = [event.type for event in events]
+    assert kinds[0] == "progress" and kinds[-1] == "done" and "partial" in kinds and "notice" not in kinds
+    assert kinds.index("partial") < kinds.index("segment")
+    done = events[-1].to_dict()
+    assert (done["text"], done["language"], done["duration"]) == (" one one one", "en", len(sound) / RATE)
+    starts = [event.start for event in events if isinstance(event, Segment)]
+    assert starts == sorted(starts) and all(
+        abs(at - due) < 0.7 for at, due in zip(starts, (0.5, 3.5, 6.5), strict=True)
+    )
+
+
+def test_options_of_listening(loads: list[Any]) -> None:
+    done = collect(tasks.listen(spoken(counting(1)), {"language": "de", "task": "translate"}))[-1].to_dict()
+    assert (done["language"], done["task"]) == ("de", "translate")
+    (error,) = collect(tasks.listen(spoken(counting(1)), {"language": "klingon"}))
+    assert isinstance(error, Error) and error.where == "language"
+
+
+def test_a_microphone_that_hears_nothing(loads: list[Any]) -> None:
+    notice, done = collect(tasks.listen(spoken(silence(2.0))))[-2:]
+    assert isinstance(notice, Notice) and notice.where == "microphone" and "silent" in notice.what
+    assert done.to_dict()["text"] == ""
+
+
+def test_stopping_a_microphone_that_says_nothing(loads: list[Any]) -> None:
+    """Nothing comes, and nothing ends: only Cancel does."""
+
+    async def run(close: bool) -> tuple[list[Event], float, list[bool]]:
+        cancel, ended, events = Cancel(), [], []
+
+        async def mute() -> Any:
+            try:
+                yield counting(1)
+                await asyncio.sleep(60)
+            finally:
+                ended.append(True)
+
+        stream = tasks.listen(mute(), cancel=cancel)
+        asyncio.get_running_loop().call_later(0.5, cancel.set)
+        start = time.perf_counter()
+        async for event in stream:
+            events.append(event)
+            if close and isinstance(event, Partial):
+                break
+        await stream.aclose()
+        return events, time.perf_counter() - start, ended
+
+    events, seconds, ended = asyncio.run(run(close=False))
+    assert events[-1] == Done("cancelled") and seconds < 10 and ended == [True]
+    _, _, ended = asyncio.run(run(close=True))
+    assert ended == [True]
+
+
+def test_a_microphone_that_fails(loads: list[Any]) -> None:
+    async def lost() -> Any:
+        yield counting(1)
+        raise OSError(5, "Input/output error", "hw:0")
+
+    (error,) = [event for event in collect(tasks.listen(lost())) if isinstance(event, Error)]
+    assert error.where == "hw:0"
 
 
 # -- long recordings

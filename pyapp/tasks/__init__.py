@@ -6,8 +6,9 @@ or setting its `Cancel` ends it within milliseconds.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,14 @@ from pyapp.events import (
 )  # fmt: skip
 from pyapp.text.options import SamplingOptions, check_number
 
-from .core import BREATH, Breath, Events, Result, error_event, task
+from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
-from .speech import transcribe
+from .speech import listen, load_speech, transcribe
 
 __all__ = [
-    "BREATH", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial", "Progress",
-    "Segment", "Token", "error_event", "generate", "inspect", "load", "models", "set_threads", "task", "train_story",
-    "transcribe", "unload",
+    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
+    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "listen", "load", "load_speech", "models",
+    "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
 ]  # fmt: skip
 
 
@@ -44,17 +45,9 @@ def unload() -> None:
 
 
 @task
-async def load(
-    model: Any = None,
-    *,
-    tokenizer: Any = None,
-    key: object = None,
-    cancel: Cancel | None = None,
-    kind: str = "generate",
-) -> Events:
-    """Loads a model (as for `generate`, or for `transcribe` where that is its `kind`) ahead of its first use. Done
-    carries `name` and `config`."""
-    async with aclosing(keeper.get(kind, model, tokenizer, key, cancel or Cancel())) as events:
+async def load(model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None) -> Events:
+    """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
+    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel())) as events:
         async for event in events:
             if isinstance(event, Result):
                 yield Done("complete", {"name": event.value.name, "config": event.value.config})
@@ -111,6 +104,34 @@ async def inspect(source: Any) -> Events:
 
 
 @task
+async def quantize(
+    source: Any,
+    target: str | os.PathLike[str],
+    kind: str,
+    *,
+    imatrix: Any = None,
+    keep: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Writes a model file in another type (formats.quantize_file): Progress in bytes; Done carries `file size types
+    weighted source_size`."""
+    from pyapp.formats.quantizing import quantize_file
+
+    cancel = cancel or Cancel()
+
+    def work(report: Callable[[Event], None]) -> dict[str, Any]:
+        return quantize_file(source, target, kind, imatrix=imatrix, keep=keep, report=report, cancel=cancel)
+
+    try:
+        async with aclosing(reported(work)) as events:
+            async for event in events:
+                yield Done("complete", event.value) if isinstance(event, Result) else event
+    except (GeneratorExit, asyncio.CancelledError):
+        cancel.set()  # the thread would go on
+        raise
+
+
+@task
 async def models() -> Events:
     """The models that have a name: Done carries `models`, a list of dicts."""
     from pyapp import hub
@@ -127,7 +148,29 @@ async def train_story(
     Without `resume`, a run that was begun in `out` is put aside and another one begins.
     """
     from pyapp.train import train_story as train
-    from pyapp.train.story_training import CHECKPOINT
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@task
+async def train_speech(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the speech model in the folder `out`, as train_story does: the events of pyapp.train.train_speech."""
+    from pyapp.train import train_speech as train
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+async def _trained(
+    train: Callable[..., Iterator[Event]], out: str | os.PathLike[str], resume: bool, cancel: Cancel | None,
+    settings: Mapping[str, Any],
+) -> Events:  # fmt: skip
+    from pyapp.train.loop import CHECKPOINT
 
     checkpoint = Path(out) / CHECKPOINT
     if not resume and checkpoint.exists():

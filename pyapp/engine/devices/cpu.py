@@ -6,6 +6,7 @@ Each claim packs one launch record (see native/kernels.h for the order of argume
 
 from __future__ import annotations
 
+from functools import wraps
 from math import prod
 from typing import Any
 
@@ -34,6 +35,7 @@ def claims(name: str) -> Any:
             op.kernels["cpu"] = function
             return function
 
+        @wraps(body)  # whose parameters the op's are
         def kernel(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             return body(*args, **kwargs) if result is NotImplemented else result
@@ -44,7 +46,7 @@ def claims(name: str) -> Any:
     return register
 
 
-def _rows(x: Tensor) -> tuple[Tensor, int, int, int]:
+def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
     """(x, rows, columns, row stride): x itself where its rows are dense and evenly apart, else a dense copy."""
     shape, strides = x.shape, x.strides
     columns = shape[-1]
@@ -68,12 +70,12 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     outputs, inputs = weight.shape
     if x.shape[-1] != inputs:
         check_linear(x, weight)
-    x, rows, columns, x_stride = _rows(x)
+    x, rows, columns, x_stride = rows_of(x)
     added, added_stride = 0, 0
     if residual is not None:
         if residual.dtype is not _F32:
             return NotImplemented
-        residual, _, _, added_stride = _rows(residual)
+        residual, _, _, added_stride = rows_of(residual)
         added = residual.address
     elif bias is not None:
         if not is_plain(bias):
@@ -189,7 +191,7 @@ _RMS_NORM = K["rms_norm_f32"]
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
     if x.dtype is not _F32 or not is_plain(weight):
         return NotImplemented
-    x, rows, columns, stride = _rows(x)
+    x, rows, columns, stride = rows_of(x)
     y = empty_contiguous(x.shape)
     launch(
         _RMS_NORM, rows * columns >> 10, y.address, x.address, weight.address, rows, columns, columns, stride, epsilon
@@ -204,7 +206,7 @@ def _claim_softmax(name: str) -> None:
     def _(x: Tensor, dim: int = -1) -> Any:
         if x.dtype is not _F32 or not x.shape or dim not in (-1, len(x.shape) - 1):
             return NotImplemented
-        x, rows, columns, stride = _rows(x)
+        x, rows, columns, stride = rows_of(x)
         y = empty_contiguous(x.shape)
         launch(kernel, rows * columns >> 7, y.address, x.address, rows, columns, columns, stride)
         return y
@@ -313,7 +315,7 @@ def _cached_self_attention(
     """Four records in one call: rotate q and k where they lie, write k and v into the cache, attend."""
     if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32):
         return NotImplemented
-    qkv, tokens, width, stride = _rows(qkv)
+    qkv, tokens, width, stride = rows_of(qkv)
     kv_heads, capacity, size = keys.shape
     heads = width // size - 2 * kv_heads
     at, place, q_bytes, k_bytes = qkv.address, position.address, heads * size * 4, kv_heads * size * 4
@@ -369,7 +371,7 @@ _SILU_MUL = K["silu_mul_f32"]
 def _silu_mul(x: Tensor) -> Any:
     if x.dtype is not _F32 or not x.shape or x.shape[-1] % 2:
         return NotImplemented
-    x, rows, columns, stride = _rows(x)
+    x, rows, columns, stride = rows_of(x)
     half = columns // 2
     y = empty_contiguous(x.shape[:-1] + (half,))
     launch(_SILU_MUL, rows * half >> 8, y.address, x.address, rows, half, half, stride)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..op import describe
+from ..op import describe, op
 from ..tensor import Tensor
 from .matmul import matmul
 from .rearrange import pad, windows
@@ -80,12 +80,21 @@ def _conv(
     return result if bias is None else result + reshape(bias, (outputs,) + (1,) * dims)
 
 
+@op()
+def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
+    """The plain case, which devices may have kernels for: x (N, C, L), one group, neighbouring elements."""
+    return _conv("conv1d", 1, x, weight, bias, stride, padding, 1, 1)
+
+
 def conv1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Cross-correlation: x (N, C, L), weight (O, C / groups, K), bias (O,) → (N, O, L'). padding: a number, "same" or
     "valid"."""
+    step, margin, apart = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in (stride, padding, dilation))
+    if x.ndim == 3 and apart == 1 == groups and isinstance(step, int) and isinstance(margin, int):
+        return _conv1d(x, weight, bias, step, margin)
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 

@@ -1,0 +1,97 @@
+"""Batches of windows, made by helper threads while the model learns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyapp.train.speech_windows import Example, WindowMaker
+
+TAKES = 4
+"""Speaking costs more than recording: the same speech is recorded four times, in other rooms and noises."""
+BLOCK = 128  # windows; within one, all first takes come before the second ones
+AHEAD = 112  # windows that helpers may make before they are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of the training: from the share `begin` of all windows on they are `seconds` long."""
+
+    begin: float
+    seconds: float
+
+
+class SpeechLoader:
+    """The windows of a training of `total` windows; `position` is the number of the next one, and the whole state.
+
+    Short windows first: the decoder must find out that it can listen, which takes it long in long ones.
+    """
+
+    def __init__(self, maker: WindowMaker, stages: Sequence[Stage], total: int, helpers: int = 2) -> None:
+        self._maker = maker
+        self._stages = stages
+        self._total = total
+        self._position = 0
+        self._ready: dict[int, Future[list[Example]]] = {}
+        threads = helpers and sys.platform != "emscripten"
+        self._pool = ThreadPoolExecutor(helpers, "speech") if threads else None
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @position.setter
+    def position(self, value: int) -> None:
+        self._forget()
+        self._position = value
+
+    def batch(self, rows: int) -> list[Example]:
+        """The next `rows` windows: of one length, within a stage."""
+        if self._pool is not None:
+            for index in range(self._position, min(self._total, self._position + rows + AHEAD)):
+                self._start(place_of(index)[0])
+        found = []
+        for index in range(self._position, self._position + rows):
+            speech, take = place_of(index)
+            self._start(speech)
+            found.append(self._ready[speech].result()[take])
+            if take == TAKES - 1:
+                del self._ready[speech]
+        self._position += rows
+        return found
+
+    def seconds(self, speech: int) -> float:
+        """How long the windows of speech number `speech` are."""
+        share = speech * TAKES // BLOCK * BLOCK / self._total
+        return [stage.seconds for stage in self._stages if stage.begin <= share][-1]
+
+    def close(self) -> None:
+        """Ends the helpers."""
+        self._forget()
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _start(self, speech: int) -> None:
+        if speech in self._ready:
+            return
+        arguments = (speech, self.seconds(speech), TAKES)
+        if self._pool is not None:
+            self._ready[speech] = self._pool.submit(self._maker.examples, *arguments)
+        else:
+            made: Future[list[Example]] = Future()
+            made.set_result(self._maker.examples(*arguments))
+            self._ready[speech] = made
+
+    def _forget(self) -> None:
+        for future in self._ready.values():
+            future.cancel()
+        self._ready.clear()
+
+
+def place_of(index: int) -> tuple[int, int]:
+    """(number of the speech, which take of it) of the window `index`."""
+    block, rest = divmod(index, BLOCK)
+    take, number = divmod(rest, BLOCK // TAKES)
+    return block * (BLOCK // TAKES) + number, take
