@@ -15,7 +15,6 @@ from playwright.sync_api import BrowserContext, Page, Playwright, expect, sync_p
 
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
-from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,14 +111,6 @@ class watched(Generic[View]):
         self.page.page.close()
         if kind is None:
             assert self.page.unexpected_errors() == []
-
-
-@pytest.fixture
-def transcribe(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
-    """The transcribe view, ready to listen; fails the test if the console showed an error."""
-    with watched(browser.new_page(), TranscribePage) as page:
-        page.open(site.url)
-        yield page
 
 
 @pytest.fixture

@@ -28,6 +28,17 @@ class TranscribePage(StoryPage):
         super().open(f"{url}#transcribe")
         return self
 
+    def reset(self) -> None:
+        """As at the first visit: no dialog, no error, the embedded model, the usual settings."""
+        self.errors.clear()
+        self.page.evaluate(
+            "async () => { location.hash = '#transcribe'; const { app, transcribe } = pyappPage;"
+            " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
+            " await transcribe.button.interrupt(); app.choices.transcribe.chooseFirst();"
+            " document.getElementById('transcribe-error').replaceChildren() }"
+        )
+        self.settings(times="words", silence=True)
+
     def use(self, files: list[Path] | Path) -> TranscribePage:
         """Chooses the files, or the folder, of a speech model."""
         self.open_models()
