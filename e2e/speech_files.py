@@ -17,6 +17,8 @@ CONTROL = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "n
 TIMES = [f"<|{step * 0.02:.2f}|>" for step in range(1501)]
 SCRIPT = ["<|0.00|>", " the", " little", " fox", "<|4.00|>", "<|5.00|>", " went", " home", ".", "<|9.00|>"]
 RATE = 16000
+FRAME = 0.02  # seconds of one position of the encoder
+HARMONICS = 12  # by which positions in time are told apart
 
 
 def byte_letters() -> list[str]:
@@ -57,7 +59,8 @@ def write_speech_model(
     vocabulary: int = 2048,
 ) -> list[Path]:  # fmt: skip
     """A model folder in Hugging Face's layout, float16. Every layer computes on random weights, but adds so little that
-    the decoder's positions decide: each stands for the token that comes next in `script`, whatever is heard.
+    the decoder's positions decide: each stands for the token that comes next in `script`, whatever is heard, and looks
+    at the audio where that is said.
     """
     folder.mkdir(parents=True, exist_ok=True)
     document, ids = tokenizer_of(script, vocabulary)
@@ -66,13 +69,14 @@ def write_speech_model(
         "d_model": state, "encoder_layers": layers, "decoder_layers": layers, "encoder_attention_heads": heads,
         "decoder_attention_heads": heads, "encoder_ffn_dim": 4 * state, "decoder_ffn_dim": 4 * state,
         "max_source_positions": 1500, "max_target_positions": 448, "vocab_size": vocabulary,
-        "eos_token_id": ids["<|endoftext|>"], "decoder_start_token_id": ids["<|startoftranscript|>"],
+        "eos_token_id": ids["<|endoftext|>"], "pad_token_id": ids["<|endoftext|>"],
+        "decoder_start_token_id": ids["<|startoftranscript|>"],
     }  # fmt: skip
     generation = {"lang_to_id": {f"<|{code}|>": ids[f"<|{code}|>"] for code in LANGUAGES}, "is_multilingual": True}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "generation_config.json").write_text(json.dumps(generation))
     (folder / "tokenizer.json").write_text(json.dumps(document))
-    write_safetensors(folder / "model.safetensors", weights(config, said(script, ids)))
+    write_safetensors(folder / "model.safetensors", weights(config, said(script, ids), said_when(script)))
     return sorted(folder.iterdir())
 
 
@@ -82,24 +86,64 @@ def said(script: Sequence[str], ids: dict[str, int]) -> list[int]:
     return [ids[text] for text in texts] + [ids["<|endoftext|>"]] * (448 - len(texts))
 
 
-def weights(config: dict[str, Any], said_at: list[int]) -> dict[str, np.ndarray]:
+def said_when(script: Sequence[str]) -> list[float]:
+    """The middle of each text token in seconds, evenly between the timestamps around it."""
+    times, waiting, start = [], 0, 0.0
+    for piece in script:
+        if not piece.startswith("<|"):
+            waiting += 1
+            continue
+        end = float(piece[2:-2])
+        times += [start + (end - start) * (number + 0.5) / waiting for number in range(waiting)]
+        waiting, start = 0, end
+    return times
+
+
+def place(seconds: Sequence[float] | np.ndarray) -> np.ndarray:
+    """What stands for a time in the audio: (times, 2 HARMONICS); the nearer, the larger the product of two."""
+    angles = np.pi * np.outer(np.asarray(seconds) / 30, np.arange(1, HARMONICS + 1))
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def looking(config: dict[str, Any], positions: np.ndarray, times: list[float]) -> dict[str, np.ndarray]:
+    """Queries and keys of every head, so that position 3 + i of the decoder, which says the text token i when words are
+    given their times, looks at times[i]."""
+    state, heads = config["d_model"], config["decoder_attention_heads"]
+    seen = positions[3 : 3 + len(times)]
+    seen = (seen - seen.mean(axis=1, keepdims=True)) / seen.std(axis=1, keepdims=True)
+    wanted = np.linalg.lstsq(seen, place(times) * 6, rcond=None)[0].T  # (2 HARMONICS, state)
+    query, key = np.zeros((state, state)), np.zeros((state, state))
+    for head in range(0, state, state // heads):
+        query[head : head + 2 * HARMONICS] = wanted
+        key[head : head + 2 * HARMONICS, : 2 * HARMONICS] = np.eye(2 * HARMONICS)
+    return {"q_proj.weight": query, "k_proj.weight": key}
+
+
+def weights(config: dict[str, Any], said_at: list[int], times: list[float]) -> dict[str, np.ndarray]:
     random = np.random.default_rng(3)
     state, layers = config["d_model"], config["encoder_layers"]
     embedding = random.standard_normal((config["vocab_size"], state))
     embedding *= 2.5 / np.linalg.norm(embedding, axis=1, keepdims=True)
+    positions = embedding[said_at] * 12
+    audio_positions = np.zeros((1500, state))
+    audio_positions[:, : 2 * HARMONICS] = place(np.arange(1500) * FRAME) * 30
     found: dict[str, np.ndarray] = {
         "model.encoder.conv1.weight": random.standard_normal((state, 80, 3)) * 0.1,
         "model.encoder.conv1.bias": np.zeros(state),
         "model.encoder.conv2.weight": random.standard_normal((state, state, 3)) * 0.1,
         "model.encoder.conv2.bias": np.zeros(state),
-        "model.encoder.embed_positions.weight": random.standard_normal((1500, state)) * 0.1,
+        "model.encoder.embed_positions.weight": audio_positions,
         "model.decoder.embed_tokens.weight": embedding,
-        "model.decoder.embed_positions.weight": embedding[said_at] * 12,
+        "model.decoder.embed_positions.weight": positions,
     }
+    eyes = looking(config, positions, times)
     for part in ("encoder", "decoder"):
         found |= layer_norm(f"model.{part}.layer_norm", state)
         for layer in range(layers):
-            found |= block(f"model.{part}.layers.{layer}", state, part == "decoder", random)
+            name = f"model.{part}.layers.{layer}"
+            found |= block(name, state, part == "decoder", random)
+            if part == "decoder":
+                found |= {f"{name}.encoder_attn.{which}": matrix for which, matrix in eyes.items()}
     return {name: value.astype(np.float16) for name, value in found.items()}
 
 

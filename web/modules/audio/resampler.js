@@ -1,8 +1,8 @@
 /**
  * Another sample rate for a stream of mono blocks: a windowed sinc in polyphase form, as pyapp.audio.resampling does for files.
  */
-const ZERO_CROSSINGS = 20; // on each side: how sharp the edge is
-const PASS = 0.94; // of what the lower rate can carry
+const ZERO_CROSSINGS = 32; // on each side: how sharp the edge is
+const PASS = 0.95; // of what the lower rate can carry
 const BETA = 9; // of the Kaiser window: 90 dB down beyond the edge
 
 export class Resampler {
