@@ -17,10 +17,11 @@ AHEAD = 112  # windows that helpers may make before they are asked for
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A part of the training: from the share `begin` of all windows on they are `seconds` long."""
+    """A part of the training: from the share `begin` of all windows on they are `seconds` long, and `clear` or not."""
 
     begin: float
     seconds: float
+    clear: bool = False
 
 
 class SpeechLoader:
@@ -62,10 +63,10 @@ class SpeechLoader:
         self._position += rows
         return found
 
-    def seconds(self, speech: int) -> float:
-        """How long the windows of speech number `speech` are."""
+    def stage(self, speech: int) -> Stage:
+        """That of speech number `speech`."""
         share = speech * TAKES // BLOCK * BLOCK / self._total
-        return [stage.seconds for stage in self._stages if stage.begin <= share][-1]
+        return [stage for stage in self._stages if stage.begin <= share][-1]
 
     def close(self) -> None:
         """Ends the helpers."""
@@ -76,7 +77,8 @@ class SpeechLoader:
     def _start(self, speech: int) -> None:
         if speech in self._ready:
             return
-        arguments = (speech, self.seconds(speech), TAKES)
+        stage = self.stage(speech)
+        arguments = (speech, stage.seconds, TAKES, stage.clear)
         if self._pool is not None:
             self._ready[speech] = self._pool.submit(self._maker.examples, *arguments)
         else:

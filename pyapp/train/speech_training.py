@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pyapp.train.story_training import make_folder
 
 MELS = 80
 TEXT_CONTEXT = 224  # tokens: half for a window's text, half for the text before it
-STAGES = (Stage(0.0, 4.0), Stage(0.15, 8.0), Stage(0.5, 15.0))
+STAGES = (Stage(0.0, 4.0, clear=True), Stage(0.16, 6.0), Stage(0.32, 8.0), Stage(0.55, 15.0))
 VOCABULARY_SENTENCES = 8000
 HEARING = 1.0  # weight of the encoder's own loss at the beginning; it falls to none
 HEARING_PART = 0.75  # of all steps
@@ -42,7 +42,7 @@ HEARING_STEP = 3  # positions
 class SpeechSettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 10000
+    steps: int = 11000
     seed: int = 1
     rows: int = 4
     rate: float = 1.5e-3
@@ -75,7 +75,7 @@ class SpeechSettings:
         return Recipe(self.steps, self.rows, self.rate, warmup, decay=0.05, betas=(0.9, 0.98))
 
     def stages(self) -> list[Stage]:
-        return [Stage(stage.begin, min(stage.seconds, self.seconds)) for stage in STAGES]
+        return [replace(stage, seconds=min(stage.seconds, self.seconds)) for stage in STAGES]
 
 
 class SpeechTrainer(Trainer):

@@ -31,6 +31,7 @@ SEEN = (
     "Denis", "Gene", "Diogo", "belinda", "ed", "max", "robert", "rob", "zac", "travis", "victor", "adam", "aunty",
     "boris", "david", "grandpa", "pablo", "quincy", "miguel",
 )  # fmt: skip
+CLEAR_ACCENTS, CLEAR = ("en-gb", "en-us"), ("", "m1", "m3", "f2", "f4", "Andy")
 UNSEEN = ("m5", "f5", "Mike", "Alicia", "Henrique", "linda", "john", "benjamin", "grandma", "sandro")
 """Variants that the model never hears in training."""
 
@@ -47,6 +48,12 @@ class Voice:
     @property
     def name(self) -> str:
         return f"{self.accent}+{self.variant}" if self.variant else self.accent
+
+
+def choose_clear_voice(chooser: Chooser) -> Voice:
+    """One of few that are much alike: for a model that has heard nothing yet."""
+    speed, pitch = int(chooser.between(130, 180)), int(chooser.between(35, 65))
+    return Voice(chooser.choose(CLEAR_ACCENTS), chooser.choose(CLEAR), speed, pitch)
 
 
 def choose_voice(chooser: Chooser, variants: tuple[str, ...] = SEEN) -> Voice:

@@ -16,7 +16,7 @@ from pyapp.engine.lazy import np
 from pyapp.train.speech_grammar import Chooser
 from pyapp.train.speech_scenes import Scene, choose_scene, record
 from pyapp.train.speech_tokens import TIME_STEP, SpeechTokens
-from pyapp.train.speech_voices import SEEN, Voice, choose_voice, speak
+from pyapp.train.speech_voices import SEEN, Voice, choose_clear_voice, choose_voice, speak
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +26,7 @@ LATEST_START = 1.0
 """Seconds: Whisper's decoder allows no later first timestamp, whatever the pause before the first word."""
 NO_SPEECH = 0.06  # of the windows
 SHORT = 4.0  # seconds: windows so short hold parts of sentences
+LONG = 8.0  # seconds: half of the windows that are shorter have no noise and echo
 BEGUN = 0.06  # seconds of a sentence that must be heard for it to count as begun
 
 Speaker = Callable[[str, Voice], "NDArray[np.float32]"]
@@ -83,19 +84,21 @@ class WindowMaker:
         self._variants = variants
         self._speak = speaker
 
-    def examples(self, number: int, seconds: float, takes: int = 1) -> list[Example]:
-        """The same speech, recorded in `takes` ways: features (80, seconds * 100) and tokens."""
+    def examples(self, number: int, seconds: float, takes: int = 1, clear: bool = False) -> list[Example]:
+        """The same speech, recorded in `takes` ways: features (80, seconds * 100) and tokens. `clear`: for beginners,
+        few voices without noise and echo.
+        """
         chooser = Chooser("window", self._seed, number)
         random = np.random.Generator(np.random.PCG64(int(chooser.random() * 2**53)))
         sentences = self._sentences(f"{self._seed}/{number}")
         if chooser.chance(NO_SPEECH):
             window = Window(np.zeros(int(chooser.between(0.5, seconds) * SAMPLE_RATE), np.float32))
         else:
-            window = self.lay_out(chooser, sentences, seconds)
+            window = self.lay_out(chooser, sentences, seconds, clear)
         found = []
         for _ in range(takes):
             scene = choose_scene(chooser)
-            if seconds <= SHORT and chooser.chance(0.5):  # a beginner hears some without noise and echo
+            if clear or (seconds < LONG and chooser.chance(0.5)):
                 scene = Scene(scene.gain)
             samples = record(window.samples, scene, random)
             before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if chooser.chance(0.3) else []
@@ -104,11 +107,11 @@ class WindowMaker:
             found.append(Example(mel, inputs, targets, self.heard(window, mel.shape[1] // 2)))
         return found
 
-    def lay_out(self, chooser: Chooser, sentences: Iterator[str], seconds: float) -> Window:
+    def lay_out(self, chooser: Chooser, sentences: Iterator[str], seconds: float, clear: bool = False) -> Window:
         """Sentences with pauses, in a third of the cases a few that end before the window does, else as many as it
         takes. Mostly one voice speaks.
         """
-        voice = choose_voice(chooser, self._variants)
+        voice = self._voice(chooser, clear)
         few = int(chooser.between(1, 4)) if chooser.chance(0.35) else 1 << 30
         window = Window(np.zeros(int(seconds * SAMPLE_RATE), np.float32))
         at = self._pause(chooser, first=True)
@@ -128,9 +131,12 @@ class WindowMaker:
                 window.phrases.append(Phrase(at, end, text))
             at = end + self._pause(chooser)
             if chooser.chance(0.2):
-                voice = choose_voice(chooser, self._variants)
+                voice = self._voice(chooser, clear)
         window.samples = window.samples[: int(at * SAMPLE_RATE)]
         return window
+
+    def _voice(self, chooser: Chooser, clear: bool) -> Voice:
+        return choose_clear_voice(chooser) if clear else choose_voice(chooser, self._variants)
 
     @staticmethod
     def _pause(chooser: Chooser, first: bool = False) -> float:

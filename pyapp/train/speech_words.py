@@ -20,7 +20,7 @@ _WORDS = {
     "teen": "ten | eleven | twelve | thirteen | fourteen | fifteen | sixteen | seventeen | eighteen | nineteen",
     "tens": "twenty | thirty | forty | fifty | sixty | seventy | eighty | ninety",
     "below_hundred": "[unit] | [teen] | [tens] | [tens] [unit] | [tens] [unit]",
-    "number": """[below_hundred] | [below_hundred] | [below_hundred] | [unit] hundred 
+    "number": """[below_hundred] | [below_hundred] | [below_hundred] | [unit] hundred
         [unit] hundred and [below_hundred] | [unit] thousand | [unit] thousand [unit] hundred""",
     "several": "two | three | four | five | six | seven | eight | nine | ten | eleven | twelve",
     "minutes": "two | three | five | ten | twelve | fifteen | twenty | twenty five | thirty | forty | forty five",
