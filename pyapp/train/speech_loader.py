@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from pyapp.train.speech_windows import Example, WindowMaker
 
-TAKES = 4
-"""Speaking costs more than recording: the same speech is recorded four times, in other rooms and noises."""
-BLOCK = 128  # windows; within one, all first takes come before the second ones
-AHEAD = 112  # windows that helpers may make before they are asked for
+TAKES = 2
+"""Speaking costs more than recording: the same speech is recorded twice, in two rooms and noises."""
+BLOCK = 64  # windows; within one, all first takes come before the second ones
+AHEAD = 56  # windows that helpers may make before they are asked for
 
 
 @dataclass(frozen=True, slots=True)

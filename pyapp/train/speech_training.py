@@ -30,8 +30,8 @@ from pyapp.train.speech_windows import Example, WindowMaker
 from pyapp.train.story_training import make_folder
 
 MELS = 80
-TEXT_CONTEXT = 224  # tokens: half for a window's text, half for the text before it
-STAGES = (Stage(0.0, 4.0, clear=True), Stage(0.16, 6.0), Stage(0.32, 8.0), Stage(0.55, 15.0))
+TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before it
+STAGES = (Stage(0.0, 4.0, clear=True), Stage(0.2, 6.0), Stage(0.4, 8.0), Stage(0.62, 15.0))
 VOCABULARY_SENTENCES = 8000
 HEARING = 1.0  # weight of the encoder's own loss at the beginning; it falls to none
 HEARING_PART = 0.75  # of all steps
@@ -42,15 +42,15 @@ HEARING_STEP = 3  # positions
 class SpeechSettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 11000
+    steps: int = 10000
     seed: int = 1
     rows: int = 4
-    rate: float = 1.5e-3
+    rate: float = 2.5e-3
     state: int = 128
     heads: int = 4
     audio_layers: int = 4
     text_layers: int = 2
-    pieces: int = 768
+    pieces: int = 512
     seconds: float = 15.0
     held_out: int = 48
 

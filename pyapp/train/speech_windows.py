@@ -65,7 +65,8 @@ class Example:
 class WindowMaker:
     """Makes the windows of a seed: `examples(number, seconds, takes)` is the same each time.
 
-    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices.
+    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices; `speaker` makes
+    sound of them (speech_voices.speak).
     """
 
     def __init__(
@@ -75,14 +76,14 @@ class WindowMaker:
         text_context: int,
         sentences: Callable[[str], Iterator[str]],
         variants: tuple[str, ...] = SEEN,
-        speaker: Speaker = speak,
+        speaker: Speaker | None = None,
     ) -> None:
         self._seed = seed
         self._tokens = tokens
         self._limit = text_context // 2  # Whisper's decoder keeps one half for the text before
         self._sentences = sentences
         self._variants = variants
-        self._speak = speaker
+        self._speak = speaker or speak
 
     def examples(self, number: int, seconds: float, takes: int = 1, clear: bool = False) -> list[Example]:
         """The same speech, recorded in `takes` ways: features (80, seconds * 100) and tokens. `clear`: for beginners,
@@ -175,6 +176,7 @@ class WindowMaker:
                 body += [tokens.time(start), *tokens.encode(phrase.text), tokens.time(phrase.end)]
             body += [] if window.begun is None else [tokens.time(window.begun.start)]
             body.append(tokens.end)
+        prompt = prompt[: 2 * self._limit - len(body)]  # both fit into the decoder's context
         targets = body[1:]
         if quiet:
             targets[0] = tokens.no_speech
