@@ -65,8 +65,8 @@ class Example:
 class WindowMaker:
     """Makes the windows of a seed: `examples(number, seconds, takes)` is the same each time.
 
-    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices; `speaker` makes
-    sound of them (speech_voices.speak).
+    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices; `speaker`
+    makes sound of them (speech_voices.speak).
     """
 
     def __init__(

@@ -7,7 +7,14 @@ import re
 import pytest
 
 from pyapp.train.speech_grammar import (
-    Chooser, expand, is_unseen, sentence, training_sentences, unseen_sentences, vocabulary, words,
+    Chooser,
+    expand,
+    is_unseen,
+    sentence,
+    training_sentences,
+    unseen_sentences,
+    vocabulary,
+    words,
 )  # fmt: skip
 from pyapp.train.speech_words import RULES, TOPICS
 
@@ -15,9 +22,7 @@ from pyapp.train.speech_words import RULES, TOPICS
 def test_sentences_stay_the_same() -> None:
     """A model in somebody's hands was measured on these."""
     text = "\n".join(sentence(1, index) for index in range(200))
-    assert (
-        hashlib.sha256(text.encode()).hexdigest() == "d2f3c253681b86687c65114c9783d3a8dfa6bb93bfc624836cbf44e5a7ffae6e"
-    )
+    assert hashlib.sha256(text.encode()).hexdigest()[:32] == "d2f3c253681b86687c65114c9783d3a8"
     assert sentence(1, 5) == sentence(1, 5) != sentence(2, 5)
 
 
