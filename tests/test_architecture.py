@@ -22,15 +22,15 @@ FLOORS = [
     {"errors"},
     {"events"},
     {"engine"},
-    {"nn", "formats", "hub"},
-    {"models", "text", "train", "audio"},
+    {"nn", "formats", "hub", "autograd", "linalg", "extension"},
+    {"models", "text", "train", "audio", "optim"},
     {"tasks"},
     {"cli", "browser"},
     {"__main__"},
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 # Rooms on the same floor that may use each other, in this direction only.
-NEIGHBOURS = {("train", "models"), ("train", "text"), ("train", "audio"), ("models", "text")}
+NEIGHBOURS = {("train", "models"), ("train", "text"), ("train", "audio"), ("models", "text"), ("audio", "text")}
 
 
 def modules() -> list[Path]:

@@ -19,7 +19,16 @@ from typing import Any, TextIO
 import click
 
 from pyapp import __version__
-from pyapp.cli.views import InspectView, JsonView, ModelsView, SpeechTrainView, StoryView, TrainView, View
+from pyapp.cli.views import (
+    InspectView,
+    JsonView,
+    ModelsView,
+    QuantizeView,
+    SpeechTrainView,
+    StoryView,
+    TrainView,
+    View,
+)
 from pyapp.events import Cancel
 from pyapp.text.options import SEEDS, SamplingOptions
 
@@ -209,6 +218,27 @@ def inspect(file: str, as_json: bool) -> int:
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.inspect(file), JsonView() if as_json else InspectView())
+
+
+@cli.command()
+@click.argument("source", metavar="IN", type=click.Path())
+@click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
+@click.option("-t", "--type", "kind", required=True, metavar="TYPE", help="q8_0, q4_K, q6_K …, or f16, bf16, f32.")
+@click.option("--imatrix", type=click.Path(), help="Which columns count: a file that llama.cpp's llama-imatrix made.")
+@click.option("--keep", metavar="REGEX", help="Leave tensors as they are whose names match this.")
+@json_option
+def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
+    """Write the model file IN in another type.
+
+    IN may be safetensors, GGUF, llama2.c or PyTorch; OUT ends in .gguf, or for float types in .safetensors. Norms,
+    biases and other small tensors stay as they are.
+    """
+    from pyapp import tasks
+
+    return forward(
+        lambda cancel: tasks.quantize(source, target, kind, imatrix=imatrix, keep=keep, cancel=cancel),
+        JsonView() if as_json else QuantizeView(),
+    )
 
 
 @cli.group()

@@ -175,6 +175,18 @@ class ModelsView(View):
         print_table([[entry[name] for name in columns] for entry in known])
 
 
+class QuantizeView(View):
+    """What was written, and of what it is made."""
+
+    def done(self, event: Done) -> None:
+        if event.reason == "cancelled":
+            click.echo("stopped; nothing was written", err=True)
+            return
+        results = event.results
+        types = ", ".join(f"{count} {name}" for name, count in results["types"].items())
+        click.echo(f"{results['file']}: {size(results['size'])}, from {size(results['source_size'])} ({types})")
+
+
 class TrainView(View):
     """A bar with the latest losses where someone is watching, else a line now and then; then the results."""
 

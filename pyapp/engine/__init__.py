@@ -1,7 +1,7 @@
 """Tensors, autograd, ops and launch records; knows nothing above it."""
 
 from . import ops, quant
-from .autograd import enable_grad, grad, is_grad_enabled, no_grad
+from .autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from .device import Device
 from .device import as_device as device
 from .devices import cpu as _cpu  # noqa: F401 (registers the CPU's kernels)
@@ -32,6 +32,6 @@ from .tensor import Tensor
 __all__ = [
     "DType", "Device", "Graph", "Op", "Tensor", "as_dtype", "bfloat16", "bool_", "capture", "device", "enable_grad",
     "float16", "float32", "float64", "get_num_threads", "grad", "instruction_set", "int8", "int16", "int32",
-    "int64", "is_grad_enabled", "no_grad", "op", "ops", "primitive", "q8_0", "q8_group", "quant", "set_num_threads",
-    "set_printoptions", "uint8",
+    "int64", "is_grad_enabled", "no_grad", "op", "ops", "primitive", "q8_0", "q8_group", "quant", "set_grad_enabled",
+    "set_num_threads", "set_printoptions", "uint8",
 ]  # fmt: skip

@@ -1,5 +1,11 @@
-"""The ops, by family. Importing this package attaches them to Tensor."""
+"""The ops, by family. Importing this package attaches them to Tensor; those in LATER when they are first asked for: the
+page writes a story without them.
+"""
 
+import importlib
+from typing import Any
+
+from ..tensor import Tensor
 from .attention import attention, cache_write, cached_attention, cached_self_attention, causal_mask, rope, rope_table
 from .conv import (
     avg_pool1d,
@@ -228,3 +234,30 @@ __all__ = [
     "svd", "swapaxes", "swapdims", "take_along_dim", "tan", "tile", "trace", "trunc", "unbind", "unflatten",
     "unfold", "unique", "var_mean", "vstack",
 ]  # fmt: skip
+
+# Ops by the module that has them, imported when first asked for.
+_MODULES: dict[str, tuple[str, ...]] = {
+}  # fmt: skip
+LATER = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{LATER[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def _method(self: Tensor, name: str) -> Any:
+    """A method that comes with a module that is not imported yet."""
+    module = LATER.get(name.rstrip("_"))
+    if module is not None and not name.startswith("_"):
+        importlib.import_module(f".{module}", __name__)
+        for kind in type(self).__mro__:
+            if name in kind.__dict__:
+                return object.__getattribute__(self, name)
+    raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+
+
+Tensor.__getattr__ = _method  # type: ignore[method-assign]

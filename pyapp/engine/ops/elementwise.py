@@ -86,7 +86,12 @@ sub = _binary(
 mul = _binary("mul", lambda: np.multiply, _d_mul)
 div = _binary("div", lambda: np.divide, _d_div, out="float")
 pow = _binary("pow", lambda: np.power, _d_pow, saves="both")
-floor_divide = _binary("floor_divide", lambda: np.floor_divide, None)
+floor_divide = _binary(
+    "floor_divide",
+    lambda: np.floor_divide,
+    lambda g, _, a, b: (unbroadcast(g * 0, a), unbroadcast(g * 0, b)),
+    saves="none",
+)
 remainder = _binary(
     "remainder", lambda: np.remainder, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g * floor_divide(a, b), b))
 )
@@ -147,6 +152,25 @@ isnan = _unary("isnan", lambda x: np.isnan(x), None, out="bool")
 isinf = _unary("isinf", lambda x: np.isinf(x), None, out="bool")
 isfinite = _unary("isfinite", lambda x: np.isfinite(x), None, out="bool")
 logical_not = _unary("logical_not", lambda x: np.logical_not(x), None, out="bool")
+
+
+def _scaled(operation: Op) -> Any:
+    def call(a: Tensor, b: Any, alpha: float = 1) -> Tensor:
+        return operation(a, b if alpha == 1 else b * alpha)
+
+    return call
+
+
+def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode == "floor":
+        return floor_divide(a, b)
+    if rounding_mode not in (None, "trunc"):
+        raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    quotient = div(a, b)
+    return quotient if rounding_mode is None else quotient.trunc().to(common_dtype(a, b))
+
+
+add.by_name, sub.by_name, div.by_name = _scaled(add), _scaled(sub), _rounded
 
 
 @primitive()

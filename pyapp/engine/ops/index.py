@@ -8,11 +8,12 @@ from .. import dtype as _dtype
 from ..autograd import STATE, no_grad
 from ..launch import KERNELS, capturing, launch
 from ..lazy import np
-from ..op import describe, primitive
+from ..op import describe, primitive, view_op
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
-from .base import array_of, computed, is_plain, tensor_of
-from .view import copy_strided, reshape, strided_slice
+from .base import array_of, computed, is_plain, tensor_of, unbroadcast
+from .inplace import tracked, write_tracked
+from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
 
 _FILL = KERNELS["fill_f32"]
 
@@ -83,10 +84,22 @@ def _array_index(entries: list[Any]) -> tuple[Any, ...]:
     return tuple(e.array() if isinstance(e, Tensor) else e for e in entries)
 
 
-def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
-    whole = np.zeros(x.shape, array_of(g).dtype)
+@primitive(name="_take_back", saves="none", method=False)
+def _take_back(g: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) -> Tensor:
+    """Zeros with g added at an index: the transpose of _take."""
+    computed("index")
+    whole = np.zeros(shape, array_of(g).dtype)
     np.add.at(whole, index, array_of(g))
-    return (tensor_of(whole, g.dtype),)
+    return tensor_of(whole, g.dtype)
+
+
+@_take_back.gradient
+def _d_take_back(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
+    return (_take(g, index),)
+
+
+def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
+    return (_take_back(g, x.shape, index),)
 
 
 @primitive(vjp=_d_take, saves="none", name="_take", method=False)
@@ -108,29 +121,49 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     if not all(_is_basic(e) for e in entries):
         lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
         return _take(x, _array_index(lists))
-    if x.requires_grad and STATE.enabled and not x.is_contiguous():
-        x = x.contiguous()
+    if STATE.enabled and not x.is_contiguous():
+        return _index_view(x, tuple(entries))
     return strided_slice(x, *_basic(x, entries))
 
 
-def check_writable(x: Tensor, name: str, source: Any = None) -> None:
-    """In-place writes that autograd could not follow are refused."""
-    if not STATE.enabled:
-        return
-    if isinstance(source, Tensor) and source.requires_grad:
-        raise RuntimeError(
-            f"{name}: what is written carries a gradient that would be lost; use the out-of-place form, or no_grad()"
-        )
-    if x.requires_grad:
-        kind = "a leaf that requires a gradient" if x.node is None else "a result that carries a gradient"
-        raise RuntimeError(
-            f"{name}: cannot write in place into {kind}; use the out-of-place form, or write inside no_grad()"
-        )
+@view_op(None, name="_index_view")
+def _index_view(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
+    """Ints, slices and None on strided memory."""
+    _no_blocks(x, "index")
+    shape, strides, offset = _basic(x, list(entries))
+    return _alias(x, shape, strides, x.offset + offset)
+
+
+place_back(_index_view)
+
+
+def check_writable(x: Tensor, name: str) -> None:
+    """Memory whose elements stand for several is not written."""
+    if 0 in x.strides and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
+        raise RuntimeError(f"{name}: {describe(x)} is expanded: several elements share one place; clone() it first")
+
+
+@primitive(name="_put", saves="none", method=False)
+def _put(x: Tensor, value: Any, index: Any) -> Tensor:
+    """x with `value` at an index."""
+    whole = x.clone()
+    with no_grad():
+        setitem(whole, index, value)
+    return whole
+
+
+@_put.gradient
+def _d_put(g: Tensor, _: Any, x: Tensor, value: Any, index: Any) -> Any:
+    seen = unbroadcast(getitem(g.contiguous(), index), value)
+    return _put(g, 0.0, index) if x.requires_grad else None, seen
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, in place."""
-    check_writable(x, "setitem", value)
+    if tracked(x, value):
+        write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
+        return
+    check_writable(x, "setitem")
     entries = _entries(x, index)
     if all(_is_basic(e) for e in entries):
         with no_grad():
@@ -149,7 +182,9 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
 
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Writes `source` (a tensor, array or number, broadcast) into x."""
-    check_writable(x, "copy_", source)
+    if tracked(x, source):
+        return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
+    check_writable(x, "copy_")
     if not isinstance(source, Tensor):
         return fill_(x, source) if isinstance(source, (int, float)) else copy_(x, tensor_of(np.asarray(source)))
     if broadcast_shapes(x.shape, source.shape, op="copy_") != x.shape:
@@ -184,6 +219,8 @@ def add_into(x: Tensor, other: Tensor) -> None:
 
 def fill_(x: Tensor, value: Any) -> Tensor:
     """Writes one number into every element."""
+    if tracked(x, value):
+        return write_tracked(x, "fill_", lambda old: _put(old, value, Ellipsis), copy=False)
     check_writable(x, "fill_")
     if x.dtype is _dtype.float32 and x.is_contiguous():
         launch(_FILL, x.numel() >> 10, x.address, x.numel(), float(value))
@@ -199,21 +236,6 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 def zero_(x: Tensor) -> Tensor:
     """Writes zeros."""
     return fill_(x, 0)
-
-
-def _in_place(name: str) -> Any:
-    def method(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
-        check_writable(x, name + "_", other)
-        with no_grad():
-            result = getattr(x, name)(other if alpha == 1 else other * alpha)
-        if result.shape != x.shape:
-            raise ValueError(f"{name}_: the result {describe(result)} does not fit into {describe(x)}")
-        if result.dtype.category > x.dtype.category:
-            raise TypeError(f"{name}_: the result is {result.dtype}, which does not go into {describe(x)}")
-        return copy_(x, result)
-
-    method.__doc__ = f"`{name}`, in place."
-    return method
 
 
 def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
@@ -314,20 +336,8 @@ Tensor.__getitem__ = getitem  # type: ignore[method-assign]
 Tensor.__setitem__ = setitem  # type: ignore[method-assign]
 for _function in (copy_, fill_, zero_, index_select):
     setattr(Tensor, _function.__name__, _function)
-for _name in ("add", "sub", "mul", "div"):
-    setattr(Tensor, _name + "_", _in_place(_name))
-    _dunder = "truediv" if _name == "div" else _name
-    setattr(Tensor, f"__i{_dunder}__", lambda self, other, _name=_name: _assign(self, other, _name))
 for _name in ("zeros", "ones", "empty", "full"):
     setattr(Tensor, "new_" + _name, _new(_name))
-
-
-def _assign(x: Tensor, other: Any, name: str) -> Tensor:
-    """x += y: in place where autograd allows it, as in torch (an error on leaves that require gradients)."""
-    carries = isinstance(other, Tensor) and other.requires_grad
-    if STATE.enabled and (carries or x.node is not None) and not (x.requires_grad and x.node is None):
-        return getattr(x, name)(other)
-    return getattr(x, name + "_")(other)
 
 
 __all__ = [
