@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio import SAMPLE_RATE
@@ -68,7 +69,7 @@ def recordings(condition: Condition, count: int = RECORDINGS) -> Iterator[Record
     for number in range(count):
         chooser = Chooser("recording", condition.name, number)
         texts = itertools.islice(unseen_sentences(f"{TEST_SEED}/long/{number}"), RECORDING_PHRASES)
-        yield recording(list(texts), condition, chooser, lambda chooser=chooser: chooser.between(0.3, 2.0))
+        yield recording(list(texts), condition, chooser, partial(chooser.between, 0.3, 2.0))
 
 
 def recording(texts: list[str], condition: Condition, chooser: Chooser, pause: Callable[[], float]) -> Recording:

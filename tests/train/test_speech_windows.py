@@ -164,13 +164,13 @@ def test_the_loader_goes_on_where_it_was(helpers: int) -> None:
         return SpeechLoader(maker(), (Stage(0.0, 2.5, True), Stage(0.5, 4.0)), 2 * BLOCK, helpers)
 
     first = loader()
-    batches = [first.batch(32) for _ in range(6)]
-    assert [len(batch) for batch in batches] == [32] * 6 and first.position == 6 * 32
+    batches = [first.batch(BLOCK // 4) for _ in range(6)]
+    assert [len(batch) for batch in batches] == [BLOCK // 4] * 6 and first.position == BLOCK // 4 * 6
     assert {batch[0].mel.shape[1] for batch in batches[:4]} == {250}
     assert {example.mel.shape[1] for example in batches[4]} == {400}
     second = loader()
-    second.position = 3 * 32
-    again = second.batch(32)
+    second.position = BLOCK // 4 * 3
+    again = second.batch(BLOCK // 4)
     assert [example.mel.tobytes() for example in again] == [example.mel.tobytes() for example in batches[3]]
     for it in (first, second):
         it.close()
