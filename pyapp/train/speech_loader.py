@@ -1,11 +1,14 @@
-"""Batches of windows, made by helper threads while the model learns."""
+"""Batches of windows, made by helper processes while the model learns."""
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from pyapp.train.speech_windows import Example, WindowMaker
 
@@ -30,14 +33,18 @@ class SpeechLoader:
     Short windows first: the decoder must find out that it can listen, which takes it long in long ones.
     """
 
-    def __init__(self, maker: WindowMaker, stages: Sequence[Stage], total: int, helpers: int = 2) -> None:
+    def __init__(self, maker: WindowMaker, stages: Sequence[Stage], total: int, helpers: int = 1) -> None:
         self._maker = maker
         self._stages = stages
         self._total = total
         self._position = 0
         self._ready: dict[int, Future[list[Example]]] = {}
-        threads = helpers and sys.platform != "emscripten"
-        self._pool = ThreadPoolExecutor(helpers, "speech") if threads else None
+        self._pool = None
+        if helpers and sys.platform != "emscripten":
+            # Processes, because threads would keep the interpreter from the model; spawned, because kernels may have
+            # threads, with which a process must not fork.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(helpers, context, _begin, (maker,))
 
     @property
     def position(self) -> int:
@@ -72,7 +79,7 @@ class SpeechLoader:
         """Ends the helpers."""
         self._forget()
         if self._pool is not None:
-            self._pool.shutdown()
+            self._pool.shutdown(cancel_futures=True)
 
     def _start(self, speech: int) -> None:
         if speech in self._ready:
@@ -80,7 +87,7 @@ class SpeechLoader:
         stage = self.stage(speech)
         arguments = (speech, stage.seconds, TAKES, stage.clear)
         if self._pool is not None:
-            self._ready[speech] = self._pool.submit(self._maker.examples, *arguments)
+            self._ready[speech] = self._pool.submit(_examples, *arguments)
         else:
             made: Future[list[Example]] = Future()
             made.set_result(self._maker.examples(*arguments))
@@ -97,3 +104,17 @@ def place_of(index: int) -> tuple[int, int]:
     block, rest = divmod(index, BLOCK)
     take, number = divmod(rest, BLOCK // TAKES)
     return block * (BLOCK // TAKES) + number, take
+
+
+_maker: WindowMaker | None = None  # of a helper
+
+
+def _begin(maker: WindowMaker) -> None:
+    global _maker
+    _maker = maker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which ends its helpers itself
+
+
+def _examples(*arguments: Any) -> list[Example]:
+    assert _maker is not None
+    return _maker.examples(*arguments)

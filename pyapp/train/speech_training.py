@@ -31,18 +31,18 @@ from pyapp.train.story_training import make_folder
 
 MELS = 80
 TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before it
-STAGES = (Stage(0.0, 4.0, clear=True), Stage(0.2, 6.0), Stage(0.4, 8.0), Stage(0.62, 15.0))
+STAGES = (Stage(0.0, 4.0, clear=True), Stage(0.16, 6.0), Stage(0.4, 8.0), Stage(0.66, 15.0))
 VOCABULARY_SENTENCES = 8000
 HEARING = 1.0  # weight of the encoder's own loss at the beginning; it falls to none
 HEARING_PART = 0.75  # of all steps
-HEARING_STEP = 3  # positions
+HEARING_STEP = 2  # positions
 
 
 @dataclass(frozen=True)
 class SpeechSettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 10000
+    steps: int = 9000
     seed: int = 1
     rows: int = 4
     rate: float = 2.5e-3

@@ -176,12 +176,12 @@ def test_voices_speak() -> None:
     assert len(speech_voices.ACCENTS) * len(speech_voices.SEEN) >= 40
     assert not set(speech_voices.SEEN) & set(speech_voices.UNSEEN)
     found = []
-    for accent, variant in zip(speech_voices.ACCENTS, [*speech_voices.UNSEEN, "", "Andy"][-8:], strict=True):
+    for accent, variant in zip(speech_voices.ACCENTS, ("", "m5", "f5", "Andy", "grandpa"), strict=True):
         samples = speech_voices.speak("Two tickets to Berlin, please.", speech_voices.Voice(accent, variant, 160, 50))
         assert 1.0 < len(samples) / 16_000 < 4.0 and samples.dtype == np.float32
         assert np.sqrt(np.mean(samples.astype(np.float64) ** 2)) == pytest.approx(0.1, rel=1e-3)
         assert min(abs(samples[0]), abs(samples[-1])) > 0
         found.append(samples.tobytes())
-    assert len(set(found)) == 8
+    assert len(set(found)) == 5
     with pytest.raises(PyappError, match="cannot speak with the voice xx-none"):
         speech_voices.speak("Yes.", speech_voices.Voice("xx-none", "", 160, 50))
