@@ -33,9 +33,6 @@ class LetterTokens:
     def encode(self, text: str) -> list[int]:
         return [ord(letter) for letter in f" {text}"]
 
-    def spelled(self, number: int) -> str:
-        return chr(number)
-
     def time(self, seconds: float) -> int:
         return self.times + min(self.size - 1 - self.times, max(0, round(seconds / 0.02)))
 

@@ -23,11 +23,11 @@ from pyapp.train.loop import Recipe
 from pyapp.train.speech_grammar import training_sentences
 from pyapp.train.speech_loader import SpeechLoader, Stage
 from pyapp.train.speech_training import SpeechTrainer, initialize
-from pyapp.train.speech_windows import WindowMaker
+from pyapp.train.speech_windows import Lesson, WindowMaker
 from tests.train.speech_parts import LetterTokens, hum
 
 SMALL: dict[str, Any] = {
-    "steps": 20, "rows": 2, "state": 32, "heads": 2, "audio_layers": 1, "text_layers": 1, "pieces": 320, "seconds": 3.0,
+    "steps": 20, "state": 32, "heads": 2, "audio_layers": 1, "text_layers": 1, "pieces": 320, "seconds": 3.0,
     "held_out": 2, "seed": 5, "rate": 3e-3,
 }  # fmt: skip
 
@@ -39,8 +39,8 @@ def trainer(steps: int = 30) -> SpeechTrainer:
     model = Whisper(config, initialize=False)
     initialize(model, Generator(3))
     maker = WindowMaker(3, tokens, 448, training_sentences, speaker=hum)  # type: ignore[arg-type]
-    loader = SpeechLoader(maker, (Stage(0.0, 2.5, True),), steps * 4, helpers=0)
-    return SpeechTrainer(model, loader, Recipe(steps, 4, 4e-3, warmup=3))
+    loader = SpeechLoader(maker, (Stage(0, Lesson(1.2, 4, words=1, clear=True)),), helpers=0)
+    return SpeechTrainer(model, loader, Recipe(steps, 0, 4e-3, warmup=3))
 
 
 def weights(trainer: SpeechTrainer) -> bytes:
@@ -72,18 +72,6 @@ def test_an_interruption_changes_no_bit(tmp_path: Path) -> None:
     assert weights(rest) == weights(whole)
 
 
-def test_hearing_falls_to_nothing() -> None:
-    """Near the end the encoder has no loss of its own."""
-    learning = trainer(steps=8)
-    for _ in range(6):
-        learning.step()
-    loss, told = learning.batch_loss()
-    assert float(loss.item()) == told
-    learning = trainer(steps=8)
-    loss, told = learning.batch_loss()
-    assert float(loss.item()) > told + 1
-
-
 # -- the command's whole way
 
 
@@ -108,7 +96,11 @@ def test_training_from_end_to_end(tmp_path: Path) -> None:
     assert steps == list(range(1, 21))
     assert {event.name for event in events if isinstance(event, Metric)} >= {"loss", "held_out_loss", "time_left"}
     done = events[-1]
-    assert isinstance(done, Done) and done.reason == "complete" and done.results["windows"] == 40
+    assert (
+        isinstance(done, Done)
+        and done.reason == "complete"
+        and done.results["windows"] == 2 * 16 + 3 * 8 + 3 * 6 + 6 * 4 + 6 * 4
+    )
     assert sorted(entry.name for entry in (tmp_path / "whole").iterdir()) == [
         "checkpoint.safetensors", "config.json", "generation_config.json", "loss.png", "model.safetensors",
         "preprocessor_config.json", "tokenizer.json",
@@ -137,16 +129,15 @@ def test_the_model_is_written_as_transformers_has_it(tmp_path: Path) -> None:
     assert ids["<|3.00|>"] == config["vocab_size"] - 1 and ids["<|endoftext|>"] == config["eos_token_id"] == 320
     with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
         tensors = checkpoint.tensors
-        assert tensors["model.decoder.embed_tokens.weight"].shape == (480, 32)
-        assert tensors["model.encoder.layers.0.self_attn.q_proj.weight"].dtype == "float16"
+        assert tensors["model.decoder.embed_tokens.weight"].shape == (480, 34)
+        assert tensors["model.encoder.layers.0.self_attn.q_proj.bias"].dtype == "float16"
+        assert checkpoint.metadata["model.encoder.layers.0.self_attn.q_proj.weight"] == "q8_0"
         assert "model.encoder.layers.0.self_attn.k_proj.bias" not in tensors
         assert all(info.shape for info in tensors.values())
 
 
 @pytest.mark.native_only
-@pytest.mark.parametrize(
-    "settings", [{"steps": 0}, {"rate": 0}, {"rows": 3}, {"pieces": 10}, {"seconds": 60}, {"colour": 1}]
-)
+@pytest.mark.parametrize("settings", [{"steps": 0}, {"rate": 0}, {"pieces": 10}, {"seconds": 60}, {"colour": 1}])
 def test_bad_settings(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         train(tmp_path / "never", **settings)

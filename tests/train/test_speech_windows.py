@@ -1,6 +1,5 @@
 """Windows to train on: what is said lies where the tokens say, and everything follows from numbers."""
 
-import itertools
 import multiprocessing
 from typing import Any
 
@@ -8,9 +7,9 @@ import numpy as np
 import pytest
 
 from pyapp.train.speech_grammar import Chooser, training_sentences
-from pyapp.train.speech_loader import BLOCK, TAKES, SpeechLoader, Stage, place_of
+from pyapp.train.speech_loader import SPREAD, SpeechLoader, Stage
 from pyapp.train.speech_scenes import CLEAN, Scene, choose_scene, noise, record, smooth_size
-from pyapp.train.speech_windows import IGNORED, Phrase, Window, WindowMaker, features, fragment, place
+from pyapp.train.speech_windows import IGNORED, Lesson, Phrase, Window, WindowMaker, features, fragment, place
 from tests.train.speech_parts import LetterTokens, hum
 
 RATE = 16_000
@@ -77,20 +76,21 @@ def test_sizes_for_the_fourier_transform() -> None:
 
 def test_an_example_is_the_same_each_time() -> None:
     for number in (0, 7):
-        one, other = maker().examples(number, 6.0, 2), maker().examples(number, 6.0, 2)
+        one, other = (maker().examples(number, Lesson(6.0, 1, takes=2)) for _ in range(2))
         for a, b in zip(one, other, strict=True):
-            assert a.mel.tobytes() == b.mel.tobytes() and a.heard.tobytes() == b.heard.tobytes()
+            assert a.mel.tobytes() == b.mel.tobytes()
             assert (a.inputs, a.targets) == (b.inputs, b.targets)
         assert one[0].mel.tobytes() != one[1].mel.tobytes()  # another room
-        assert one[0].heard.tobytes() == one[1].heard.tobytes()  # the same speech
+        said = [[number for number in example.targets if 0 <= number < TOKENS.end] for example in one]
+        assert said[0] == said[1]  # the same speech
 
 
 def test_shapes_and_tokens() -> None:
     kinds = set()
     for number in range(60):
-        example = maker().examples(number, 8.0)[0]
+        example = maker().examples(number, Lesson(8.0, 1, takes=1))[0]
         assert example.mel.shape == (80, 800) and example.mel.dtype == np.float32
-        assert np.isfinite(example.mel).all() and example.heard.shape == (400,)
+        assert np.isfinite(example.mel).all()
         assert len(example.inputs) == len(example.targets)
         start = example.inputs.index(TOKENS.start)
         assert set(example.targets[:start]) <= {IGNORED}, "the text before is nothing to learn"
@@ -118,19 +118,25 @@ def test_a_phrase_that_is_cut_off_gives_its_start_alone() -> None:
 
 
 def test_speech_lies_where_the_tokens_say() -> None:
-    """The sound is louder inside a phrase than in the pauses, and the encoder's tokens say the same."""
-    sentences = itertools.islice(training_sentences(5), 100)
-    window = maker().lay_out(Chooser("layout"), sentences, 15.0)
-    assert len(window.phrases) >= 2
-    heard = maker().heard(window, 750)
-    loud = np.abs(window.samples[: len(window.samples) // 320 * 320].reshape(-1, 320)).max(axis=1)  # by position
-    speech = heard[: len(loud)] != TOKENS.no_speech
-    assert np.mean(loud[speech] > 0.01) > 0.97
-    assert np.mean(loud[~speech] > 0.01) < 0.03
-    for phrase in window.phrases:
-        said = heard[round(phrase.start * 50) : round(phrase.end * 50)]
-        kept = [number for number, _ in itertools.groupby(said.tolist())]
-        assert TOKENS.decode(kept) == "".join(k for k, _ in itertools.groupby(phrase.text))
+    """The sound is loud inside phrases, and silent in the pauses."""
+    for number in range(20):
+        window = maker().lay_out(Chooser("layout", number), training_sentences(5), Lesson(15.0, 1))
+        assert window.phrases
+        loud = np.abs(window.samples[: len(window.samples) // 160 * 160].reshape(-1, 160)).max(axis=1) > 0.01
+        middle = np.arange(len(loud)) / 100 + 0.005  # seconds
+        spoken = [*window.phrases, *([window.begun] if window.begun else [])]
+        within = np.any([(middle > phrase.start) & (middle < phrase.end) for phrase in spoken], axis=0)
+        assert np.mean(loud == within) > 0.99
+        times = [time for phrase in spoken for time in (phrase.start, phrase.end)]
+        assert times == sorted(times) and all(phrase.end <= 15 for phrase in window.phrases)
+
+
+def test_lessons_of_single_words() -> None:
+    for number in range(20):
+        example = maker().examples(number, Lesson(1.2, 1, takes=1, words=1, clear=True))[0]
+        assert example.mel.shape == (80, 120)
+        text = TOKENS.decode([number for number in example.targets if number < TOKENS.end])
+        assert len(text.split()) == 1 and example.inputs[:2] == [TOKENS.start, TOKENS.no_timestamps]
 
 
 def test_placing_and_fragments() -> None:
@@ -151,27 +157,32 @@ def test_features_are_filled_up_with_silence_or_zeros() -> None:
 # -- the loader
 
 
-def test_every_window_has_its_place() -> None:
-    places = [place_of(index) for index in range(2 * BLOCK)]
-    assert len(set(places)) == 2 * BLOCK
-    assert {take for _, take in places} == set(range(TAKES))
-    assert max(speech for speech, _ in places[:BLOCK]) < min(speech for speech, _ in places[BLOCK:])
+def test_every_batch_has_its_place() -> None:
+    loader = SpeechLoader(maker(), (Stage(0, Lesson(1.0, 2, takes=3)), Stage(50, Lesson(2.0, 2))), helpers=0)
+    places = [loader.place(number) for number in range(50 + 4 * SPREAD)]
+    assert len(set(places)) == len(places)
+    assert {stage for stage, _, _ in places[:50]} == {0} and {stage for stage, _, _ in places[50:]} == {1}
+    assert [take for _, _, take in places[: 3 * SPREAD]] == [0] * SPREAD + [1] * SPREAD + [2] * SPREAD
+    assert [speech for _, speech, _ in places[: 2 * SPREAD]] == [*range(SPREAD)] * 2
 
 
 @pytest.mark.parametrize("helpers", [0, pytest.param(1, marks=pytest.mark.native_only)])
 def test_the_loader_goes_on_where_it_was(helpers: int) -> None:
     def loader() -> SpeechLoader:
-        return SpeechLoader(maker(), (Stage(0.0, 2.5, True), Stage(0.5, 4.0)), 2 * BLOCK, helpers)
+        lessons = Lesson(1.2, 3, words=1, clear=True), Lesson(4.0, 2)
+        return SpeechLoader(maker(), (Stage(0, lessons[0]), Stage(2 * SPREAD, lessons[1])), helpers)
 
     first = loader()
-    batches = [first.batch(BLOCK // 4) for _ in range(6)]
-    assert [len(batch) for batch in batches] == [BLOCK // 4] * 6 and first.position == BLOCK // 4 * 6
-    assert {batch[0].mel.shape[1] for batch in batches[:4]} == {250}
-    assert {example.mel.shape[1] for example in batches[4]} == {400}
+    batches = [first.batch() for _ in range(2 * SPREAD + 3)]
+    assert first.position == 2 * SPREAD + 3
+    assert [len(batch) for batch in batches] == [3] * (2 * SPREAD) + [2] * 3
+    assert {batch[0].mel.shape[1] for batch in batches[: 2 * SPREAD]} == {120}
+    assert batches[2 * SPREAD][0].mel.shape[1] == 400
     second = loader()
-    second.position = BLOCK // 4 * 3
-    again = second.batch(BLOCK // 4)
-    assert [example.mel.tobytes() for example in again] == [example.mel.tobytes() for example in batches[3]]
+    for position in (SPREAD + 3, 2 * SPREAD + 1):  # in second takes, and in the other stage
+        second.position = position
+        again = second.batch()
+        assert [example.mel.tobytes() for example in again] == [example.mel.tobytes() for example in batches[position]]
     for it in (first, second):
         it.close()
     assert not multiprocessing.active_children()
