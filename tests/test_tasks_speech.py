@@ -100,12 +100,11 @@ def test_recordings_of_every_kind(kind: str, loads: list[Any], monkeypatch: pyte
 
 
 def test_a_header_that_says_too_little(loads: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read first is not lost when the recording turns out to be longer than it may be to be read first."""
-    monkeypatch.setattr(speech, "READ_FIRST_SECONDS", -55.0)
+    """What was read first is not lost when the recording turns out to be longer than there is room for."""
+    monkeypatch.setattr("pyapp.audio.reader.BLOCK_SAMPLES", 20_000)
     reader = open_audio(counting(*[1.0] * 10))
-    reader.duration = -60.0
-    events = collect(tasks.transcribe(reader))
-    assert len(said(events)) == 10
+    reader.duration = 1.0
+    assert len(said(collect(tasks.transcribe(reader)))) == 10
 
 
 def test_notices_come_before_the_end(loads: list[Any]) -> None:
@@ -269,6 +268,88 @@ def test_the_event_loop_runs_meanwhile(loads: list[Any], monkeypatch: pytest.Mon
     assert partials >= 3 and beats > 0.8 * partials
 
 
+# -- the microphone
+
+
+async def spoken(sound: np.ndarray, block: float = 0.1, ended: list[bool] | None = None) -> Any:
+    """Blocks of a tenth of a second, as fast as they are taken."""
+    try:
+        for at in range(0, len(sound), round(block * RATE)):
+            await asyncio.sleep(0)
+            yield sound[at : at + round(block * RATE)]
+    finally:
+        if ended is not None:
+            ended.append(True)
+
+
+@pytest.mark.parametrize("task", [tasks.listen, tasks.transcribe])
+def test_words_appear_while_they_are_spoken(task: Any, loads: list[Any]) -> None:
+    sound = counting(1, 1, 1, pause=2.0)  # a longer one is two and three while it lasts
+    events = collect(task(spoken(sound), model="x"))
+    assert loads == ["x"]
+    assert [text for text, _, _ in said(events)] == ["one", "one", "one"]
+    kinds = [event.type for event in events]
+    assert kinds[0] == "progress" and kinds[-1] == "done" and "partial" in kinds and "notice" not in kinds
+    assert kinds.index("partial") < kinds.index("segment")
+    done = events[-1].to_dict()
+    assert (done["text"], done["language"], done["duration"]) == (" one one one", "en", len(sound) / RATE)
+    starts = [event.start for event in events if isinstance(event, Segment)]
+    assert starts == sorted(starts) and all(
+        abs(at - due) < 0.7 for at, due in zip(starts, (0.5, 3.5, 6.5), strict=True)
+    )
+
+
+def test_options_of_listening(loads: list[Any]) -> None:
+    done = collect(tasks.listen(spoken(counting(1)), {"language": "de", "task": "translate"}))[-1].to_dict()
+    assert (done["language"], done["task"]) == ("de", "translate")
+    (error,) = collect(tasks.listen(spoken(counting(1)), {"language": "klingon"}))
+    assert isinstance(error, Error) and error.where == "language"
+
+
+def test_a_microphone_that_hears_nothing(loads: list[Any]) -> None:
+    notice, done = collect(tasks.listen(spoken(silence(2.0))))[-2:]
+    assert isinstance(notice, Notice) and notice.where == "microphone" and "silent" in notice.what
+    assert done.to_dict()["text"] == ""
+
+
+def test_stopping_a_microphone_that_says_nothing(loads: list[Any]) -> None:
+    """Nothing comes, and nothing ends: only Cancel does."""
+
+    async def run(close: bool) -> tuple[list[Event], float, list[bool]]:
+        cancel, ended, events = Cancel(), [], []
+
+        async def mute() -> Any:
+            try:
+                yield counting(1)
+                await asyncio.sleep(60)
+            finally:
+                ended.append(True)
+
+        stream = tasks.listen(mute(), cancel=cancel)
+        asyncio.get_running_loop().call_later(0.5, cancel.set)
+        start = time.perf_counter()
+        async for event in stream:
+            events.append(event)
+            if close and isinstance(event, Partial):
+                break
+        await stream.aclose()
+        return events, time.perf_counter() - start, ended
+
+    events, seconds, ended = asyncio.run(run(close=False))
+    assert events[-1] == Done("cancelled") and seconds < 10 and ended == [True]
+    _, _, ended = asyncio.run(run(close=True))
+    assert ended == [True]
+
+
+def test_a_microphone_that_fails(loads: list[Any]) -> None:
+    async def lost() -> Any:
+        yield counting(1)
+        raise OSError(5, "Input/output error", "hw:0")
+
+    (error,) = [event for event in collect(tasks.listen(lost())) if isinstance(event, Error)]
+    assert error.where == "hw:0"
+
+
 # -- long recordings
 
 
@@ -292,13 +373,13 @@ class Endless(io.RawIOBase):
         return len(part)
 
 
-def test_twenty_minutes_need_no_more_memory_than_two(loads: list[Any]) -> None:
+def test_eight_minutes_need_no_more_memory_than_one(loads: list[Any]) -> None:
     """NumPy's arrays are traced: what Python holds at once must not grow with the recording."""
     import tracemalloc
 
     part = counting(1, 2, 3)
     peaks = []
-    for minutes in (2, 20):
+    for minutes in (1, 8):
         pipe = io.BufferedReader(Endless(part, minutes * 60))
         loaded = listening_parrot.load()
         tracemalloc.start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
 
-from .wav import CHANNEL_LIMIT, RATES, SampleFormat, WavFile, decode_samples, find_samples, open_wav
+from .wav import CHANNEL_LIMIT, RATES, WavFile, decode_samples, find_samples, open_wav
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,8 +142,9 @@ class PipeWavDecoder:
 
     def __init__(self, source: PipeSource, stream: IO[bytes]) -> None:
         self._form, start, length = find_samples(source)
-        self._stream = stream
         self._waiting = source.rest(start)
+        # what is there at once, where the stream can: who speaks into a pipe does not wait for a block
+        self._receive: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
         self.name, self.rate, self.channels = source.name, self._form.rate, self._form.channels
         known = length + start < source.size
         self.frames = length // self._form.frame_bytes if known else None
@@ -152,22 +154,21 @@ class PipeWavDecoder:
     def read(self, count: int) -> NDArray[np.float32]:
         size = self._form.frame_bytes
         wanted = min(count * size, self._left)
-        data = self._waiting[:wanted]
-        self._waiting = self._waiting[wanted:]
-        data += self._stream.read(wanted - len(data))
-        self._left -= len(data)
-        if len(data) < wanted and self.frames is not None:
-            self.ended_early = f"its header announces {self.frames / self.rate:.1f} s"
-        return decode_frames(data, self._form)
+        while len(self._waiting) < min(size, wanted):
+            more = self._receive(wanted - len(self._waiting))
+            if not more:
+                self._left = 0
+                if self.frames is not None:
+                    self.ended_early = f"its header announces {self.frames / self.rate:.1f} s"
+                return np.empty((0, self.channels), np.float32)
+            self._waiting += more
+        whole = min(wanted, len(self._waiting)) // size * size
+        data, self._waiting = self._waiting[:whole], self._waiting[whole:]
+        self._left -= whole
+        return decode_samples(data, self._form).reshape(-1, self.channels)
 
     def close(self) -> None:
         """The stream is its owner's."""
-
-
-def decode_frames(data: bytes, form: SampleFormat) -> NDArray[np.float32]:
-    """The whole frames of `data`, float32 (frames, channels)."""
-    whole = len(data) - len(data) % form.frame_bytes
-    return decode_samples(data[:whole], form).reshape(-1, form.channels)
 
 
 class SourceFile(io.RawIOBase):

@@ -15,7 +15,7 @@ from pyapp.events import Notice
 from pyapp.formats.source import AnySource, ByteSource
 
 from . import SAMPLE_RATE
-from .decoders import ArrayDecoder, Decoder, open_decoder, open_stream
+from .decoders import ArrayDecoder, Decoder, PipeWavDecoder, open_decoder, open_stream
 from .quality import OffsetFilter, Quality
 from .resampling import Resampler, mix_channels
 
@@ -28,15 +28,17 @@ BLOCK_SAMPLES = 1 << 17  # of all channels, read at once: 3 s of one channel at 
 class AudioReader:
     """A recording, once from its beginning to its end: iterating gives float32 (samples,) blocks at 16 kHz, none empty.
 
-    `duration` is its length in seconds as far as it is known before, None where it is not (a pipe). `seconds` is how
-    much was read so far. `notices`, complete after the last block, are what a person should know: clipping, silence, a
-    file that ends early. Iterating raises FileFormatError for samples that are damaged, or that are not there at all.
+    `duration` is its length in seconds as far as it is known before, None where it is not. `arrives` tells that it
+    comes through a pipe, maybe while somebody speaks. `seconds` is how much was read so far. `notices`, complete after
+    the last block, are what a person should know: clipping, silence, a file that ends early. Iterating raises
+    FileFormatError for samples that are damaged, or that are not there at all.
     A context manager.
     """
 
     def __init__(self, decoder: Decoder) -> None:
         self.name = decoder.name
         self.duration = None if decoder.frames is None else decoder.frames / decoder.rate
+        self.arrives = isinstance(decoder, PipeWavDecoder)
         self.seconds = 0.0
         self.notices: list[Notice] = []
         self._decoder = decoder

@@ -132,7 +132,7 @@ class LiveTranscriber:
         first = max(0, int((spans[0].start - MARGIN) * SAMPLE_RATE))
         self._let_go(first)
         words, language = self._decode()
-        words = self._new_words(words)
+        words = self._new_words([self._without_silence(word, spans, first) for word in words])
         self._cost = perf_counter() - began
         if language is not None:
             yield language
@@ -183,13 +183,21 @@ class LiveTranscriber:
         self._language = heard.code
         return heard
 
+    def _without_silence(self, word: LiveWord, spans: Sequence[Span], let_go: int) -> LiveWord:
+        """A word that seems to begin in the silence before speech begins with it; `spans` are from before `let_go`
+        samples were forgotten."""
+        offset = (self._offset - let_go) / SAMPLE_RATE
+        starts = [offset + span.start for span in spans if word.start < offset + span.start < word.end]
+        return replace(word, start=starts[0]) if starts else word
+
     def _new_words(self, words: list[LiveWord]) -> list[LiveWord]:
         """Without what is final already: by its time, and by its text where the times are not sure."""
         words = [word for word in words if word.end > self._final_end - BACK and word.text.strip()]
-        if words and abs(words[0].start - self._final_end) < 1.0:
-            for count in range(min(REPEATED, len(words), len(self._tail)), 0, -1):
-                if [word.key for word in self._tail[-count:]] == [word.key for word in words[:count]]:
-                    return words[count:]
+        for count in range(min(REPEATED, len(words), len(self._tail)), 0, -1):
+            again = [word.key for word in self._tail[-count:]] == [word.key for word in words[:count]]
+            last = words[count - 1]
+            if again and (last.start + last.end) / 2 < self._final_end + BACK / 2:  # the same sound, not said again
+                return words[count:]
         return words
 
     def _commit(self, words: Sequence[LiveWord]) -> Iterator[Event]:

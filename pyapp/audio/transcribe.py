@@ -102,7 +102,7 @@ class Transcription:
             "language": self._language,
             "duration": duration,
             "task": self._options.task,
-            "segments": [segment.to_dict() for segment in self._segments],
+            "segments": [as_openai(segment) for segment in self._segments],
         }
 
     def _duration(self) -> float | None:
@@ -263,6 +263,13 @@ class Transcription:
                 yield segment
         if not self._options.condition_on_previous_text or result.temperature > HOT:
             self._prompt_from = len(self._tokens)
+
+
+def as_openai(segment: Segment) -> dict[str, Any]:
+    """The segment as in openai's JSON."""
+    values = segment.to_dict()
+    del values["type"]
+    return values
 
 
 def check_options(options: TranscribeOptions, tokenizer: WhisperTokenizer, context: int) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 FRAMES_PER_SECOND = SAMPLE_RATE // HOP
 EXACT_FRAMES = 30 * 60 * FRAMES_PER_SECOND
-BLOCK = 3000  # frames that are computed together
-BLOCKS_KEPT = 3
+BLOCK = 500  # frames that are computed together
+BLOCKS_KEPT = 14  # two windows
 HALF = FFT_SIZE // 2
 
 
@@ -133,6 +133,9 @@ class MelWindows:
         start = block * BLOCK * HOP - HALF
         end = start + (BLOCK - 1) * HOP + FFT_SIZE
         samples = self.samples.read(max(start, 0), end)
+        total = self.samples.total
+        if total is not None and start >= total:  # silence behind the end
+            return np.full((len(self._filters), BLOCK), np.log10(SMALLEST_POWER), np.float32)
         if start < 0:  # mirrored at the first sample
             samples = np.concatenate([samples[HALF:0:-1], samples])
         power = self._filters @ spectrum(samples, BLOCK)

@@ -72,11 +72,15 @@ class View:
 
 
 class JsonView(View):
-    """One event per line; ASCII where the terminal or file is not UTF-8."""
+    """One event per line, with what `extra` adds to each; ASCII where the terminal or file is not UTF-8."""
+
+    def __init__(self, extra: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self.extra = dict(extra or {})
 
     def show(self, event: Event) -> None:
         plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-        print(json.dumps(event.to_dict(), ensure_ascii=plain), flush=True)
+        print(json.dumps({**event.to_dict(), **self.extra}, ensure_ascii=plain), flush=True)
         if isinstance(event, (Error, Done)):
             self.outcome = "error" if isinstance(event, Error) else event.reason
 

@@ -30,12 +30,12 @@ from pyapp.text.options import SamplingOptions, check_number
 
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
-from .speech import load_speech, transcribe
+from .speech import listen, load_speech, transcribe
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "load", "load_speech", "models", "quantize",
-    "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
+    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "listen", "load", "load_speech", "models",
+    "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
 ]  # fmt: skip
 
 

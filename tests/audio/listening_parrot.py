@@ -28,7 +28,7 @@ class Config:
 class Parrot:
     """Duck-typed as pyapp.models.whisper.Whisper: `windows` counts what was encoded."""
 
-    alignment_heads = None
+    alignment_heads = [(0, 0)]
 
     def __init__(self, tokenizer: WhisperTokenizer, language: str = "en") -> None:
         self.config = Config(tokenizer.vocab_size)
@@ -42,18 +42,38 @@ class Parrot:
     def new_session(self, audio: Any, rows: int = 1) -> ParrotSession:
         return ParrotSession(self, self.script(audio.numpy()[0]), rows)
 
+    def cross_attention(self, tokens: Sequence[int], audio: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Each token of a word looks at the loud stretch that it names; it is as sure as of everything."""
+        stretches, _ = self.stretches(audio.numpy()[0])
+        first = len(tokens) - 2 - len(stretches)  # the row that predicts the first of them
+        weights = np.zeros((1, 1, len(tokens), self.config.n_audio_ctx), np.float32)
+        for row, (start, end) in enumerate(stretches, first):
+            weights[0, 0, row, start // 2 : end // 2] = 30.0
+        weights[0, 0, first + len(stretches) :, stretches[-1][1] // 2 if stretches else 0 :] = 30.0
+        logits = np.zeros((len(tokens), self.config.n_vocab), np.float32)
+        logits[np.arange(len(tokens) - 1), tokens[1:]] = 30.0
+        return logits, weights
+
+    def stretches(self, mel: np.ndarray) -> tuple[list[tuple[int, int]], bool]:
+        """(first, one past the last) of the frames of each loud stretch that it speaks of, and whether another one goes
+        on behind the window."""
+        frames = np.concatenate([[False], (mel.max(axis=0) > LOUD) & (mel.min(axis=0) < 1.4), [False]])
+        edges = [
+            (int(first), int(last)) for first, last in np.flatnonzero(np.diff(frames.astype(np.int8))).reshape(-1, 2)
+        ]
+        whole = [edge for edge in edges if edge[1] < mel.shape[1] - 20]
+        return whole or edges, bool(whole) and len(whole) < len(edges)
+
     def script(self, mel: np.ndarray) -> list[int]:
         """What it says to log-mel (n_mels, frames): for each loud stretch time, word, time; nothing to silence."""
         tokenizer = self.tokenizer
-        frames = np.concatenate([[False], (mel.max(axis=0) > LOUD) & (mel.min(axis=0) < 1.4), [False]])
-        edges = np.flatnonzero(np.diff(frames.astype(np.int8))).reshape(-1, 2).tolist()
-        whole = [edge for edge in edges if edge[1] < mel.shape[1] - 20]
+        stretches, more = self.stretches(mel)
         said: list[int] = []
-        for first, last in whole or edges:
-            start = 0 if not said else round(first / 2)
+        for first, last in stretches:
+            start = 0 if not said else round(first / 2)  # as Whisper does
             word = tokenizer.encode(" " + WORDS[min(10, round((last - first) / 100))])
             said += [tokenizer.timestamp_begin + start, *word, tokenizer.timestamp_begin + round(last / 2)]
-        if said and len(whole) < len(edges):  # the last stretch goes on behind the window
+        if more:
             said.append(said[-1])
         return [*said, tokenizer.eot]
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from pyapp.text.languages import language_code
+
 from .openai_whisper import SmallWhisper, build, transcribe
 from .speech_model import Shape, sound
 from .transcribe_cases import CASES
@@ -36,7 +38,7 @@ def compact(result: dict[str, Any]) -> dict[str, Any]:
             names = ("start", "end", "probability")
             entry.append([[word["word"], *(round(float(word[name]), 4) for name in names)] for word in found["words"]])
         segments.append(entry)
-    return {"language": result["language"], "segments": segments}
+    return {"language": language_code(result["language"]), "segments": segments}
 
 
 def main() -> None:

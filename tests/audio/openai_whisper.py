@@ -5,9 +5,11 @@ Needs openai-whisper and torch.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -21,7 +23,7 @@ from whisper.model import ModelDimensions, Whisper
 from pyapp.audio.decoding import draw_token
 from pyapp.text.sampling import Uniform
 
-from .speech_model import Shape, pieces
+from .speech_model import Shape, pieces, sound
 
 PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
@@ -85,6 +87,39 @@ def patched(real_vocabulary: bool, seed: int) -> Iterator[None]:
 
 
 def transcribe(model: Any, audio: np.ndarray, real_vocabulary: bool = False, seed: int = 0, **options: Any) -> Any:
-    """openai's result, on one thread (which keeps sums in one order)."""
+    """openai's result."""
     with patched(real_vocabulary, seed), torch.no_grad():
         return model.transcribe(audio, fp16=False, **options)
+
+
+ENGLISH = ("language", "task")  # not for models that only know it
+LIVE = (
+    {"language": "de", "word_timestamps": True},
+    {"beam_size": 3, "patience": 1.5, "task": "translate"},
+    {"temperature": (0.0, 0.5), "best_of": 2, "initial_prompt": "Hello, world. Grüße!"},
+    {"language": "ja", "word_timestamps": True, "hallucination_silence_threshold": 1.0},
+    {"without_timestamps": True, "suppress_tokens": "-1,1000", "clip_timestamps": "2,40"},
+)
+
+
+def real_shape(name: str, languages: int, mels: int) -> Shape:
+    """A model for one of openai-whisper's own vocabularies."""
+    lines = (Path(whisper.tokenizer.__file__).parent / f"assets/{name}.tiktoken").read_text().split("\n")
+    vocabulary = tuple(base64.b64decode(line.split()[0]) for line in lines if line)
+    return Shape(
+        name, multilingual=name == "multilingual", languages=languages, n_mels=mels, vocabulary=vocabulary, byte=0.0,
+        time=7.0, end=4.0, n_text_ctx=60,
+    )  # fmt: skip
+
+
+def compare_live(shape: Shape, loaded: Any, ours: Any, compare: Any) -> None:
+    """Every setting of LIVE, with both programs."""
+    from .make_golden_transcribe import compact
+
+    model, audio = build(shape), sound(45.0, 4)
+    for settings in LIVE:
+        options = {name: value for name, value in settings.items() if shape.multilingual or name not in ENGLISH}
+        options = {"temperature": 0.0, **options}
+        theirs = transcribe(model, audio, real_vocabulary=True, **options)
+        compare(ours(loaded, audio, **options), compact(theirs), loaded.tokenizer.decode)
+        assert theirs["segments"]

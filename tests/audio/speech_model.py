@@ -7,6 +7,7 @@ frozen RandomState and from the word list below, so that nothing but results nee
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -57,12 +58,16 @@ class Shape:
     end: float = 0.0
     silence: float = 0.0
     byte: float = -6.0
+    vocabulary: tuple[bytes, ...] = ()  # in place of the small one
     language: float = -4.0
     gain: float = 2.0  # of the layers; more of it makes the text depend more on what was heard and said
 
     @property
     def n_vocab(self) -> int:
-        return len(pieces()) + CONTROL + 1501 + self.languages
+        return len(self.pieces()) + CONTROL + 1501 + self.languages
+
+    def pieces(self) -> Sequence[bytes]:
+        return self.vocabulary or pieces()
 
     def config(self) -> dict[str, int]:
         """By openai's names (ModelDimensions)."""
@@ -73,7 +78,7 @@ class Shape:
         }  # fmt: skip
 
     def tokenizer(self) -> WhisperTokenizer:
-        return WhisperTokenizer.from_pieces(pieces(), self.n_vocab, multilingual=self.multilingual)
+        return WhisperTokenizer.from_pieces(self.pieces(), self.n_vocab, multilingual=self.multilingual)
 
     def weights(self) -> dict[str, np.ndarray]:
         """float32 values by openai's names."""
