@@ -12,7 +12,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from pyapp.engine import Tensor, get_num_threads, instruction_set, no_grad, ops
+from pyapp.engine import Tensor, flush_denormals, get_num_threads, instruction_set, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
@@ -84,6 +84,10 @@ class SpeechSettings:
 
 class SpeechTrainer(Trainer):
     """Trains a Whisper model: its batches are Examples."""
+
+    def step(self) -> float:
+        with flush_denormals():  # half of the time else, once attention is sharp
+            return super().step()
 
     def batch_loss(self) -> tuple[Tensor, float]:
         mel, inputs, targets = arrays(self.loader.batch(self.recipe.rows))
