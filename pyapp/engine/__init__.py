@@ -28,7 +28,7 @@ from .dtype import (
     uint32,
 )
 from .launch import Graph, capture
-from .native import get_num_threads, instruction_set, set_num_threads
+from .native import flush_denormals, get_num_threads, instruction_set, set_num_threads
 from .op import Op, op, primitive
 from .tensor import Tensor
 
@@ -49,6 +49,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "flush_denormals",
     "get_num_threads",
     "grad",
     "instruction_set",
