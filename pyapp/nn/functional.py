@@ -116,6 +116,11 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dim."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     """input1 (..., I) and input2 (..., J) with weight (O, I, J) → (..., O)."""
     y = ((input1 @ weight.permute(1, 0, 2).reshape(weight.shape[1], -1)).unflatten(-1, (weight.shape[0], -1)) *
@@ -190,7 +195,7 @@ __all__ = [
     "nll_loss",
     "normalize",
     "one_hot",
-    "pad",
+    "pad", "pairwise_distance",
     "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",

@@ -97,7 +97,9 @@ LAYERS = {
 # (T, N, C), targets, lengths of inputs and targets, settings
 CTC = {
     "plain": (values(30, 8, 3, 5), np.array([[1, 2, 2], [3, 1, 4], [2, 0, 0]], np.int64), [8, 7, 5], [3, 2, 1], {}),
-    "joined": (values(31, 8, 3, 5), np.array([1, 2, 2, 3, 1, 2], np.int64), [8, 7, 5], [3, 2, 1], {"reduction": "none"}),
+    "joined": (
+        values(31, 8, 3, 5), np.array([1, 2, 2, 3, 1, 2], np.int64), [8, 7, 5], [3, 2, 1], {"reduction": "none"}
+    ),
     "blank last": (
         values(32, 6, 2, 4), np.array([[0, 0], [1, 2]], np.int64), [6, 6], [2, 0], {"blank": 3, "reduction": "sum"}
     ),

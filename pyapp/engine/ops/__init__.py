@@ -430,7 +430,7 @@ _MODULES: dict[str, list[str]] = {
     "elementwise_more": """
         absolute allclose clamp_max clamp_min clip copysign deg2rad dist equal erfc float_power fmax fmin frexp
         gcd heaviside isclose isneginf isposinf lcm ldexp logaddexp2 logit nextafter polygamma positive rad2deg
-        rsub sgn sinc square xlogy
+        rsub sgn sinc square true_divide xlogy
     """.split(),
     "fourier": """
         bartlett_window blackman_window complex_abs complex_mul hamming_window hann_window istft stft
@@ -438,7 +438,7 @@ _MODULES: dict[str, list[str]] = {
     """.split(),
     "index_more": """
         bincount bucketize histc index_copy index_fill index_put isin logcumsumexp masked_scatter mode msort
-        nanmedian scatter_reduce searchsorted std_mean take unique_consecutive
+        nanmedian nanquantile scatter_reduce searchsorted std_mean take unique_consecutive
     """.split(),
     "normalization": """
         batch_norm group_norm instance_norm local_response_norm normalize
@@ -447,6 +447,9 @@ _MODULES: dict[str, list[str]] = {
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
         adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d max_pool1d max_pool2d
         max_pool3d max_unpool1d max_unpool2d max_unpool3d
+    """.split(),
+    "random_more": """
+        bernoulli normal randint_like
     """.split(),
     "resample": """
         affine_grid grid_sample interpolate pixel_shuffle pixel_unshuffle

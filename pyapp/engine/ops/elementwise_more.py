@@ -10,7 +10,7 @@ from ..lazy import np
 from ..op import describe
 from ..tensor import Tensor
 from .base import as_tensor
-from .elementwise import _binary, _unary, abs, clamp, pow, sign, where
+from .elementwise import _binary, _unary, abs, clamp, div, pow, sign, where
 from .special import _polygamma, _wide, exp2
 
 
@@ -167,6 +167,7 @@ def clamp_max(x: Tensor, max: Any) -> Tensor:
 
 sgn = _alias("sgn", sign)
 absolute = _alias("absolute", abs)
+true_divide = _alias("true_divide", div)
 
 
 def square(x: Tensor) -> Tensor:

@@ -269,9 +269,28 @@ def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return (values, indices) if keepdim else (values.squeeze(d), indices.squeeze(d))
 
 
+def nanquantile(x: Tensor, q: float, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The q-quantile (linear) of what is not NaN, along a dim or of all elements; NaN where there is nothing else."""
+    if not 0 <= q <= 1:
+        raise ValueError(f"nanquantile: q must be a number in 0 .. 1, got {q}")
+    if dim is None:
+        found = nanquantile(x.reshape(-1), q, 0)
+        return found.reshape((1,) * x.ndim) if keepdim else found
+    d = normalize_dim(dim, x.ndim, "nanquantile")
+    count = _sum(x.isnan().logical_not(), d, True)
+    ordered = x.gather(d, x.detach().argsort(d))  # NaN last
+    place = (count - 1).clamp(0).to("float64") * q
+    low = place.floor().to("int64")
+    high = (low + 1).minimum((count - 1).clamp(0))
+    first, second = ordered.gather(d, low), ordered.gather(d, high)
+    share = (place - low.to("float64")).to(x.dtype)
+    value = where(share == 0, first, first + (second - first) * share)
+    return value if keepdim else value.squeeze(d)
+
+
 for _function in (
     index_fill, index_copy, index_put, masked_scatter, take, scatter_reduce, bincount, histc, mode, msort,
-    unique_consecutive, logcumsumexp, nanmedian,
+    unique_consecutive, logcumsumexp, nanmedian, nanquantile,
 ):  # fmt: skip
     setattr(Tensor, _function.__name__, _function)
 for _name in ("index_fill", "index_copy", "index_put", "masked_scatter", "scatter_reduce"):
