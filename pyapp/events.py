@@ -130,6 +130,16 @@ class Metric(Event):
 
 
 @dataclass(frozen=True)
+class Notice(Event):
+    """Something a person should know though the work goes on: what, where (a file), and a hint what to do."""
+
+    type: ClassVar[str] = "notice"
+    what: str
+    where: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
 class Done(Event):
     """The last event of a task that worked: why it ended, and its results under their own names in JSON."""
 

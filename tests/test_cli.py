@@ -284,3 +284,17 @@ def test_errors_of_the_adapter_itself(here: Here, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tasks, "set_threads", refuse)
     code, _, error = here("generate", "--threads", "3")
     assert code == 1 and "threads: too many" in error
+
+
+def test_quantize(here: Callable[..., tuple[int, str, str]], model: Path, tmp_path: Path) -> None:
+    code, out, _ = here("quantize", model, tmp_path / "out.gguf", "--type", "q8_0")
+    assert code == 0 and out.startswith(f"{tmp_path / 'out.gguf'}: ") and "q8_0" in out
+    tokenizer = model.with_name("tokenizer.bin")
+    options = ("-p", "a", "-n", "5", "--temperature", "0", "--json")
+    texts = [here("generate", path, "--tokenizer", tokenizer, *options) for path in (model, tmp_path / "out.gguf")]
+    assert [code for code, _, _ in texts] == [0, 0]
+    lines = here("quantize", model, tmp_path / "b.gguf", "-t", "f16", "--json")[1].splitlines()
+    events = [json.loads(line) for line in lines]
+    assert events[0]["type"] == "progress" and events[-1]["types"]["float16"] > 0
+    code, _, error = here("quantize", model, tmp_path / "out.gguf", "--type", "q9")
+    assert code == 1 and "unknown type 'q9'" in error and "Types: q4_0" in error

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf, isfinite, isnan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,6 +71,24 @@ class Transcript:
     language: str | None = None
     duration: float | None = None
     task: str = "transcribe"
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Transcript:
+        """From JSON values: what to_json() wrote, or the `segments` that a task reported. Fields that are unknown here
+        are left out; OptionError for values of other kinds."""
+        known = {entry.name for entry in fields(Segment)} - {"words"}
+        try:
+            segments = [
+                Segment(
+                    **{name: value for name, value in item.items() if name in known and value is not None},
+                    words=words and [Word(**word) for word in words],
+                )
+                for item in values["segments"]
+                for words in (item.get("words"),)
+            ]
+            return cls(segments, values.get("language"), values.get("duration"), values.get("task") or "transcribe")
+        except (AttributeError, KeyError, TypeError) as error:
+            raise OptionError(f"this is no transcript: {error}", where="segments") from error
 
     @property
     def text(self) -> str:

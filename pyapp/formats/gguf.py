@@ -9,6 +9,7 @@ which is refused. `gguf_writer.py` writes version 3.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -19,6 +20,7 @@ from pyapp.errors import FileFormatError
 from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
 from .ggml_blocks import BLOCK_TYPES, dequantize_blocks
 from .gguf_header import TENSORS_LIMIT, HeaderReader
+from .nesting import check_nesting
 from .source import ByteSource
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class _Entry:
 class GgufFile(Checkpoint):
     """A GGUF file. `values` has the metadata as Python values (bool, int, float, str, lists), `types` their types'
     names ("uint32", "array of string" ...), `metadata` their texts (long arrays as their length), `config` the
-    architecture as `model_type` and its hyper-parameters without their prefix.
+    architecture as `model_type` and its hyper-parameters without their prefix (or what `pyapp.config` says).
 
     Shapes are row-major: (rows, columns). A q8_0 matrix is read as a packed pyapp.q8_0 tensor, other blocks become
     float32. A tensor of a type that cannot be read (iq2_xxs, a code of the future as "ggml_type_99") is listed;
@@ -247,7 +249,12 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+CONFIG_KEY = "pyapp.config"  # a whole configuration as JSON, in files that pyapp makes of other formats
+
+
 def _config(values: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(stored := values.get(CONFIG_KEY), str):
+        return _json_object(stored)
     architecture = values.get("general.architecture")
     if not isinstance(architecture, str):
         return {}
@@ -256,6 +263,16 @@ def _config(values: Mapping[str, Any]) -> dict[str, Any]:
         if key.startswith(f"{architecture}.") and _is_plain(value):
             config.setdefault(key[len(architecture) + 1 :], value)
     return config
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """What a JSON text holds; nothing where it is no object."""
+    try:
+        check_nesting(text.encode("utf-8", "surrogatepass"))
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _is_plain(value: Any) -> bool:

@@ -6,13 +6,14 @@ Source of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any, TypeAlias
 
 from .ggml_blocks import GgmlBlocks
-from .gguf import ALIGNMENT, ALIGNMENT_LIMIT, BLOCK_CODES, DENSE_CODES, RANK_LIMIT
+from .gguf import ALIGNMENT, ALIGNMENT_LIMIT, BLOCK_CODES, DENSE_CODES, RANK_LIMIT, TENSOR_TYPES
 from .gguf_header import ARRAY, NAME_LIMIT, NAMES, NESTING_LIMIT, SCALARS, STRING, STRING_LIMIT
-from .sink import AnySink, open_sink, plain
+from .sink import AnySink, Deferred, open_sink, plain, write_pieces
 
 CODES = {name: code for code, name in NAMES.items()}
 
@@ -25,9 +26,10 @@ def write_gguf(
 ) -> None:
     """Writes tensors and metadata, in the order given, to a path or a binary file.
 
-    `tensors`: pyapp Tensors, arrays, or GgmlBlocks (from quantize_blocks, or another file's `read_bytes`). `metadata`
-    values are bool, int, float, str, or lists of these; `types` names those that are not the natural ones (uint32,
-    int32 when negative, 64 bits when larger, float32), as in {"a.key": "uint64", "b.key": "array of int8"}.
+    `tensors`: pyapp Tensors, arrays, GgmlBlocks (from quantize_blocks, or another file's `read_bytes`), or Deferred
+    ones, which are made in their turn. `metadata` values are bool, int, float, str, or lists of these; `types` names
+    those that are not the natural ones (uint32, int32 when negative, 64 bits when larger, float32), as in
+    {"a.key": "uint64", "b.key": "array of int8"}.
     `general.alignment` among the metadata is obeyed. Raises ValueError for what the format cannot hold, TypeError for
     values of other kinds.
     """
@@ -44,30 +46,49 @@ def write_gguf(
         header += _string(key, NAME_LIMIT) + _typed(key, value, wanted.get(key) or _natural(key, value))
     stored = {name: _stored(name, tensor) for name, tensor in tensors.items()}
     begin = 0
-    for name, (code, shape, data) in stored.items():
+    for name, (code, shape, nbytes, _) in stored.items():
         header += _string(name, NAME_LIMIT) + struct.pack(f"<I{len(shape)}Q", len(shape), *reversed(shape))
         header += struct.pack("<IQ", code, begin)
-        begin += len(data) + -len(data) % alignment
+        begin += nbytes + -nbytes % alignment
     header += bytes(-len(header) % alignment)
     with open_sink(target) as file:
         file.write(header)
-        for _, _, data in stored.values():
-            file.write(data)
-            file.write(bytes(-len(data) % alignment))
+        for name, (_, _, nbytes, pieces) in stored.items():
+            write_pieces(file, name, pieces(), nbytes)
+            file.write(bytes(-nbytes % alignment))
 
 
-def _stored(name: str, tensor: Any) -> tuple[int, tuple[int, ...], memoryview]:
-    """Type code, shape and bytes of a tensor."""
+_Stored: TypeAlias = "tuple[int, tuple[int, ...], int, Callable[[], Iterator[bytes | memoryview]]]"
+
+
+def _stored(name: str, tensor: Any) -> _Stored:
+    """Type code, shape, number of bytes, and what gives them, of a tensor."""
     if isinstance(tensor, GgmlBlocks):
         code, shape, data = BLOCK_CODES[tensor.kind], tuple(tensor.shape), memoryview(tensor.data).cast("B")
+    elif isinstance(tensor, Deferred):
+        code, values, block_bytes = _type_code(name, tensor.dtype)
+        shape = tuple(tensor.shape)
+        if (shape[-1] if shape else 1) % values:
+            raise ValueError(f"{name!r} of {tensor.dtype} has rows of {shape[-1]:,} values, not whole blocks")
+        return code, _checked(name, shape), prod(shape) // values * block_bytes, tensor.pieces
     else:
         dtype, shape, data = plain(name, tensor)
-        if dtype not in DENSE_CODES:
-            raise ValueError(f"{name!r} is {dtype}, which GGUF cannot store")
-        code = DENSE_CODES[dtype]
+        code = _type_code(name, dtype)[0]
+    return code, _checked(name, shape), len(data), lambda: iter([data])
+
+
+def _type_code(name: str, dtype: str) -> tuple[int, int, int]:
+    """(code, values in a block, bytes of a block) of a type by its name."""
+    code = BLOCK_CODES.get(dtype, DENSE_CODES.get(dtype))
+    if code is None:
+        raise ValueError(f"{name!r} is {dtype}, which GGUF cannot store")
+    return code, *TENSOR_TYPES[code][1:]
+
+
+def _checked(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) > RANK_LIMIT:
         raise ValueError(f"{name!r} has {len(shape)} dimensions, GGUF stores at most {RANK_LIMIT}")
-    return code, shape, data
+    return shape
 
 
 def _string(text: str, limit: int = STRING_LIMIT) -> bytes:

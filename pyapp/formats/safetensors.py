@@ -11,15 +11,16 @@ The reader is our own because it must work on any ByteSource, without NumPy, whe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
 from .nesting import check_nesting
-from .sink import AnySink, open_sink, plain
+from .sink import AnySink, Deferred, open_sink, plain, write_pieces
 from .source import ByteSource
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class _Entry:
 class SafetensorsFile(Checkpoint):
     """A safetensors file. Where `__metadata__` has a `config` that is a JSON object, it is the checkpoint's `config`.
 
-    Types that pyapp has no dtype for (uint16, float8_e4m3fn ...) are listed with their names and sizes; `read_bytes`
+    Types that pyapp has no dtype for (uint16, float8_e8m0fnu ...) are listed with their names and sizes; `read_bytes`
     gives them, `read` raises FileFormatError.
     """
 
@@ -242,8 +243,8 @@ def _check_cover(entries: list[_Entry], source: ByteSource, start: int) -> None:
 
 
 def write_safetensors(target: AnySink, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes pyapp Tensors, or arrays, to a path or a binary file, in the library's order: widest type first, then by
-    name.
+    """Writes pyapp Tensors, arrays, or Deferred tensors, which are made in their turn, to a path or a binary file, in
+    the library's order: widest type first, then by name.
 
     Raises ValueError for a block-quantised tensor, a type without a code, a reserved name; TypeError for metadata that
     are not strings.
@@ -252,19 +253,14 @@ def write_safetensors(target: AnySink, tensors: Mapping[str, Any], metadata: Map
         raise TypeError("safetensors metadata must map str to str")
     if "__metadata__" in tensors:
         raise ValueError("a tensor cannot be called __metadata__: the format reserves that name")
-    values = {}
-    for name, tensor in tensors.items():
-        dtype, shape, data = plain(name, tensor)
-        if dtype not in CODES:
-            raise ValueError(f"{name!r} is {dtype}, which safetensors cannot store")
-        values[name] = CODES[dtype], shape, data
+    values = {name: _stored(name, tensor) for name, tensor in tensors.items()}
     order = sorted(values, key=lambda name: (-ORDER[values[name][0]], name.encode("utf-8")))
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     at = 0
     for name in order:
-        code, shape, data = values[name]
-        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [at, at + len(data)]}
-        at += len(data)
+        code, shape, nbytes, _ = values[name]
+        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [at, at + nbytes]}
+        at += nbytes
     packed = json.dumps(header, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
     packed += b" " * (-len(packed) % 8)
     if len(packed) > HEADER_LIMIT:
@@ -273,4 +269,22 @@ def write_safetensors(target: AnySink, tensors: Mapping[str, Any], metadata: Map
         file.write(len(packed).to_bytes(8, "little"))
         file.write(packed)
         for name in order:
-            file.write(values[name][2])
+            _, _, nbytes, pieces = values[name]
+            write_pieces(file, name, pieces(), nbytes)
+
+
+def _stored(name: str, tensor: Any) -> tuple[str, tuple[int, ...], int, Callable[[], Iterator[bytes | memoryview]]]:
+    """Type's name in the file, shape, number of bytes, and what gives them, of a tensor."""
+    if isinstance(tensor, Deferred):
+        dtype, shape, pieces = tensor.dtype, tuple(tensor.shape), tensor.pieces
+        nbytes = prod(shape) * BITS.get(CODES.get(dtype, ""), 0) // 8
+    else:
+        dtype, shape, data = plain(name, tensor)
+        nbytes = len(data)
+
+        def pieces() -> Iterator[bytes | memoryview]:
+            yield data
+
+    if dtype not in CODES:
+        raise ValueError(f"{name!r} is {dtype}, which safetensors cannot store")
+    return CODES[dtype], shape, nbytes, pieces

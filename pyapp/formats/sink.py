@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -13,6 +14,23 @@ from pyapp.engine.lazy import np
 from pyapp.errors import StorageFullError
 
 AnySink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A tensor that is made when its turn to be written comes: its dtype's name (or block type's), its shape, and what
+    gives its bytes piece by piece. So a file is written tensor by tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    pieces: Callable[[], Iterator[bytes | memoryview]]
+
+
+def write_pieces(file: IO[bytes], name: str, pieces: Iterator[bytes | memoryview], expected: int) -> None:
+    """Writes a Deferred's bytes. ValueError when they are not as many as its shape needs."""
+    written = sum(file.write(piece) for piece in pieces)
+    if written != expected:
+        raise ValueError(f"{name!r} gave {written:,} bytes, its shape needs {expected:,}")
 
 
 @contextmanager

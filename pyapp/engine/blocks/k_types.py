@@ -1,0 +1,186 @@
+"""float32 to ggml's k-quants: 256 values in 8 or 16 runs, whose scales are themselves quantised.
+
+First each run's best scale, then the block's scale of scales, then the numbers by what the block's bytes will mean; at
+last the block's own numbers once more by least squares. The error is that of llama.cpp's quantiser or less.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..lazy import np
+from .layout import gather
+from .search import affine_scale, divide, extremes, nearest, solve_pair, symmetric_scale
+
+if TYPE_CHECKING:
+    from .layout import Array
+
+BLOCK = 256
+
+
+def weights(x: Array, importance: Array | None, power: int) -> Array:
+    """What an error counts at each value (n, 256): more at large ones, by |x| to that power and a floor in the scale of
+    the block; with importance (n, 256), that times the root of x² and twice its mean."""
+    mean = np.square(x).mean(axis=1, keepdims=True)
+    if importance is not None:
+        return importance * np.sqrt(2 * mean + np.square(x))
+    return np.abs(x) + np.sqrt(mean) if power == 1 else np.square(x) + np.float32(0.1) * mean
+
+
+def half(x: Array) -> Array:
+    """Rounded to float16, as float32."""
+    return x.astype(np.float16).astype(np.float32)
+
+
+def affine_block(
+    x: Array, weight: Array, runs: int, levels: int, scale_levels: int, shifts: tuple[float, ...]
+) -> tuple[Array, Array, Array, Array, Array]:
+    """x (n, 256) → the block's two halves (n, 1), scales and minimums (n, runs) in 0 .. scale_levels, and numbers
+    (n, 256) in 0 .. levels: value = d * scale * number - m * minimum."""
+    table, table_weight = x.reshape(-1, BLOCK // runs), weight.reshape(-1, BLOCK // runs)
+    scale, minimum = (part.reshape(-1, runs) for part in affine_scale(table, table_weight, levels, shifts))
+    d = half(scale.max(axis=1, keepdims=True) / np.float32(scale_levels))
+    m = half(minimum.max(axis=1, keepdims=True) / np.float32(scale_levels))
+    scales = nearest(divide(scale, d), 0, scale_levels)
+    minimums = nearest(divide(minimum, m), 0, scale_levels)
+    return _refine_affine(x, weight, (d, m, scales, minimums), levels, scale_levels)
+
+
+def _refine_affine(
+    x: Array, weight: Array, start: tuple[Array, Array, Array, Array], levels: int, scale_levels: int
+) -> tuple[Array, Array, Array, Array, Array]:
+    """In turn the scales and minimums of the runs for the numbers, and the block's halves, as long as it helps."""
+    best = _affine_numbers(x, weight, start, levels)
+    runs = start[2].shape[1]
+    for _ in range(2):
+        d, m, scales, minimums, numbers, _ = best
+        steps = d * numbers
+        pair = _fit(x, weight, steps, np.broadcast_to(-m, x.shape), runs)
+        scales, minimums = (nearest(part, 0, scale_levels) for part in pair)
+        best = _choose(best, _affine_numbers(x, weight, (d, m, scales, minimums), levels))
+        d, m, scales, minimums, numbers, _ = best
+        wide, low = (np.repeat(part, BLOCK // runs, axis=1) for part in (scales, minimums))
+        d, m = (half(np.maximum(part, 0)) for part in _fit(x, weight, wide * numbers, -low, 1))
+        best = _choose(best, _affine_numbers(x, weight, (d, m, scales, minimums), levels))
+    return best[:5]
+
+
+AffineFit: TypeAlias = "tuple[Array, Array, Array, Array, Array, Array]"
+
+
+def _affine_numbers(x: Array, weight: Array, scales: tuple[Array, Array, Array, Array], levels: int) -> AffineFit:
+    """The scales, the numbers that they give, and the weighted error of each block."""
+    run = BLOCK // scales[2].shape[1]
+    wide, low = np.repeat(scales[0] * scales[2], run, axis=1), np.repeat(scales[1] * scales[3], run, axis=1)
+    numbers = nearest(divide(x + low, wide), 0, levels)
+    return (*scales, numbers, (weight * np.square(wide * numbers - low - x)).sum(axis=1, keepdims=True))
+
+
+def _choose(old: AffineFit, new: AffineFit) -> AffineFit:
+    """Block by block the one with the smaller error."""
+    better = new[-1] < old[-1]
+    d, m, scales, minimums, numbers, error = (np.where(better, b, a) for a, b in zip(old, new, strict=True))
+    return d, m, scales, minimums, numbers, error
+
+
+def _fit(x: Array, weight: Array, a: Array, b: Array, runs: int) -> tuple[Array, Array]:
+    """The factors (n, runs) of a and b that bring their sum next to x (n, 256), run by run."""
+    wa, wb = weight * a, weight * b
+    sums = [(p * q).reshape(len(x), runs, -1).sum(axis=2) for p, q in ((wa, a), (wa, b), (wb, b), (wa, x), (wb, x))]
+    return solve_pair(*sums)
+
+
+def symmetric_block(
+    x: Array, weight: Array, runs: int, lowest: int, scale_lowest: int, shifts: tuple[float, ...]
+) -> tuple[Array, Array, Array]:
+    """x (n, 256) → the block's half (n, 1), scales (n, runs) and numbers (n, 256): value = d * scale * number."""
+    table, table_weight = x.reshape(-1, BLOCK // runs), weight.reshape(-1, BLOCK // runs)
+    scale = symmetric_scale(table, table_weight, lowest, -lowest - 1, shifts).reshape(-1, runs)
+    d = half(extremes(scale) / np.float32(scale_lowest))
+    scales = nearest(divide(scale, d), scale_lowest, -scale_lowest - 1)
+    wide = np.repeat(scales, BLOCK // runs, axis=1)
+
+    def numbers_of(d: Array) -> tuple[Array, Array]:
+        numbers = nearest(divide(x, d * wide), lowest, -lowest - 1)
+        return numbers, (weight * np.square(d * wide * numbers - x)).sum(axis=1, keepdims=True)
+
+    numbers, error = numbers_of(d)
+    for _ in range(2):
+        steps = wide * numbers
+        along, second = ((weight * steps * other).sum(axis=1, keepdims=True) for other in (x, steps))
+        new_d = half(divide(along, second))
+        new_numbers, new_error = numbers_of(new_d)
+        better = new_error < error
+        d, error = np.where(better, new_d, d), np.where(better, new_error, error)
+        numbers = np.where(better, new_numbers, numbers)
+    return d, scales, numbers
+
+
+def steps(first: float, last: float, count: int) -> tuple[float, ...]:
+    return tuple(first + (last - first) * i / (count - 1) for i in range(count))
+
+
+# -- bytes
+
+
+def write_q2_k(x: Array, blocks: Array, importance: Array | None) -> None:
+    d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 16, 3, 15, steps(-0.5, 1.0, 16))
+    blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
+    blocks["scales"] = scales.astype(np.uint8) | minimums.astype(np.uint8) << np.uint8(4)
+    blocks["low"] = gather(numbers.astype(np.uint8), 32, 2)
+
+
+def write_q3_k(x: Array, blocks: Array, importance: Array | None) -> None:
+    d, scales, numbers = symmetric_block(x, weights(x, importance, 2), 16, -4, -32, steps(-0.9, 0.9, 19))
+    blocks["d"] = d[:, 0]
+    six_bits = (scales + 32).astype(np.uint8)
+    blocks["scales"][:, :8] = gather(six_bits & np.uint8(15), 8, 4)
+    blocks["scales"][:, 8:] = gather(six_bits >> np.uint8(4), 4, 2)
+    three_bits = (numbers + 4).astype(np.uint8)
+    blocks["low"] = gather(three_bits & np.uint8(3), 32, 2)
+    blocks["high"] = gather(three_bits >> np.uint8(2), 32, 1)
+
+
+def _pack_scales(scales: Array, minimums: Array) -> Array:
+    """Eight scales and minimums of six bits in twelve bytes, as q4_K and q5_K have them."""
+    scales, minimums = scales.astype(np.uint8), minimums.astype(np.uint8)
+    four, two = np.uint8(4), np.uint8(2)
+    high = np.uint8(0x30)
+    first = scales[:, :4] | (scales[:, 4:] & high) << two
+    second = minimums[:, :4] | (minimums[:, 4:] & high) << two
+    both = scales[:, 4:] & np.uint8(15) | minimums[:, 4:] << four
+    return np.concatenate([first, second, both], axis=1)
+
+
+def write_q4_k(x: Array, blocks: Array, importance: Array | None) -> None:
+    d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 8, 15, 63, steps(-1.0, 1.0, 21))
+    blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
+    blocks["scales"] = _pack_scales(scales, minimums)
+    blocks["low"] = gather(numbers.astype(np.uint8), 32, 4)
+
+
+def write_q5_k(x: Array, blocks: Array, importance: Array | None) -> None:
+    d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 8, 31, 63, steps(-0.5, 1.0, 16))
+    blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
+    blocks["scales"] = _pack_scales(scales, minimums)
+    five_bits = numbers.astype(np.uint8)
+    blocks["low"] = gather(five_bits & np.uint8(15), 32, 4)
+    blocks["high"] = gather(five_bits >> np.uint8(4), 32, 1)
+
+
+def write_q6_k(x: Array, blocks: Array, importance: Array | None) -> None:
+    d, scales, numbers = symmetric_block(x, weights(x, importance, 2), 16, -32, -128, steps(-0.9, 0.9, 19))
+    blocks["d"] = d[:, 0]
+    blocks["scales"] = scales.astype(np.int8)
+    six_bits = (numbers + 32).astype(np.uint8)
+    blocks["low"] = gather(six_bits & np.uint8(15), 64, 4)
+    blocks["high"] = gather(six_bits >> np.uint8(4), 32, 2)
+
+
+def write_q8_k(x: Array, blocks: Array, importance: Array | None) -> None:
+    """For activations: f32 scale, the extreme value is -127; sums of 16 numbers."""
+    scale = extremes(x) / np.float32(-127)
+    numbers = nearest(divide(x, scale), -127, 127)
+    blocks["d"] = scale[:, 0]
+    blocks["low"] = numbers.astype(np.int8)
+    blocks["sums"] = numbers.reshape(-1, 16, 16).sum(axis=2).astype(np.int16)

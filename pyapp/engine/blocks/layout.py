@@ -1,0 +1,108 @@
+"""GGML's block types: what a block holds, byte for byte, and the few operations on bits that reading and writing share.
+
+Source of the layouts: ggml-common.h of https://github.com/ggml-org/ggml (MIT). A row of a matrix is cut into blocks of
+32 or 256 values that share scales. All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..lazy import np
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array: TypeAlias = numpy.ndarray[Any, Any]
+
+CHUNK = 1 << 18  # values computed together: bounds the memory of intermediate results
+
+
+@dataclass(frozen=True, slots=True)
+class BlockType:
+    """A block of `values` values in `nbytes` bytes; `fields` are the members of ggml's struct, as NumPy spells them."""
+
+    values: int
+    nbytes: int
+    fields: tuple[tuple[Any, ...], ...]
+
+
+_HALF, _BYTES = "<f2", "u1"
+BLOCK_TYPES: dict[str, BlockType] = {
+    "q4_0": BlockType(32, 18, (("d", _HALF), ("low", _BYTES, 16))),
+    "q4_1": BlockType(32, 20, (("d", _HALF), ("m", _HALF), ("low", _BYTES, 16))),
+    "q5_0": BlockType(32, 22, (("d", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
+    "q5_1": BlockType(32, 24, (("d", _HALF), ("m", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
+    "q8_0": BlockType(32, 34, (("d", _HALF), ("low", "i1", 32))),
+    "q8_1": BlockType(32, 36, (("d", _HALF), ("sum", _HALF), ("low", "i1", 32))),
+    "q2_K": BlockType(256, 84, (("scales", _BYTES, 16), ("low", _BYTES, 64), ("d", _HALF), ("m", _HALF))),
+    "q3_K": BlockType(256, 110, (("high", _BYTES, 32), ("low", _BYTES, 64), ("scales", _BYTES, 12), ("d", _HALF))),
+    "q4_K": BlockType(256, 144, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("low", _BYTES, 128))),
+    "q5_K": BlockType(
+        256, 176, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("high", _BYTES, 32), ("low", _BYTES, 128))
+    ),
+    "q6_K": BlockType(256, 210, (("low", _BYTES, 128), ("high", _BYTES, 64), ("scales", "i1", 16), ("d", _HALF))),
+    "q8_K": BlockType(256, 292, (("d", "<f4"), ("low", "i1", 256), ("sums", "<i2", 16))),
+    "iq4_nl": BlockType(32, 18, (("d", _HALF), ("low", _BYTES, 16))),
+    "iq4_xs": BlockType(
+        256, 136, (("d", _HALF), ("scales_high", _BYTES, 2), ("scales_low", _BYTES, 4), ("low", _BYTES, 128))
+    ),
+    "mxfp4": BlockType(32, 17, (("exponent", _BYTES), ("low", _BYTES, 16))),
+}
+# The values that four bits stand for: of the non-linear types, and of mxfp4 (E2M1, doubled).
+IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+
+
+@dataclass(frozen=True, slots=True)
+class GgmlBlocks:
+    """A tensor in blocks as a file stores it: `kind` ("q4_0" ...), its logical `shape`, and the blocks row by row."""
+
+    kind: str
+    shape: tuple[int, ...]
+    data: bytes | memoryview
+
+    def __post_init__(self) -> None:
+        expected = block_bytes(self.kind, self.shape)
+        if memoryview(self.data).nbytes != expected:
+            raise ValueError(
+                f"{tuple(self.shape)} of {self.kind} holds {expected} bytes, not {memoryview(self.data).nbytes}"
+            )
+
+
+def block_bytes(kind: str, shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor in blocks. ValueError for an unknown kind, or rows that are not whole blocks."""
+    block = block_type(kind)
+    if not shape or shape[-1] % block.values:
+        raise ValueError(f"{kind} needs rows of whole blocks of {block.values} values, not the shape {tuple(shape)}")
+    count = 1
+    for size in shape:
+        count *= size
+    return count // block.values * block.nbytes
+
+
+def block_type(kind: str) -> BlockType:
+    if kind not in BLOCK_TYPES:
+        raise ValueError(f"unknown block type {kind!r}; known: {', '.join(BLOCK_TYPES)}")
+    return BLOCK_TYPES[kind]
+
+
+# -- bits
+
+
+def spread(packed: Array, run: int, bits: int) -> Array:
+    """(n, bytes) of packed small numbers to (n, bytes * 8 / bits) uint8.
+
+    Each run of `run` bytes holds 8 / bits runs of as many numbers, those of the lowest bits first.
+    """
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    runs = packed.reshape(len(packed), -1, 1, run) >> shifts
+    return (runs & np.uint8((1 << bits) - 1)).reshape(len(packed), -1)
+
+
+def gather(numbers: Array, run: int, bits: int) -> Array:
+    """The way back from `spread`: (n, count) of small uint8 numbers to (n, count * bits / 8) bytes."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    runs = numbers.reshape(len(numbers), -1, 8 // bits, run) << shifts
+    return np.bitwise_or.reduce(runs, axis=2).reshape(len(numbers), -1)

@@ -1,0 +1,70 @@
+"""float32 to the types with one scale (and minimum) for 32 values, as the `gguf` package does it, bit for bit; with
+importance, by the search that serves the other types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import np
+from .k_types import half, steps, weights
+from .search import affine_scale, divide, extremes, nearest, symmetric_scale
+
+if TYPE_CHECKING:
+    from .layout import Array
+
+
+def _inverse(scale: Array) -> Array:
+    return np.where(scale == 0, np.float32(0), np.float32(1) / scale)
+
+
+def _pack(numbers: Array, blocks: Array) -> None:
+    """Numbers (n, 32) below 16 or 32 into the block's nibbles and high bits."""
+    blocks["low"] = numbers[:, :16] & np.uint8(15) | numbers[:, 16:] << np.uint8(4)
+    if "high" in blocks.dtype.names:
+        blocks["high"] = np.packbits(numbers >> np.uint8(4), axis=1, bitorder="little")
+
+
+def write_few_bits(values: Array, blocks: Array, levels: int) -> None:
+    """Levels 16 or 32; the value farthest from zero gets the lowest one, or the block's minimum where it has one."""
+    if "m" in blocks.dtype.names:
+        lowest = values.min(axis=1, keepdims=True)
+        scale = (values.max(axis=1, keepdims=True) - lowest) / np.float32(levels - 1)
+        exact = (values - lowest) * _inverse(scale) + np.float32(0.5)
+        blocks["m"] = lowest[:, 0]
+    else:
+        scale = extremes(values) / np.float32(-levels // 2)
+        exact = values * _inverse(scale) + np.float32(levels / 2 + 0.5)
+    # A scale so small that its inverse is infinite: casting what comes of it would differ between machines.
+    numbers = np.where(np.isfinite(exact), exact, np.float32(0)).clip(0, levels - 1).astype(np.uint8)
+    blocks["d"] = scale[:, 0]
+    _pack(numbers, blocks)
+
+
+def write_weighted(values: Array, blocks: Array, levels: int, importance: Array) -> None:
+    """As write_few_bits, with the least error weighted by importance (n, 32)."""
+    weight = weights(values, importance, 1)
+    if "m" in blocks.dtype.names:
+        scale, minimum = affine_scale(values, weight, levels - 1, steps(-1.0, 1.0, 21))
+        scale, minimum = half(scale), half(minimum)
+        blocks["m"] = -minimum[:, 0]
+        numbers = nearest(divide(values + minimum, scale), 0, levels - 1)
+    else:
+        middle = levels // 2
+        scale = half(symmetric_scale(values, weight, -middle, middle - 1, steps(-0.9, 0.9, 19)))
+        numbers = nearest(divide(values, scale), -middle, middle - 1) + middle
+    blocks["d"] = scale[:, 0]
+    _pack(numbers.astype(np.uint8), blocks)
+
+
+def write_bytes(values: Array, blocks: Array) -> None:
+    """q8_0, and q8_1 with the sum of what the numbers mean."""
+    scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
+    exact = values * _inverse(scale)
+    size = np.abs(exact)
+    down = np.floor(size)
+    rounded = np.copysign(down + (size - down >= 0.5), exact)  # halves go away from zero, as C's roundf
+    numbers = np.where(np.isfinite(rounded), rounded, np.float32(0)).clip(-127, 127)
+    blocks["d"] = scale[:, 0]
+    blocks["low"] = numbers.astype(np.int8)
+    if "sum" in blocks.dtype.names:
+        blocks["sum"] = scale[:, 0] * numbers.sum(axis=1)

@@ -1,0 +1,140 @@
+"""Blocks to float32. Results equal those of the `gguf` package bit for bit (but for the payload of a NaN); it has no
+q8_1 and q8_K, which follow ggml's structs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..lazy import np
+from .layout import CHUNK, IQ4_VALUES, MXFP4_VALUES, block_type, spread
+
+if TYPE_CHECKING:
+    from .layout import Array
+
+
+def dequantize_blocks(data: Any, kind: str, out: Array | None = None) -> Array:
+    """Blocks (bytes, memoryview or uint8 array) to a flat float32 array, `out` when given.
+
+    ValueError for an unknown kind, or a length that is not one of whole blocks.
+    """
+    block = block_type(kind)
+    view = memoryview(data).cast("B")
+    if len(view) % block.nbytes:
+        raise ValueError(f"{kind} blocks have {block.nbytes} bytes: {len(view)} bytes are not whole blocks")
+    blocks = np.frombuffer(view, np.dtype(list(block.fields)))
+    result = np.empty(len(blocks) * block.values, np.float32) if out is None else out
+    if result.shape != (len(blocks) * block.values,) or result.dtype != np.float32:
+        raise ValueError(f"out must be float32 of shape ({len(blocks) * block.values},), not {result.shape}")
+    table = result.reshape(-1, block.values)
+    step = CHUNK // block.values
+    with np.errstate(invalid="ignore", over="ignore"):
+        for start in range(0, len(blocks), step):
+            table[start : start + step] = _READERS[kind](blocks[start : start + step])
+    return result
+
+
+def _single(field: Array) -> Array:
+    """One float32 number for each block, as a column."""
+    return field.astype(np.float32)[:, None]
+
+
+def _scaled(scales: Array, values: Array, run: int, minimums: Array | None = None) -> Array:
+    """scales (n, r) times values (n, r * run), less minimums (n, r)."""
+    table = values.astype(np.float32).reshape(len(values), -1, run) * scales[:, :, None]
+    if minimums is not None:
+        table -= minimums[:, :, None]
+    return table.reshape(len(values), -1)
+
+
+def _read_legacy(blocks: Array, middle: int) -> Array:
+    """4 or 5 bits per value, and either a minimum (`m`) or zero in the middle."""
+    values = spread(blocks["low"], 16, 4)
+    if "high" in blocks.dtype.names:
+        values = values | spread(blocks["high"], 1, 1) << np.uint8(4)
+    if middle:
+        return (values.astype(np.int8) - np.int8(middle)).astype(np.float32) * _single(blocks["d"])
+    return values.astype(np.float32) * _single(blocks["d"]) + _single(blocks["m"])
+
+
+def _read_bytes(blocks: Array) -> Array:
+    return blocks["low"].astype(np.float32) * _single(blocks["d"])
+
+
+def _read_q2_k(blocks: Array) -> Array:
+    scales = (blocks["scales"] & np.uint8(15)).astype(np.float32) * _single(blocks["d"])
+    minimums = (blocks["scales"] >> np.uint8(4)).astype(np.float32) * _single(blocks["m"])
+    return _scaled(scales, spread(blocks["low"], 32, 2), 16, minimums)
+
+
+def _read_q3_k(blocks: Array) -> Array:
+    packed = blocks["scales"]
+    six_bits = spread(packed[:, :8], 8, 4) | spread(packed[:, 8:], 4, 2) << np.uint8(4)
+    scales = (six_bits.astype(np.int8) - np.int8(32)).astype(np.float32) * _single(blocks["d"])
+    values = spread(blocks["low"], 32, 2) | spread(blocks["high"], 32, 1) << np.uint8(2)
+    return _scaled(scales, values.astype(np.int8) - np.int8(4), 16)
+
+
+def _scales_and_minimums(blocks: Array) -> tuple[Array, Array]:
+    """The eight scales and minimums of q4_K and q5_K, six bits each in twelve bytes, times the block's two numbers."""
+    first, second, both = np.split(blocks["scales"], 3, axis=1)
+    two, four = np.uint8(2), np.uint8(4)
+    low, high = np.uint8(0x3F), np.uint8(0x30)
+    scales = np.concatenate([first & low, both & np.uint8(15) | first >> two & high], axis=1)
+    minimums = np.concatenate([second & low, both >> four | second >> two & high], axis=1)
+    return scales.astype(np.float32) * _single(blocks["d"]), minimums.astype(np.float32) * _single(blocks["m"])
+
+
+def _read_q4_k(blocks: Array) -> Array:
+    scales, minimums = _scales_and_minimums(blocks)
+    return _scaled(scales, spread(blocks["low"], 32, 4), 32, minimums)
+
+
+def _read_q5_k(blocks: Array) -> Array:
+    scales, minimums = _scales_and_minimums(blocks)
+    values = spread(blocks["low"], 32, 4) | spread(blocks["high"], 32, 1) << np.uint8(4)
+    return _scaled(scales, values, 32, minimums)
+
+
+def _read_q6_k(blocks: Array) -> Array:
+    scales = blocks["scales"].astype(np.float32) * _single(blocks["d"])
+    values = spread(blocks["low"], 64, 4) | spread(blocks["high"], 32, 2) << np.uint8(4)
+    return _scaled(scales, values.astype(np.int8) - np.int8(32), 16)
+
+
+def _read_iq4_nl(blocks: Array) -> Array:
+    return np.array(IQ4_VALUES, np.float32)[spread(blocks["low"], 16, 4)] * _single(blocks["d"])
+
+
+def _read_iq4_xs(blocks: Array) -> Array:
+    six_bits = spread(blocks["scales_low"], 1, 4) | spread(blocks["scales_high"], 1, 2) << np.uint8(4)
+    scales = (six_bits.astype(np.int8) - np.int8(32)).astype(np.float32) * _single(blocks["d"])
+    return _scaled(scales, np.array(IQ4_VALUES, np.float32)[spread(blocks["low"], 16, 4)], 32)
+
+
+def _read_mxfp4(blocks: Array) -> Array:
+    """The exponent's half, because the values are doubled; its two smallest are subnormal numbers."""
+    exponent = blocks["exponent"].astype(np.uint32)
+    normal = np.maximum(exponent, np.uint32(1)) - np.uint32(1) << np.uint32(23)
+    tiny = np.uint32(0x200000) << np.minimum(exponent, np.uint32(1))
+    scale = np.where(exponent < 2, tiny, normal).astype(np.uint32).view(np.float32)
+    return np.array(MXFP4_VALUES, np.float32)[spread(blocks["low"], 16, 4)] * scale[:, None]
+
+
+_READERS: dict[str, Callable[[Array], Array]] = {
+    "q4_0": lambda blocks: _read_legacy(blocks, 8),
+    "q4_1": lambda blocks: _read_legacy(blocks, 0),
+    "q5_0": lambda blocks: _read_legacy(blocks, 16),
+    "q5_1": lambda blocks: _read_legacy(blocks, 0),
+    "q8_0": _read_bytes,
+    "q8_1": _read_bytes,
+    "q2_K": _read_q2_k,
+    "q3_K": _read_q3_k,
+    "q4_K": _read_q4_k,
+    "q5_K": _read_q5_k,
+    "q6_K": _read_q6_k,
+    "q8_K": _read_bytes,
+    "iq4_nl": _read_iq4_nl,
+    "iq4_xs": _read_iq4_xs,
+    "mxfp4": _read_mxfp4,
+}

@@ -1,0 +1,96 @@
+"""float32 to blocks, of every type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..lazy import np
+from .layout import BLOCK_TYPES, GgmlBlocks, block_bytes, block_type
+
+if TYPE_CHECKING:
+    from .layout import Array
+
+    Writer = Callable[[Array, Array, Array | None], None]
+
+CHUNK = 1 << 16  # values computed together: what the search needs stays in the second cache
+
+
+QUANTIZABLE = tuple(BLOCK_TYPES)
+
+
+def _plain(write: Callable[[Array, Array], None]) -> Writer:
+    """Of a type in which importance changes nothing."""
+    return lambda values, blocks, importance: write(values, blocks)
+
+
+@cache
+def _writers() -> dict[str, Writer]:
+    """What writes each type; imported only when there is something to write."""
+    from . import k_types, legacy, nonlinear
+
+    def few_bits(levels: int) -> Writer:
+        def write(values: Array, blocks: Array, importance: Array | None) -> None:
+            if importance is None:
+                legacy.write_few_bits(values, blocks, levels)
+            else:
+                legacy.write_weighted(values, blocks, levels, importance)
+
+        return write
+
+    return {
+        "q4_0": few_bits(16),
+        "q4_1": few_bits(16),
+        "q5_0": few_bits(32),
+        "q5_1": few_bits(32),
+        "q8_0": _plain(legacy.write_bytes),
+        "q8_1": _plain(legacy.write_bytes),
+        "q2_K": k_types.write_q2_k,
+        "q3_K": k_types.write_q3_k,
+        "q4_K": k_types.write_q4_k,
+        "q5_K": k_types.write_q5_k,
+        "q6_K": k_types.write_q6_k,
+        "q8_K": k_types.write_q8_k,
+        "iq4_nl": nonlinear.write_iq4_nl,
+        "iq4_xs": nonlinear.write_iq4_xs,
+        "mxfp4": _plain(nonlinear.write_mxfp4),
+    }
+
+
+def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlocks:
+    """An array (float, last dimension in whole blocks) in a block type.
+
+    `importance` (columns,), none negative, says what an error in each column counts: the mean of the squared inputs
+    (llama.cpp's imatrix). Legacy types without it equal the `gguf` package's bit for bit; the others' error is that of
+    llama.cpp or less. ValueError for other kinds and shapes, and for NaN or infinite values, which no block can hold.
+    """
+    if kind not in QUANTIZABLE:
+        raise ValueError(f"cannot quantize to {kind}; possible are {', '.join(QUANTIZABLE)}")
+    array = np.ascontiguousarray(values, np.float32)
+    shape = tuple(int(size) for size in np.shape(values))
+    block_bytes(kind, shape)
+    if not np.isfinite(array).all():
+        raise ValueError(f"cannot quantize NaN or infinite values to {kind}")
+    block, write = block_type(kind), _writers()[kind]
+    weights = None if importance is None else _importance(importance, shape[-1]).reshape(-1, block.values)
+    table = array.reshape(-1, block.values)
+    result = np.zeros(len(table), np.dtype(list(block.fields)))
+    step = CHUNK // block.values
+    with np.errstate(all="ignore"):
+        for start in range(0, len(table), step):
+            part = table[start : start + step]
+            rows = None if weights is None else weights[np.arange(start, start + len(part)) % len(weights)]
+            write(part, result[start : start + step], rows)
+    return GgmlBlocks(kind, shape, result.tobytes())
+
+
+def _importance(importance: Any, columns: int) -> Array:
+    """Checked; columns that never had an input count a little, or their values would be thrown away."""
+    array = np.ascontiguousarray(importance, np.float32)
+    if array.shape != (columns,):
+        raise ValueError(f"importance has the shape {array.shape}, expected one number for each of {columns} columns")
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError("importance must be finite and not negative")
+    mean = array.mean()
+    return array / mean + np.float32(1e-6) if mean > 0 else np.ones_like(array)
