@@ -80,10 +80,6 @@ def compare(found: dict[str, Any], expected: dict[str, Any], decode: Any) -> Non
             assert word["probability"] == pytest.approx(probability, abs=1e-3)
 
 
-needs_sessions = pytest.mark.skipif(not hasattr(Whisper, "new_session"), reason="the model has no sessions yet")
-
-
-@needs_sessions
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_as_openai_whisper(case: Case) -> None:
     model = loaded(case.shape)
@@ -120,7 +116,6 @@ def test_the_cases_reach_what_they_are_for() -> None:
     assert len(plain) > 50  # nearly every setting changes something
 
 
-@needs_sessions
 @pytest.mark.native_only
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -307,7 +302,6 @@ def test_what_a_model_cannot_do_is_said() -> None:
         list(transcribe_events(ToneModel(), speech(TALK)[0], None, cancel))
 
 
-@needs_sessions
 def test_what_is_written_has_times_in_order() -> None:
     """The writers take segments as they come from a model that puts them anywhere."""
     shape = SHAPES[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,18 +114,36 @@ def test_decoding_leaves_out_what_is_not_text() -> None:
     assert tokenizer.decode([0xC3]) == "\ufffd"
 
 
+@pytest.mark.native_only  # inside Pyodide no library stands behind a tokenizer.json of byte-level BPE
 def test_names_of_control_tokens_in_a_text_are_text() -> None:
     for tokenizer in (small(), WhisperTokenizer.from_json(small_json())):
         assert max(tokenizer.encode("<|endoftext|> the<|0.00|>")) < tokenizer.eot
 
 
+def random_texts(count: int) -> list[str]:
+    draw = random.Random(0)
+    return ["".join(draw.choices([*CHARACTERS, " ", " the", "thing", "é", *ODD], k=20)) for _ in range(count)]
+
+
+@pytest.mark.native_only
+def test_the_pages_library_gives_the_same_ids(
+    tmp_path: Path, node_ids: Callable[[Path, list[str]], list[list[int]]]
+) -> None:
+    document = json.loads(small_json()) | {
+        "added_tokens": [],
+        "post_processor": None,
+    }  # as WhisperTokenizer hands it over
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    texts = [*random_texts(60), "<|endoftext|> the", "I'd say  it's\n\n ok"]
+    assert node_ids(tmp_path, texts) == [small().encode(text) for text in texts]
+
+
+@pytest.mark.native_only
 def test_the_two_ways_to_a_tokenizer_agree() -> None:
     ranks, library = small(), WhisperTokenizer.from_json(small_json())
     assert (library.specials, library.vocab_size, library.multilingual) == (ranks.specials, ranks.vocab_size, True)
     assert library.non_speech_tokens == ranks.non_speech_tokens
-    draw = random.Random(0)
-    for _ in range(100):
-        text = "".join(draw.choices([*CHARACTERS, " ", " the", "thing", "é", *ODD], k=20))
+    for text in random_texts(100):
         ids = ranks.encode(text)
         assert library.encode(text) == ids
         assert library.decode(ids) == text == ranks.decode(ids)
