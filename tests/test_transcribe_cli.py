@@ -238,6 +238,8 @@ def test_notices(here: Here, tmp_path: Path) -> None:
         (["{talk}", "-f", "srt", "-f", "vtt"], "only one format fits stdout"),
         (["{talk}", "{talk}", "-f", "srt"], "srt of several files does not fit stdout"),
         (["{talk}", "sub/talk.mp3", "-o", "out"], "would all be written to out/talk.txt"),
+        (["{talk}", "--max-words-per-line", "2"], "--max-words-per-line: needs --word-timestamps"),
+        (["{talk}", "--word-timestamps", "--max-line-count", "2"], "--max-line-count: needs max_line_width"),
         (["-", "-"], "stdin"),
         (["{talk}", "--no-such-option"], "No such option"),
     ],
@@ -260,8 +262,7 @@ def test_openais_spellings(here: Here, talk: Path, options: list[Any]) -> None:
               "--compression_ratio_threshold", "None", "--temperature", "0.4", "--temperature_increment_on_fallback",
               "0.3", "--suppress_tokens", "", "--carry_initial_prompt", "True", "--length_penalty", "0.5"]  # fmt: skip
     for arguments in (["--task", "translate", *ours], ["--task", "translate", *theirs]):
-        # word times are not a parrot's trick: the options are looked at, whatever comes of them
-        here(talk, *arguments)
+        assert here(talk, *arguments)[0] == 0
     assert len(options) == 2 and options[0] == options[1]
     found = options[0]
     assert found.word_timestamps and not found.condition_on_previous_text and found.carry_initial_prompt
@@ -285,6 +286,15 @@ def test_switches_do_not_swallow_files(here: Here, talk: Path, options: list[Any
     assert not options[-1].condition_on_previous_text
     assert here("--skip-silence", "--carry_initial_prompt", talk, "--no-skip_silence")[0] == 0
     assert options[-1].carry_initial_prompt and not options[-1].skip_silence
+
+
+def test_subtitles_of_words(here: Here, talk: Path, tmp_path: Path) -> None:
+    words = ("--word_timestamps", "True", "--highlight_words", "True")
+    code, out, _ = here(talk, "-f", "srt", *words)
+    assert code == 0 and "<u>one</u>" in out and "<u>three</u>" in out
+    assert here(talk, "-o", tmp_path / "out", "-f", "vtt", "-f", "txt", *words)[0] == 0
+    assert "<u>two</u>" in (tmp_path / "out" / "talk.vtt").read_text()
+    assert (tmp_path / "out" / "talk.txt").read_text() == "one\ntwo\nthree\n"
 
 
 def test_a_bar_where_someone_watches(here: Here, talk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pyapp.audio.options import TASKS, TranscribeOptions
+from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import FORMATS, Transcript, write_transcript
 from pyapp.cli.running import STOPPED, forward, json_option, threads_option, use_threads
 from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
@@ -105,6 +107,11 @@ def decoding_settings(command: Any) -> Any:
         setting("--append-punctuations", "Signs that go with the word before.", str, show_default=False),
         setting("--clip-timestamps", "start,end,start,… in seconds: only these parts.", str),
         setting("--hallucination-silence-threshold", "With word times: skip longer silence around odd words."),
+        click.option("--max-line-width", type=WHOLE, help="Subtitles of words: characters in a line."),
+        click.option("--max-line-count", type=WHOLE, help="Subtitles of words: lines shown together."),
+        click.option("--max-words-per-line", type=WHOLE, help="Subtitles of words: words shown together."),
+        click.option("--highlight-words/--no-highlight-words", default=False, show_default=True,
+                     help="Subtitles of words: underline each as it is spoken."),
         switch("skip-silence", "Begin windows where somebody speaks."),
         setting("--seed", "Of the attempts above temperature 0.", click.IntRange(0, SEEDS - 1)),
     ]):  # fmt: skip
@@ -140,6 +147,7 @@ def transcribe(
     text goes to stdout, as it is decoded; with it, the names of the files. openai-whisper's spellings of the options
     are understood too. Exit code 1 says that some file could not be transcribed.
     """
+    layout = as_layout(settings)
     options = as_options(settings)
     folder = Path() if ALL in formats and output_dir is None else output_dir
     wanted = list(FORMATS) if ALL in formats or (folder and not formats) else list(dict.fromkeys(formats)) or ["txt"]
@@ -154,9 +162,10 @@ def transcribe(
         return code
     failed = len(readable) < len(files)
     for file in readable:
-        view = make_view(file, wanted, folder, as_json, several=len(files) > 1)
+        view = make_view(file, wanted, folder, layout, as_json, several=len(files) > 1)
         code = forward(start(file, options, model), view)
-        saved = code == 1 or folder is None or save(view.transcript(), folder, file, wanted, code == STOPPED, as_json)
+        heard = view.transcript()
+        saved = code == 1 or folder is None or save(heard, folder, file, wanted, layout, code == STOPPED, as_json)
         failed |= code == 1 or not saved
         if code not in (0, 1):
             return code
@@ -172,9 +181,26 @@ def as_options(settings: dict[str, Any]) -> TranscribeOptions:
     try:
         return TranscribeOptions.from_dict({**settings, "temperature": tuple(heat)})
     except OptionError as error:
-        text = f"{error.what}. {error.hint}" if error.hint else error.what
-        name = f"--{error.where.replace('_', '-')}" if error.where else None
-        raise click.BadParameter(text, param_hint=name) from None
+        raise wrong_usage(error) from None
+
+
+def as_layout(settings: dict[str, Any]) -> Layout | None:
+    """Takes the settings of subtitles out; None where there are none."""
+    try:
+        layout = Layout(**{entry.name: settings.pop(entry.name) for entry in fields(Layout)})
+        if layout == Layout():
+            return None
+        if not settings["word_timestamps"]:
+            name = next(entry.name for entry in fields(Layout) if getattr(layout, entry.name))
+            raise OptionError("needs --word-timestamps", where=name)
+        return layout
+    except OptionError as error:
+        raise wrong_usage(error) from None
+
+
+def wrong_usage(error: OptionError) -> click.BadParameter:
+    text = f"{error.what}. {error.hint}" if error.hint else error.what
+    return click.BadParameter(text, param_hint=f"--{error.where.replace('_', '-')}" if error.where else None)
 
 
 def check_files(files: Sequence[str], formats: Sequence[str], folder: Path | None, as_json: bool) -> None:
@@ -229,15 +255,23 @@ def start(file: str, options: TranscribeOptions, model: str | None) -> Callable[
 
 
 def make_view(
-    file: str, formats: Sequence[str], folder: Path | None, as_json: bool, several: bool
+    file: str, formats: Sequence[str], folder: Path | None, layout: Layout | None, as_json: bool, several: bool
 ) -> TranscribeJson | TranscribeView:
     name = "stdin" if file == STDIN else file
     if as_json:
         return TranscribeJson(name)
-    return TranscribeView(name, formats[0] if folder is None else None, several)
+    return TranscribeView(name, formats[0] if folder is None else None, layout, several)
 
 
-def save(transcript: Transcript, folder: Path, file: str, formats: Sequence[str], stopped: bool, as_json: bool) -> bool:
+def save(
+    transcript: Transcript,
+    folder: Path,
+    file: str,
+    formats: Sequence[str],
+    layout: Layout | None,
+    stopped: bool,
+    as_json: bool,
+) -> bool:
     """Writes a transcript's files, each complete or not at all, and tells their names; False where that failed. What
     was heard before it was stopped goes to files of another name, so that nobody takes it for the whole."""
     if stopped and not transcript.segments:
@@ -246,7 +280,7 @@ def save(transcript: Transcript, folder: Path, file: str, formats: Sequence[str]
     for format in formats:
         path = folder / f"{name}.{format}"
         try:
-            write_transcript(path, transcript, format)
+            write_transcript(path, transcript, format, layout)
         except (OSError, PyappError) as error:
             from pyapp.tasks import error_event
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pyapp.audio.subtitles import Layout
 from pyapp.audio.transcript import Transcript, format_transcript
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Language, Notice, Partial, Progress, Segment
@@ -63,12 +64,13 @@ class TranscribeJson(Heard, JsonView):
 class TranscribeView(Heard):
     """A bar with the last words, lines of text as they are final (for `format` "txt"), or the finished document.
 
-    `format` is what stdout gets, None: nothing. With `several` recordings each has its heading.
+    `format` is what stdout gets, None: nothing; `layout` is for subtitles. With `several` recordings each has its
+    heading.
     """
 
-    def __init__(self, name: str, format: str | None, several: bool) -> None:
+    def __init__(self, name: str, format: str | None, layout: Layout | None, several: bool) -> None:
         super().__init__()
-        self._name, self._format, self._several = name, format, several
+        self._name, self._format, self._layout, self._several = name, format, layout, several
         self._begun = False
         self._refreshed = 0.0
 
@@ -126,7 +128,7 @@ class TranscribeView(Heard):
         if self._format == "txt":
             self._heading()
         elif self._format is not None and (event.reason == "complete" or transcript.segments):
-            sys.stdout.write(format_transcript(transcript, self._format))
+            sys.stdout.write(format_transcript(transcript, self._format, self._layout))
             sys.stdout.flush()
         if event.reason == "cancelled":
             last = f" after {clock(transcript.segments[-1].end)}" if transcript.segments else ""
