@@ -302,10 +302,11 @@ static void mix_values(unit *u, const float *v, int64_t count, const float corre
     }
 }
 
-static void forward_unit(unit *u, float *y)
+/* The rows from `first` to `last`, which are whole blocks. */
+static void forward_rows(unit *u, float *y, int64_t first, int64_t last)
 {
     float sums[BLOCK], correction[BLOCK];
-    for (int64_t first = 0; first < u->tokens * u->group; first += BLOCK) {
+    for (; first < last; first += BLOCK) {
         set_block(u, first);
         memset(u->out, 0, (size_t)(BLOCK * u->padded) * sizeof(float));
         for (int row = 0; row < BLOCK; row++) {
@@ -407,10 +408,17 @@ KERNEL(attention_train_f32)
     if (code || nothing || worker >= active)
         return code;
     begin_worker(&u, record, record->pointers[4], worker);
-    for (int64_t i = worker; i < d[0] * kv_heads; i += active) {
-        begin_unit(&u, record, i, record->pointers[1], record->pointers[2], record->pointers[3], 1);
-        forward_unit(&u, (float *)record->pointers[0] + i / kv_heads * tokens * u.y_token +
-                             i % kv_heads * u.group * u.dims);
+    /* Where there are fewer units than workers, several share one unit's blocks. */
+    const int64_t units = d[0] * kv_heads, rows = tokens * u.group, blocks = (rows + BLOCK - 1) / BLOCK;
+    const int64_t wanted = active == 1 ? 1 : (2 * active + units - 1) / units,
+                  parts = wanted < blocks ? wanted : blocks;
+    for (int64_t i = worker; i < units * parts; i += active) {
+        const int64_t index = i / parts, part = i % parts, last = blocks * (part + 1) / parts * BLOCK;
+        begin_unit(&u, record, index, record->pointers[1], record->pointers[2], record->pointers[3], 1);
+        forward_rows(&u,
+                     (float *)record->pointers[0] + index / kv_heads * tokens * u.y_token +
+                         index % kv_heads * u.group * u.dims,
+                     blocks * part / parts * BLOCK, last < rows ? last : rows);
     }
     return KERNEL_OK;
 }

@@ -17,7 +17,7 @@ from .engine.ops import *  # noqa: F403
 from .engine.ops import LATER as _LATER
 
 __version__ = "0.1.0"
-_ROOMS = ("autograd", "extension", "linalg", "nn", "optim")
+_ROOMS = ("autograd", "extension", "fft", "linalg", "nn", "optim")
 
 
 def __getattr__(name: str) -> Any:

@@ -105,14 +105,15 @@ class Greedy:
         for index, (row, (first, last)) in enumerate(zip(choices.rows, ranges, strict=True)):
             allowed = logits[index, first:last]
             if self._temperature:
-                place = draw_token(allowed, self._temperature, self._draw())
+                place, best = draw_token(allowed, self._temperature, self._draw()), None
             else:
                 place = int(allowed.argmax())
+                best = float(allowed[place])
             if row and row[-1] == self._eot:
                 row.append(self._eot)
                 continue
             row.append(first + place)
-            choices.sums[index] += float(allowed[place]) - log_sum_exp(allowed)
+            choices.sums[index] += float(allowed[place]) - log_sum_exp(allowed, best)
         choices.done = all(row[-1] == self._eot for row in choices.rows)
         return None
 
@@ -133,8 +134,9 @@ class BeamSearch:
         sources: dict[tuple[int, ...], int] = {}
         for index, (row, (first, last)) in enumerate(zip(choices.rows, ranges, strict=True)):
             allowed = logits[index, first:last]
-            total = log_sum_exp(allowed)
-            for place in highest(allowed, self._size + 1):
+            places = highest(allowed, self._size + 1)
+            total = log_sum_exp(allowed, float(allowed[places[0]]))
+            for place in places:
                 sequence = (*row, first + place)
                 scores[sequence] = choices.sums[index] + float(allowed[place]) - total
                 sources[sequence] = index

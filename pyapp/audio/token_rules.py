@@ -87,9 +87,10 @@ def banned_tokens(tokenizer: WhisperTokenizer, chosen: Sequence[int] | None) -> 
     return sorted(banned)
 
 
-def log_sum_exp(values: NDArray[np.float32]) -> float:
-    """log(sum(exp(values))), -inf where all are -inf."""
-    highest = float(values.max(initial=-np.inf))
+def log_sum_exp(values: NDArray[np.float32], highest: float | None = None) -> float:
+    """log(sum(exp(values))), -inf where all are -inf; `highest` is their maximum where that is known."""
+    if highest is None:
+        highest = float(values.max(initial=-np.inf))
     if highest == -np.inf:
         return highest
     return highest + float(np.log(np.exp(values - np.float32(highest)).sum()))

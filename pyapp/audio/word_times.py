@@ -141,19 +141,21 @@ def token_probabilities(logits: NDArray[np.float32], tokens: Sequence[int]) -> N
 
 
 def attention_of_heads(model: SpeechModel, scores: NDArray[np.float32], positions: int) -> NDArray[np.float32]:
-    """The mean (T, positions) of the heads that follow the sound, from scores (layers, heads, T, n_ctx)."""
-    layers, heads = scores.shape[:2]
-    chosen = model.alignment_heads
-    if chosen is None:
-        chosen = [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
-    total = np.zeros((scores.shape[2], positions), np.float32)
-    for layer, head in chosen:
-        weights = np.exp(scores[layer, head, :, :positions] - scores[layer, head, :, :positions].max(axis=1)[:, None])
+    """The mean (T, positions) of the heads that follow the sound, from scores (layers, heads, T, n_ctx), or from those
+    of the wanted heads alone (N, T, n_ctx)."""
+    wanted = list(scores)
+    if scores.ndim == 4:
+        layers, heads = scores.shape[:2]
+        upper = [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
+        wanted = [scores[layer, head] for layer, head in model.alignment_heads or upper]
+    total = np.zeros((scores.shape[-2], positions), np.float32)
+    for head in wanted:
+        weights = np.exp(head[:, :positions] - head[:, :positions].max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # one position alone has no deviation
             normal = (weights - weights.mean(axis=0)) / weights.std(axis=0)
         total += median_filter(normal)
-    return total / np.float32(len(chosen))
+    return total / np.float32(len(wanted))
 
 
 def median_filter(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -246,7 +246,7 @@ class SpeechTrainView(TrainView):
     """The same for the speech model."""
 
     def results(self, results: Mapping[str, Any]) -> None:
-        click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as float16")
+        click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as int8")
         click.echo(f"{results['steps']:,} steps, {results['windows']:,} windows, {results['hours']:.1f} hours of sound")
         click.echo(f"held-out loss {results['held_out_loss']:.4f} nats per token")
 

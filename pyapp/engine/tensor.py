@@ -174,7 +174,7 @@ class Tensor:
         return view.cast(self.dtype.format)  # type: ignore[call-overload]
 
     def array(self) -> Array:
-        """A NumPy view of the stored elements (bfloat16 as its uint16 bits)."""
+        """A NumPy view of the stored elements (bfloat16 and 8-bit floats as their bits)."""
         if self.dtype.is_quantized:
             raise TypeError(f"a {self.dtype} tensor has no elements to view: dequantize it first")
         if 0 in self.shape:
@@ -182,10 +182,10 @@ class Tensor:
         return np.asarray(_ArrayInterface(self))
 
     def numpy(self) -> Array:
-        """A NumPy array that shares the memory; bfloat16, which NumPy lacks, is copied to float32."""
+        """A NumPy array that shares the memory; bfloat16 and 8-bit floats, which NumPy lacks, are copied to float32."""
         if self.requires_grad and self.node is not None:
             raise RuntimeError("numpy(): this tensor is part of a gradient computation; use t.detach().numpy()")
-        return self.to(_dtype.float32).array() if self.dtype is _dtype.bfloat16 else self.array()
+        return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         array = self.detach().numpy()
@@ -200,7 +200,7 @@ class Tensor:
         if self.numel() != 1:
             raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
         kind = self.dtype
-        if kind in (_dtype.bfloat16, _dtype.float16) or not self.is_contiguous():
+        if kind.is_bits or kind is _dtype.float16 or not self.is_contiguous():
             return self.detach().numpy().reshape(-1)[0].item()
         start = self.offset * kind.itemsize
         return self.storage.bytes_view()[start : start + kind.itemsize].cast(kind.format)[0]  # type: ignore[call-overload]

@@ -77,7 +77,7 @@ class _Entry:
 class SafetensorsFile(Checkpoint):
     """A safetensors file. Where `__metadata__` has a `config` that is a JSON object, it is the checkpoint's `config`.
 
-    Types that pyapp has no dtype for (uint16, float8_e4m3fn ...) are listed with their names and sizes; `read_bytes`
+    Types that pyapp has no dtype for (uint16, float8_e8m0fnu ...) are listed with their names and sizes; `read_bytes`
     gives them, `read` raises FileFormatError.
     """
 

@@ -141,9 +141,21 @@ class Module:
                     result[f"{path}.{name}" if path else name] = value.detach()
         return result
 
-    def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> tuple[list[str], list[str]]:
-        """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree."""
+    def load_state_dict(
+        self, state: Mapping[str, Tensor], strict: bool = True, renames: Mapping[str, str] | None = None
+    ) -> tuple[list[str], list[str]]:
+        """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree.
+
+        `renames`: parts of the state's names and what they are called here, {"gamma": "weight", "beta": "bias"}.
+        """
         own = self.state_dict()
+        if renames:
+            from .weights import renamed
+
+            named = {renamed(name, renames): value for name, value in state.items()}
+            if len(named) != len(state):
+                raise KeyError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
+            state = named
         missing = [name for name in own if name not in state]
         unexpected = [name for name in state if name not in own]
         if strict and (missing or unexpected):

@@ -25,7 +25,7 @@ def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], canc
 
 
 def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
-    from pyapp.models import load_speech_model  # type: ignore[attr-defined, unused-ignore]
+    from pyapp.models import load_speech_model
 
     return load_speech_model(source, report=report, cancel=cancel)
 

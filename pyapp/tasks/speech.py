@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import chain
@@ -186,16 +186,17 @@ async def read_first(reader: AudioReader, cancel: Cancel, breath: Breath) -> Asy
     if reader.arrives or reader.duration is None or reader.duration > READ_FIRST_SECONDS:
         yield Result(reader)
         return
+    from pyapp.audio import SAMPLE_RATE
     from pyapp.engine.lazy import np
 
-    blocks = []
+    samples, count = np.empty(int((1.1 * reader.duration + 10) * SAMPLE_RATE), np.float32), 0
     for block in reader:
         cancel.check()
-        blocks.append(block)
-        if reader.seconds > READ_FIRST_SECONDS + 60:  # its header is wrong
-            rest: Iterable[Any] = chain(blocks, reader)
-            yield Result(iter(rest))
+        if count + len(block) > len(samples):  # its header is wrong: it may be of any length
+            yield Result(chain([samples[:count], block], reader))
             return
+        samples[count : count + len(block)] = block
+        count += len(block)
         yield Progress("reading the recording", reader.seconds, reader.duration, "seconds")
         await breath.take()
-    yield Result(np.concatenate(blocks))
+    yield Result(samples[:count])

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.audio.mel import FFT_SIZE, HOP, SAMPLE_RATE
+from pyapp.engine import Tensor, float16
+from pyapp.engine.blocks import quantize_blocks
 from pyapp.formats import write_safetensors
 from pyapp.formats.sink import open_sink
 from pyapp.models.whisper import Config, Whisper
@@ -15,13 +17,19 @@ from pyapp.train.speech_tokens import SpeechTokens
 
 
 def export(folder: Path, model: Whisper, tokens: SpeechTokens) -> None:
-    """Writes model.safetensors (float16), config.json, tokenizer.json, generation_config.json and
-    preprocessor_config.json. The encoder's positions are left out: they are no parameters.
-    """
-    from pyapp.engine import float16
+    """Writes model.safetensors, config.json, tokenizer.json, generation_config.json and preprocessor_config.json.
 
-    tensors = {hugging_face_name(name): value.to(float16) for name, value in unfused(model) if name != POSITIONS}
-    write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    Matrices are GGML's q8_0 blocks, kept as uint8 (rows, columns / 32 * 34), and the metadata say so: name -> "q8_0".
+    The rest is float16. The encoder's positions are left out: they are no parameters.
+    """
+    tensors, metadata = {}, {"format": "pt"}
+    for name, value in unfused(model):
+        key = hugging_face_name(name)
+        if value.ndim == 2 and value.shape[1] % 32 == 0 and name != POSITIONS:
+            tensors[key], metadata[key] = as_blocks(value), "q8_0"
+        elif name != POSITIONS:
+            tensors[key] = value.to(float16)
+    write_safetensors(folder / "model.safetensors", tensors, metadata)
     documents = {
         "config.json": model_config(model.config, tokens),
         "generation_config.json": generation_config(model.config, tokens),
@@ -30,6 +38,13 @@ def export(folder: Path, model: Whisper, tokens: SpeechTokens) -> None:
     for name, document in documents.items():
         _write(folder / name, json.dumps(document, indent=1))
     _write(folder / "tokenizer.json", tokens.document)
+
+
+def as_blocks(matrix: Tensor) -> Tensor:
+    """float32 (rows, columns) as the bytes of its q8_0 blocks: uint8 (rows, columns / 32 * 34)."""
+    rows, columns = matrix.shape
+    blocks = quantize_blocks(matrix.contiguous().numpy(), "q8_0")
+    return Tensor.from_buffer(blocks.data, (rows, columns // 32 * 34), "uint8")
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What the embedded speech model can hear: sentences from a closed grammar, about 420 different words.
+"""What the embedded speech model can hear: sentences from a closed grammar, about 320 different words.
 
 Numbers, times, dates, commands, places, weather, shopping, people, short questions and answers. Numbers are written as
 words, as they are spoken. `[rule]` in a template is replaced by one of the rule's alternatives; `sentence(seed, index)`

@@ -39,10 +39,6 @@ class SpeechTokens:
         """A sentence, which begins with a space as Whisper's do."""
         return list(self._native.encode(f" {text}", add_special_tokens=False).ids)
 
-    def spelled(self, number: int) -> str:
-        """A piece as the vocabulary has it: one character for each byte."""
-        return str(self._native.id_to_token(number))
-
     def time(self, seconds: float) -> int:
         """The timestamp nearest to `seconds`, of those that the window has."""
         return self.times + min(self.size - 1 - self.times, max(0, round(seconds / TIME_STEP)))

@@ -7,12 +7,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from pyapp.engine import Tensor, get_num_threads, instruction_set, no_grad, ops
+from pyapp.engine import Tensor, flush_denormals, get_num_threads, instruction_set, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
@@ -23,34 +23,37 @@ from pyapp.train.loop import CHECKPOINT, IGNORED, Recipe, Trainer, same_settings
 from pyapp.train.plot import loss_curve
 from pyapp.train.speech_export import export
 from pyapp.train.speech_grammar import TEST_SEED, training_sentences, unseen_sentences
-from pyapp.train.speech_loader import BLOCK, SpeechLoader, Stage
+from pyapp.train.speech_loader import SpeechLoader, Stage
 from pyapp.train.speech_tokens import SpeechTokens, train_tokens
 from pyapp.train.speech_voices import check_program
-from pyapp.train.speech_windows import Example, WindowMaker
+from pyapp.train.speech_windows import Example, Lesson, WindowMaker
 from pyapp.train.story_training import make_folder
 
 MELS = 80
-TEXT_CONTEXT = 224  # tokens: half for a window's text, half for the text before it
-STAGES = (Stage(0.0, 4.0), Stage(0.15, 8.0), Stage(0.5, 15.0))
+TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before it
+# Shares of all steps at which lessons begin. rows * seconds are about alike.
+LESSONS = (
+    (0.0, Lesson(1.2, 16, takes=4, words=1, clear=True)),
+    (0.1, Lesson(2.4, 8, takes=3, words=3, clear=True)),
+    (0.25, Lesson(4.0, 6)),
+    (0.44, Lesson(8.0, 4)),
+    (0.7, Lesson(15.0, 4)),
+)
 VOCABULARY_SENTENCES = 8000
-HEARING = 1.0  # weight of the encoder's own loss at the beginning; it falls to none
-HEARING_PART = 0.75  # of all steps
-HEARING_STEP = 3  # positions
 
 
 @dataclass(frozen=True)
 class SpeechSettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 10000
+    steps: int = 6200
     seed: int = 1
-    rows: int = 4
-    rate: float = 1.5e-3
+    rate: float = 2e-3
     state: int = 128
     heads: int = 4
     audio_layers: int = 4
     text_layers: int = 2
-    pieces: int = 768
+    pieces: int = 512
     seconds: float = 15.0
     held_out: int = 48
 
@@ -58,8 +61,6 @@ class SpeechSettings:
         for name in ("steps", "held_out", "audio_layers", "text_layers"):
             if not 1 <= getattr(self, name) <= 10_000_000:
                 raise OptionError(f"{name} must be from 1 to 10,000,000, not {getattr(self, name)}")
-        if not 1 <= self.rows <= BLOCK or BLOCK % self.rows:
-            raise OptionError(f"rows must divide {BLOCK}, which {self.rows} does not")
         if not 0 < self.rate <= 1:
             raise OptionError(f"rate must be above 0 and at most 1, not {self.rate}")
         if not 300 <= self.pieces <= 65536 or not 2.5 <= self.seconds <= 30:
@@ -71,39 +72,27 @@ class SpeechSettings:
         return Config(*audio, vocabulary, TEXT_CONTEXT, self.state, self.heads, self.text_layers)
 
     def recipe(self) -> Recipe:
-        warmup = max(1, min(200, self.steps // 10))
-        return Recipe(self.steps, self.rows, self.rate, warmup, decay=0.05, betas=(0.9, 0.98))
+        warmup = max(1, min(100, self.steps // 10))
+        return Recipe(self.steps, 0, self.rate, warmup, decay=0.05, betas=(0.9, 0.98))
 
     def stages(self) -> list[Stage]:
-        return [Stage(stage.begin, min(stage.seconds, self.seconds)) for stage in STAGES]
+        return [
+            Stage(int(share * self.steps), replace(lesson, seconds=min(lesson.seconds, self.seconds)))
+            for share, lesson in LESSONS
+        ]
 
 
 class SpeechTrainer(Trainer):
-    """Trains a Whisper model: its batches are Examples.
+    """Trains a Whisper model: its batches are Examples."""
 
-    What the encoder gives is at first asked too which token is being spoken, by the same matrix that makes the
-    decoder's logits. The times of tokens are only guessed, but enough to show the decoder soon where to listen.
-    The losses reported are those of the decoder alone.
-    """
+    def step(self) -> float:
+        with flush_denormals():  # half of the time else, once attention is sharp
+            return super().step()
 
     def batch_loss(self) -> tuple[Tensor, float]:
-        examples = self.loader.batch(self.recipe.rows)
-        model = self.model
-        assert isinstance(model, Whisper)
-        mel, inputs, targets = arrays(examples)
-        audio = model.encode(mel)  # (B, S, state)
-        loss = ops.cross_entropy(model.decode(inputs, audio), targets, IGNORED)
-        weight = HEARING * max(0.0, 1 - self.step_count / (HEARING_PART * self.recipe.steps))
-        told = float(loss.item())
-        return (loss + self.hearing_loss(audio, examples) * weight if weight else loss), told
-
-    def hearing_loss(self, audio: Tensor, examples: list[Example]) -> Tensor:
-        """Cross-entropy of every HEARING_STEP-th position of the encoder, in nats."""
-        model = self.model
-        assert isinstance(model, Whisper)
-        logits = ops.linear(audio[:, ::HEARING_STEP].contiguous(), model.decoder.token_embedding.weight)
-        heard = np.stack([example.heard[::HEARING_STEP] for example in examples])
-        return ops.cross_entropy(logits, ops.from_numpy(heard), IGNORED)
+        mel, inputs, targets = arrays(self.loader.batch(self.recipe.rows))
+        loss = ops.cross_entropy(self.model(mel, inputs), targets, IGNORED)
+        return loss, float(loss.item())
 
 
 def arrays(examples: list[Example]) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,14 +121,15 @@ class SpeechTraining:
         self.tokens = self._tokens()
         self.config = settings.config(self.tokens.size)
         maker = WindowMaker(settings.seed, self.tokens, TEXT_CONTEXT, training_sentences)
-        loader = SpeechLoader(maker, settings.stages(), settings.steps * settings.rows)
+        loader = SpeechLoader(maker, settings.stages())
         model = Whisper(self.config, initialize=False)
         initialize(model, Generator(settings.seed))
         self.trainer = SpeechTrainer(model, loader, settings.recipe())
         if self.checkpoint.exists():
             self.trainer.restore(self.checkpoint)
         judge = WindowMaker(TEST_SEED, self.tokens, TEXT_CONTEXT, unseen_sentences)
-        self.examples = [judge.examples(number, settings.seconds)[0] for number in range(settings.held_out)]
+        lesson = Lesson(settings.seconds, 1, takes=1)
+        self.examples = [judge.examples(number, lesson)[0] for number in range(settings.held_out)]
 
     def _tokens(self) -> SpeechTokens:
         """Trained on the first sentences of the seed; the same each time."""
@@ -178,16 +168,15 @@ class SpeechTraining:
 
     def results(self) -> dict[str, Any]:
         trainer = self.trainer
-        windows = trainer.step_count * self.settings.rows
-        stages = [*self.settings.stages(), Stage(1.0, 0.0)]
-        lengths = zip(stages, stages[1:], strict=False)
-        seconds = sum((after.begin - stage.begin) * stage.seconds for stage, after in lengths) * windows
+        stages = self.settings.stages()
+        ends = [*(stage.begin for stage in stages[1:]), self.settings.steps]
+        batches = [(end - stage.begin, stage.lesson) for stage, end in zip(stages, ends, strict=True)]
         return {
             "held_out_loss": trainer.held_out[-1][1],
             "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
             "steps": trainer.step_count,
-            "windows": windows,
-            "hours": seconds / 3600,
+            "windows": sum(count * lesson.rows for count, lesson in batches),
+            "hours": sum(count * lesson.rows * lesson.seconds for count, lesson in batches) / 3600,
             "size": (self.folder / "model.safetensors").stat().st_size,
             "folder": str(self.folder),
         }
@@ -271,7 +260,7 @@ def _train(training: SpeechTraining, evaluate_every: int, save_every: int, cance
             yield Metric("held_out_loss", trainer.held_out[-1][1], "nats/token", step)
         if step % 10 == 0:
             seconds = (time.perf_counter() - start) / (step - first)
-            yield Metric("speed", settings.rows / seconds, "windows/s", step)
+            yield Metric("speed", 1 / seconds, "steps/s", step)
             yield Metric("time_left", seconds * (settings.steps - step), "s", step)
         if step % save_every == 0 or step == settings.steps:
             training.save()

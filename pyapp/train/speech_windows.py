@@ -15,8 +15,8 @@ from pyapp.audio.mel import HOP
 from pyapp.engine.lazy import np
 from pyapp.train.speech_grammar import Chooser
 from pyapp.train.speech_scenes import Scene, choose_scene, record
-from pyapp.train.speech_tokens import TIME_STEP, SpeechTokens
-from pyapp.train.speech_voices import SEEN, Voice, choose_voice, speak
+from pyapp.train.speech_tokens import SpeechTokens
+from pyapp.train.speech_voices import SEEN, Voice, choose_clear_voice, choose_voice, speak
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ IGNORED = -100
 LATEST_START = 1.0
 """Seconds: Whisper's decoder allows no later first timestamp, whatever the pause before the first word."""
 NO_SPEECH = 0.06  # of the windows
-SHORT = 4.0  # seconds: windows so short hold parts of sentences
+LONG = 8.0  # seconds: half of the windows that are shorter have no noise and echo
 BEGUN = 0.06  # seconds of a sentence that must be heard for it to count as begun
 
 Speaker = Callable[[str, Voice], "NDArray[np.float32]"]
@@ -51,20 +51,32 @@ class Window:
 
 @dataclass(frozen=True)
 class Example:
-    """What one step learns from: mel (80, frames); the decoder's inputs, and targets as long, some of them IGNORED;
-    and int32 (frames / 2,) which token is heard about when, no-speech in pauses.
-    """
+    """What one step learns from: mel (80, frames); the decoder's inputs, and targets as long, some of them IGNORED."""
 
     mel: NDArray[np.float32]
     inputs: list[int]
     targets: list[int]
-    heard: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A kind of windows: `seconds` long, `rows` of them in a batch, each recorded in `takes` ways (speaking costs more
+    than recording). `words`: only so many words of a sentence, without timestamps; 0 for whole sentences. `clear`: few
+    voices, without noise and echo.
+    """
+
+    seconds: float
+    rows: int
+    takes: int = 2
+    words: int = 0
+    clear: bool = False
 
 
 class WindowMaker:
-    """Makes the windows of a seed: `examples(number, seconds, takes)` is the same each time.
+    """Makes the windows of a seed: `examples(number, lesson)` is the same each time.
 
-    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices.
+    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices; `speaker`
+    makes sound of them (speech_voices.speak).
     """
 
     def __init__(
@@ -74,48 +86,66 @@ class WindowMaker:
         text_context: int,
         sentences: Callable[[str], Iterator[str]],
         variants: tuple[str, ...] = SEEN,
-        speaker: Speaker = speak,
+        speaker: Speaker | None = None,
     ) -> None:
         self._seed = seed
         self._tokens = tokens
         self._limit = text_context // 2  # Whisper's decoder keeps one half for the text before
         self._sentences = sentences
         self._variants = variants
-        self._speak = speaker
+        self._speak = speaker or speak
 
-    def examples(self, number: int, seconds: float, takes: int = 1) -> list[Example]:
-        """The same speech, recorded in `takes` ways: features (80, seconds * 100) and tokens."""
-        chooser = Chooser("window", self._seed, number)
+    def examples(self, number: int, lesson: Lesson) -> list[Example]:
+        """The same speech, recorded in `lesson.takes` ways: features (80, seconds * 100) and tokens."""
+        chooser = Chooser("window", self._seed, lesson.seconds, number)
         random = np.random.Generator(np.random.PCG64(int(chooser.random() * 2**53)))
-        sentences = self._sentences(f"{self._seed}/{number}")
-        if chooser.chance(NO_SPEECH):
-            window = Window(np.zeros(int(chooser.between(0.5, seconds) * SAMPLE_RATE), np.float32))
+        sentences = self._sentences(f"{self._seed}/{lesson.seconds}/{number}")
+        if lesson.words:
+            window = self.lay_out_words(chooser, sentences, lesson)
+        elif chooser.chance(NO_SPEECH):
+            window = Window(np.zeros(int(chooser.between(0.5, lesson.seconds) * SAMPLE_RATE), np.float32))
         else:
-            window = self.lay_out(chooser, sentences, seconds)
+            window = self.lay_out(chooser, sentences, lesson)
         found = []
-        for _ in range(takes):
+        for _ in range(lesson.takes):
             scene = choose_scene(chooser)
-            if seconds <= SHORT and chooser.chance(0.5):  # a beginner hears some without noise and echo
+            if lesson.clear or (lesson.seconds < LONG and chooser.chance(0.5)):
                 scene = Scene(scene.gain)
             samples = record(window.samples, scene, random)
-            before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if chooser.chance(0.3) else []
-            inputs, targets = self.token_rows(window, self._prompt(before, chooser), chooser.chance(0.1))
-            mel = features(samples, round(seconds * 100), chooser)
-            found.append(Example(mel, inputs, targets, self.heard(window, mel.shape[1] // 2)))
+            prompted = not lesson.words and chooser.chance(0.3)
+            before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if prompted else []
+            plain = bool(lesson.words) or chooser.chance(0.1)
+            inputs, targets = self.token_rows(window, self._prompt(before, chooser), plain)
+            found.append(Example(features(samples, round(lesson.seconds * 100), chooser), inputs, targets))
         return found
 
-    def lay_out(self, chooser: Chooser, sentences: Iterator[str], seconds: float) -> Window:
+    def lay_out_words(self, chooser: Chooser, sentences: Iterator[str], lesson: Lesson) -> Window:
+        """At most `lesson.words` words of a sentence, which begin soon."""
+        window = Window(np.zeros(int(lesson.seconds * SAMPLE_RATE), np.float32))
+        while True:
+            text = fragment(next(sentences), chooser, lesson.words)
+            samples = self._speak(text, self._voice(chooser, lesson.clear))
+            length = len(samples) / SAMPLE_RATE
+            if length < lesson.seconds:
+                break
+        at = min(chooser.between(0, lesson.seconds - length), 0.3)
+        place(window.samples, samples, at, chooser.between(-5, 3))
+        window.phrases.append(Phrase(at, at + length, text))
+        return window
+
+    def lay_out(self, chooser: Chooser, sentences: Iterator[str], lesson: Lesson) -> Window:
         """Sentences with pauses, in a third of the cases a few that end before the window does, else as many as it
         takes. Mostly one voice speaks.
         """
-        voice = choose_voice(chooser, self._variants)
+        seconds = lesson.seconds
+        voice = self._voice(chooser, lesson.clear)
         few = int(chooser.between(1, 4)) if chooser.chance(0.35) else 1 << 30
         window = Window(np.zeros(int(seconds * SAMPLE_RATE), np.float32))
         at = self._pause(chooser, first=True)
         while at < seconds and len(window.phrases) < few:
             text = next(sentences)
-            if seconds <= SHORT or chooser.chance(0.06):
-                text = fragment(text, chooser, 3 if seconds <= SHORT else 100)
+            if chooser.chance(0.06):
+                text = fragment(text, chooser, 100)
             samples = self._speak(text, voice)
             end = at + len(samples) / SAMPLE_RATE
             if end > seconds and not window.phrases:  # the first one must fit: earlier, or another one
@@ -128,9 +158,12 @@ class WindowMaker:
                 window.phrases.append(Phrase(at, end, text))
             at = end + self._pause(chooser)
             if chooser.chance(0.2):
-                voice = choose_voice(chooser, self._variants)
+                voice = self._voice(chooser, lesson.clear)
         window.samples = window.samples[: int(at * SAMPLE_RATE)]
         return window
+
+    def _voice(self, chooser: Chooser, clear: bool) -> Voice:
+        return choose_clear_voice(chooser) if clear else choose_voice(chooser, self._variants)
 
     @staticmethod
     def _pause(chooser: Chooser, first: bool = False) -> float:
@@ -169,22 +202,11 @@ class WindowMaker:
                 body += [tokens.time(start), *tokens.encode(phrase.text), tokens.time(phrase.end)]
             body += [] if window.begun is None else [tokens.time(window.begun.start)]
             body.append(tokens.end)
+        prompt = prompt[: 2 * self._limit - len(body)]  # both fit into the decoder's context
         targets = body[1:]
         if quiet:
             targets[0] = tokens.no_speech
         return [*prompt, *body[:-1]], [*[IGNORED] * len(prompt), *targets]
-
-    def heard(self, window: Window, positions: int) -> NDArray[np.int32]:
-        """int32 (positions,): the token spoken at each position of the encoder, as if letters took equally long."""
-        result = np.full(positions, self._tokens.no_speech, np.int32)
-        for phrase in [*window.phrases, *([window.begun] if window.begun else [])]:
-            ids = self._tokens.encode(phrase.text)
-            lengths = np.array([len(self._tokens.spelled(number)) for number in ids], np.float64)
-            ends = phrase.start + (phrase.end - phrase.start) * np.cumsum(lengths) / lengths.sum()
-            borders = [round(phrase.start / TIME_STEP), *(int(round(end / TIME_STEP)) for end in ends.tolist())]
-            for number, first, last in zip(ids, borders, borders[1:], strict=False):
-                result[first:last] = number
-        return result
 
 
 def fragment(text: str, chooser: Chooser, most: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -132,6 +133,7 @@ def counting(*lengths: float, pause: float = 1.0) -> np.ndarray:
     return place(float(starts[-1]), *parts)
 
 
+@lru_cache(maxsize=16)
 def steady(seconds: float) -> np.ndarray:
     """A vowel that is equally loud from its beginning to its end."""
     sound = syllable(seconds + 2.0)

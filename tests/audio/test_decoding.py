@@ -146,8 +146,8 @@ class Chain:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_wide_beam_finds_the_likeliest_of_all(seed: int) -> None:
     chain, steps = Chain(seed), 4
-    search = BeamSearch(64, 3, 4.0)
-    chain.run(search, 64, steps)
+    search = BeamSearch(100, 3, 4.0)
+    chain.run(search, 100, steps)
     every = [[*row, 3] for length in range(steps) for row in itertools.product(range(3), repeat=length)]
     best = max(every, key=chain.score)
     ended = search._finished

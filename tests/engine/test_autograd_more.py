@@ -58,6 +58,17 @@ def test_second_order_through_in_place() -> None:
     assert gradgradcheck(f, (leaf(0.4, -1.1), leaf(0.7, 0.2)))
 
 
+def test_second_order_through_rows() -> None:
+    w, ids = tensor([[0.3, 1.2], [0.5, -1.0]], dtype="float64", requires_grad=True), tensor([1, 0, 1])
+    assert gradgradcheck(lambda w: w[ids].sin(), w)
+    assert gradgradcheck(lambda w: w.gather(0, ids.reshape(1, 3)[:, :2]).exp(), w)
+    W = tensor([[0.3, 1.2], [0.5, -1.0]], requires_grad=True)
+    (first,) = grad(pyapp.embedding(W, ids).sin().sum(), W, create_graph=True)
+    (second,) = grad(first.sum(), W)
+    expected = -np.sin(W.detach().numpy()) * np.array([[1], [2]])
+    np.testing.assert_allclose(second.numpy(), expected, rtol=1e-5)
+
+
 def test_retained_gradients_and_those_of_chosen_inputs() -> None:
     x = leaf(1, 2)
     h = x * 3

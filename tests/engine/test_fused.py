@@ -49,6 +49,14 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "linear_one_row": (ops.linear, [normal(1, 64), normal(17, 64)]),
     "linear_bias": (ops.linear, [normal(2, 3, 12), normal(9, 12), normal(9)]),
     "linear_residual": (lambda x, w, r: ops.linear(x, w, residual=r), [normal(4, 12), normal(9, 12), normal(4, 9)]),
+    "linear_bias_and_residual": (
+        lambda x, w, b, r: ops.linear(x, w, b, r.permute(1, 0)),
+        [normal(4, 12), normal(9, 12), normal(9, seed=1), normal(9, 4, seed=2)],
+    ),
+    "linear_residual_of_one_row": (
+        lambda x, w, r: ops.linear(x, w, residual=r.expand(4, 9)),
+        [normal(4, 12), normal(9, 12), normal(1, 9, seed=2)],
+    ),
     "linear_rows_apart": (lambda x, w: ops.linear(x[:, 3:15], w), [normal(4, 20), normal(9, 12)]),
     "linear_nothing": (ops.linear, [normal(0, 12), normal(9, 12)]),
     "rms_norm": (lambda x, w: ops.rms_norm(x, w, 1e-5), [normal(3, 5, 31), normal(31, seed=1)]),

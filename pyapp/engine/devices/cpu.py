@@ -65,7 +65,7 @@ _QUANTIZE_ROWS = K["quantize_rows"]
 
 @claims("_linear")
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Any:
-    if x.dtype is not _F32 or (bias is not None and residual is not None):
+    if x.dtype is not _F32 or (bias is not None and not is_plain(bias)):
         return NotImplemented
     outputs, inputs = weight.shape
     if x.shape[-1] != inputs:
@@ -73,13 +73,13 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     x, rows, columns, x_stride = rows_of(x)
     added, added_stride = 0, 0
     if residual is not None:
-        if residual.dtype is not _F32:
+        if residual.dtype is not _F32 or residual.shape != x.shape[:-1] + (outputs,):
             return NotImplemented
+        if bias is not None:  # the kernels add one of the two; this costs them little
+            residual = OPS["add"].forward(dense(residual), bias)
         residual, _, _, added_stride = rows_of(residual)
         added = residual.address
     elif bias is not None:
-        if not is_plain(bias):
-            return NotImplemented
         added = bias.address
     kind = weight.dtype
     work = rows * outputs * inputs >> 10
@@ -305,6 +305,38 @@ def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Ten
         1,
         scale,
     )
+    return y
+
+
+_constants: dict[int, Tensor] = {}
+
+
+def _constant(value: int) -> Tensor:
+    """An int32 that a kernel reads and nobody writes; records may point to it for ever."""
+    found = _constants.get(value)
+    if found is None:
+        found = _constants[value] = empty_contiguous((1,), _I32)
+        found.data_view()[0] = value
+    return found
+
+
+@claims("_cross_attention")
+def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Any:
+    """As attention over a cache that is full, in which every row sees all. More rows than keys: several records."""
+    if not (q.dtype is _F32 and is_plain(keys) and is_plain(values)):
+        return NotImplemented
+    q = _heads(q)
+    tokens, heads, size = q.shape
+    kv_heads, length, _ = keys.shape
+    y = empty_contiguous(q.shape)
+    for first in range(0, tokens, length):
+        count = min(length, tokens - first)
+        launch(
+            _ATTENTION, count * heads * size * length >> 9,
+            y.address + 4 * first * heads * size, q.address + 4 * first * q.strides[0], keys.address, values.address,
+            _constant(length - count).address, count, heads, kv_heads, size, length, heads * size, q.strides[0], 0,
+            scale,
+        )  # fmt: skip
     return y
 
 

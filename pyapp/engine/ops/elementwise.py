@@ -115,7 +115,7 @@ def _unary(name: str, function: Callable[[Any], Any], vjp: Any, out: str = "floa
 
     def body(x: Tensor) -> Tensor:
         computed(name)
-        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else x.dtype
+        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
         with np.errstate(all="ignore"):
             value = function(array_of(x, kind))
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
@@ -148,6 +148,14 @@ round = _unary("round", lambda x: np.round(x), lambda g, _, x: (g * 0,), out="sa
 relu = _unary(
     "relu", lambda x: np.maximum(x, 0), lambda g, y, x: (g * (y > 0).to(g.dtype),), out="same", saves="output"
 )
+
+
+def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
+    scale = 10.0**decimals
+    return round(x) if not decimals else round(x * scale) / scale
+
+
+round.by_name = _round_by_name
 isnan = _unary("isnan", lambda x: np.isnan(x), None, out="bool")
 isinf = _unary("isinf", lambda x: np.isinf(x), None, out="bool")
 isfinite = _unary("isfinite", lambda x: np.isfinite(x), None, out="bool")
@@ -210,7 +218,7 @@ def cast(x: Tensor, dtype: Any, device: Any = None) -> Tensor:
 def clone(x: Tensor) -> Tensor:
     """A dense copy."""
     computed("clone")
-    return tensor_of(x.array().copy(order="C"), x.dtype) if x.dtype is not _dtype.bfloat16 else _copy_bits(x)
+    return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
 def _copy_bits(x: Tensor) -> Tensor:

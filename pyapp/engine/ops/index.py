@@ -108,7 +108,7 @@ def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     try:
         return (
             tensor_of(np.ascontiguousarray(x.array()[index]), x.dtype)
-            if x.dtype is not _dtype.bfloat16
+            if not x.dtype.is_bits
             else tensor_of(array_of(x)[index], x.dtype)
         )
     except IndexError as error:
@@ -172,7 +172,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     computed("setitem")
     kind = x.dtype
     lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
-    source = tensor_of(array_of(value, _dtype.float32), kind).array() if kind is _dtype.bfloat16 else array_of(value)
+    source = tensor_of(array_of(value, _dtype.float32), kind).array() if kind.is_bits else array_of(value)
     try:
         x.array()[_array_index(lists)] = source
     except (IndexError, ValueError) as error:
@@ -208,7 +208,7 @@ def add_into(x: Tensor, other: Tensor) -> None:
         launch(
             KERNELS["add_f32"], count >> 10, x.address, x.address, other.address, count, max(count, 1), max(count, 1)
         )
-    elif x.dtype is _dtype.bfloat16:
+    elif x.dtype.is_bits:
         copy_(x, x + other)
         return
     else:
@@ -224,7 +224,13 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     check_writable(x, "fill_")
     if x.dtype is _dtype.float32 and x.is_contiguous():
         launch(_FILL, x.numel() >> 10, x.address, x.numel(), float(value))
-    elif not capturing() and x.numel() == 1 and x.is_contiguous() and x.dtype not in (_dtype.bfloat16, _dtype.float16):
+    elif (
+        not capturing()
+        and x.numel() == 1
+        and x.is_contiguous()
+        and not x.dtype.is_bits
+        and x.dtype is not _dtype.float16
+    ):
         x.data_view()[0] = int(value) if not x.dtype.is_floating_point else float(value)
     else:
         computed("fill_")
@@ -269,7 +275,7 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     found = _index_array("gather", x, d, index)
     return tensor_of(
         x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found],
-        None if x.dtype is not _dtype.bfloat16 else x.dtype,
+        x.dtype if x.dtype.is_bits else None,
     )
 
 

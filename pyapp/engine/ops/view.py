@@ -222,10 +222,13 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(1, -(-total // chunks)), dim)
 
 
-def squeeze(x: Tensor, dim: int | None = None) -> Tensor:
-    """Drops dims of size one."""
+def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Drops dims of size one: all of them, or those named."""
     if dim is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
+    if not isinstance(dim, int):
+        named = {normalize_dim(d, x.ndim, "squeeze") for d in dim}
+        return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in named or n != 1))
     d = normalize_dim(dim, x.ndim, "squeeze")
     return reshape(x, x.shape[:d] + x.shape[d + 1 :]) if x.ndim and x.shape[d] == 1 else x
 
@@ -250,7 +253,7 @@ def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
 @primitive(vjp=_d_cat, saves="none", name="_cat", method=False)
 def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
     computed("cat")
-    kind = common_dtype(*tensors)
+    kind = tensors[0].dtype if len({t.dtype for t in tensors}) == 1 else common_dtype(*tensors)
     return tensor_of(np.concatenate([array_of(t, kind) for t in tensors], axis=dim), kind)
 
 
@@ -277,7 +280,7 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     computed("flip")
     return (
         tensor_of(np.flip(x.array(), dims).copy(), x.dtype)
-        if x.dtype.name != "bfloat16"
+        if not x.dtype.is_bits
         else tensor_of(np.flip(array_of(x), dims), x.dtype)
     )
 
