@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import Launch, watched
+from e2e.conftest import OUTPUT, Launch, watched
 from e2e.speech_files import speechlike, write_recording, write_speech_model
+from e2e.test_site import serious
 from e2e.transcribe_page import TranscribePage
 from pyapp.audio import load_speech
 from scripts.serve import SiteServer
@@ -171,6 +172,34 @@ def test_what_is_saved(written: TranscribePage) -> None:
     assert values["language"] == "en" and values["duration"] == 10 and values["task"] == "transcribe"
     assert [segment["text"] for segment in values["segments"]] == [f" {SAID[0]}", " went there <home> & slept."]
     assert "words" in values["segments"][0] and "words" not in values["segments"][1]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(written: TranscribePage, theme: str) -> None:
+    page = written.page
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    page.evaluate("document.getElementById('speech-settings').open = true; scrollTo(0, 0)")
+    page.screenshot(path=OUTPUT / f"transcribe-{theme}.png", full_page=True)
+    assert serious(page) == []
+    page.get_by_role("button", name="Edit text").click()
+    assert serious(page) == []
+    page.get_by_role("button", name="Done editing").click()
+
+
+def test_phone_width(written: TranscribePage) -> None:
+    page = written.page
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=OUTPUT / "transcribe-phone.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('button, select, input:not([type=file]), summary')]"
+        ".map((element) => element.getBoundingClientRect())"
+        ".filter((b) => b.width).map((b) => [b.left, b.right])"
+    )
+    assert len(boxes) > 20 and all(left >= -1 and right <= 361 for left, right in boxes)
+    page.set_viewport_size({"width": 1280, "height": 860})
 
 
 def test_copy(written: TranscribePage, browser: BrowserContext) -> None:

@@ -183,7 +183,7 @@ export class TranscribeView {
     await this.#settle();
     const live = new LiveRecording(this.engine, {
       onBlock: (peak, seconds) => this.#hear(peak, seconds),
-      onEvent: (event) => event.type !== "progress" && this.sheet.event(event),
+      onEvent: (event) => this.#heardEvent(event),
     });
     const retry = () => this.record();
     await this.recordButton.run((signal) => this.#record(live, signal), { fail: () => this.sheet.fail(), retry });
@@ -227,6 +227,11 @@ export class TranscribeView {
     const overview = await this.#overview(wav, name);
     this.button.setLabel("Transcribe again");
     this.sheet.show({ name, wav, original: wav, overview });
+  }
+
+  #heardEvent(event) {
+    if (event.type !== "progress") this.sheet.progress.hide(); // the model has been read
+    if (event.type !== "progress" || event.what !== "listening") this.sheet.event(event);
   }
 
   #hear(peak, seconds) {

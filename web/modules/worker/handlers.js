@@ -62,9 +62,13 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       const inlet = new Inlet(() => context.emit({ type: "behind" }));
       inlets.set(context.id, inlet);
       context.signal.addEventListener("abort", () => inlet.finish());
+      // While nobody speaks there is nothing to tell, but the page must know that the engine is alive.
+      const alive = { type: "progress", what: "listening", done: 0, total: null, unit: "" };
+      const heartbeat = setInterval(() => context.emit(alive), 5000);
       try {
         return await withSpeechModel("listen", { ...params, inlet }, context);
       } finally {
+        clearInterval(heartbeat);
         inlets.delete(context.id);
       }
     },
