@@ -111,6 +111,10 @@ def _reader(kind: str) -> Callable[[ByteSource], Checkpoint]:
             from .gguf import GgufFile
 
             return GgufFile
+        case "whisper.cpp":
+            from .whisper_ggml import WhisperGgmlFile
+
+            return WhisperGgmlFile
         case "npy":
             from .numpy_files import NpyFile
 
@@ -165,6 +169,8 @@ def sniff(source: ByteSource) -> str:
         return "llama2.c"
     if head[:4] == b"GGUF":
         return "gguf"
+    if head[:4] == b"lmgg":
+        return "whisper.cpp"
     if len(head) >= 9 and head[8] == 0x7B and int.from_bytes(head[:8], "little") < 1 << 40:
         return "safetensors"
     if head.startswith(b"\x93NUMPY"):

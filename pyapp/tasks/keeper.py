@@ -25,9 +25,9 @@ def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], canc
 
 
 def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
-    from pyapp.models import load_speech_model  # type: ignore[attr-defined, unused-ignore]
+    from pyapp.models import load_speech_model
 
-    return load_speech_model(source, report=report, cancel=cancel)
+    return load_speech_model(source, tokenizer, report=report, cancel=cancel)
 
 
 # By what a model does, as the registry has it: how it is loaded, what to call it, and the command that uses it.

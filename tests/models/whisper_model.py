@@ -16,6 +16,11 @@ DEEP = Config(
     n_text_state=48, n_text_head=6, n_text_layer=3,
 )  # fmt: skip
 CONFIGS = {"small": SMALL, "deep": DEEP}
+# With room for all control tokens of a vocabulary of 269 pieces and three languages (tests/text).
+SPEAKING = Config(
+    n_mels=8, n_audio_ctx=10, n_audio_state=16, n_audio_head=2, n_audio_layer=1, n_vocab=1781, n_text_ctx=12,
+    n_text_state=16, n_text_head=2, n_text_layer=2,
+)  # fmt: skip
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:

@@ -308,6 +308,38 @@ def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Ten
     return y
 
 
+_constants: dict[int, Tensor] = {}
+
+
+def _constant(value: int) -> Tensor:
+    """An int32 that a kernel reads and nobody writes; records may point to it for ever."""
+    found = _constants.get(value)
+    if found is None:
+        found = _constants[value] = empty_contiguous((1,), _I32)
+        found.data_view()[0] = value
+    return found
+
+
+@claims("_cross_attention")
+def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Any:
+    """As attention over a cache that is full, in which every row sees all. More rows than keys: several records."""
+    if not (q.dtype is _F32 and is_plain(keys) and is_plain(values)):
+        return NotImplemented
+    q = _heads(q)
+    tokens, heads, size = q.shape
+    kv_heads, length, _ = keys.shape
+    y = empty_contiguous(q.shape)
+    for first in range(0, tokens, length):
+        count = min(length, tokens - first)
+        launch(
+            _ATTENTION, count * heads * size * length >> 9,
+            y.address + 4 * first * heads * size, q.address + 4 * first * q.strides[0], keys.address, values.address,
+            _constant(length - count).address, count, heads, kv_heads, size, length, heads * size, q.strides[0], 0,
+            scale,
+        )  # fmt: skip
+    return y
+
+
 @claims("_cached_self_attention")
 def _cached_self_attention(
     qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float

@@ -6,7 +6,16 @@ import importlib
 from typing import Any
 
 from ..tensor import Tensor
-from .attention import attention, cache_write, cached_attention, cached_self_attention, causal_mask, rope, rope_table
+from .attention import (
+    attention,
+    cache_write,
+    cached_attention,
+    cached_self_attention,
+    causal_mask,
+    cross_attention,
+    rope,
+    rope_table,
+)
 from .conv import conv1d, conv2d, conv3d
 from .create import (
     arange,
@@ -249,6 +258,7 @@ __all__ = [
     "cos",
     "cosh",
     "count_nonzero",
+    "cross_attention",
     "cross_entropy",
     "cummax",
     "cummin",

@@ -7,7 +7,7 @@ bias. Training and inference are the same module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import log, sqrt
 from typing import Any
@@ -18,6 +18,8 @@ from pyapp.engine.op import describe
 from pyapp.errors import ModelError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.layers import _parameter, initialize_normal, skip_initialization
+
+from .session import DecoderSession, SessionPool
 
 EPSILON = 1e-5
 MAX_TIMESCALE = 10000.0
@@ -258,6 +260,7 @@ class Whisper(Module):
         self.alignment_heads: list[tuple[int, int]] | None = None
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
+        self._pool = SessionPool()
         if initialize:
             self.initialize(generator)
 
@@ -292,3 +295,19 @@ class Whisper(Module):
     def forward(self, mel: Tensor, tokens: Tensor) -> Tensor:
         """mel (B, n_mels, 2 t), tokens (B, T) integers → logits (B, T, V)."""
         return self.decode(tokens, self.encode(mel))
+
+    # -- with caches
+
+    def new_session(self, audio: Tensor, rows: int = 1, eager: bool = False) -> DecoderSession:
+        """A text of `rows` hypotheses at its beginning, over one window `audio` (S, state) or (1, S, state)."""
+        return self._pool.session(self, audio, rows, eager)
+
+    def cross_attention(self, tokens: Sequence[int], audio: Tensor) -> tuple[Any, Any]:
+        """How the heads look at the audio while `tokens` (T) are read: float32 logits (T, V) and scores (layers, heads,
+        T, S) before the softmax, as NumPy arrays.
+        """
+        layers, heads = self.config.n_text_layer, self.config.n_text_head
+        with self.new_session(audio) as session:
+            every = [(layer, head) for layer in range(layers) for head in range(heads)]
+            logits, scores = session.watch(tokens, every)
+        return logits, scores.reshape(layers, heads, *scores.shape[1:])
