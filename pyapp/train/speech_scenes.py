@@ -39,10 +39,10 @@ def choose_scene(chooser: Chooser) -> Scene:
     """A third of all scenes have no noise, half have no echo."""
     return Scene(
         gain=chooser.between(-24, 6),
-        echo=chooser.between(0.08, 0.4) if chooser.chance(0.5) else None,
-        distance=chooser.between(0.05, 0.4),
+        echo=chooser.between(0.08, 0.6) if chooser.chance(0.5) else None,
+        distance=chooser.between(0.05, 0.5),
         band=chooser.between(3000, 7500) if chooser.chance(0.25) else None,
-        noise=chooser.between(8, 40) if chooser.chance(0.67) else None,
+        noise=chooser.between(5, 40) if chooser.chance(0.67) else None,
         slope=chooser.between(0, 2),
     )
 

@@ -24,8 +24,11 @@ EDGE = 0.01  # of the loudest sample: where speech begins and ends
 
 ACCENTS = ("en-gb", "en-us", "en-gb-scotland", "en-gb-x-rp", "en-029")
 # Timbres: variants of the formant synthesiser. Left out are robots, whispers and those that change the language.
-SEEN = ("", "m1", "m3", "m4", "m7", "f1", "f2", "f4", "Andy", "Annie")
-UNSEEN = ("m2", "m5", "f3", "f5", "robert", "max", "aunty", "benjamin")
+SEEN = (
+    "", "m1", "m2", "m3", "m4", "m7", "m8", "f1", "f2", "f3", "f4", "Andy", "Annie", "Lee", "max", "rob", "adam",
+    "david",
+)  # fmt: skip
+UNSEEN = ("m5", "m6", "f5", "robert", "benjamin", "boris", "aunty", "grandpa")
 """Variants that the model never hears in training."""
 
 CLEAR_ACCENTS, CLEAR = ("en-gb", "en-us"), ("", "m1", "m3", "f2", "f4", "Andy")
@@ -52,9 +55,9 @@ def choose_clear_voice(chooser: Chooser) -> Voice:
 
 
 def choose_voice(chooser: Chooser, variants: tuple[str, ...] = SEEN) -> Voice:
-    """One of ACCENTS x `variants`, at 120 to 190 words a minute."""
-    speed = int(chooser.between(120, 190))
-    return Voice(chooser.choose(ACCENTS), chooser.choose(variants), speed, int(chooser.between(30, 70)))
+    """One of ACCENTS x `variants`, at 110 to 210 words a minute."""
+    speed = int(chooser.between(110, 210))
+    return Voice(chooser.choose(ACCENTS), chooser.choose(variants), speed, int(chooser.between(20, 80)))
 
 
 def speak(text: str, voice: Voice) -> NDArray[np.float32]:

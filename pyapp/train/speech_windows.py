@@ -61,7 +61,7 @@ class Example:
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """A kind of windows: `seconds` long, `rows` of them in a batch, each recorded in `takes` ways (speaking costs more
-    than recording). `words`: only so many words of a sentence; 0 for whole sentences. `clear`: few
+    than recording). `words`: only so many words of a sentence, without timestamps; 0 for whole sentences. `clear`: few
     voices, without noise and echo.
     """
 
@@ -114,7 +114,7 @@ class WindowMaker:
             samples = record(window.samples, scene, random)
             prompted = not lesson.words and chooser.chance(0.3)
             before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if prompted else []
-            plain = chooser.chance(0.5 if lesson.words else 0.1)
+            plain = bool(lesson.words) or chooser.chance(0.1)
             inputs, targets = self.token_rows(window, self._prompt(before, chooser), plain)
             found.append(Example(features(samples, round(lesson.seconds * 100), chooser), inputs, targets))
         return found

@@ -98,7 +98,7 @@ def test_training_from_end_to_end(tmp_path: Path) -> None:
     assert (
         isinstance(done, Done)
         and done.reason == "complete"
-        and done.results["windows"] == 2 * 16 + 3 * 8 + 4 * 6 + 5 * 5 + 6 * 3
+        and done.results["windows"] == 2 * 16 + 3 * 8 + 3 * 6 + 7 * 4 + 5 * 2
     )
     assert sorted(entry.name for entry in (tmp_path / "whole").iterdir()) == [
         "checkpoint.safetensors", "config.json", "generation_config.json", "loss.png", "model.safetensors",
@@ -149,6 +149,18 @@ def test_without_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(PyappError, match="espeak-ng is missing") as caught:
         train(tmp_path / "out")
     assert "apt install espeak-ng" in (caught.value.hint or "")
+
+
+@pytest.mark.native_only
+def test_the_command_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pyapp.cli import run
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["train", "speech", "--out-dir", str(tmp_path / "out"), "--steps", "3"]) == 1
+    told = capsys.readouterr().err
+    assert "espeak-ng is missing" in told and "apt install espeak-ng" in told
 
 
 # -- voices

@@ -136,7 +136,7 @@ def test_lessons_of_single_words() -> None:
         example = maker().examples(number, Lesson(1.2, 1, takes=1, words=1, clear=True))[0]
         assert example.mel.shape == (80, 120)
         text = TOKENS.decode([number for number in example.targets if number < TOKENS.end])
-        assert len(text.split()) == 1 and example.inputs[0] == TOKENS.start
+        assert len(text.split()) == 1 and example.inputs[:2] == [TOKENS.start, TOKENS.no_timestamps]
 
 
 def test_placing_and_fragments() -> None:
