@@ -231,6 +231,17 @@ _EXPONENTS: dict[str, tuple[int, bytes, int]] = {
 }
 
 
+def packed(data: bytes | memoryview, info: TensorInfo, finite: bool, where: str | None = None) -> Tensor:
+    """GGML's q8_0 blocks of a matrix, packed for the kernels. ModelError for a scale that is not finite, when asked."""
+    from pyapp.engine import quant
+
+    if finite:
+        scales = bytearray(len(data) // 34 * 2)
+        scales[0::2], scales[1::2] = bytes(data[0::34]), bytes(data[1::34])
+        check_finite(bytes(scales), "float16", f"{info.name} (scales)", where)
+    return quant.from_blocks(data, info.shape, "q8_0")
+
+
 def check_finite(data: bytes | memoryview, dtype: str, name: str, where: str | None = None) -> None:
     """ModelError naming the tensor `name` and the index of its first NaN or infinite value. Other types than floats
     pass.

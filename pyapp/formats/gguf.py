@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
+from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
 from .ggml_blocks import BLOCK_TYPES, dequantize_blocks
 from .gguf_header import TENSORS_LIMIT, HeaderReader
 from .nesting import check_nesting
@@ -133,14 +133,7 @@ class GgufFile(Checkpoint):
 
     def _read_packed(self, info: TensorInfo, finite: bool) -> Tensor:
         """Without NumPy: the page's way to the first token."""
-        from pyapp.engine import quant
-
-        data = self.read_bytes(info.name)
-        if finite:
-            scales = bytearray(len(data) // 34 * 2)
-            scales[0::2], scales[1::2] = bytes(data[0::34]), bytes(data[1::34])
-            check_finite(scales, "float16", f"{info.name} (scales)", self.source.name)  # type: ignore[arg-type]
-        return quant.from_blocks(data, info.shape, "q8_0")
+        return packed(self.read_bytes(info.name), info, finite, self.source.name)
 
     def _read_dequantized(self, info: TensorInfo) -> Tensor:
         from pyapp.engine.dtype import float32

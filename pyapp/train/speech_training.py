@@ -37,7 +37,7 @@ LESSONS = (
     (0.1, Lesson(2.4, 8, takes=3, words=3, clear=True)),
     (0.25, Lesson(4.0, 6)),
     (0.44, Lesson(8.0, 4)),
-    (0.7, Lesson(15.0, 4)),
+    (0.76, Lesson(15.0, 2)),
 )
 VOCABULARY_SENTENCES = 8000
 

@@ -25,25 +25,9 @@ EDGE = 0.01  # of the loudest sample: where speech begins and ends
 ACCENTS = ("en-gb", "en-us", "en-gb-scotland", "en-gb-x-rp", "en-029")
 # Timbres: variants of the formant synthesiser. Left out are robots, whispers and those that change the language.
 SEEN = (
-    "",
-    "m1",
-    "m2",
-    "m3",
-    "m4",
-    "m7",
-    "m8",
-    "f1",
-    "f2",
-    "f3",
-    "f4",
-    "Andy",
-    "Annie",
-    "Lee",
-    "max",
-    "rob",
-    "adam",
+    "", "m1", "m2", "m3", "m4", "m7", "m8", "f1", "f2", "f3", "f4", "Andy", "Annie", "Lee", "max", "rob", "adam",
     "david",
-)
+)  # fmt: skip
 UNSEEN = ("m5", "m6", "f5", "robert", "benjamin", "boris", "aunty", "grandpa")
 """Variants that the model never hears in training."""
 
