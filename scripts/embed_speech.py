@@ -27,24 +27,11 @@ REGISTRY = ROOT / "pyapp" / "registry.json"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "generation_config.json", "preprocessor_config.json")
 PAUSE = 0.6  # seconds between sentences, and around them
 
-# As pyapp/registry.json lists them: a command; question and answer in two voices; a noisy hall.
+# As pyapp/registry.json lists them.
 SAMPLES: dict[str, tuple[Scene, Sequence[tuple[Voice, str]]]] = {
-    "timer.wav": (Scene(), [(Voice("en-us", "f2", 150, 50), "Set a timer for twenty five minutes.")]),
-    "weather.wav": (
-        Scene(),
-        [
-            (Voice("en-gb", "m3", 145, 45), "How is the weather in Paris?"),
-            (Voice("en-gb", "f4", 140, 55), "It is cloudy and warm in Paris."),
-        ],
-    ),
-    "station.wav": (
-        Scene(gain=-3, echo=0.3, distance=0.2, noise=22, slope=1.0),
-        [
-            (Voice("en-gb-x-rp", "f3", 145, 50), "The train to Vienna is fifteen minutes late."),
-            (Voice("en-us", "m1", 150, 50), "Two tickets to Berlin, please."),
-            (Voice("en-gb-x-rp", "f3", 145, 50), "The next train leaves at half past seven."),
-        ],
-    ),
+    "name.wav": (Scene(), [(Voice("en-us", "f2", 150, 50), "What is your name?")]),
+    "apples.wav": (Scene(), [(Voice("en-gb", "m3", 145, 45), "How much are the apples?")]),
+    "museum.wav": (Scene(), [(Voice("en-gb", "f4", 140, 55), "How do I get to the museum?")]),
 }
 
 

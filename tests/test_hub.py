@@ -171,7 +171,10 @@ def test_names_of_the_registry_come_before_files(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     "name,message",
     [
-        ("storys15M", r"no model has this name\. Did you mean stories15M\? Known names are stories, speech,"),
+        (
+            "storys15M",
+            r"no model has this name\. Did you mean stories15M\? Known names are stories, speech, stories260K",
+        ),
         ("no/such/file.bin", "no such file or folder"),
         ("./absent", "no such file or folder"),
         ("", "no model has this name"),

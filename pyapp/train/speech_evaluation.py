@@ -96,7 +96,8 @@ def word_errors(said: list[list[Phrase]], heard: list[list[Phrase]]) -> float:
         import jiwer
     except ImportError as error:
         raise PyappError("the Python package `jiwer` is missing", hint="pip install 'pyapp[train]'") from error
-    return float(jiwer.wer([_line(phrases) for phrases in said], [_line(phrases) for phrases in heard]))
+    reference, hypothesis = ([_line(phrases) for phrases in texts] for texts in (said, heard))
+    return float(jiwer.wer(reference, hypothesis))
 
 
 def _line(phrases: list[Phrase]) -> str:
