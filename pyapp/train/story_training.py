@@ -39,7 +39,7 @@ GROUP = 32
 class StorySettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 10000
+    steps: int = 20000
     seed: int = 1
     rows: int = 4
     rate: float = 1.5e-3
