@@ -134,6 +134,7 @@ def test_keyboard(written: TranscribePage) -> None:
     stops = page.evaluate("document.querySelectorAll('#transcript [tabindex=\"0\"]').length")
     assert stops == 1
     page.locator("#transcript [tabindex='0']").focus()
+    page.keyboard.press("Home")
     focused = "document.activeElement.textContent"
     page.keyboard.press("ArrowRight")
     assert page.evaluate(focused) == "the"

@@ -76,11 +76,13 @@ def load_speech_model(
 def _load(
     name: str, files: Mapping[str, ByteSource], dtype: str | None, report: Callable[[Event], None], cancel: Cancel
 ) -> LoadedSpeechModel:
-    from pyapp.models.whisper.files import build_whisper, is_whisper, read_json_file
+    from pyapp.models.whisper.files import build_whisper, check_architecture, is_whisper, read_json_file
 
     config, generation = (
         read_json_file(files[role]) if role in files else None for role in ("config", "generation_config")
     )
+    if config is not None:
+        check_architecture(config, files["config"].name)
     checkpoint = open_checkpoint(files["model"])
     where = checkpoint.source.name
     if not is_whisper(checkpoint):

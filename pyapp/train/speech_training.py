@@ -23,6 +23,7 @@ from pyapp.train.loop import CHECKPOINT, IGNORED, Recipe, Trainer, same_settings
 from pyapp.train.plot import loss_curve
 from pyapp.train.speech_export import export
 from pyapp.train.speech_grammar import TEST_SEED, training_sentences, unseen_sentences
+from pyapp.train.speech_letters import Speller, spelling_loss
 from pyapp.train.speech_loader import SpeechLoader, Stage
 from pyapp.train.speech_tokens import SpeechTokens, train_tokens
 from pyapp.train.speech_voices import check_program
@@ -33,11 +34,10 @@ MELS = 80
 TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before it
 # Shares of all steps at which lessons begin. rows * seconds are about alike.
 LESSONS = (
-    (0.0, Lesson(1.2, 16, takes=4, words=1, clear=True)),
-    (0.1, Lesson(2.4, 8, takes=3, words=3, clear=True)),
-    (0.25, Lesson(4.0, 6)),
-    (0.44, Lesson(8.0, 4)),
-    (0.76, Lesson(15.0, 2)),
+    (0.0, Lesson(4.0, 6, clear=True)),
+    (0.1, Lesson(4.0, 6)),
+    (0.4, Lesson(8.0, 3)),
+    (0.65, Lesson(15.0, 2)),
 )
 VOCABULARY_SENTENCES = 8000
 
@@ -46,9 +46,9 @@ VOCABULARY_SENTENCES = 8000
 class SpeechSettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 6200
+    steps: int = 20000
     seed: int = 1
-    rate: float = 2e-3
+    rate: float = 1.5e-3
     state: int = 128
     heads: int = 4
     audio_layers: int = 4
@@ -83,16 +83,19 @@ class SpeechSettings:
 
 
 class SpeechTrainer(Trainer):
-    """Trains a Whisper model: its batches are Examples."""
+    """Trains a Speller: its batches are Examples."""
 
     def step(self) -> float:
         with flush_denormals():  # half of the time else, once attention is sharp
             return super().step()
 
     def batch_loss(self) -> tuple[Tensor, float]:
-        mel, inputs, targets = arrays(self.loader.batch(self.recipe.rows))
-        loss = ops.cross_entropy(self.model(mel, inputs), targets, IGNORED)
-        return loss, float(loss.item())
+        examples = self.loader.batch(self.recipe.rows)
+        mel, inputs, targets = arrays(examples)
+        logits, scores = self.model(mel, inputs)
+        loss = ops.cross_entropy(logits, targets, IGNORED)
+        spelling = spelling_loss(scores, [one.letters for one in examples], [one.heard for one in examples])
+        return loss + spelling, float(loss.item())
 
 
 def arrays(examples: list[Example]) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,8 +126,10 @@ class SpeechTraining:
         maker = WindowMaker(settings.seed, self.tokens, TEXT_CONTEXT, training_sentences)
         loader = SpeechLoader(maker, settings.stages())
         model = Whisper(self.config, initialize=False)
-        initialize(model, Generator(settings.seed))
-        self.trainer = SpeechTrainer(model, loader, settings.recipe())
+        generator = Generator(settings.seed)
+        initialize(model, generator)
+        self.whisper = model
+        self.trainer = SpeechTrainer(Speller(model, generator), loader, settings.recipe())
         if self.checkpoint.exists():
             self.trainer.restore(self.checkpoint)
         judge = WindowMaker(TEST_SEED, self.tokens, TEXT_CONTEXT, unseen_sentences)
@@ -147,15 +152,14 @@ class SpeechTraining:
                 group = self.examples[first : first + 8]
                 predicted = sum(target != IGNORED for example in group for target in example.targets)
                 mel, inputs, targets = arrays(group)
-                loss = ops.cross_entropy(self.trainer.model(mel, inputs), targets, IGNORED)
+                loss = ops.cross_entropy(self.whisper(mel, inputs), targets, IGNORED)
                 total += float(loss.item()) * predicted
                 count += predicted
         return total / count
 
     def export(self) -> None:
         """The model in Hugging Face's layout, with float16 weights."""
-        assert isinstance(self.trainer.model, Whisper)
-        export(self.folder, self.trainer.model, self.tokens)
+        export(self.folder, self.whisper, self.tokens)
 
     def curve(self) -> None:
         """loss.png: the training loss (running mean of 25 steps) and the held-out loss."""
@@ -173,7 +177,7 @@ class SpeechTraining:
         batches = [(end - stage.begin, stage.lesson) for stage, end in zip(stages, ends, strict=True)]
         return {
             "held_out_loss": trainer.held_out[-1][1],
-            "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+            "parameters": sum(parameter.numel() for parameter in self.whisper.parameters()),
             "steps": trainer.step_count,
             "windows": sum(count * lesson.rows for count, lesson in batches),
             "hours": sum(count * lesson.rows * lesson.seconds for count, lesson in batches) / 3600,

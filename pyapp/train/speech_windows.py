@@ -14,8 +14,9 @@ from pyapp.audio import SAMPLE_RATE, log_mel_spectrogram
 from pyapp.audio.mel import HOP
 from pyapp.engine.lazy import np
 from pyapp.train.speech_grammar import Chooser
+from pyapp.train.speech_letters import spell
 from pyapp.train.speech_scenes import Scene, choose_scene, record
-from pyapp.train.speech_tokens import SpeechTokens
+from pyapp.train.speech_tokens import TIME_STEP, SpeechTokens
 from pyapp.train.speech_voices import SEEN, Voice, choose_clear_voice, choose_voice, speak
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ LATEST_START = 1.0
 """Seconds: Whisper's decoder allows no later first timestamp, whatever the pause before the first word."""
 NO_SPEECH = 0.06  # of the windows
 LONG = 8.0  # seconds: half of the windows that are shorter have no noise and echo
+STRETCH = (0.88, 1.12)
 BEGUN = 0.06  # seconds of a sentence that must be heard for it to count as begun
 
 Speaker = Callable[[str, Voice], "NDArray[np.float32]"]
@@ -51,25 +53,40 @@ class Window:
 
 @dataclass(frozen=True)
 class Example:
-    """What one step learns from: mel (80, frames); the decoder's inputs, and targets as long, some of them IGNORED."""
+    """What one step learns from: mel (80, frames); the decoder's inputs, and targets as long, some of them IGNORED; and
+    what was spelled (speech_letters) in the first `heard` positions of the encoder.
+    """
 
     mel: NDArray[np.float32]
     inputs: list[int]
     targets: list[int]
+    letters: list[int]
+    heard: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A kind of windows: `seconds` long, `rows` of them in a batch, each recorded in `takes` ways (speaking costs more
-    than recording). `words`: only so many words of a sentence, without timestamps; 0 for whole sentences. `clear`: few
-    voices, without noise and echo.
+    """A kind of windows: `seconds` long, `rows` of them in a batch, each laid out and recorded in `takes` ways of the
+    same speech (speaking costs most). `clear`: few voices, without noise and echo.
     """
 
     seconds: float
     rows: int
-    takes: int = 2
-    words: int = 0
+    takes: int = 4
     clear: bool = False
+
+    @property
+    def sentences(self) -> int:
+        """How many are spoken for a window, which takes some of them."""
+        return 2 + round(self.seconds / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A sentence and its sound (samples,)."""
+
+    text: str
+    samples: NDArray[np.float32]
 
 
 class WindowMaker:
@@ -96,69 +113,73 @@ class WindowMaker:
         self._speak = speaker or speak
 
     def examples(self, number: int, lesson: Lesson) -> list[Example]:
-        """The same speech, recorded in `lesson.takes` ways: features (80, seconds * 100) and tokens."""
+        """The same speech in `lesson.takes` windows: features (80, seconds * 100), tokens and letters."""
         chooser = Chooser("window", self._seed, lesson.seconds, number)
         random = np.random.Generator(np.random.PCG64(int(chooser.random() * 2**53)))
         sentences = self._sentences(f"{self._seed}/{lesson.seconds}/{number}")
-        if lesson.words:
-            window = self.lay_out_words(chooser, sentences, lesson)
-        elif chooser.chance(NO_SPEECH):
+        spoken = self.speech(chooser, sentences, lesson)
+        return [self._example(chooser, random, spoken, sentences, lesson) for _ in range(lesson.takes)]
+
+    def speech(self, chooser: Chooser, sentences: Iterator[str], lesson: Lesson) -> list[Spoken]:
+        """Sentences, a few of them cut to some words, mostly in one voice; the first ones fit into a window."""
+        voice = self._voice(chooser, lesson.clear)
+        spoken: list[Spoken] = []
+        while len(spoken) < lesson.sentences:
+            text = next(sentences)
+            if chooser.chance(0.06):
+                text = fragment(text, chooser)
+            samples = self._speak(text, voice)
+            if len(spoken) > 1 or len(samples) / SAMPLE_RATE < 0.85 * lesson.seconds:
+                spoken.append(Spoken(text, samples))
+            if chooser.chance(0.2):
+                voice = self._voice(chooser, lesson.clear)
+        return spoken
+
+    def _example(
+        self,
+        chooser: Chooser,
+        random: np.random.Generator,
+        spoken: list[Spoken],
+        sentences: Iterator[str],
+        lesson: Lesson,
+    ) -> Example:
+        if chooser.chance(NO_SPEECH):
             window = Window(np.zeros(int(chooser.between(0.5, lesson.seconds) * SAMPLE_RATE), np.float32))
         else:
-            window = self.lay_out(chooser, sentences, lesson)
-        found = []
-        for _ in range(lesson.takes):
-            scene = choose_scene(chooser)
-            if lesson.clear or (lesson.seconds < LONG and chooser.chance(0.5)):
-                scene = Scene(scene.gain)
-            samples = record(window.samples, scene, random)
-            prompted = not lesson.words and chooser.chance(0.3)
-            before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if prompted else []
-            plain = bool(lesson.words) or chooser.chance(0.1)
-            inputs, targets = self.token_rows(window, self._prompt(before, chooser), plain)
-            found.append(Example(features(samples, round(lesson.seconds * 100), chooser), inputs, targets))
-        return found
+            window = self.lay_out(chooser, spoken, lesson)
+        scene = choose_scene(chooser)
+        if lesson.clear or (lesson.seconds < LONG and chooser.chance(0.5)):
+            scene = Scene(scene.gain)
+        samples = record(window.samples, scene, random)
+        before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if chooser.chance(0.3) else []
+        inputs, targets = self.token_rows(window, self._prompt(before, chooser), chooser.chance(0.1))
+        mel = features(samples, round(lesson.seconds * 100), chooser)
+        return Example(mel, inputs, targets, *letters(window, lesson.seconds))
 
-    def lay_out_words(self, chooser: Chooser, sentences: Iterator[str], lesson: Lesson) -> Window:
-        """At most `lesson.words` words of a sentence, which begin soon."""
-        window = Window(np.zeros(int(lesson.seconds * SAMPLE_RATE), np.float32))
-        while True:
-            text = fragment(next(sentences), chooser, lesson.words)
-            samples = self._speak(text, self._voice(chooser, lesson.clear))
-            length = len(samples) / SAMPLE_RATE
-            if length < lesson.seconds:
-                break
-        at = min(chooser.between(0, lesson.seconds - length), 0.3)
-        place(window.samples, samples, at, chooser.between(-5, 3))
-        window.phrases.append(Phrase(at, at + length, text))
-        return window
-
-    def lay_out(self, chooser: Chooser, sentences: Iterator[str], lesson: Lesson) -> Window:
-        """Sentences with pauses, in a third of the cases a few that end before the window does, else as many as it
-        takes. Mostly one voice speaks.
+    def lay_out(self, chooser: Chooser, spoken: list[Spoken], lesson: Lesson) -> Window:
+        """Some of `spoken` in any order with pauses between them: in a third of the cases a few that end before the
+        window does, else as many as it takes.
         """
         seconds = lesson.seconds
-        voice = self._voice(chooser, lesson.clear)
         few = int(chooser.between(1, 4)) if chooser.chance(0.35) else 1 << 30
         window = Window(np.zeros(int(seconds * SAMPLE_RATE), np.float32))
         at = self._pause(chooser, first=True)
-        while at < seconds and len(window.phrases) < few:
-            text = next(sentences)
-            if chooser.chance(0.06):
-                text = fragment(text, chooser, 100)
-            samples = self._speak(text, voice)
+        rest = list(spoken)
+        while at < seconds and rest and len(window.phrases) < few:
+            next_one = rest.pop(int(chooser.random() * len(rest)))
+            samples = stretched(next_one.samples, chooser.between(*STRETCH) if chooser.chance(0.7) else 1.0)
             end = at + len(samples) / SAMPLE_RATE
             if end > seconds and not window.phrases:  # the first one must fit: earlier, or another one
                 at = min(at, max(0.0, seconds - 0.1 - len(samples) / SAMPLE_RATE))
-                continue
+                end = at + len(samples) / SAMPLE_RATE
+                if end > seconds:
+                    continue
             if place(window.samples, samples, at, chooser.between(-5, 3)) and end > seconds:
-                window.begun = Phrase(at, end, text)
+                window.begun = Phrase(at, end, next_one.text)
                 return window
             if end <= seconds:
-                window.phrases.append(Phrase(at, end, text))
+                window.phrases.append(Phrase(at, end, next_one.text))
             at = end + self._pause(chooser)
-            if chooser.chance(0.2):
-                voice = self._voice(chooser, lesson.clear)
         window.samples = window.samples[: int(at * SAMPLE_RATE)]
         return window
 
@@ -209,12 +230,24 @@ class WindowMaker:
         return [*prompt, *body[:-1]], [*[IGNORED] * len(prompt), *targets]
 
 
-def fragment(text: str, chooser: Chooser, most: int) -> str:
-    """At most `most` words of a sentence: live recordings are read while somebody still speaks, or begin within."""
+def fragment(text: str, chooser: Chooser) -> str:
+    """Some words of a sentence: live recordings are read while somebody still speaks, or begin within."""
     parts = text.rstrip(".?").split()
     first = int(chooser.random() * len(parts)) if chooser.chance(0.5) else 0
-    last = first + 1 + int(chooser.random() * min(most, len(parts) - first))
+    last = first + 1 + int(chooser.random() * (len(parts) - first))
     return " ".join(parts[first:last]).rstrip(",")
+
+
+def stretched(samples: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
+    """Played `factor` times as long: slower and deeper above 1, as a longer throat would sound."""
+    places = np.arange(int(len(samples) * factor), dtype=np.float32) / np.float32(factor)
+    return np.interp(places, np.arange(len(samples), dtype=np.float32), samples).astype(np.float32)
+
+
+def letters(window: Window, seconds: float) -> tuple[list[int], int]:
+    """What is spelled in a window, and in how many of the encoder's positions: those before a sentence that is cut."""
+    until = seconds if window.begun is None else min(seconds, window.begun.start)
+    return spell(" ".join(phrase.text for phrase in window.phrases)), int(until / TIME_STEP)
 
 
 def place(target: NDArray[np.float32], samples: NDArray[np.float32], at: float, gain: float) -> bool:

@@ -21,6 +21,7 @@ from pyapp.models.whisper import Config, Whisper
 from pyapp.train import speech_training, speech_voices, speech_windows, train_speech
 from pyapp.train.loop import Recipe
 from pyapp.train.speech_grammar import training_sentences
+from pyapp.train.speech_letters import Speller, spelling_loss
 from pyapp.train.speech_loader import SpeechLoader, Stage
 from pyapp.train.speech_training import SpeechTrainer, initialize
 from pyapp.train.speech_windows import Lesson, WindowMaker
@@ -39,8 +40,8 @@ def trainer(steps: int = 30) -> SpeechTrainer:
     model = Whisper(config, initialize=False)
     initialize(model, Generator(3))
     maker = WindowMaker(3, tokens, 448, training_sentences, speaker=hum)  # type: ignore[arg-type]
-    loader = SpeechLoader(maker, (Stage(0, Lesson(1.2, 4, words=1, clear=True)),), helpers=0)
-    return SpeechTrainer(model, loader, Recipe(steps, 0, 4e-3, warmup=3))
+    loader = SpeechLoader(maker, (Stage(0, Lesson(1.2, 4, clear=True)),), helpers=0)
+    return SpeechTrainer(Speller(model, Generator(4)), loader, Recipe(steps, 0, 4e-3, warmup=3))
 
 
 def weights(trainer: SpeechTrainer) -> bytes:
@@ -53,6 +54,16 @@ def test_it_learns() -> None:
     while learning.step_count < 30:
         learning.step()
     assert sum(learning.losses[-5:]) / 5 < 0.75 * first
+
+
+def test_the_loss_of_spelling_is_in_nats_per_letter() -> None:
+    """Two ways to hear "a" in two positions with even odds: (a, a), (a, blank), (blank, a)."""
+    from pyapp.engine import ops
+
+    scores = np.full((2, 3, 29), -np.inf, np.float32)
+    scores[:, :, [0, 2]] = np.log(0.5)  # blank or "a"
+    loss = spelling_loss(ops.from_numpy(scores), [[2], []], [2, 1])
+    assert float(loss.item()) == pytest.approx(-np.log(3 / 4) - np.log(1 / 2), rel=1e-5)
 
 
 def test_an_interruption_changes_no_bit(tmp_path: Path) -> None:
@@ -98,7 +109,7 @@ def test_training_from_end_to_end(tmp_path: Path) -> None:
     assert (
         isinstance(done, Done)
         and done.reason == "complete"
-        and done.results["windows"] == 2 * 16 + 3 * 8 + 3 * 6 + 7 * 4 + 5 * 2
+        and done.results["windows"] == 2 * 6 + 6 * 6 + 5 * 3 + 7 * 2
     )
     assert sorted(entry.name for entry in (tmp_path / "whole").iterdir()) == [
         "checkpoint.safetensors", "config.json", "generation_config.json", "loss.png", "model.safetensors",

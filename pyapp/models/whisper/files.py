@@ -46,14 +46,19 @@ def read_json_file(source: Any) -> dict[str, Any]:
     return found
 
 
-def config_from_hugging_face(document: Mapping[str, Any], where: str = "config.json") -> Config:
-    """From the object of a config.json. ModelError for another architecture and for missing numbers."""
+def check_architecture(document: Mapping[str, Any], where: str = "config.json") -> None:
+    """ModelError for the object of a config.json that is of another architecture."""
     kind = document.get("model_type")
     if kind != "whisper":
         raise ModelError(
             f"this is the configuration of the architecture {kind!r}, not of Whisper", where=where,
             hint="Choose a Whisper model, such as openai/whisper-tiny",
         )  # fmt: skip
+
+
+def config_from_hugging_face(document: Mapping[str, Any], where: str = "config.json") -> Config:
+    """From the object of a config.json. ModelError for another architecture and for missing numbers."""
+    check_architecture(document, where)
     for side in ("encoder", "decoder"):
         width, state = document.get(f"{side}_ffn_dim"), document.get("d_model")
         if isinstance(width, int) and isinstance(state, int) and width != 4 * state:

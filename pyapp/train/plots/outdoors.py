@@ -248,11 +248,11 @@ OUTDOORS = (
         @day, [a] {was walking|was playing} {in the garden|near the woods|in the park} when [a.he] heard a {soft|sad}
         "peep, peep." {Under a bush sat|In the grass sat} a {little|tiny|small} [color] bird. It {could not fly|tried to
         fly, but it could not}. "{You poor thing|Poor little bird}," said [a]. "{Your wing is hurt|You are hurt}." {Very
-        gently|Slowly and softly}, [a] picked it up and {took|carried} it home to [a.his] [b.kind]. "{Can we help it|What
-        can we do}, [b]?" [a.he] asked. They put {soft|dry} {grass|cotton} in a {box|shoe box}, and the bird {lay down in
-        it|sat in it}. [A] gave it water {with a spoon|in a tiny cup} and {seeds|bread crumbs}. {Every day after
-        school|Every morning}, [a] {sat with the bird|talked to the bird} and {sang to it|told it stories}. [A] named it
-        {Sky|Feather|Star|Berry}.
+        gently|Slowly and softly}, [a] picked it up and {took|carried} it home to [a.his] [b.kind]. "{Can we help
+        it|What can we do}, [b]?" [a.he] asked. They put {soft|dry} {grass|cotton} in a {box|shoe box}, and the bird
+        {lay down in it|sat in it}. [A] gave it water {with a spoon|in a tiny cup} and {seeds|bread crumbs}. {Every day
+        after school|Every morning}, [a] {sat with the bird|talked to the bird} and {sang to it|told it stories}. [A]
+        named it {Sky|Feather|Star|Berry}.
 
         After {two|three} weeks, the bird {began to flap its wings|hopped out of the box}. It looked at the window. "{I
         think it wants to go home|It misses the sky}," said [b] {softly|quietly}. "{It is my friend|I will miss it},"
