@@ -61,5 +61,6 @@ class NativeBuildHook(BuildHookInterface):
         if version != "editable":
             build_data["force_include"].update({str(path): f"{LIBRARIES}/{path.name}" for path in built})
             if target == "host":  # the page has these models beside it
-                models = embedded_models(Path(self.root))
-                build_data["force_include"].update({str(path): f"{EMBEDDED}/{path.name}" for path in models})
+                site = Path(self.root) / "web"
+                models = {str(path): path.relative_to(site).as_posix() for path in embedded_models(Path(self.root))}
+                build_data["force_include"].update({path: f"{EMBEDDED}/{name}" for path, name in models.items()})

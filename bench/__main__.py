@@ -16,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, native, startup
+from . import browser, native, speech, startup
 from .report import Figure, show
 from .shapes import SHAPES
 
@@ -29,6 +29,9 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         for shape in SHAPES:
             for kind in ("f32", "q8_0"):
                 found[f"{place}/{shape}/{kind}"] = partial(module.model_figures, shape, kind, runs, with_peers)
+    for kind in ("f32", "q8_0"):
+        found[f"chromium/whisper-tiny/{kind}"] = partial(speech.browser_figures, kind, runs)
+        found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)
     found["startup"] = partial(startup.figures, runs)
     return found
 

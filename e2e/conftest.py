@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, Playwright, expect, sync_playwright
@@ -51,6 +51,7 @@ def playwright() -> Iterator[Playwright]:
 
 
 Launch = Callable[..., BrowserContext]
+View = TypeVar("View", bound=StoryPage)
 
 
 @pytest.fixture(scope="session")
@@ -97,13 +98,13 @@ def story(browser: BrowserContext, site: SiteServer) -> Iterator[StoryPage]:
         yield page
 
 
-class watched:
+class watched(Generic[View]):
     """A page whose errors fail the test at its end, unless the test expects them (`page.expected_errors`)."""
 
-    def __init__(self, page: Page) -> None:
-        self.page = StoryPage(page)
+    def __init__(self, page: Page, view: type[View] = StoryPage) -> None:  # type: ignore[assignment]
+        self.page = view(page)
 
-    def __enter__(self) -> StoryPage:
+    def __enter__(self) -> View:
         return self.page
 
     def __exit__(self, kind: object, *rest: object) -> None:

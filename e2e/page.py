@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
-STATE = "() => { const s = document.getElementById('engine-status').dataset.state; return s !== 'starting' && s }"
+STATE = "() => { const s = document.getElementById('engine-status')?.dataset.state; return s !== 'starting' && s }"
 
 
 class StoryPage:

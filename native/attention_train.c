@@ -1,9 +1,9 @@
 /* Attention of whole sequences and its gradient.
  *
  * One unit of work is a batch entry and a kv head with the query heads that read it; its rows are (token, head of the
- * group). A block of BLOCK rows meets all keys that it sees at once, with scores turned (keys x rows): then the largest
- * score and the sum of a row run down vectors, and all five products take K, V, Q and the gradient as they lie. Nothing
- * is saved between forward and backward: the softmax of a block comes from its scores, which backward needs anyhow.
+ * group). A block of BLOCK rows meets keys with scores turned (keys x rows): then the largest score and the sum of a row
+ * run down vectors, and backward's five products take K, V, Q and the gradient as they lie. Nothing is saved between
+ * forward and backward: the softmax of a block comes from its scores, which backward needs anyhow.
  *
  * With E = exp(scores - largest), sum L, G = grad_y / L: grad_v = E' G; H = G v'; grad_scores = E * (H - sum(E * H) / L).
  */
@@ -14,7 +14,7 @@ enum { TILE = 8, WIDE = 3 }; /* registers: TILE rows of WIDE vectors */
 #else
 enum { TILE = 6, WIDE = 2 };
 #endif
-enum { BLOCK = ATTENTION_ROWS, KEY_UNIT = ATTENTION_KEY_UNIT, LARGEST_LANES = 16 };
+enum { BLOCK = ATTENTION_ROWS, KEY_UNIT = ATTENTION_KEY_UNIT, LARGEST_LANES = 16, KEYS = 48 };
 
 typedef struct unit {
     int64_t tokens, keys, group, dims, causal;
@@ -188,8 +188,8 @@ static void slope(unit *u)
                    vload(u->weights + i + row) * (vload(u->slopes + i + row) - vload(u->delta + row)));
 }
 
-/* Sets the block and its softmax; `visible` is rounded up to whole tiles, where weights are zero. */
-static void begin_block(unit *u, int64_t first)
+/* Sets the block; `visible` is rounded up to whole tiles, where weights are zero. */
+static void set_block(unit *u, int64_t first)
 {
     float scales[BLOCK];
     u->first = first;
@@ -201,18 +201,131 @@ static void begin_block(unit *u, int64_t first)
     }
     u->visible = round_up(u->seen[BLOCK - 1], TILE);
     take_rows(u, u->queries, u->q, u->q_token, scales);
-    score(u);
-    weigh(u);
 }
 
-static void forward_unit(unit *u, float *y)
+/* Forward --------------------------------------------------------------------------------------------------------------
+ *
+ * Needs no weights afterwards, so it meets the keys KEYS at a time and keeps all it touches in the first cache: what was
+ * summed so far shrinks by `correction` where a larger score turns up (Milakov and Gimelshein, 2018; Dao et al., 2022). */
+
+/* Keys as panels: for TILE keys, for each column, one element of each. */
+static void pack_keys(unit *u, const float *k, int64_t key_stride)
 {
-    for (int64_t first = 0; first < u->tokens * u->group; first += BLOCK) {
-        begin_block(u, first);
-        mix_keys(u, u->out, u->weights, u->v);
+    for (int64_t key = 0; key < round_up(u->keys, TILE); key += TILE)
+        for (int64_t r = 0; r < TILE; r++) {
+            const float *from = k + (key + r) * key_stride;
+            float *to = u->k + key * u->dims + r;
+            for (int64_t d = 0; d < u->dims; d++)
+                to[d * TILE] = key + r < u->keys ? from[d] : 0.0f;
+        }
+}
+
+/* Out of line: inlined beside other code, the sums would not stay in registers. */
+static __attribute__((noinline)) void score_tile(float *weights, const float *k, const float *turned, int64_t dims)
+{
+    vfloat sums[TILE][WIDE] = {0};
+    multiply_tile(sums, k, 1, TILE, turned, BLOCK, dims, WIDE);
+    UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < WIDE; j++)
+        vstore(weights + r * BLOCK + j * LANES, sums[r][j]);
+}
+
+/* weights[i][row] = k . q for keys first .. first + count - 1, -inf where the row does not see the key. */
+static void score_keys(unit *u, int64_t first, int64_t count)
+{
+    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES)
+        for (int64_t i = 0; i < count; i += TILE) {
+            score_tile(u->weights + i * BLOCK + row, u->k + (first + i) * u->dims, u->turned + row, u->dims);
+            if (first + i + TILE <= u->seen[row])
+                continue;
+            for (int64_t at = row; at < row + WIDE * LANES; at++)
+                for (int r = 0; r < TILE; r++)
+                    if (first + i + r >= u->seen[at])
+                        u->weights[(i + r) * BLOCK + at] = -INFINITE;
+        }
+}
+
+/* Turns the scores of `count` keys into weights, and adds them to the sums. */
+static void weigh_keys(unit *u, int64_t count, float sums[BLOCK], float correction[BLOCK])
+{
+    for (int64_t row = 0; row < BLOCK; row += LANES) {
+        vfloat largest = vload(u->largest + row);
+        for (int64_t i = 0; i < count; i++)
+            largest = vmax(largest, vload(u->weights + i * BLOCK + row));
+        const vfloat reference = vselect(largest == -INFINITE, vzero(), largest); /* nothing yet: 0, not NaN */
+        const vfloat shrink = vexp(vload(u->largest + row) - reference);
+        vfloat sum = vzero();
+        for (int64_t i = 0; i < count; i++) {
+            float *at = u->weights + i * BLOCK + row;
+            const vfloat weight = vexp(vload(at) - reference);
+            vstore(at, weight);
+            sum += weight;
+        }
+        vstore(correction + row, shrink);
+        vstore(sums + row, vfma(vload(sums + row), shrink, sum));
+        vstore(u->largest + row, largest);
+    }
+}
+
+INLINE void mix_part(float *out, int64_t padded, const float *weights, const float *v, int64_t count,
+                     const float *correction, const int vectors)
+{
+    vfloat sums[TILE][WIDE] = {0};
+    UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < vectors; j++) sums[r][j] =
+        vload(out + r * padded + j * LANES) * correction[r];
+    multiply_tile(sums, weights, 1, BLOCK, v, padded, count, vectors);
+    UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < vectors; j++)
+        vstore(out + r * padded + j * LANES, sums[r][j]);
+}
+
+static __attribute__((noinline)) void mix_wide(float *out, int64_t padded, const float *weights, const float *v,
+                                               int64_t count, const float *correction)
+{
+    mix_part(out, padded, weights, v, count, correction, WIDE);
+}
+
+static __attribute__((noinline)) void mix_one(float *out, int64_t padded, const float *weights, const float *v,
+                                              int64_t count, const float *correction)
+{
+    mix_part(out, padded, weights, v, count, correction, 1);
+}
+
+/* out = out * correction + weights * v */
+static void mix_values(unit *u, const float *v, int64_t count, const float correction[BLOCK])
+{
+    for (int64_t row = 0; row < BLOCK; row += TILE) {
+        float *out = u->out + row * u->padded;
+        int64_t d = 0;
+        for (; d + WIDE * LANES <= u->width; d += WIDE * LANES)
+            mix_wide(out + d, u->padded, u->weights + row, v + d, count, correction + row);
+        for (; d < u->width; d += LANES)
+            mix_one(out + d, u->padded, u->weights + row, v + d, count, correction + row);
+    }
+}
+
+/* The rows from `first` to `last`, which are whole blocks. */
+static void forward_rows(unit *u, float *y, int64_t first, int64_t last)
+{
+    float sums[BLOCK], correction[BLOCK];
+    for (; first < last; first += BLOCK) {
+        set_block(u, first);
+        memset(u->out, 0, (size_t)(BLOCK * u->padded) * sizeof(float));
+        for (int row = 0; row < BLOCK; row++) {
+            sums[row] = 0;
+            u->largest[row] = -INFINITE;
+        }
+        for (int64_t key = 0; key < u->visible; key += KEYS) {
+            const int64_t count = u->visible - key < KEYS ? u->visible - key : KEYS;
+            score_keys(u, key, count);
+            weigh_keys(u, count, sums, correction);
+            mix_values(u, u->v + key * u->padded, count, correction);
+        }
+        for (int row = 0; row < BLOCK; row++)
+            u->inverse[row] = 1.0f / sums[row];
         put_rows(u, y, u->y_token, u->out, u->inverse);
     }
 }
+
+/* Backward ----------------------------------------------------------------------------------------------------------- */
 
 static void backward_unit(unit *u, float *grad_q)
 {
@@ -222,7 +335,9 @@ static void backward_unit(unit *u, float *grad_q)
     memset(u->grad_k, 0, (size_t)(round_up(u->keys, KEY_UNIT) * u->padded) * sizeof(float));
     memset(u->grad_v, 0, (size_t)(round_up(u->keys, KEY_UNIT) * u->padded) * sizeof(float));
     for (int64_t first = 0; first < u->tokens * u->group; first += BLOCK) {
-        begin_block(u, first);
+        set_block(u, first);
+        score(u);
+        weigh(u);
         take_rows(u, u->gradients, u->grad_y, u->y_token, u->inverse);
         slope(u);
         mix_rows(u, u->grad_v, u->weights, u->gradients);
@@ -257,14 +372,18 @@ static void begin_worker(unit *u, const launch *record, float *workspace, int wo
     u->slopes = at + BLOCK * keys;
 }
 
-static void begin_unit(unit *u, const launch *record, int64_t index, const float *q, const float *k, const float *v)
+static void begin_unit(unit *u, const launch *record, int64_t index, const float *q, const float *k, const float *v,
+                       int panels)
 {
     const int64_t *d = record->dims, batch = index / d[4], kv_head = index % d[4], keys = round_up(u->keys, KEY_UNIT);
     u->q = q + batch * d[6] + kv_head * u->group * u->dims;
     k += batch * d[8] + kv_head * u->dims;
     v += batch * d[10] + kv_head * u->dims;
+    if (panels)
+        pack_keys(u, k, d[9]);
     for (int64_t key = 0; key < keys; key++) {
-        gather_row(u, u->k + key * u->padded, key < u->keys ? k + key * d[9] : NULL, 1.0f);
+        if (!panels)
+            gather_row(u, u->k + key * u->padded, key < u->keys ? k + key * d[9] : NULL, 1.0f);
         gather_row(u, u->v + key * u->padded, key < u->keys ? v + key * d[11] : NULL, 1.0f);
     }
 }
@@ -289,10 +408,17 @@ KERNEL(attention_train_f32)
     if (code || nothing || worker >= active)
         return code;
     begin_worker(&u, record, record->pointers[4], worker);
-    for (int64_t i = worker; i < d[0] * kv_heads; i += active) {
-        begin_unit(&u, record, i, record->pointers[1], record->pointers[2], record->pointers[3]);
-        forward_unit(&u, (float *)record->pointers[0] + i / kv_heads * tokens * u.y_token +
-                             i % kv_heads * u.group * u.dims);
+    /* Where there are fewer units than workers, several share one unit's blocks. */
+    const int64_t units = d[0] * kv_heads, rows = tokens * u.group, blocks = (rows + BLOCK - 1) / BLOCK;
+    const int64_t wanted = active == 1 ? 1 : (2 * active + units - 1) / units,
+                  parts = wanted < blocks ? wanted : blocks;
+    for (int64_t i = worker; i < units * parts; i += active) {
+        const int64_t index = i / parts, part = i % parts, last = blocks * (part + 1) / parts * BLOCK;
+        begin_unit(&u, record, index, record->pointers[1], record->pointers[2], record->pointers[3], 1);
+        forward_rows(&u,
+                     (float *)record->pointers[0] + index / kv_heads * tokens * u.y_token +
+                         index % kv_heads * u.group * u.dims,
+                     blocks * part / parts * BLOCK, last < rows ? last : rows);
     }
     return KERNEL_OK;
 }
@@ -311,7 +437,7 @@ KERNEL(attention_train_backward_f32)
         const int64_t batch = i / kv_heads, kv_head = i % kv_heads;
         const int64_t rows_at = batch * tokens * u.y_token + kv_head * u.group * u.dims;
         u.grad_y = (const float *)record->pointers[6] + rows_at;
-        begin_unit(&u, record, i, record->pointers[3], record->pointers[4], record->pointers[5]);
+        begin_unit(&u, record, i, record->pointers[3], record->pointers[4], record->pointers[5], 0);
         backward_unit(&u, grad_q + rows_at);
         for (int64_t key = 0; key < u.keys; key++) {
             const int64_t to = ((batch * u.keys + key) * kv_heads + kv_head) * u.dims;

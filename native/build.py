@@ -37,8 +37,9 @@ HOST_SETS: dict[str, dict[str, list[str]]] = {
     "aarch64": {"neon": []},
 }
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
-EXPORTS = "run signature instruction_set allocate free set_threads threads cancel".split()
-WASM = ["-msimd128", "-mbulk-memory"]
+EXPORTS = "run signature instruction_set allocate free set_threads threads flush_denormals cancel".split()
+# LLVM 21 contracts c - a * b to a wrong instruction of relaxed SIMD; where fusing pays, the kernels ask for it (vfma).
+WASM = ["-msimd128", "-mbulk-memory", "-ffp-contract=off"]
 # Without loop strength reduction (as emcc does), which would hide the constant offsets of loads.
 RELAXED_CLANG = [
     "--target=wasm32-unknown-emscripten",

@@ -102,6 +102,23 @@ INLINE int unary(unary_function *function, const launch *record, int worker, int
 
 UNARY_KERNEL(exp_f32, vexp)
 UNARY_KERNEL(silu_f32, vsilu)
+UNARY_KERNEL(gelu_f32, vgelu) /* Hendrycks and Gimpel, 2016; the exact form */
+
+KERNEL(gelu_backward_f32)
+{
+    float *grad_x = record->pointers[0];
+    const float *x = record->pointers[1], *grad_y = record->pointers[2];
+    int64_t first, last;
+    worker_share(record->dims[0], SHARE, worker, workers, &first, &last);
+    for (int64_t i = first; i < last; i += LANES) {
+        const int64_t n = last - i;
+        const vfloat in = vload_up_to(x + i, n);
+        vfloat bell;
+        const vfloat below = vnormal_below(in, &bell);
+        vstore_up_to(grad_x + i, vload_up_to(grad_y + i, n) * vfma(in * 0.398942280f, bell, below), n);
+    }
+    return KERNEL_OK;
+}
 
 /* Gated activation of Shazeer, GLU Variants Improve Transformer (2020) ------------------------------------------------ */
 

@@ -66,6 +66,15 @@ enum {
  *   temperature <= 0: argmax. top_k 0, top_p >= 1 (or <= 0), min_p 0, penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT.
  * adamw: settings are seven f32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t; decoupled decay as
  *   in torch.optim.AdamW. linear's residual_stride 0 adds one row (a bias) to every row.
+ * layer_norm_backward writes of each row its mean and 1 / sqrt(variance + epsilon) to statistics (rows, 2), which
+ *   layer_norm_weights_backward reads. grad_x may be grad_y or x where the weights' gradients are not wanted after it.
+ * fold: the gradient of taking windows. windows (batch, window_rows, size, channels), y (batch, length, channels):
+ *   y[b, i] = sum over j of windows[b, (i + padding - j) / stride, j], where that row exists.
+ * power_spectrum: y (size / 2 + 1, frames), rows y_stride apart: |transform|^2 of samples[t * hop .. t * hop + size - 1]
+ *   times the periodic Hann window. roots (size, 2): cos and sin of 2 pi i / size. size is twice a product of 2s and 5s,
+ *   at most 512.
+ * log_mel: y (mels, frames): log10 of the sum of filters (mels, size / 2 + 1) times power, at least `smallest` (a normal
+ *   positive number); int32 ranges (mels, 2): first and one past the last bin of each filter.
  * *_blocks: weights in GGML's block types, `type` by GGML's code (blocks.h), row after row as files have them; but q4_0,
  *   q4_K and q6_K packed for linear_blocks: for each band of 8 rows, for each of GGML's blocks: the 8 rows' f16 scales
  *   (q4_K: and 8 f16 minimums); for each 32 columns: 8 scales and 8 minimums of six bits as bytes (q4_K), or 8 int8
@@ -134,6 +143,15 @@ enum {
     KERNEL(random_normal, "y | count seed offset |")                                                                   \
     KERNEL(cross_entropy_f32, "loss grad_logits? logits targets | rows columns ignore_index | grad_scale")             \
     KERNEL(adamw_f32, "parameter m v grad settings | count |")                                                         \
+    KERNEL(layer_norm_f32, "y x weight bias | rows columns y_stride x_stride | epsilon")                               \
+    KERNEL(layer_norm_backward_f32, "grad_x statistics x weight grad_y | rows columns | epsilon")                      \
+    KERNEL(layer_norm_weights_backward_f32, "grad_weight grad_bias x statistics grad_y | rows columns |")              \
+    KERNEL(gelu_f32, "y x | count |")                                                                                  \
+    KERNEL(gelu_backward_f32, "grad_x x grad_y | count |")                                                             \
+    KERNEL(sum_columns_f32, "y x | rows columns x_stride |")                                                           \
+    KERNEL(fold_f32, "y windows | batch length channels size stride padding window_rows |")                            \
+    KERNEL(power_spectrum_f32, "y samples roots | frames hop size y_stride |")                                         \
+    KERNEL(log_mel_f32, "y samples roots filters ranges | frames hop size mels y_stride | smallest")                   \
     KERNEL(pack_blocks, "packed blocks | rows columns type |")                                                         \
     KERNEL(unpack_blocks, "y blocks | rows columns type packed |")                                                     \
     KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type packed |")                             \

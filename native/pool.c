@@ -40,6 +40,42 @@ static pthread_cond_t new_work = PTHREAD_COND_INITIALIZER, all_finished = PTHREA
 static _Atomic int wanted; /* threads asked for; 0: not asked yet */
 static int started;        /* threads that exist besides the caller; changed by the owner */
 
+static _Atomic int flushing; /* whether kernels take denormal numbers for zero */
+
+/* Sets the processor's mode for the kernels; returns the mode before, for leave_mode. */
+static uint64_t enter_mode(void)
+{
+    uint64_t before = 0;
+#if defined(__x86_64__)
+    before = __builtin_ia32_stmxcsr();
+    if (atomic_load_explicit(&flushing, memory_order_relaxed))
+        __builtin_ia32_ldmxcsr((uint32_t)before | 0x8040); /* results and operands */
+#elif defined(__aarch64__)
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    if (atomic_load_explicit(&flushing, memory_order_relaxed))
+        __asm__ volatile("msr fpcr, %0" ::"r"(before | UINT64_C(1) << 24));
+#endif
+    return before;
+}
+
+static void leave_mode(uint64_t before)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr((uint32_t)before);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" ::"r"(before));
+#endif
+    (void)before;
+}
+
+static int in_mode(kernel_function *kernel, const launch *record, int chunk, int chunks)
+{
+    const uint64_t before = enter_mode();
+    const int code = kernel(record, chunk, chunks);
+    leave_mode(before);
+    return code;
+}
+
 static void relax(void)
 {
 #if defined(__x86_64__)
@@ -64,7 +100,7 @@ static void run_chunks(void)
         if (!atomic_compare_exchange_weak_explicit(&work.ticket, &ticket, ticket + 1, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
-        const int code = kernel(record, (int)chunk, chunks);
+        const int code = in_mode(kernel, record, (int)chunk, chunks);
         int none = KERNEL_OK;
         if (code)
             atomic_compare_exchange_strong(&work.code, &none, code);
@@ -156,6 +192,15 @@ int32_t pool_threads(void)
     return threads ? threads : default_threads();
 }
 
+int pool_flush_denormals(int on)
+{
+#if defined(__x86_64__) || defined(__aarch64__)
+    return atomic_exchange(&flushing, on);
+#else
+    return (void)on, 0;
+#endif
+}
+
 int pool_enter(void)
 {
     const int threads = pool_threads();
@@ -188,7 +233,7 @@ static void wait_until_finished(int chunks)
 int pool_run(kernel_function *kernel, const launch *record, int threads)
 {
     if (threads == 1 || record->work < SMALL_WORK)
-        return kernel(record, 0, 1);
+        return in_mode(kernel, record, 0, 1);
     start_threads(threads);
     const int chunks = threads * CHUNKS_PER_THREAD;
     const uint64_t number = atomic_load(&work.ticket) >> 32;

@@ -1,7 +1,11 @@
 /* Sums and largest elements of rows. */
 #include "vmath.h"
 
-enum { BLOCK = 4096 }; /* elements summed in f32 before the sum goes on in double */
+enum {
+    BLOCK = 4096,
+    ROWS_AT_ONCE = 128,
+    STRIP = 4
+}; /* BLOCK: elements summed in f32 before the sum goes on in double */
 
 static float sum_row(const float *x, int64_t columns)
 {
@@ -28,6 +32,41 @@ KERNEL(sum_rows_f32)
     worker_share(record->dims[0], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last; row++)
         y[row] = sum_row(x + row * record->dims[2], record->dims[1]);
+    return KERNEL_OK;
+}
+
+/* Sums of columns first .. first + n - 1, in a group of vectors; rows are added up in parts, and the parts in turn. */
+INLINE void sum_strip(float *y, const float *x, int64_t rows, int64_t stride, int64_t n, const int vectors)
+{
+    vfloat totals[STRIP];
+    for (int j = 0; j < vectors; j++)
+        totals[j] = vzero();
+    for (int64_t start = 0; start < rows; start += ROWS_AT_ONCE) {
+        const int64_t end = rows - start < ROWS_AT_ONCE ? rows : start + ROWS_AT_ONCE;
+        vfloat sums[STRIP];
+        for (int j = 0; j < vectors; j++)
+            sums[j] = vzero();
+        for (int64_t row = start; row < end; row++)
+            for (int j = 0; j < vectors; j++)
+                sums[j] += vectors == 1 ? vload_up_to(x + row * stride, n) : vload(x + row * stride + j * LANES);
+        for (int j = 0; j < vectors; j++)
+            totals[j] += sums[j];
+    }
+    for (int j = 0; j < vectors; j++)
+        vstore_up_to(y + j * LANES, totals[j], vectors == 1 ? n : LANES);
+}
+
+KERNEL(sum_columns_f32)
+{
+    float *y = record->pointers[0];
+    const float *x = record->pointers[1];
+    const int64_t rows = record->dims[0], stride = record->dims[2];
+    int64_t first, last;
+    worker_share(record->dims[1], 16, worker, workers, &first, &last);
+    for (; first + STRIP * LANES <= last; first += STRIP * LANES)
+        sum_strip(y + first, x + first, rows, stride, STRIP * LANES, STRIP);
+    for (; first < last; first += LANES)
+        sum_strip(y + first, x + first, rows, stride, last - first, 1);
     return KERNEL_OK;
 }
 

@@ -141,7 +141,9 @@ EXPORT void pyapp_free(void *memory) { free(memory); }
 #if defined(__wasm__)
 EXPORT void pyapp_set_threads(int32_t threads) { (void)threads; }
 EXPORT int32_t pyapp_threads(void) { return 1; }
+EXPORT int32_t pyapp_flush_denormals(int32_t on) { return (void)on, 0; } /* wasm has no such mode */
 #else
 EXPORT void pyapp_set_threads(int32_t threads) { pool_set_threads(threads); }
 EXPORT int32_t pyapp_threads(void) { return pool_threads(); }
+EXPORT int32_t pyapp_flush_denormals(int32_t on) { return pool_flush_denormals(on); }
 #endif

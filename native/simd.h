@@ -171,13 +171,31 @@ INLINE vfloat vmin(vfloat a, vfloat b)
 #endif
 }
 
+/* A constant for loops. Browsers build vector constants anew wherever they stand, in several instructions; splats of
+ * a number that the compiler cannot see through are moved out of the loop. */
+INLINE vint vconstant(int32_t x)
+{
+#if defined(__wasm__)
+    __asm__("" : "+r"(x));
+#endif
+    return vsplat_int(x);
+}
+
+INLINE vfloat vnumber(float x)
+{
+#if defined(__wasm__)
+    __asm__("" : "+r"(x));
+#endif
+    return vsplat(x);
+}
+
 /* x held between low and high; NaN stays NaN. */
 INLINE vfloat vclamp(vfloat x, float low, float high)
 {
 #if defined(__SSE2__) && !defined(__wasm_simd128__)
-    return vmax(vsplat(low), vmin(vsplat(high), x)); /* of a NaN and a number, minps and maxps return the second */
+    return vmax(vnumber(low), vmin(vnumber(high), x)); /* of a NaN and a number, minps and maxps return the second */
 #else
-    return vmax(vmin(x, vsplat(high)), vsplat(low)); /* pmin and pmax return the first; NEON's the NaN */
+    return vmax(vmin(x, vnumber(high)), vnumber(low)); /* pmin and pmax return the first; NEON's the NaN */
 #endif
 }
 
@@ -325,16 +343,6 @@ INLINE vuint vload_u16(const uint16_t *p)
 }
 
 INLINE vfloat vload_bf16(const uint16_t *p) { return (vfloat)(vload_u16(p) << 16); }
-
-/* A constant for loops. Browsers build vector constants anew wherever they stand, in several instructions; splats of
- * a number that the compiler cannot see through are moved out of the loop. */
-INLINE vint vconstant(int32_t x)
-{
-#if defined(__wasm__)
-    __asm__("" : "+r"(x));
-#endif
-    return vsplat_int(x);
-}
 
 /* Without float operations on subnormals, which take a hundred cycles: those halves become 2^-15 (1 + m / 1024) = f, and
  * 2 f - 2^-14 is right for them and larger than f for all others. */

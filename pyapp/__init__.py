@@ -8,8 +8,22 @@ tensor([[ 7., 11.],
         [ 9., 13.]])
 """
 
+import importlib
+from typing import Any
+
 from .engine import *  # noqa: F403
 from .engine import bool_ as bool  # noqa: F401
 from .engine.ops import *  # noqa: F403
+from .engine.ops import LATER as _LATER
 
 __version__ = "0.1.0"
+_ROOMS = ("autograd", "extension", "fft", "linalg", "nn", "optim")
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms, and the ops that the page can do without at first."""
+    if name in _ROOMS:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _LATER:
+        return getattr(ops, name)  # noqa: F405
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

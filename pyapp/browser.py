@@ -10,14 +10,18 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
+from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set
 from pyapp.errors import Cancelled
-from pyapp.events import Cancel, Event, Token
+from pyapp.events import Cancel, Done, Event, Partial, Token
 from pyapp.formats.source import check_range
+from pyapp.tasks.core import Result
+from pyapp.tasks.keeper import keeper
 from pyapp.text.tokenizer import set_backend_factory
 
 __all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
@@ -96,8 +100,10 @@ class Channel:
         self._due = 0.0
 
     def put(self, event: Event) -> None:
+        if isinstance(event, Partial) and self._waiting and self._waiting[-1]["type"] == "partial":
+            self._waiting.pop()  # nobody saw it
         self._waiting.append(event.to_dict())
-        if not isinstance(event, Token) or time.perf_counter() >= self._due:
+        if not isinstance(event, (Token, Partial)) or time.perf_counter() >= self._due:
             self.flush()
 
     def flush(self) -> None:
@@ -120,7 +126,9 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
 
 
 def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
-    """The task called `method`. `params`: `sources` (`model`, `tokenizer`), `key`, and what the task itself takes."""
+    """The task called `method`. `params`: `sources` (by role), `key`, and what the task itself takes."""
+    if method in SPEECH_TASKS:
+        return SPEECH_TASKS[method](params, cancel)
     model = PageSource(params.sources.model)
     if method == "inspect":
         return tasks.inspect(model)
@@ -129,6 +137,76 @@ def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
         return tasks.load(model, tokenizer=tokenizer, key=params.key, cancel=cancel)
     options = params.options.to_py()
     return tasks.generate(model, params.prompt, options, tokenizer=tokenizer, key=params.key, cancel=cancel)
+
+
+def sources_of(params: Any) -> dict[str, PageSource]:
+    """A speech model's files by role."""
+    return {role: PageSource(source) for role, source in params.sources.object_entries()}
+
+
+def transcribe(params: Any, cancel: Cancel) -> tasks.Events:
+    """`audio` is a source of a WAVE file, `options` JSON."""
+    audio, options = PageSource(params.audio), json.loads(params.options)
+    return tasks.transcribe(audio, options, model=sources_of(params), key=params.key, cancel=cancel)
+
+
+def listen(params: Any, cancel: Cancel) -> tasks.Events:
+    """`inlet.take()` is a promise of the next samples at 16 kHz, of nothing at their end."""
+    options = json.loads(params.options)
+    return tasks.listen(heard(params.inlet), options, model=sources_of(params), key=params.key, cancel=cancel)
+
+
+async def heard(inlet: Any) -> AsyncGenerator[Any, None]:
+    """float32 blocks (samples,)."""
+    while (samples := await inlet.take()) is not None:
+        yield np.frombuffer(samples.to_bytes(), np.float32)
+
+
+@tasks.task
+async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries `languages` (the codes that the model knows) and `translates`, beside what tasks.load tells."""
+    async with aclosing(keeper.get("transcribe", sources_of(params), None, params.key, cancel)) as events:
+        async for event in events:
+            if not isinstance(event, Result):
+                yield event
+                continue
+            loaded = event.value
+            several = loaded.tokenizer.multilingual
+            languages = list(loaded.tokenizer.all_language_codes) if several else ["en"]
+            known = {"name": loaded.name, "config": loaded.config, "languages": languages, "translates": several}
+            yield Done("complete", known)
+
+
+@tasks.task
+async def overview(params: Any, cancel: Cancel) -> tasks.Events:
+    """What `audio`, a source of a WAVE file, is like: Done carries the fields of pyapp.audio.overview.Overview."""
+    from pyapp.audio.overview import Overview, read_overview
+
+    breath = tasks.Breath()
+    for item in read_overview(PageSource(params.audio), int(params.bins)):
+        cancel.check()
+        yield Done("complete", item.to_dict()) if isinstance(item, Overview) else item
+        await breath.take()
+
+
+@tasks.task
+async def export(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `segments` as events brought them (their text may have been edited), `format`, `language`, `duration`,
+    `task`. Done carries `text`, the file's contents.
+    """
+    from pyapp.audio.transcript import Transcript, format_transcript
+
+    values = json.loads(params.json)
+    yield Done("complete", {"text": format_transcript(Transcript.from_dict(values), values["format"])})
+
+
+SPEECH_TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+    "export": export,
+    "listen": listen,
+    "overview": overview,
+    "speech.load": load_speech,
+    "transcribe": transcribe,
+}
 
 
 def cancel(number: int) -> None:

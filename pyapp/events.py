@@ -14,6 +14,11 @@ from typing import Any, ClassVar
 from pyapp.errors import Cancelled
 
 
+def finite(value: Any) -> Any:
+    """`value`, but None for NaN and infinity, which JSON lacks."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 @dataclass(frozen=True)
 class Event:
     """Base of all events; `type` is the kind's name in JSON."""
@@ -60,12 +65,53 @@ class Token(Event):
 
 @dataclass(frozen=True)
 class Segment(Event):
-    """A stretch of a recording, `start` to `end` in seconds, and its text."""
+    """A stretch of a recording that is final: `start` to `end` in seconds, and its text.
+
+    The other fields are openai-whisper's: `id` counts from 0, `seek` is the 10-ms frame at which the window began,
+    `tokens` are the ids with timestamps, `words` (None unless asked for) are mappings with word, start, end and
+    probability.
+    """
 
     type: ClassVar[str] = "segment"
     text: str
     start: float
     end: float
+    id: int = 0
+    seek: int = 0
+    tokens: tuple[int, ...] = ()
+    temperature: float = 0.0
+    avg_logprob: float = 0.0
+    compression_ratio: float = 1.0
+    no_speech_prob: float = 0.0
+    words: tuple[Mapping[str, Any], ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Event.to_dict; tokens and words are lists, NaN and infinity null."""
+        values = {name: finite(value) for name, value in super().to_dict().items()} | {"tokens": list(self.tokens)}
+        if self.words is not None:
+            values["words"] = [{name: finite(value) for name, value in word.items()} for word in self.words]
+        return values
+
+
+@dataclass(frozen=True)
+class Partial(Event):
+    """Text that is still being decoded and may change; it replaces the last Partial, and the next Segment ends it.
+
+    `start` is where it begins in the recording, in seconds.
+    """
+
+    type: ClassVar[str] = "partial"
+    text: str
+    start: float
+
+
+@dataclass(frozen=True)
+class Language(Event):
+    """The language of a recording as Whisper's code ("en"); `probability` is None where somebody chose it."""
+
+    type: ClassVar[str] = "language"
+    code: str
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +126,17 @@ class Metric(Event):
 
     def to_dict(self) -> dict[str, Any]:
         """As Event.to_dict; JSON has no word for NaN and infinity, so such a value is null."""
-        return super().to_dict() | {"value": self.value if math.isfinite(self.value) else None}
+        return super().to_dict() | {"value": finite(self.value)}
+
+
+@dataclass(frozen=True)
+class Notice(Event):
+    """Something a person should know though the work goes on: what, where (a file), and a hint what to do."""
+
+    type: ClassVar[str] = "notice"
+    what: str
+    where: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ function outside(specifier, importer) {
 function resolveImport(specifier, importer) {
   const relative = specifier.startsWith(".");
   const path = resolve(dirname(importer.identifier), specifier);
-  const assembled = /(^|\/)(node_modules|pyodide|tokenizers)\/[^/]*\.mjs$/.test(specifier) || path.includes("node_modules");
+  const assembled = /(^|\/)(node_modules|pyodide|tokenizers|mediabunny)\/[^/]*\.mjs$/.test(specifier) || path.includes("node_modules");
   if (!relative || assembled) return outside(specifier, { source: readFileSync(importer.identifier, "utf8") });
   return load(path.replace(resolve("tests/modules"), resolve("web/modules"))); // as the tests' server mounts them
 }

@@ -5,6 +5,7 @@
     dist/                      web/ as it is
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
+    dist/mediabunny/           what takes recordings of all kinds apart
     dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker keeps
     dist/*.br, dist/*.gz       precompressed copies
 
@@ -37,6 +38,10 @@ NODE_MODULES = ROOT / "node_modules"
 CACHE = ROOT / "build" / "site"
 PYODIDE_FILES = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"]
 LOCK_FILE = "pyodide-lock.json"
+LIBRARIES = {
+    "tokenizers/tokenizers.min.mjs": "@huggingface/tokenizers/dist/tokenizers.min.mjs",
+    "mediabunny/mediabunny.min.mjs": "mediabunny/dist/bundles/mediabunny.min.mjs",
+}
 SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing
 INCOMPRESSIBLE = {".png", ".woff2", ".jpg", ".gif"}
 
@@ -173,12 +178,9 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     # A memory snapshot of Python remembers where modules lie in this archive: the page keeps one per archive.
     lock["info"]["stdlib_sha256"] = file_sha256(pyodide / "python_stdlib.zip")
     (pyodide / LOCK_FILE).write_text(json.dumps(lock, indent=1) + "\n")
-    tokenizers = staged / "tokenizers"
-    tokenizers.mkdir()
-    shutil.copyfile(
-        NODE_MODULES / "@huggingface" / "tokenizers" / "dist" / "tokenizers.min.mjs",
-        tokenizers / "tokenizers.min.mjs",
-    )
+    for target, source in LIBRARIES.items():
+        (staged / target).parent.mkdir()
+        shutil.copyfile(NODE_MODULES / source, staged / target)
     shutil.copyfile(ROOT / "pyapp" / "registry.json", staged / "registry.json")  # the page lists the same models
     shutil.copyfile(ROOT / "third_party" / "README.md", staged / "THIRD-PARTY.md")
     (staged / "manifest.json").write_text(json.dumps(manifest(staged), indent=1) + "\n")

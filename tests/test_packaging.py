@@ -54,8 +54,9 @@ def test_the_host_wheel_fits_every_python_of_the_platform(host_wheel: Path) -> N
         assert native == {"libpyapp.so", "kernels.h"}
         [wheel] = [name for name in archive.namelist() if name.endswith(".dist-info/WHEEL")]
         assert b"Root-Is-Purelib: false" in archive.read(wheel)
-        embedded = {Path(name).name for name in archive.namelist() if "/embedded/" in name}
-        assert embedded == {path.name for path in load_hook().embedded_models(ROOT)}
+        embedded = {name.split("/embedded/")[1] for name in archive.namelist() if "/embedded/" in name}
+        expected = {path.relative_to(ROOT / "web").as_posix() for path in load_hook().embedded_models(ROOT)}
+        assert embedded == expected and "models/stories/model.bin" in embedded
 
 
 def test_the_host_wheel_works_alone(host_wheel: Path, tmp_path: Path) -> None:

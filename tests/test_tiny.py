@@ -14,7 +14,7 @@ from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
 
 WEB = Path(__file__).resolve().parents[1] / "web"
-EMBEDDED = {file.role: WEB / file.path for entry in models() if entry.kind == "embedded" for file in entry.files}
+EMBEDDED = {file.role: WEB / file.path for file in models("generate")[0].files}
 
 
 def test_version() -> None:

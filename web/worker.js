@@ -8,16 +8,24 @@ import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 const running = new Map(); // request id -> AbortController
+const inlets = new Map(); // request id -> Inlet: what hears while it runs
 const storePromise = openStore();
 const python = new Python(storePromise, (notice) => postMessage(notice));
 const models = new ModelFiles(storePromise, python);
-const handlers = handlersFor({ python, models, storePromise });
+const handlers = handlersFor({ python, models, storePromise, inlets });
 
 models.prefetchEmbedded();
 python.start();
 
+/** Messages about a request that is running; they have no answer of their own. */
+const asides = {
+  cancel: ({ id }) => running.get(id)?.abort(),
+  push: ({ id, samples }) => inlets.get(id)?.push(samples),
+  finish: ({ id }) => inlets.get(id)?.finish(),
+};
+
 self.onmessage = ({ data: { id, method, params } }) => {
-  if (method === "cancel") running.get(params.id)?.abort();
+  if (Object.hasOwn(asides, method)) asides[method](params);
   else answer(id, method, params ?? {});
 };
 

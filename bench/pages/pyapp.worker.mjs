@@ -1,7 +1,7 @@
-// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), figure(name), stream(megabytes).
+// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind), figure(name), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 
-const FILES = ["__init__", "shapes", "workload"];
+const FILES = ["__init__", "shapes", "workload", "speech_workload"];
 const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
@@ -25,6 +25,12 @@ const methods = {
     workload?.destroy();
     workload = module.Workload(shape, kind);
     return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
+  },
+  async loadSpeech(pyodide, { kind }) {
+    workload?.destroy();
+    workload = pyodide.pyimport("bench.speech_workload").SpeechWorkload(kind);
+    const about = pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
+    return { ...about, heap: pyodide._module.HEAPU8.length };
   },
   async stream(pyodide, { megabytes }) {
     return pyodide.pyimport("bench.workload").stream(megabytes);

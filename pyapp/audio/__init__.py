@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyapp.audio.activity import ActivityOptions, Span, cut_windows, find_speech
     from pyapp.audio.mel import log_mel_spectrogram, mel_filters, pad_or_trim
+    from pyapp.audio.reader import AudioReader, open_audio
     from pyapp.audio.resampling import Resampler, mix_channels, remove_dc, resample
     from pyapp.audio.transcript import Segment, Transcript, Word, write_transcript
     from pyapp.audio.wav import WavFile, open_wav, read_wav, write_wav
@@ -27,6 +28,8 @@ _HOMES = {
     "log_mel_spectrogram": "mel",
     "mel_filters": "mel",
     "pad_or_trim": "mel",
+    "AudioReader": "reader",
+    "open_audio": "reader",
     "Resampler": "resampling",
     "mix_channels": "resampling",
     "remove_dc": "resampling",
@@ -44,6 +47,7 @@ _HOMES = {
 __all__ = [
     "SAMPLE_RATE",
     "ActivityOptions",
+    "AudioReader",
     "Resampler",
     "Segment",
     "Span",
@@ -56,6 +60,7 @@ __all__ = [
     "log_mel_spectrogram",
     "mel_filters",
     "mix_channels",
+    "open_audio",
     "open_wav",
     "pad_or_trim",
     "read_wav",

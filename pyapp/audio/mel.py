@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pyapp.engine.launch import KERNELS, launch
 from pyapp.engine.lazy import np
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ CHUNK_SAMPLES = 30 * SAMPLE_RATE  # the encoder's window
 SMALLEST_POWER = 1e-10
 DECADES = 8.0
 FRAMES_AT_ONCE = 1024
+_LOG_MEL, _POWER_SPECTRUM = KERNELS["log_mel_f32"], KERNELS["power_spectrum_f32"]
 
 
 def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding: int = 0) -> NDArray[np.float32]:
@@ -42,24 +44,32 @@ def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding:
     if not np.isfinite(samples).all():
         raise ValueError("log_mel_spectrogram: samples must be finite numbers")
     frames = (len(samples) + padding) // HOP
-    filters = mel_filters(n_mels)
-    power = np.empty((n_mels, frames), np.float32)
-    reflected = reflect(np.concatenate([samples, np.zeros(padding, np.float32)]))
-    for start in range(0, frames, FRAMES_AT_ONCE):
-        count = min(FRAMES_AT_ONCE, frames - start)
-        power[:, start : start + count] = filters @ spectrum(reflected[start * HOP :], count)
+    filters, ranges, roots = mel_filters(n_mels), filter_ranges(n_mels), unit_roots()
+    logs = np.empty((n_mels, frames), np.float32)
     if not frames:
-        return power
-    logs = np.log10(np.maximum(power, np.float32(SMALLEST_POWER)))
-    return (np.maximum(logs, logs.max() - np.float32(DECADES)) + np.float32(4)) / np.float32(4)
+        return logs
+    reflected = reflect(np.concatenate([samples, np.zeros(padding, np.float32)]) if padding else samples)
+    launch(
+        _LOG_MEL, frames * FFT_SIZE >> 5, logs.ctypes.data, reflected.ctypes.data, roots.ctypes.data,
+        filters.ctypes.data, ranges.ctypes.data, frames, HOP, FFT_SIZE, n_mels, frames, SMALLEST_POWER,
+    )  # fmt: skip
+    np.maximum(logs, logs.max() - np.float32(DECADES), out=logs)
+    logs += np.float32(4)
+    logs *= np.float32(0.25)
+    return logs
 
 
 def spectrum(samples: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
     """Power float32 (201, frames) of the windows that begin at 0, 160, 320, … of `samples`."""
-    needed = samples[: max(0, frames - 1) * HOP + FFT_SIZE]  # no more: on wasm32 even a view has a largest size
-    windows = np.lib.stride_tricks.sliding_window_view(needed, FFT_SIZE)[::HOP][:frames]
-    transformed = np.fft.rfft(windows * hann_window(), axis=1)
-    power: NDArray[np.float32] = (transformed.real**2 + transformed.imag**2).astype(np.float32).T
+    power = np.empty((BINS, frames), np.float32)
+    if frames:
+        needed = np.ascontiguousarray(samples[: (frames - 1) * HOP + FFT_SIZE], np.float32)
+        if len(needed) < (frames - 1) * HOP + FFT_SIZE:
+            raise ValueError(f"spectrum: {len(samples)} samples are too few for {frames} windows")
+        launch(
+            _POWER_SPECTRUM, frames * FFT_SIZE >> 5, power.ctypes.data, needed.ctypes.data, unit_roots().ctypes.data,
+            frames, HOP, FFT_SIZE, frames,
+        )  # fmt: skip
     return power
 
 
@@ -79,9 +89,18 @@ def pad_or_trim(samples: NDArray[np.float32], length: int = CHUNK_SAMPLES) -> ND
 
 
 @lru_cache(maxsize=1)
-def hann_window() -> NDArray[np.float64]:
-    """The periodic Hann window of 400 samples."""
-    return 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FFT_SIZE, dtype=np.float64) / FFT_SIZE)
+def unit_roots() -> NDArray[np.float32]:
+    """float32 (400, 2): cosines and sines of 400 steps around the circle, as the kernels want them."""
+    angles = 2 * np.pi * np.arange(FFT_SIZE, dtype=np.float64) / FFT_SIZE
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+@lru_cache(maxsize=4)
+def filter_ranges(n_mels: int = 80) -> NDArray[np.int32]:
+    """int32 (n_mels, 2): first and one past the last bin that each mel filter takes something of."""
+    taken = mel_filters(n_mels) > 0
+    first, last = taken.argmax(1), BINS - taken[:, ::-1].argmax(1)
+    return (np.stack([first, last], axis=1) * taken.any(1, keepdims=True)).astype(np.int32)
 
 
 @lru_cache(maxsize=4)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import inf, isfinite, isnan
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pyapp.audio.subtitles import Layout, make_cues
 from pyapp.errors import OptionError
 from pyapp.formats.sink import AnySink, open_sink
 
@@ -71,6 +72,24 @@ class Transcript:
     language: str | None = None
     duration: float | None = None
     task: str = "transcribe"
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Transcript:
+        """From JSON values: what to_json() wrote, or the `segments` that a task reported. Fields that are unknown here
+        are left out; OptionError for values of other kinds."""
+        known = {entry.name for entry in fields(Segment)} - {"words"}
+        try:
+            segments = [
+                Segment(
+                    **{name: value for name, value in item.items() if name in known and value is not None},
+                    words=words and [Word(**word) for word in words],
+                )
+                for item in values["segments"]
+                for words in (item.get("words"),)
+            ]
+            return cls(segments, values.get("language"), values.get("duration"), values.get("task") or "transcribe")
+        except (AttributeError, KeyError, TypeError) as error:
+            raise OptionError(f"this is no transcript: {error}", where="segments") from error
 
     @property
     def text(self) -> str:
@@ -154,22 +173,24 @@ def to_json(transcript: Transcript) -> str:
     return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def to_srt(transcript: Transcript) -> str:
+def to_srt(transcript: Transcript, layout: Layout | None = None) -> str:
     """SubRip: numbered cues; segments without text are left out."""
-    cues = [(segment, line) for segment in transcript.segments if (line := one_line(segment.text))]
     return "".join(
-        f"{number}\n{timestamp(segment.start, ',')} --> {timestamp(segment.end, ',')}\n{line}\n\n"
-        for number, (segment, line) in enumerate(cues, 1)
+        f"{number}\n{timestamp(cue.start, ',')} --> {timestamp(cue.end, ',')}\n{cue.text}\n\n"
+        for number, cue in enumerate(make_cues(transcript, layout, one_line), 1)
     )
 
 
-def to_vtt(transcript: Transcript) -> str:
+def to_vtt(transcript: Transcript, layout: Layout | None = None) -> str:
     """WebVTT; segments without text are left out, `&` and `<` are escaped."""
-    cues = []
-    for segment in transcript.segments:
-        if line := one_line(segment.text).replace("&", "&amp;").replace("<", "&lt;"):
-            start, end = (timestamp(time, always_hours=False) for time in (segment.start, segment.end))
-            cues.append(f"{start} --> {end}\n{line}\n\n")
+
+    def clean(text: str) -> str:
+        return one_line(text).replace("&", "&amp;").replace("<", "&lt;")
+
+    cues = [
+        f"{timestamp(cue.start, always_hours=False)} --> {timestamp(cue.end, always_hours=False)}\n{cue.text}\n\n"
+        for cue in make_cues(transcript, layout, clean)
+    ]
     return "WEBVTT\n\n" + "".join(cues)
 
 
@@ -192,21 +213,27 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
 }
 
 
-def format_transcript(transcript: Transcript, format: str) -> str:
-    """The transcript as "txt", "json", "srt", "vtt" or "tsv", with tidy times. OptionError for another format."""
+def format_transcript(transcript: Transcript, format: str, layout: Layout | None = None) -> str:
+    """The transcript as "txt", "json", "srt", "vtt" or "tsv", with tidy times; `layout` is for subtitles of words that
+    have times. OptionError for another format."""
     if format not in FORMATS:
         raise OptionError(
             f"there is no transcript format {format!r}", where="format", hint=f"Choose one of {', '.join(FORMATS)}"
         )
-    text = FORMATS[format](transcript.tidy())
+    tidy = transcript.tidy()
+    text = (
+        to_srt(tidy, layout) if format == "srt" else to_vtt(tidy, layout) if format == "vtt" else FORMATS[format](tidy)
+    )
     return text.encode("utf-8", "replace").decode()  # half of a surrogate pair has no UTF-8
 
 
-def write_transcript(target: AnySink, transcript: Transcript, format: str | None = None) -> None:
+def write_transcript(
+    target: AnySink, transcript: Transcript, format: str | None = None, layout: Layout | None = None
+) -> None:
     """Writes UTF-8 to a path or a binary file; the format is the path's suffix unless it is given."""
     if format is None:
         name = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", "")
         format = Path(str(name)).suffix[1:].lower()
-    data = format_transcript(transcript, format).encode()
+    data = format_transcript(transcript, format, layout).encode()
     with open_sink(target) as file:
         file.write(data)

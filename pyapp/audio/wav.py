@@ -49,11 +49,15 @@ class SampleFormat:
 
 
 class WavFile:
-    """An open WAVE file; a context manager. `rate` in Hz, `channels`, `bits`, `frames` (samples of each channel)."""
+    """An open WAVE file; a context manager. `rate` in Hz, `channels`, `bits`, `frames` (samples of each channel), and
+    how many more were announced but are `missing`."""
 
-    def __init__(self, source: ByteSource, form: SampleFormat, start: int, frames: int, owned: bool) -> None:
+    def __init__(
+        self, source: ByteSource, form: SampleFormat, start: int, frames: int, owned: bool, missing: int = 0
+    ) -> None:
         self.name = source.name
         self.rate, self.channels, self.bits, self.frames = form.rate, form.channels, form.bits, frames
+        self.missing = missing
         self._source, self._form, self._start, self._owned = source, form, start, owned
 
     @property
@@ -109,10 +113,11 @@ def open_wav(source: AnySource) -> WavFile:
     opened = open_source(source)
     try:
         form, start, length = find_samples(opened)
-        frames = length // form.frame_bytes
+        announced = length // form.frame_bytes
+        frames = min(length, opened.size - start) // form.frame_bytes
         if not frames:
             raise FileFormatError("the recording is empty: it has no samples", where=opened.name, hint=HINT)
-        return WavFile(opened, form, start, frames, owned=opened is not source)
+        return WavFile(opened, form, start, frames, opened is not source, announced - frames)
     except BaseException:
         if opened is not source:
             close_source(opened)
@@ -126,7 +131,8 @@ def read_wav(source: AnySource) -> tuple[NDArray[np.float32], int]:
 
 
 def find_samples(source: ByteSource) -> tuple[SampleFormat, int, int]:
-    """(format, offset of the samples, their bytes). Walks over the chunks; unknown ones are passed over."""
+    """(format, offset of the samples, their bytes as announced, or all that follow where the writer could not know).
+    Walks over the chunks; unknown ones are passed over."""
     wide = check_signature(source)
     form: SampleFormat | None = None
     long_length: int | None = None
@@ -148,7 +154,7 @@ def find_samples(source: ByteSource) -> tuple[SampleFormat, int, int]:
                 length = long_length
             elif length in UNKNOWN_LENGTHS and (length or left):
                 length = left
-            return form, at, min(length, left)
+            return form, at, length
         at += length + (length & 1)
     missing = "samples (no chunk 'data')" if form else "format (no chunk 'fmt ')"
     raise FileFormatError(f"the file is truncated: it has no {missing}", where=source.name, hint=HINT)

@@ -6,28 +6,30 @@ left.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
 from pyapp import __version__
-from pyapp.cli.views import InspectView, JsonView, ModelsView, QuantizeView, StoryView, TrainView, View
-from pyapp.events import Cancel
+from pyapp.cli.running import READER_LEFT, STOPPED, forward, json_option, silence, threads_option, use_threads
+from pyapp.cli.transcribe import transcribe
+from pyapp.cli.views import (
+    InspectView,
+    JsonView,
+    ModelsView,
+    QuantizeView,
+    SpeechTrainView,
+    StoryView,
+    TrainView,
+    View,
+)
 from pyapp.text.options import SEEDS, SamplingOptions
 
-STOPPED, READER_LEFT = 130, 141
 DEFAULTS = SamplingOptions()
-
-threads_option = click.option("--threads", type=click.IntRange(1, 64), help="Kernel threads. [default: all cores]")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
 
 
 def main() -> None:
@@ -60,55 +62,6 @@ def run(arguments: Sequence[str]) -> int:
         return 1
 
 
-def silence(stream: TextIO) -> None:
-    """Sends what a stream still holds nowhere, so that closing it at exit does not fail a second time."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    except (OSError, ValueError):  # not a file of the system
-        pass
-
-
-@contextmanager
-def interrupt_sets(cancel: Cancel) -> Iterator[None]:
-    """Within, the first Ctrl-C sets `cancel`; the second interrupts at once."""
-
-    def handler(number: int, frame: Any) -> None:
-        cancel.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def forward(start: Callable[[Cancel], Any], view: View) -> int:
-    """Shows every event of a task; returns the exit code."""
-
-    async def show_all() -> None:
-        async for event in start(cancel):
-            view.show(event)
-
-    cancel = Cancel()
-    try:
-        with interrupt_sets(cancel):
-            asyncio.run(show_all())
-    except BrokenPipeError:  # click would call this a plain error
-        silence(sys.stdout)
-        return READER_LEFT
-    finally:
-        view.close()
-    return {"error": 1, "cancelled": STOPPED}.get(view.outcome, 0)
-
-
-def use_threads(threads: int | None) -> None:
-    if threads is not None:
-        from pyapp import tasks
-
-        tasks.set_threads(threads)
-
-
 def read_prompt(prompt: str) -> str:
     """The prompt as text; "-" reads it from stdin, without its last line break."""
     if prompt == "-":
@@ -130,8 +83,11 @@ def read_prompt(prompt: str) -> str:
 @click.version_option(__version__, prog_name="pyapp")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and log messages.")
 def cli(verbose: bool) -> None:
-    """Small language models: write a story, look into model files, train."""
+    """Language and speech models: write a story, transcribe a recording, look into model files, train."""
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(name)s: %(message)s")
+
+
+cli.add_command(transcribe)
 
 
 @cli.command()
@@ -258,3 +214,27 @@ def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **set
     given = {name: value for name, value in settings.items() if value is not None}
     view: View = JsonView() if as_json else TrainView()
     return forward(lambda cancel: tasks.train_story(out_dir, resume=resume, cancel=cancel, **given), view)
+
+
+@train.command()
+@click.option(
+    "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/speech"), show_default=True,
+    help="Where the model, its tokenizer, the loss curve and the checkpoint go.",
+)  # fmt: skip
+@click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
+@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@threads_option
+@json_option
+def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
+    """Train the small speech model from nothing: makes its sentences, has espeak-ng speak them, makes its weights.
+
+    Needs the program espeak-ng. Ctrl-C writes a checkpoint; the same command goes on from there. The same seed gives
+    the same model, with the same version of espeak-ng.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value is not None}
+    view: View = JsonView() if as_json else SpeechTrainView()
+    return forward(lambda cancel: tasks.train_speech(out_dir, resume=resume, cancel=cancel, **given), view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -72,11 +72,15 @@ class View:
 
 
 class JsonView(View):
-    """One event per line; ASCII where the terminal or file is not UTF-8."""
+    """One event per line, with what `extra` adds to each; ASCII where the terminal or file is not UTF-8."""
+
+    def __init__(self, extra: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self.extra = dict(extra or {})
 
     def show(self, event: Event) -> None:
         plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-        print(json.dumps(event.to_dict(), ensure_ascii=plain), flush=True)
+        print(json.dumps({**event.to_dict(), **self.extra}, ensure_ascii=plain), flush=True)
         if isinstance(event, (Error, Done)):
             self.outcome = "error" if isinstance(event, Error) else event.reason
 
@@ -166,11 +170,13 @@ class InspectView(View):
 
 
 class ModelsView(View):
-    """Names, sizes and descriptions."""
+    """Names, what they do, sizes and descriptions."""
 
     def done(self, event: Done) -> None:
         entries = event.results["models"]
-        print_table([(it["id"], size(it["bytes"]), it["kind"], it["title"], it["description"]) for it in entries])
+        columns = ("id", "task", "size", "kind", "title", "description")
+        known = ({**entry, "size": size(entry["bytes"]) if entry["bytes"] else ""} for entry in entries)
+        print_table([[entry[name] for name in columns] for entry in known])
 
 
 class QuantizeView(View):
@@ -222,7 +228,9 @@ class TrainView(View):
             place = f" at step {event.results['step']}" if "step" in event.results else ""
             click.echo(f"stopped{place}; the same command goes on from there", err=True)
             return
-        results = event.results
+        self.results(event.results)
+
+    def results(self, results: Mapping[str, Any]) -> None:
         click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as int8")
         click.echo(f"{results['steps']:,} steps, {results['tokens']:,} tokens, {results['stories']:,} stories")
         click.echo("held-out loss, nats")
@@ -232,6 +240,15 @@ class TrainView(View):
                 for name, values in results["held_out_losses"].items()
             ]
         )
+
+
+class SpeechTrainView(TrainView):
+    """The same for the speech model."""
+
+    def results(self, results: Mapping[str, Any]) -> None:
+        click.echo(f"{results['folder']}: {results['parameters']:,} parameters, {size(results['size'])} as int8")
+        click.echo(f"{results['steps']:,} steps, {results['windows']:,} windows, {results['hours']:.1f} hours of sound")
+        click.echo(f"held-out loss {results['held_out_loss']:.4f} nats per token")
 
 
 def size(count: float) -> str:

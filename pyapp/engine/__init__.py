@@ -1,10 +1,11 @@
 """Tensors, autograd, ops and launch records; knows nothing above it."""
 
 from . import ops, quant
-from .autograd import enable_grad, grad, is_grad_enabled, no_grad
+from .autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from .device import Device
 from .device import as_device as device
 from .devices import cpu as _cpu  # noqa: F401 (registers the CPU's kernels)
+from .devices import cpu_speech as _cpu_speech  # noqa: F401
 from .devices import cpu_training as _cpu_training  # noqa: F401
 from .display import set_printoptions
 from .dtype import (
@@ -12,6 +13,8 @@ from .dtype import (
     as_dtype,
     bfloat16,
     bool_,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -25,15 +28,52 @@ from .dtype import (
     q8_0,
     q8_group,
     uint8,
+    uint32,
 )
 from .launch import Graph, capture
-from .native import get_num_threads, instruction_set, set_num_threads
+from .native import flush_denormals, get_num_threads, instruction_set, set_num_threads
 from .op import Op, op, primitive
 from .tensor import Tensor
 
 __all__ = [
-    "DType", "Device", "Graph", "Op", "Tensor", "as_dtype", "bfloat16", "bool_", "capture", "device", "enable_grad",
-    "float16", "float32", "float64", "get_num_threads", "grad", "instruction_set", "int8", "int16", "int32",
-    "int64", "is_grad_enabled", "no_grad", "op", "ops", "primitive", "q4_0", "q4_K", "q6_K", "q8_0", "q8_group",
-    "quant", "set_num_threads", "set_printoptions", "uint8",
+    "DType",
+    "Device",
+    "Graph",
+    "Op",
+    "Tensor",
+    "as_dtype",
+    "bfloat16",
+    "bool_",
+    "capture",
+    "device",
+    "enable_grad",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "float32",
+    "float64",
+    "flush_denormals",
+    "get_num_threads",
+    "grad",
+    "instruction_set",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_grad_enabled",
+    "no_grad",
+    "op",
+    "ops",
+    "primitive",
+    "q4_0",
+    "q4_K",
+    "q6_K",
+    "q8_0",
+    "q8_group",
+    "quant",
+    "set_grad_enabled",
+    "set_num_threads",
+    "set_printoptions",
+    "uint8",
+    "uint32",
 ]  # fmt: skip

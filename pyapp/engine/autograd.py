@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .local import ThreadLocal
@@ -57,37 +58,60 @@ class enable_grad(_GradMode):
     target = True
 
 
+class set_grad_enabled(_GradMode):
+    """Turns the tape on or off, at once; as a context manager, until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        self.before = STATE.enabled
+        self.target = mode
+        STATE.enabled = mode
+
+    def __enter__(self) -> None:
+        STATE.enabled = self.target
+
+
 def is_grad_enabled() -> bool:
     """Whether ops leave nodes now."""
     return STATE.enabled
 
 
-class Node:
-    """How one output came to be: the op, its arguments, and the version of each saved tensor's memory."""
+_SERIAL = count().__next__
 
-    __slots__ = ("args", "op", "output", "versions")
+
+class Node:
+    """How one output came to be: the op, its arguments, and the version of the memory of what was saved.
+
+    `edges` are aligned with the arguments: the node that made one, or the leaf itself; None where none is wanted.
+    They are kept as they were when the op ran: a tensor that is written in place gets another node.
+    """
+
+    __slots__ = ("__weakref__", "args", "edges", "hooks", "op", "output", "retained", "serial", "versions")
 
     def __init__(self, op: Op, args: tuple[Any, ...], output: Tensor) -> None:
         self.op = op
         self.args: tuple[Any, ...] | None = args
+        self.edges: tuple[Edge | None, ...] = tuple(
+            (a.node or a) if isinstance(a, Tensor) and a.requires_grad else None for a in args
+        )
         # a detached twin: the output itself holds this node, and a cycle would keep its memory
         self.output: Tensor | None = output.detach() if op.saves_output else None
-        self.versions = self._versions() if op.saves_inputs else None
+        self.versions = self._versions()
+        self.hooks: list[Any] | None = None
+        self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
+        self.serial = _SERIAL()
 
     def _versions(self) -> list[int]:
-        return [a.storage.version for a in self.args or () if isinstance(a, Tensor)]
+        found = [a.storage.version for a in self.args or () if isinstance(a, Tensor)] if self.op.saves_inputs else []
+        return found if self.output is None else [*found, self.output.storage.version]
 
-    def inputs(self) -> list[Tensor]:
-        return [a for a in self.args or () if isinstance(a, Tensor) and a.requires_grad]
-
-    def gradients(self, gradient: Tensor, create_graph: bool) -> list[tuple[Tensor, Tensor | None]]:
-        """(input, its gradient) for each input that wants one."""
+    def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
+        """(where it goes, the gradient) for each input that wants one."""
         if self.args is None:
             raise RuntimeError(
                 f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
                 "pass retain_graph=True to it"
             )
-        if self.versions is not None and self.versions != self._versions():
+        if self.versions != self._versions():
             raise RuntimeError(
                 f"backward: a tensor that '{self.op.name}' needs for its gradient was changed in place since; "
                 "use an out-of-place operation or clone() it first"
@@ -98,24 +122,51 @@ class Node:
         if create_graph and output is not None:  # the twin must lead back into the graph
             output = self.op(*self.args)
         found = vjp(gradient, output, *self.args)
-        return [(a, g) for a, g in zip(self.args, found, strict=False) if isinstance(a, Tensor) and a.requires_grad]
+        return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
+
+    def release(self) -> None:
+        """Frees what was saved, and the way further down: a long chain is not freed by recursion."""
+        self.args = self.output = None
+        self.edges = ()
 
 
-def _order(roots: Sequence[Tensor]) -> list[Tensor]:
-    """Every tensor with a node that the roots depend on, users before what they use."""
-    order: list[Tensor] = []
+Edge = Node | Tensor
+
+
+def edge_of(tensor: Tensor) -> Edge:
+    """What stands for a tensor in the graph: the node that made it, or a leaf itself."""
+    return tensor.node or tensor
+
+
+def _order(roots: Sequence[Edge], stop: frozenset[int]) -> list[Node]:
+    """Every node that the roots depend on, users before what they use; what lies behind the nodes in `stop` is left
+    out.
+    """
+    order: list[Node] = []
     seen: set[int] = set()
-    stack: list[tuple[Tensor, bool]] = [(root, False) for root in roots]
+    stack: list[tuple[Edge, bool]] = [(root, False) for root in roots]
     while stack:
-        tensor, done = stack.pop()
+        edge, done = stack.pop()
+        if isinstance(edge, Tensor):
+            continue
         if done:
-            order.append(tensor)
-        elif tensor.node is not None and id(tensor) not in seen:
-            seen.add(id(tensor))
-            stack.append((tensor, True))
-            stack.extend((source, False) for source in tensor.node.inputs())
+            order.append(edge)
+        elif id(edge) not in seen:
+            seen.add(id(edge))
+            stack.append((edge, True))
+            if id(edge) not in stop:
+                stack.extend((source, False) for source in edge.edges if source is not None)
     order.reverse()
     return order
+
+
+def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> set[int]:
+    """The nodes and leaves on the way to those that are wanted."""
+    found = {id(edge) for edge in wanted}
+    for node in reversed(order):
+        if any(id(edge) in found for edge in node.edges if edge is not None):
+            found.add(id(node))
+    return found
 
 
 def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
@@ -136,16 +187,35 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
     return gradient
 
 
-def _run_hooks(tensor: Tensor, gradient: Tensor) -> Tensor:
-    for hook in tensor.hooks or ():
+def _run_hooks(edge: Edge, gradient: Tensor) -> Tensor:
+    for hook in tuple(edge.hooks or ()):
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
     return gradient
 
 
+class RemovableHandle:
+    """Takes a hook away again: `handle.remove()`, or `with handle:`."""
+
+    def __init__(self, hooks: list[Any], hook: Any) -> None:
+        self._hooks, self._hook = hooks, hook
+
+    def remove(self) -> None:
+        for i, known in enumerate(self._hooks):
+            if known is self._hook:
+                del self._hooks[i]
+                return
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
 class _Pending:
-    """Gradients on their way, by tensor. A sum is made in memory of its own, which nobody else sees before it is whole:
-    what follows is added to it in place. In a walk that records a graph nothing is written in place.
+    """Gradients on their way, by node or leaf. A sum is made in memory of its own, which nobody else sees before it is
+    whole: what follows is added to it in place. In a walk that records a graph nothing is written in place.
     """
 
     def __init__(self, create_graph: bool) -> None:
@@ -154,11 +224,11 @@ class _Pending:
         self._sums: dict[int, Tensor] = {}
         self._own: set[int] = set()
 
-    def add(self, tensor: Tensor, gradient: Tensor) -> None:
-        key = id(tensor)
+    def add(self, edge: Edge, gradient: Tensor) -> None:
+        key = id(edge)
         known = self._sums.get(key)
-        if tensor.node is None:
-            self.leaves[key] = tensor
+        if isinstance(edge, Tensor):
+            self.leaves[key] = edge
         if known is None:
             self._sums[key] = gradient
         elif key in self._own and known.dtype is gradient.dtype:
@@ -180,7 +250,9 @@ class _Pending:
         from .ops.index import add_into
 
         source, *where = node.args
-        key = id(source)
+        edge = node.edges[0]
+        assert edge is not None
+        key = id(edge)
         known = self._sums.get(key)
         if known is not None and known.dtype is not gradient.dtype:
             return False
@@ -189,14 +261,14 @@ class _Pending:
             return True
         whole = zeros(source.shape, dtype=gradient.dtype, device=gradient.device)
         node.op.forward(whole, *where).copy_(gradient)
-        self.add(source, whole)
+        self.add(edge, whole)
         self._own.add(key)
         return True
 
-    def take(self, tensor: Tensor) -> Tensor | None:
+    def take(self, edge: Edge) -> Tensor | None:
         """The whole gradient; from here on others may see it."""
-        self._own.discard(id(tensor))
-        return self._sums.pop(id(tensor), None)
+        self._own.discard(id(edge))
+        return self._sums.pop(id(edge), None)
 
 
 def _walk(
@@ -204,78 +276,122 @@ def _walk(
     gradients: Sequence[Tensor | None],
     retain_graph: bool,
     create_graph: bool,
-    deliver: Callable[[Tensor, Tensor], None],
+    deliver: Callable[[Edge, Tensor], None],
+    wanted: Sequence[Edge] | None = None,
+    stop: frozenset[int] = frozenset(),
 ) -> None:
-    """Carries gradients from the roots down; `deliver(tensor, gradient)` once for each tensor, when its gradient is
-    whole.
+    """Carries gradients from the roots down; `deliver(edge, gradient)` once for each node and leaf, when its gradient
+    is whole. With `wanted`, only along the ways that lead there.
     """
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
-        pending.add(root, _seed(root, gradient))
-    order = _order(roots)
+        pending.add(edge_of(root), _seed(root, gradient))
+    order = _order([edge_of(root) for root in roots], stop)
+    needed = None if wanted is None else _needed(order, wanted)
     order.reverse()
     while order:
-        tensor = order.pop()
-        gradient = pending.take(tensor)
+        node = order.pop()
+        gradient = pending.take(node)
         if gradient is None:
             continue
-        gradient = _run_hooks(tensor, gradient)
-        deliver(tensor, gradient)
-        node = tensor.node
-        assert node is not None
+        gradient = _run_hooks(node, gradient)
+        deliver(node, gradient)
+        if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
+            continue
         if not pending.add_slice(node, gradient):
-            for source, its in node.gradients(gradient, create_graph):
-                if its is not None:
-                    pending.add(source, its)
+            for edge, its in node.gradients(gradient, create_graph):
+                if its is not None and (needed is None or id(edge) in needed):
+                    pending.add(edge, its)
         if not retain_graph:
-            node.args = node.output = None
-    for leaf in pending.leaves.values():
+            node.release()
+    for leaf in list(pending.leaves.values()):
         whole = pending.take(leaf)
         assert whole is not None
         deliver(leaf, _run_hooks(leaf, whole))
 
 
+def _accumulate(edge: Edge, gradient: Tensor) -> None:
+    """Adds to the `grad` of a leaf, and of a tensor that retains it."""
+    tensor = edge if isinstance(edge, Tensor) else edge.retained and edge.retained()
+    if tensor is None:
+        return
+    tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+    if isinstance(edge, Tensor):
+        for hook in tuple(edge.after_hooks or ()):
+            hook(edge)
+
+
 def backward(
-    tensors: Sequence[Tensor],
-    gradients: Sequence[Tensor | None] | None = None,
-    retain_graph: bool = False,
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
     create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
-    """Adds the gradients of `tensors` to the `grad` of every leaf (and of tensors with `retains_grad`)."""
+    """Adds the gradients of `tensors` to the `grad` of every leaf (or of `inputs` alone), and of tensors that retain
+    it.
+    """
+    roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    weights = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
+    only = [inputs] if isinstance(inputs, Tensor) else inputs
+    wanted = None if only is None else {id(edge_of(t)): t for t in only}
 
-    def deliver(tensor: Tensor, gradient: Tensor) -> None:
-        if tensor.node is None or getattr(tensor, "retains_grad", False):
-            tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+    def deliver(edge: Edge, gradient: Tensor) -> None:
+        if wanted is None:
+            _accumulate(edge, gradient)
+        elif id(edge) in wanted:
+            target = wanted[id(edge)]
+            target.grad = gradient if target.grad is None else target.grad + gradient
 
-    mode = enable_grad() if create_graph else no_grad()
-    with mode:
-        _walk(tensors, gradients or [None] * len(tensors), retain_graph, create_graph, deliver)
+    with enable_grad() if create_graph else no_grad():
+        kept = create_graph if retain_graph is None else retain_graph
+        _walk(roots, weights, kept, create_graph, deliver, only and [edge_of(t) for t in only])
+
+
+def gradients_at(
+    edges: Sequence[Edge],
+    roots: Sequence[Tensor],
+    weights: Sequence[Tensor | None],
+    retain_graph: bool,
+    create_graph: bool,
+    stop: frozenset[int] = frozenset(),
+) -> dict[int, Tensor]:
+    """Gradients at nodes and leaves by their id, of those that the roots depend on; nothing behind `stop` is walked."""
+    found: dict[int, Tensor] = {}
+    with enable_grad() if create_graph else no_grad():
+        _walk(
+            roots, weights, retain_graph, create_graph, lambda e, g: found.__setitem__(id(e), g), edges, stop
+        )  # fmt: skip
+    return found
 
 
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
-    grad_outputs: Sequence[Tensor | None] | None = None,
-    retain_graph: bool = False,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
+    allow_unused: bool | None = None,
+    *,
+    materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad; `grad` of the leaves is left alone."""
+    """Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad; `grad` of the leaves is left alone.
+
+    An input that takes no part gives an error; None with `allow_unused`, zeros with `materialize_grads`.
+    """
     roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    found: dict[int, Tensor] = {}
-    mode = enable_grad() if create_graph else no_grad()
-    with mode:
-        _walk(
-            roots,
-            grad_outputs or [None] * len(roots),
-            retain_graph or create_graph,
-            create_graph,
-            lambda tensor, gradient: found.__setitem__(id(tensor), gradient),
-        )
-    missing = [i for i, t in enumerate(wanted) if id(t) not in found]
-    if missing and not allow_unused:
+    weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
+    edges = [edge_of(t) for t in wanted]
+    kept = create_graph if retain_graph is None else retain_graph
+    found = gradients_at(edges, roots, weights, kept, create_graph)
+    missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
+    if missing and not allow_unused and not materialize_grads:
         raise RuntimeError(
             f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
         )
-    return tuple(found.get(id(t)) for t in wanted)
+    if materialize_grads:
+        return tuple(
+            found[id(e)] if id(e) in found else t.new_zeros(t.shape) for e, t in zip(edges, wanted, strict=True)
+        )
+    return tuple(found.get(id(edge)) for edge in edges)

@@ -13,7 +13,7 @@ from .blocks.layout import BLOCK_TYPES
 class DType:
     """One element type. `itemsize` is in bytes (0 for block formats); `numpy_name` is how NumPy stores it."""
 
-    __slots__ = ("block", "category", "format", "itemsize", "name", "numpy_name", "rank")
+    __slots__ = ("block", "category", "format", "is_bits", "is_storage_only", "itemsize", "name", "numpy_name", "rank")
 
     def __init__(
         self, name: str, category: int, rank: int, itemsize: int, numpy_name: str = "", format: str = "", block: int = 1
@@ -25,6 +25,8 @@ class DType:
         self.numpy_name = numpy_name
         self.format = format  # of memoryview
         self.block = block  # columns that share a scale
+        self.is_bits = category == 2 and numpy_name.startswith("uint")  # NumPy lacks it: computed in float32
+        self.is_storage_only = self.is_bits and itemsize == 1  # kept and converted, but not computed with
 
     @property
     def is_floating_point(self) -> bool:
@@ -43,12 +45,15 @@ class DType:
 
 bool_ = DType("bool", 0, 0, 1, "bool", "?")
 uint8 = DType("uint8", 1, 0, 1, "uint8", "B")
+uint32 = DType("uint32", 1, 3, 4, "uint32", "I")
 int8 = DType("int8", 1, 1, 1, "int8", "b")
 int16 = DType("int16", 1, 2, 2, "int16", "h")
 int32 = DType("int32", 1, 3, 4, "int32", "i")
 int64 = DType("int64", 1, 4, 8, "int64", "q")
 float16 = DType("float16", 2, 0, 2, "float16", "H")  # memoryview has no half type: its bits
 bfloat16 = DType("bfloat16", 2, 1, 2, "uint16", "H")  # NumPy has no bfloat16: its bits are kept
+float8_e4m3fn = DType("float8_e4m3fn", 2, -1, 1, "uint8", "B")  # Micikevicius et al. 2022, arXiv 2209.05433
+float8_e5m2 = DType("float8_e5m2", 2, -1, 1, "uint8", "B")
 float32 = DType("float32", 2, 2, 4, "float32", "f")
 float64 = DType("float64", 2, 3, 8, "float64", "d")
 q8_group = DType("q8_group", 3, 0, 0, block=32)
@@ -59,8 +64,8 @@ q4_0, q8_0, q4_K, q6_K = (GGML[name] for name in ("q4_0", "q8_0", "q4_K", "q6_K"
 DTYPES = {
     d.name: d
     for d in (
-        bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, q8_group,
-        *GGML.values(),
+        bool_, uint8, uint32, int8, int16, int32, int64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32,
+        float64, q8_group, *GGML.values(),
     )
 }  # fmt: skip
 ALIASES = {"half": float16, "float": float32, "double": float64, "long": int64, "int": int32, "short": int16}
@@ -93,10 +98,14 @@ def of_number(value: object) -> DType:
 
 def promote(a: DType, b: DType) -> DType:
     """The common dtype of two tensors of equal standing."""
-    if a is b:
+    if a is b and not a.is_storage_only:
         return a
     if a.category == 3 or b.category == 3:
         raise TypeError(f"cannot combine {a} and {b}: dequantize the block-quantised tensor first")
+    if a.is_storage_only or b.is_storage_only:
+        raise TypeError(f"cannot combine {a} and {b}: 8-bit floats are for storage; convert with .to(float32)")
+    if uint32 in (a, b) and max(a.category, b.category) < 2:
+        raise TypeError(f"cannot combine {a} and {b}: convert one of them first")
     if a.category != b.category:
         return a if a.category > b.category else b
     if a.category == 1 and uint8 in (a, b):
@@ -121,6 +130,8 @@ def result_dtype(operands: list[tuple[DType, int]]) -> DType:
         if level is None:
             continue
         if result is None or level.category > result.category:
+            if level.is_storage_only or (result is not None and result.is_storage_only):
+                promote(level, result or level)
             result = level
     assert result is not None
     return result

@@ -34,6 +34,7 @@ class Recorder:
     def __init__(self) -> None:
         self.records = bytearray()
         self.names: list[str] = []
+        self.calls: list[tuple[int, Callable[[], None]]] = []  # foreign kernels, and how many records stand before
 
     def add(self, kernel: Kernel, work: int, values: tuple[Any, ...]) -> None:
         at = len(self.records)
@@ -70,6 +71,13 @@ def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
             scratch.recorder.add(call[0], work, call[1:])
 
 
+def record_call(name: str, call: Callable[[], None]) -> None:
+    """Adds a call that is not of this library (a kernel of the user's own) to the Graph that is being recorded."""
+    recorder = _scratch.recorder
+    if recorder is not None:
+        recorder.calls.append((len(recorder.names), call))
+
+
 def capturing() -> bool:
     """Whether this thread is recording a Graph."""
     return _scratch.recorder is not None
@@ -96,16 +104,31 @@ class Graph:
         self._buffer = (ctypes.c_ubyte * max(1, len(recorder.records))).from_buffer(recorder.records or bytearray(1))
         self._address = ctypes.addressof(self._buffer)
         self._count = len(recorder.names)
+        self._calls = recorder.calls
 
     def replay(self) -> Any:
         """Runs every record in order; returns `outputs`."""
+        if self._calls:
+            return self._replay_parts()
         status = _run(self._address, self._count)
         if status:
             fail(status, self.names[status >> 8])
         return self.outputs
 
+    def _replay_parts(self) -> Any:
+        """The records between foreign calls, and these."""
+        done = 0
+        for before, call in (*self._calls, (self._count, None)):
+            status = _run(self._address + done * RECORD_BYTES, before - done) if before > done else 0
+            if status:
+                fail(status, self.names[done + (status >> 8)])
+            done = before
+            if call is not None:
+                call()
+        return self.outputs
+
     def __repr__(self) -> str:
-        return f"<Graph of {self._count} kernels>"
+        return f"<Graph of {self._count + len(self._calls)} kernels>"
 
 
 def capture(function: Callable[[], Any]) -> Graph:
@@ -127,4 +150,4 @@ def capture(function: Callable[[], Any]) -> Graph:
     return Graph(function, outputs, recorder, pool)
 
 
-__all__ = ["KERNELS", "Graph", "capture", "capturing", "launch", "launch_all", "refuse_capture"]
+__all__ = ["KERNELS", "Graph", "capture", "capturing", "launch", "launch_all", "record_call", "refuse_capture"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 from .autograd import STATE, Node
 from .device import cpu
@@ -28,7 +29,9 @@ OPS: dict[str, Op] = {}
 class Op:
     """A named operation on tensors; call it like a function. Its first argument is a Tensor (or a list of them)."""
 
-    def __init__(self, name: str, definition: Kernel | None, vjp: Kernel | None, saves: str, view: bool) -> None:
+    def __init__(
+        self, name: str, definition: Kernel | None, vjp: Kernel | None, saves: str, view: bool, module: str = ""
+    ) -> None:
         self.name = self.__name__ = name
         self.definition = definition
         self.vjp = vjp
@@ -37,8 +40,13 @@ class Op:
         self.view = view
         self.slices = False  # the result is the part of the first argument that the others tell, each element once
         self.kernels: dict[str, Kernel] = {}
+        self.by_name: Kernel | None = None  # what takes a call with keyword arguments, where the op alone does not
         self.fast: Kernel | None = None  # the CPU's kernel where there is one: what a token's hundred calls go through
         self.parameters: tuple[tuple[str, Any], ...] = ()
+        self.module = module
+        known = OPS.get(name)
+        if known is not None and known.module.startswith("pyapp.") and not module.startswith("pyapp."):
+            raise ValueError(f"op: there is an op {name!r} in {known.module} already; give yours a name of its own")
         OPS[name] = self
 
     def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
@@ -74,6 +82,8 @@ class Op:
         return self.definition(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs and self.by_name is not None:
+            return self.by_name(*args, **kwargs)
         if not STATE.enabled:
             fast = self.fast
             if fast is not None and args[0].device is cpu:
@@ -86,6 +96,8 @@ class Op:
                     return self._with_gradient(args, kwargs)
             if kwargs or not isinstance(args[0], Tensor):
                 return self._with_gradient(args, kwargs)
+            if self.view:
+                return _seen(self, args, self.forward(*args))
         return self.forward(*args, **kwargs)
 
     def _with_gradient(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,7 +116,7 @@ class Op:
                 result = result.detach()
             result.requires_grad = True
             result.node = Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result)
-        return result
+        return _seen(self, args, result) if self.view else result
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if not self.parameters:
@@ -141,6 +153,29 @@ class _Bound:
         return self.op(self.instance, *args, **kwargs)
 
 
+_FEW_VIEWS = 32
+
+
+def _seen(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
+    """Notes on a view what it is a view of, and on the memory's owner that there is one: a write through either is then
+    known to both. Leaves that require a gradient cannot be written under autograd, and need not know their views.
+    """
+    source = args[0]
+    if view.storage is not source.storage or view is source:
+        return view
+    owner = source.seen_through[2] if source.seen_through else source
+    view.seen_through = (op, args, owner)
+    if owner.requires_grad and owner.node is None:
+        return view
+    known = owner.views
+    if known is None:
+        known = owner.views = []
+    elif len(known) >= _FEW_VIEWS and len(known) & (len(known) - 1) == 0:  # now and then forget those that are gone
+        known[:] = [reference for reference in known if reference() is not None]
+    known.append(ref(view))
+    return view
+
+
 def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
     found = []
     for argument in args:
@@ -171,7 +206,7 @@ def op(
     """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none"."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, function, vjp, saves, view=False)
+        made = Op(name or function.__name__, function, vjp, saves, False, function.__module__)
         made.__doc__ = function.__doc__
         if method:
             setattr(Tensor, made.name, made)
@@ -186,7 +221,7 @@ def primitive(
     """Makes an op whose body is its implementation on the CPU; other devices register theirs with `.kernel(device)`."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, None, vjp, saves, view=False)
+        made = Op(name or function.__name__, None, vjp, saves, False, function.__module__)
         made.__doc__ = function.__doc__
         made.kernels["cpu"] = function
         if method:
@@ -196,11 +231,11 @@ def primitive(
     return wrap
 
 
-def view_op(vjp: Kernel, name: str | None = None) -> Callable[[Kernel], Op]:
+def view_op(vjp: Kernel | None, name: str | None = None) -> Callable[[Kernel], Op]:
     """Makes an op that only rearranges shape, strides and offset: any device, no copy."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, function, vjp, "none", view=True)
+        made = Op(name or function.__name__, function, vjp, "none", True, function.__module__)
         made.__doc__ = function.__doc__
         setattr(Tensor, made.name, made)
         return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from . import dtype as _dtype
 from .device import Device, as_device, cpu
@@ -16,7 +17,7 @@ from .storage import Storage
 if TYPE_CHECKING:
     import numpy
 
-    from .autograd import Node
+    from .autograd import Node, RemovableHandle
 
     Array = numpy.ndarray[Any, Any]
 
@@ -55,6 +56,9 @@ class Tensor:
     is_parameter: bool = False  # marked by nn.Parameter
     weak: bool = False  # made from a bare Python number: does not widen what it meets
     hooks: list[Any] | None = None
+    after_hooks: list[Any] | None = None
+    seen_through: tuple[Any, tuple[Any, ...], Tensor] | None = None  # of a view: its op, arguments, memory's owner
+    views: list[ref[Tensor]] | None = None  # views of this tensor that autograd must know when it is written
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
 
@@ -170,7 +174,7 @@ class Tensor:
         return view.cast(self.dtype.format)  # type: ignore[call-overload]
 
     def array(self) -> Array:
-        """A NumPy view of the stored elements (bfloat16 as its uint16 bits)."""
+        """A NumPy view of the stored elements (bfloat16 and 8-bit floats as their bits)."""
         if self.dtype.is_quantized:
             raise TypeError(f"a {self.dtype} tensor has no elements to view: dequantize it first")
         if 0 in self.shape:
@@ -178,10 +182,10 @@ class Tensor:
         return np.asarray(_ArrayInterface(self))
 
     def numpy(self) -> Array:
-        """A NumPy array that shares the memory; bfloat16, which NumPy lacks, is copied to float32."""
+        """A NumPy array that shares the memory; bfloat16 and 8-bit floats, which NumPy lacks, are copied to float32."""
         if self.requires_grad and self.node is not None:
             raise RuntimeError("numpy(): this tensor is part of a gradient computation; use t.detach().numpy()")
-        return self.to(_dtype.float32).array() if self.dtype is _dtype.bfloat16 else self.array()
+        return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         array = self.detach().numpy()
@@ -196,7 +200,7 @@ class Tensor:
         if self.numel() != 1:
             raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
         kind = self.dtype
-        if kind in (_dtype.bfloat16, _dtype.float16) or not self.is_contiguous():
+        if kind.is_bits or kind is _dtype.float16 or not self.is_contiguous():
             return self.detach().numpy().reshape(-1)[0].item()
         start = self.offset * kind.itemsize
         return self.storage.bytes_view()[start : start + kind.itemsize].cast(kind.format)[0]  # type: ignore[call-overload]
@@ -246,19 +250,65 @@ class Tensor:
         """The same memory outside any gradient computation."""
         return make(self.storage, self.shape, self.strides, self.dtype, self.offset, self.device)
 
-    def backward(self, gradient: Tensor | None = None, retain_graph: bool = False, create_graph: bool = False) -> None:
-        """Adds d(self)/d(leaf), weighted by `gradient` (shape of self; 1 for one element), to each leaf's `grad`."""
+    @property
+    def data(self) -> Tensor:
+        """The same memory outside any gradient computation."""
+        return self.detach()
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor; None for leaves."""
+        return self.node
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Tensor | Sequence[Tensor] | None = None,
+    ) -> None:
+        """Adds d(self)/d(leaf), weighted by `gradient` (shape of self; 1 for one element), to each leaf's `grad`, or to
+        that of `inputs` alone."""
         from .autograd import backward
 
-        backward([self], [gradient], retain_graph=retain_graph or create_graph, create_graph=create_graph)
+        backward([self], [gradient], retain_graph, create_graph, inputs)
 
-    def register_hook(self, hook: Any) -> None:
+    def retain_grad(self) -> None:
+        """Has backward() fill `grad` of a tensor that is no leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("retain_grad: this tensor does not require a gradient")
+        if self.node is not None:
+            self.node.retained = ref(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether backward() fills `grad` though this is no leaf."""
+        return self.node is not None and self.node.retained is not None and self.node.retained() is self
+
+    def register_hook(self, hook: Any) -> RemovableHandle:
         """`hook(grad)` is called when the gradient of this tensor is known; what it returns, if anything, takes its
         place.
         """
+        from .autograd import RemovableHandle, edge_of
+
         if not self.requires_grad:
             raise RuntimeError("register_hook: this tensor does not require a gradient")
-        self.hooks = [*(self.hooks or []), hook]
+        edge = edge_of(self)
+        if edge.hooks is None:
+            edge.hooks = []
+        edge.hooks.append(hook)
+        return RemovableHandle(edge.hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
+        """`hook(tensor)` is called after backward() has added to the `grad` of this leaf."""
+        from .autograd import RemovableHandle
+
+        if self.node is not None or not self.requires_grad:
+            raise RuntimeError("register_post_accumulate_grad_hook: takes leaves that require a gradient")
+        if self.after_hooks is None:
+            self.after_hooks = []
+        self.after_hooks.append(hook)
+        return RemovableHandle(self.after_hooks, hook)
 
 
 def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0, device: Device = cpu) -> Tensor:

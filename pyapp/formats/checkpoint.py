@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.errors import FileFormatError, ModelError
 
 from .source import AnySource, ByteSource, close_source, open_source, read_into
@@ -111,6 +112,10 @@ def _reader(kind: str) -> Callable[[ByteSource], Checkpoint]:
             from .gguf import GgufFile
 
             return GgufFile
+        case "whisper.cpp":
+            from .whisper_ggml import WhisperGgmlFile
+
+            return WhisperGgmlFile
         case "npy":
             from .numpy_files import NpyFile
 
@@ -165,6 +170,8 @@ def sniff(source: ByteSource) -> str:
         return "llama2.c"
     if head[:4] == b"GGUF":
         return "gguf"
+    if head[:4] == b"lmgg":
+        return "whisper.cpp"
     if len(head) >= 9 and head[8] == 0x7B and int.from_bytes(head[:8], "little") < 1 << 40:
         return "safetensors"
     if head.startswith(b"\x93NUMPY"):
@@ -223,6 +230,30 @@ _EXPONENTS: dict[str, tuple[int, bytes, int]] = {
     "float32": (4, b"\x7f\xff", 0x7F800000),
     "float64": (8, b"\x7f\xff", 0x7FF0000000000000),
 }
+
+
+def packed(data: bytes | memoryview, info: TensorInfo, finite: bool, where: str | None = None) -> Tensor:
+    """GGML's blocks of a matrix, as the kernels want them. ModelError for a scale that is not finite, when asked."""
+    from pyapp.engine import quant
+
+    if finite:
+        for scales, kind in _scales(data, info.dtype):
+            check_finite(scales, kind, f"{info.name} (scales)", where)
+    return quant.from_blocks(data, info.shape, info.dtype)
+
+
+def _scales(data: bytes | memoryview, kind: str) -> Iterator[tuple[bytes, str]]:
+    """The blocks' own numbers, field by field, and their type."""
+    block = BLOCK_TYPES[kind]
+    offset = 0
+    for name, spelled, *count in block.fields:
+        width = int(spelled[-1])
+        if name in ("d", "m"):
+            found = bytearray(len(data) // block.nbytes * width)
+            for i in range(width):
+                found[i::width] = bytes(data[offset + i :: block.nbytes])
+            yield bytes(found), "float16" if width == 2 else "float32"
+        offset += width * (count[0] if count else 1)
 
 
 def check_finite(data: bytes | memoryview, dtype: str, name: str, where: str | None = None) -> None:

@@ -10,14 +10,14 @@ which is refused. `gguf_writer.py` writes version 3.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
+from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
 from .ggml_blocks import BLOCK_TYPES, dequantize_blocks
 from .gguf_header import TENSORS_LIMIT, HeaderReader
 from .nesting import check_nesting
@@ -131,13 +131,7 @@ class GgufFile(Checkpoint):
 
     def _read_blocks(self, info: TensorInfo, finite: bool) -> Tensor:
         """Without NumPy: the page's way to the first token."""
-        from pyapp.engine import quant
-
-        data = self.read_bytes(info.name)
-        if finite:
-            for scales, kind in _scales(data, info.dtype):
-                check_finite(scales, kind, f"{info.name} (scales)", self.source.name)
-        return quant.from_blocks(data, info.shape, info.dtype)
+        return packed(self.read_bytes(info.name), info, finite, self.source.name)
 
     def _read_dequantized(self, info: TensorInfo) -> Tensor:
         from pyapp.engine.dtype import float32
@@ -155,20 +149,6 @@ class GgufFile(Checkpoint):
             data = self.source.read(begin + first * block.nbytes, count * block.nbytes)
             dequantize_blocks(data, info.dtype, out[first * block.values : (first + count) * block.values])
         return tensor
-
-
-def _scales(data: bytes | memoryview, kind: str) -> Iterator[tuple[bytes, str]]:
-    """The blocks' own numbers, field by field, and their type."""
-    block = BLOCK_TYPES[kind]
-    offset = 0
-    for name, spelled, *count in block.fields:
-        width = int(spelled[-1])
-        if name in ("d", "m"):
-            found = bytearray(len(data) // block.nbytes * width)
-            for i in range(width):
-                found[i::width] = bytes(data[offset + i :: block.nbytes])
-            yield bytes(found), "float16" if width == 2 else "float32"
-        offset += width * (count[0] if count else 1)
 
 
 def _alignment(values: Mapping[str, Any], types: Mapping[str, str], reader: HeaderReader) -> int:

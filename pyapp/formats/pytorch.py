@@ -30,6 +30,7 @@ PICKLE_LIMIT = 64 << 20  # bytes
 TENSORS_LIMIT = 1 << 17
 VISITS_LIMIT, DEPTH_LIMIT, NAME_LIMIT = 1_000_000, 64, 1000
 RANK_LIMIT = 64
+NOTES_LIMIT = 1000  # numbers and texts beside the tensors
 EXPANDED_LIMIT = 1 << 28  # bytes of a tensor that repeats its elements
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 HINT = "The file is damaged, or not PyTorch's: save its state_dict again, best as safetensors"
@@ -247,12 +248,19 @@ class PyTorchFile(Checkpoint):
             return value
         for wrapper in WRAPPERS:
             if type(value.get(wrapper)) is dict:
-                plain = (str, int, float, bool)
-                for key, inner in value.items():
-                    if type(inner) in plain and type(key) is str:
-                        self.metadata[key[:NAME_LIMIT]] = str(inner)[:NAME_LIMIT]
+                self._note("", {key: inner for key, inner in value.items() if key != wrapper})
                 return value[wrapper]
         return value
+
+    def _note(self, prefix: str, values: dict[Any, Any]) -> None:
+        """Numbers and texts beside the tensors, and in dicts beside them (dims.n_mels), as metadata."""
+        for key, inner in values.items():
+            if type(key) is not str or len(prefix + key) > NAME_LIMIT or len(self.metadata) >= NOTES_LIMIT:
+                continue
+            if type(inner) in (str, int, float, bool):
+                self.metadata[prefix + key] = str(inner)[:NAME_LIMIT]
+            elif type(inner) is dict and not prefix:
+                self._note(f"{key}.", inner)
 
     def _flatten(self, name: str, value: Any, depth: int) -> None:
         self._visits += 1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
+from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
 from .nesting import check_nesting
 from .sink import AnySink, Deferred, open_sink, plain, write_pieces
 from .source import ByteSource
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 HEADER_LIMIT = 100_000_000  # bytes, as in the library
 OFFSET_LIMIT = 1 << 63
 RANK_LIMIT = 64
+Q8_0_BYTES, Q8_0_COLUMNS = 34, 32  # of a block
 HINT = "The file is damaged, or not a safetensors file: download it again"
 
 # In the order in which the library sorts tensors (it writes the last first): the name in the file, bits of an element,
@@ -77,8 +78,11 @@ class _Entry:
 class SafetensorsFile(Checkpoint):
     """A safetensors file. Where `__metadata__` has a `config` that is a JSON object, it is the checkpoint's `config`.
 
-    Types that pyapp has no dtype for (uint16, float8_e4m3fn ...) are listed with their names and sizes; `read_bytes`
+    Types that pyapp has no dtype for (uint16, float8_e8m0fnu ...) are listed with their names and sizes; `read_bytes`
     gives them, `read` raises FileFormatError.
+
+    A convention of our own: a uint8 tensor (rows, columns / 32 * 34) that the metadata call "q8_0" by its name holds
+    GGML's blocks of a matrix (rows, columns), and is read as such.
     """
 
     format = "safetensors"
@@ -90,8 +94,19 @@ class SafetensorsFile(Checkpoint):
         self._entries = {name: _entry(name, value, source.name) for name, value in header.items()}
         _check_cover(list(self._entries.values()), source, self._start)
         for name, entry in sorted(self._entries.items(), key=lambda item: (item[1].begin, item[1].end)):
-            self.tensors[name] = TensorInfo(name, NAMES[entry.code], entry.shape, entry.end - entry.begin)
+            kind, shape = NAMES[entry.code], entry.shape
+            if self.metadata.get(name) == "q8_0":
+                kind, shape = "q8_0", self._matrix_of_blocks(entry)
+            self.tensors[name] = TensorInfo(name, kind, shape, entry.end - entry.begin)
         self.config = _config(self.metadata)
+
+    def _matrix_of_blocks(self, entry: _Entry) -> tuple[int, int]:
+        if entry.code != "U8" or len(entry.shape) != 2 or entry.shape[1] % Q8_0_BYTES:
+            _broken(
+                f"tensor {entry.name!r} is called q8_0, but {NAMES[entry.code]} {entry.shape} are no such blocks",
+                self.source.name,
+            )
+        return entry.shape[0], entry.shape[1] // Q8_0_BYTES * Q8_0_COLUMNS
 
     def read_bytes(self, name: str) -> bytes | memoryview:
         entry = self._entries[name]
@@ -107,6 +122,8 @@ class SafetensorsFile(Checkpoint):
                 hint="Convert it to float32, float16 or bfloat16, or take its bytes with read_bytes",
             )
         entry = self._entries[info.name]
+        if info.dtype == "q8_0":
+            return packed(self.read_bytes(info.name), info, finite, self.source.name)
         tensor = read_tensor(self.source, self._start + entry.begin, entry.shape, info.dtype)
         if finite and info.nbytes:
             check_finite(tensor.storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)

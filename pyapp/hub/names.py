@@ -1,8 +1,8 @@
 """From a model's name to its files on disk.
 
-A name is, in this order: a name of the registry (`stories`, `stories15M`), a file, a folder, or a name on the hub:
-`owner/repo:file`, `owner/repo`, either with a revision as in `owner/repo@main:file`. Write `./stories` for a file or
-folder that is called like a model of the registry.
+A name is, in this order: a name of the registry (`stories`, `whisper-tiny`, `openai/whisper-tiny`), a file, a folder,
+or a name on the hub: `owner/repo:file`, `owner/repo`, either with a revision as in `owner/repo@main:file`. Write
+`./stories` for a file or folder that is called like a model of the registry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -23,20 +23,34 @@ from .registry import ModelEntry, ModelFile, embedded_path, models
 HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
 # Files of a model folder that end like weights and are none.
 _NOT_WEIGHTS = re.compile(
-    r"tok.*|.*tokenizer\.bin|training_args\.bin|optimizer\.bin|scheduler\.bin|.*-of-\d+\.\w+", re.I
+    r"tok.*|.*tokenizer\.bin|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+", re.I
 )
+WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+# What Hugging Face keeps beside the weights, by the role it has here.
+COMPANIONS = {
+    f"{role}.json": role for role in ("config", "generation_config", "preprocessor_config", "tokenizer_config")
+}
 
 Report = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """What a name stands for. `tokenizer` is None where none was found; `entry` is the registry's, if it has one."""
+    """What a name stands for: its files by role ("model", "tokenizer", "config", "generation_config",
+    "preprocessor_config", "tokenizer_config"; all but the model where there is one), and the registry's entry, if it
+    has one."""
 
     name: str
-    model: Path
-    tokenizer: Path | None
+    files: Mapping[str, Path]
     entry: ModelEntry | None = None
+
+    @property
+    def model(self) -> Path:
+        return self.files["model"]
+
+    @property
+    def tokenizer(self) -> Path | None:
+        return self.files.get("tokenizer")
 
 
 def resolve(
@@ -70,7 +84,7 @@ def resolve(
     if path.is_dir():
         return _of_folder(text, path)
     if path.is_file():
-        return ModelFiles(text, path, _beside(path))
+        return _of_file(text, path)
     match = HUB_NAME.fullmatch(text)
     if not match:
         raise _unknown(text)
@@ -83,26 +97,26 @@ def resolve(
             where=repo,
             hint=_similar(chosen, names) or "Look at its files on the hub",
         )
-    beside = choose_tokenizer(names, chosen)
-    wanted = [ModelFile("model", chosen, None, None, repo, revision)]
-    wanted += [ModelFile("tokenizer", beside, None, None, repo, revision)] if beside else []
-    paths = [
-        get(file) for file in reversed(wanted)
-    ]  # the small one first: if it is missing, nothing big was fetched in vain
-    return ModelFiles(text, paths[-1], paths[0] if beside else None)
+    wanted = {role: path for role, path in choose_files(names, chosen).items() if role != "model"} | {"model": chosen}
+    # the small ones first: if one is missing, nothing big was fetched in vain
+    found = {role: get(ModelFile(role, path, None, None, repo, revision)) for role, path in wanted.items()}
+    return ModelFiles(text, found)
 
 
-def find_entry(name: str) -> ModelEntry | None:
-    """The registry's entry called `name`, or whose model file `owner/repo:file` (its path, or its last part) is
-    meant."""
+def find_entry(name: str, task: str | None = None) -> ModelEntry | None:
+    """The registry's entry called `name`; or whose model file `owner/repo:file` (its path, or its last part) is meant;
+    or the only one of the repository `owner/repo`. With a `task`, its aliases too ("turbo")."""
     repo, _, file = name.partition(":")
+    of_repo = []
     for entry in models():
         model = entry.file("model")
-        if name == entry.id:
+        if name == entry.id or (task == entry.task and name in entry.aliases):
             return entry
-        if model and model.repo == repo and file and file in (model.path, PurePosixPath(model.path).name):
-            return entry
-    return None
+        if model and repo and model.repo == repo:
+            of_repo.append(entry)
+            if file and file in (model.path, PurePosixPath(model.path).name):
+                return entry
+    return of_repo[0] if len(of_repo) == 1 and not file else None
 
 
 def _of_entry(entry: ModelEntry, get: Callable[[ModelFile], Path]) -> ModelFiles:
@@ -119,25 +133,33 @@ def _of_entry(entry: ModelEntry, get: Callable[[ModelFile], Path]) -> ModelFiles
             found[file.role] = place
         else:
             found[file.role] = get(file)
-    return ModelFiles(entry.id, found["model"], found.get("tokenizer"), entry)
+    return ModelFiles(entry.id, found, entry)
 
 
 def _of_folder(name: str, folder: Path) -> ModelFiles:
     names = [path.name for path in folder.iterdir() if path.is_file()]
-    model = choose_model(names, str(folder))
-    tokenizer = choose_tokenizer(names, model)
-    return ModelFiles(name, folder / model, folder / tokenizer if tokenizer else None)
+    chosen = choose_files(names, choose_model(names, str(folder)))
+    return ModelFiles(name, {role: folder / file for role, file in chosen.items()})
 
 
-def _beside(path: Path) -> Path | None:
+def _of_file(name: str, path: Path) -> ModelFiles:
     names = [other.name for other in path.parent.iterdir() if other.is_file()]
-    found = choose_tokenizer(names, path.name)
-    return path.parent / found if found else None
+    chosen = choose_files(names, path.name)
+    return ModelFiles(name, {role: path.parent / file for role, file in chosen.items()} | {"model": path})
+
+
+def choose_files(names: Iterable[str], model: str) -> dict[str, str]:
+    """The files that belong to the weights `model`, by role: they lie in the same folder."""
+    names = list(names)
+    folder = PurePosixPath(model).parent
+    beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
+    chosen = {"model": model} | {role: beside[file] for file, role in COMPANIONS.items() if file in beside}
+    tokenizer = choose_tokenizer(names, model)
+    return chosen | {"tokenizer": tokenizer} if tokenizer else chosen
 
 
 def _weights(names: Iterable[str]) -> list[str]:
-    ends = (".safetensors", ".bin")
-    return [n for n in names if n.lower().endswith(ends) and not _NOT_WEIGHTS.fullmatch(PurePosixPath(n).name)]
+    return [n for n in names if n.lower().endswith(WEIGHTS) and not _NOT_WEIGHTS.fullmatch(PurePosixPath(n).name)]
 
 
 def choose_model(names: Iterable[str], where: str) -> str:
@@ -154,9 +176,9 @@ def choose_model(names: Iterable[str], where: str) -> str:
             hint="Name one, as in owner/repo:file or folder/file",
         )
     raise ModelNotFoundError(
-        "there is no .safetensors or llama2.c .bin file of weights",
+        f"there is no file of weights ({', '.join(WEIGHTS)})",
         where=where,
-        hint="Models in several parts, GGUF and PyTorch's pickles cannot be read",
+        hint="Models in several parts cannot be read: look for one that is whole",
     )
 
 
@@ -186,9 +208,7 @@ def _similar(name: str, names: Iterable[str]) -> str | None:
 def _unknown(name: str) -> ModelNotFoundError:
     ids = [entry.id for entry in models()]
     known = f"Known names are {', '.join(ids)}; or give a file, a folder or owner/repo:file"
-    looks_like_path = (
-        name.startswith((".", "/", "~")) or Path(name).suffix in (".bin", ".safetensors") or os.sep in name
-    )
+    looks_like_path = name.startswith((".", "/", "~")) or Path(name).suffix.lower() in WEIGHTS or os.sep in name
     what = "there is no such file or folder" if looks_like_path else "no model has this name"
     close = _similar(name, ids)
     return ModelNotFoundError(what, where=name or '""', hint=f"{close} {known}" if close else known)

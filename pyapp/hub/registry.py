@@ -19,9 +19,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A file of a model. `role` is "model" or "tokenizer"; `path` is within the repository, or within the site for
-    embedded models; `size` in bytes and `sha256` (hexadecimal) are None where unknown, then the hub's own word is
-    taken."""
+    """A file of a model. `role` is what it is for: "model" (the weights), "tokenizer", "config", "generation_config" or
+    "preprocessor_config"; `path` is within the repository, or within the site for embedded models; `size` in bytes and
+    `sha256` (hexadecimal) are None where unknown, then the hub's own word is taken."""
 
     role: str
     path: str
@@ -33,7 +33,8 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model of the registry; `kind` is "embedded" or "hub"."""
+    """A model of the registry; `kind` is "embedded" or "hub", `task` what it does: "generate" (text) or "transcribe"
+    (speech). `aliases` are other names it answers to."""
 
     id: str
     title: str
@@ -41,30 +42,38 @@ class ModelEntry:
     kind: str
     license: str
     files: tuple[ModelFile, ...]
+    task: str = "generate"
+    aliases: tuple[str, ...] = ()
 
     def file(self, role: str) -> ModelFile | None:
         return next((file for file in self.files if file.role == role), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: the fields without `files`, the repository and the sum of the known sizes in bytes."""
+        """Plain JSON values: the fields without `files`, the repository, and the sum of the known sizes in bytes (None
+        where that of the weights is unknown)."""
         model = self.file("model")
-        sizes = [file.size or embedded_size(file) for file in self.files]
+        sizes = {file.role: file.size or embedded_size(file) for file in self.files}
         return {
             "id": self.id,
             "title": self.title,
             "description": self.description,
             "kind": self.kind,
+            "task": self.task,
             "license": self.license,
-            "bytes": sum(size or 0 for size in sizes),
+            "bytes": sum(size or 0 for size in sizes.values()) if sizes.get("model") else None,
             "source": f"{model.repo}:{model.path}" if model and model.repo else None,
         }
 
 
+def models(task: str | None = None) -> tuple[ModelEntry, ...]:
+    """The models of the registry for a task, or all of them, the embedded ones first."""
+    return tuple(entry for entry in _read() if task in (None, entry.task))
+
+
 @functools.cache
-def models() -> tuple[ModelEntry, ...]:
-    """Every model of the registry, the embedded ones first."""
+def _read() -> tuple[ModelEntry, ...]:
     data = json.loads(resources.files("pyapp").joinpath("registry.json").read_text(encoding="utf-8"))
-    return tuple(map(_entry, data["models"]))
+    return tuple(sorted(map(_entry, data["models"]), key=lambda entry: entry.kind != "embedded"))
 
 
 def _entry(item: dict[str, Any]) -> ModelEntry:
@@ -79,12 +88,15 @@ def _entry(item: dict[str, Any]) -> ModelEntry:
         )
         for file in item["files"]
     )
-    return ModelEntry(item["id"], item["title"], item["description"], item["kind"], item["license"], files)
+    return ModelEntry(
+        item["id"], item["title"], item["description"], item["kind"], item["license"], files,
+        item["task"], tuple(item.get("aliases", ())),
+    )  # fmt: skip
 
 
 def embedded_path(file: ModelFile) -> Path | None:
     """Where an embedded file lies: inside the installed package, or in web/ of a checkout. None: not there."""
-    places = (PACKAGE / "embedded" / Path(file.path).name, PACKAGE.parent / "web" / file.path)
+    places = (PACKAGE / "embedded" / file.path, PACKAGE.parent / "web" / file.path)
     return next((place for place in places if place.is_file()), None)
 
 

@@ -13,11 +13,13 @@ from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source, read_tokenizer_bin
 from pyapp.formats.source import close_source
 
+from .speech import LoadedSpeechModel, load_speech_model
+
 if TYPE_CHECKING:
     from pyapp.text.generate import LanguageModel
     from pyapp.text.tokenizer import Tokenizer
 
-__all__ = ["LoadedModel", "load_model", "load_tokenizer"]
+__all__ = ["LoadedModel", "LoadedSpeechModel", "load_model", "load_speech_model", "load_tokenizer"]
 
 # Quantised models up to this size are computed in float32. With int8 activations, a rounding difference in the last bit
 # can grow to a tenth of a logit, and near ties would fall differently on different processors and in the browser; a

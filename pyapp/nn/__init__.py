@@ -46,6 +46,40 @@ if TYPE_CHECKING:
     from .schedule import Schedule, constant, warmup_cosine, warmup_linear
     from .transformer import TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer
 
+# Layers by their modules, beside those above.
+_NAMES = {
+    "activations": """
+        CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU
+        ReLU6 SELU Softmin Softplus Softshrink Softsign Tanhshrink Threshold
+    """,
+    "caches": """
+        FixedCache GrowingCache RotatingCache
+    """,
+    "convolution": """
+        Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
+    """,
+    "ctc": """
+        CTCLoss
+    """,
+    "embedding_bag": """
+        EmbeddingBag
+    """,
+    "normalization": """
+        InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm
+    """,
+    "stateless": """
+        AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
+        AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d CircularPad1d CircularPad2d CircularPad3d ConstantPad1d
+        ConstantPad2d ConstantPad3d Fold LPPool1d LPPool2d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d
+        MaxUnpool3d PixelShuffle PixelUnshuffle ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d
+        ReplicationPad2d ReplicationPad3d Unflatten Unfold Upsample ZeroPad1d ZeroPad2d ZeroPad3d
+    """,
+    "weights": """
+        Weights
+    """,
+}
+_MORE = [name for names in _NAMES.values() for name in names.split()]
+
 __all__ = [
     "Adagrad", "Adam", "AdamW", "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear",
     "CosineAnnealingLR", "CosineEmbeddingLoss", "CrossEntropyLoss", "Dropout", "Embedding", "ExponentialLR",
@@ -57,7 +91,7 @@ __all__ = [
     "Tanh", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
     "clip_grad_norm_", "clip_grad_value_", "constant", "functional", "init", "quantize", "warmup_cosine",
     "warmup_linear",
-]  # fmt: skip
+] + _MORE  # fmt: skip
 
 # Imported when first asked for: the page writes a story without them.
 _LATER = {
@@ -102,6 +136,7 @@ _LATER = {
         "transformer",
     ),
 }
+_LATER |= {name: module for module, names in _NAMES.items() for name in names.split()}
 _ROOMS = ("functional", "init")
 
 

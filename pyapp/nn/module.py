@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ..engine import Tensor, no_grad
 from ..engine.op import describe
 
+if TYPE_CHECKING:
+    from ..engine.autograd import RemovableHandle
+
 
 class Parameter:
     """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
@@ -24,6 +27,7 @@ class Module:
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True
+    _hooks: Any = None  # ModuleHooks, where there are any
 
     if TYPE_CHECKING:
 
@@ -57,7 +61,37 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooks is not None:
+            return self._hooks.call(self, args, kwargs)
         return self.forward(*args, **kwargs)
+
+    # -- hooks
+
+    def _register(self, kind: str, hook: Any) -> RemovableHandle:
+        from .hooks import ModuleHooks, register
+
+        if self._hooks is None:
+            object.__setattr__(self, "_hooks", ModuleHooks())
+        return register(getattr(self._hooks, kind), hook)
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
+        """`hook(module, args)` runs before forward; what it returns, if anything, are the arguments instead.
+
+        With `with_kwargs`: `hook(module, args, kwargs)`, which returns (args, kwargs).
+        """
+        return self._register("before", (hook, with_kwargs))
+
+    def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
+        """`hook(module, args, output)` (or args, kwargs, output) runs after forward; what it returns, if anything, is
+        the output instead.
+        """
+        return self._register("after", (hook, with_kwargs))
+
+    def register_full_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, grad_input, grad_output)` runs when the gradients of forward's positional tensors are known;
+        what it returns, if anything, are the inputs' gradients instead.
+        """
+        return self._register("backward", hook)
 
     # -- walking
 
@@ -107,9 +141,21 @@ class Module:
                     result[f"{path}.{name}" if path else name] = value.detach()
         return result
 
-    def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> tuple[list[str], list[str]]:
-        """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree."""
+    def load_state_dict(
+        self, state: Mapping[str, Tensor], strict: bool = True, renames: Mapping[str, str] | None = None
+    ) -> tuple[list[str], list[str]]:
+        """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree.
+
+        `renames`: parts of the state's names and what they are called here, {"gamma": "weight", "beta": "bias"}.
+        """
         own = self.state_dict()
+        if renames:
+            from .weights import renamed
+
+            named = {renamed(name, renames): value for name, value in state.items()}
+            if len(named) != len(state):
+                raise KeyError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
+            state = named
         missing = [name for name in own if name not in state]
         unexpected = [name for name in state if name not in own]
         if strict and (missing or unexpected):

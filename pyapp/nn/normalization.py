@@ -8,6 +8,8 @@ from typing import Any
 from ..engine import Tensor, int64, no_grad, ops
 from ..engine.op import describe
 from ..engine.ops import empty, ones, zeros
+from ..engine.ops import normalization as functional
+from ..engine.ops.normalization import per_channel, scaled
 from .layers import _Initialization, _parameter
 from .module import Module
 
@@ -28,24 +30,10 @@ class GroupNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[1] != self.num_channels:
             raise ValueError(f"GroupNorm: takes (N, {self.num_channels}, ...), got {describe(x)}")
-        groups = x.reshape(x.shape[0], self.num_groups, -1)
-        centred = groups - groups.mean(-1, True)
-        y = (centred * ((centred * centred).mean(-1, True) + self.eps).rsqrt()).reshape(x.shape)
-        return _scaled(y, self.weight, self.bias)
+        return functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-
-
-def _per_channel(values: Tensor, rank: int) -> Tensor:
-    """(C,) → (1, C, 1, ...)."""
-    return values.reshape((1, values.shape[0]) + (1,) * (rank - 2))
-
-
-def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    if weight is not None:
-        x = x * _per_channel(weight, x.ndim)
-    return x if bias is None else x + _per_channel(bias, x.ndim)
 
 
 class _BatchNorm(Module):
@@ -88,8 +76,8 @@ class _BatchNorm(Module):
                 f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(x)}"
             )
         if self.track_running_stats and not self.training:
-            mean, var = (_per_channel(t, x.ndim) for t in (self.running_mean, self.running_var))
-            return _scaled((x - mean) * (var + self.eps).rsqrt(), self.weight, self.bias)
+            mean, var = (per_channel(t, x.ndim) for t in (self.running_mean, self.running_var))
+            return scaled((x - mean) * (var + self.eps).rsqrt(), self.weight, self.bias)
         dims = (0, *range(2, x.ndim))
         count = x.numel() // max(1, x.shape[1])
         if self.training and count < 2:
@@ -101,7 +89,7 @@ class _BatchNorm(Module):
         var = (centred * centred).mean(dims, True)
         if self.training and self.track_running_stats:
             self._track(mean.detach().reshape(-1), var.detach().reshape(-1) * (count / (count - 1)))
-        return _scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
+        return scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
 
     def _track(self, mean: Tensor, var: Tensor) -> None:
         with no_grad():
@@ -130,6 +118,57 @@ class BatchNorm2d(_BatchNorm):
 class BatchNorm3d(_BatchNorm):
     __doc__ = f"(N, C, D, H, W). {_BatchNorm.__doc__}"
     ranks = (5,)
+
+
+class _InstanceNorm(_BatchNorm):
+    """(N, C, ...) or (C, ...): each channel of each sample by its own mean and variance, or, in evaluation with
+    `track_running_stats`, by the running ones. (Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim + 1 in self.ranks and x.ndim not in self.ranks:
+            return self.forward(x.unsqueeze(0)).squeeze(0)
+        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+            raise ValueError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(x)}")
+        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        own = self.training or not self.track_running_stats
+        return functional.instance_norm(x, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    __doc__ = f"(N, C, L) or (C, L). {_InstanceNorm.__doc__}"
+    ranks = (3,)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    __doc__ = f"(N, C, H, W) or (C, H, W). {_InstanceNorm.__doc__}"
+    ranks = (4,)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    __doc__ = f"(N, C, D, H, W) or (C, D, H, W). {_InstanceNorm.__doc__}"
+    ranks = (5,)
+
+
+class LocalResponseNorm(Module):
+    """See local_response_norm."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
 
 
 class Bilinear(Module):

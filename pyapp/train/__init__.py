@@ -1,4 +1,4 @@
-"""Training: the story grammar, the tokenizer's training, the training loop.
+"""Training: the grammars of stories and of speech, the tokenizers' training, the training loop.
 
 Names are looked up when they are asked for: the grammar alone needs no engine.
 """
@@ -8,15 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyapp.train.speech_training import SpeechSettings, train_speech
     from pyapp.train.stories import held_out_stories, story
     from pyapp.train.story_training import StorySettings, train_story
 
-__all__ = ["StorySettings", "held_out_stories", "story", "train_story"]
+__all__ = ["SpeechSettings", "StorySettings", "held_out_stories", "story", "train_speech", "train_story"]
 
 _MODULES = {
+    "SpeechSettings": "speech_training",
     "StorySettings": "story_training",
     "held_out_stories": "stories",
     "story": "stories",
+    "train_speech": "speech_training",
     "train_story": "story_training",
 }
 

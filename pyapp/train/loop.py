@@ -1,4 +1,4 @@
-"""Training a language model: one step, the loss on held-out text, and checkpoints that survive an interruption.
+"""Training a model that writes tokens: one step, the loss on held-out text, checkpoints that survive interruptions.
 
 Everything that decides the next step lies in the checkpoint: weights, the optimiser's moments, the step's number and
 the loader's position. The same seed therefore gives the same weights, interrupted or not, with any number of threads,
@@ -22,15 +22,16 @@ from pyapp.nn.optim import AdamW, clip_grad_norm_
 from pyapp.nn.schedule import Schedule, warmup_cosine
 
 IGNORED = -100
+CHECKPOINT = "checkpoint.safetensors"  # in the folder of a training
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Loader(Protocol):
-    """Where rows of token ids come from; `position` is its whole state."""
+    """Where the rows of a batch come from (lists of token ids, for a language model); `position` is its whole state."""
 
     position: int
 
-    def batch(self, rows: int) -> list[list[int]]: ...
+    def batch(self, rows: int) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,7 @@ class Trainer:
 
     def step(self) -> float:
         """One batch, one change of the weights. Returns the batch's loss; PyappError when it is no number any more."""
-        inputs, targets = to_batch(self.loader.batch(self.recipe.rows))
-        loss = ops.cross_entropy(self.model(inputs), targets, IGNORED)
-        value = float(loss.item())
+        loss, value = self.batch_loss()
         if not abs(value) < 1e9:
             raise PyappError(
                 f"the loss became {value} at step {self.step_count}",
@@ -90,6 +89,12 @@ class Trainer:
         self.schedule.step()
         self.losses.append(value)
         return value
+
+    def batch_loss(self) -> tuple[Tensor, float]:
+        """For the loader's next batch: what is to fall, with its graph, and the loss to report in nats per token."""
+        inputs, targets = to_batch(self.loader.batch(self.recipe.rows))
+        loss = ops.cross_entropy(self.model(inputs), targets, IGNORED)
+        return loss, float(loss.item())
 
     # -- checkpoints
 

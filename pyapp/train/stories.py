@@ -139,8 +139,16 @@ class _Teller:
         return _forms(name, words.FAMILY[name], kind=name.lower())
 
     def _neighbor(self, among: list[str] | None) -> dict[str, str]:
-        name = self._choose_new(among or list(words.NEIGHBORS))
-        return _forms(name, words.NEIGHBORS[name], kind="neighbor")
+        return self._unnamed("neighbor")
+
+    def _seller(self, among: list[str] | None) -> dict[str, str]:
+        return self._unnamed("seller")
+
+    def _owner(self, among: list[str] | None) -> dict[str, str]:
+        return self._unnamed("owner")
+
+    def _unnamed(self, kind: str) -> dict[str, str]:
+        return _forms(f"the {kind}", self._choose(("she", "he")), kind=kind)
 
     def _expand(self, template: str) -> str:
         """Alternatives are chosen from left to right, outer before inner; those not taken cost no random number."""

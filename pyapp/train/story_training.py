@@ -24,12 +24,11 @@ from pyapp.nn.layers import initialize_normal
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.train.bpe import train_vocabulary
 from pyapp.train.loader import StoryLoader, story_rows
-from pyapp.train.loop import Recipe, Trainer, nats, same_settings
+from pyapp.train.loop import CHECKPOINT, Recipe, Trainer, nats, same_settings
 from pyapp.train.ngram import TrigramModel
 from pyapp.train.plot import loss_curve
 from pyapp.train.stories import held_out_stories, story
 
-CHECKPOINT = "checkpoint.safetensors"
 VOCABULARY_STORIES = 4000
 HELD_OUT = 400
 GROUP = 32
@@ -40,7 +39,7 @@ GROUP = 32
 class StorySettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 10000
+    steps: int = 20000
     seed: int = 1
     rows: int = 4
     rate: float = 1.5e-3

@@ -37,16 +37,6 @@ ANIMALS = {
 }
 
 FAMILY = {"Mom": "she", "Dad": "he", "Grandma": "she", "Grandpa": "he"}
-NEIGHBORS = {
-    "Mrs. Green": "she",
-    "Mr. Brown": "he",
-    "Mrs. Bell": "she",
-    "Mr. Hill": "he",
-    "Mrs. Fisher": "she",
-    "Mr. Cook": "he",
-    "Miss White": "she",
-    "Mr. Baker": "he",
-}
 
 TRAITS = "kind happy clever curious cheerful funny gentle friendly quiet brave playful polite lively".split()
 COLORS = "red blue green yellow orange purple pink white brown black".split()

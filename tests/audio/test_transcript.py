@@ -191,3 +191,20 @@ def test_writing_a_transcript_needs_no_numpy() -> None:
         "print(format_transcript(Transcript([Segment(0, 1, 'a')]), 'srt')); assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
+
+
+def test_what_json_says_is_read_back() -> None:
+    words = (Word(" Hello", 0.5, 0.9, 0.75), Word(" you.", 1.0, 1.5))
+    said = Segment(0.5, 1.5, " Hello you.", 3, 100, (50364, 2), 0.2, -0.5, 1.25, 0.125, words)
+    talk = Transcript([said, Segment(2.0, 3.0, " Bye.", avg_logprob=nan)], "en", 4.5, "translate")
+    found = Transcript.from_dict(json.loads(format_transcript(talk, "json")))
+    assert format_transcript(found, "json").replace('"avg_logprob": 0.0', '"avg_logprob": null') == format_transcript(
+        talk, "json"
+    )
+    assert Transcript.from_dict({"segments": [{"start": 1, "end": 2, "text": "a", "type": "segment"}]}).text == "a"
+
+
+@pytest.mark.parametrize("wrong", [{}, {"segments": 3}, {"segments": [{"text": "no times"}]}, {"segments": ["text"]}])
+def test_what_is_no_transcript_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(OptionError, match="no transcript"):
+        Transcript.from_dict(wrong)

@@ -11,9 +11,22 @@ from pathlib import Path
 
 import torch
 
+from .float8_values import FLOAT8
 from .test_tensor import FLOATS, INTS, REPRS
 
 VALUES = [0.0, -0.0, 1.0, 1.00390625, 1.01171875, 65504.0, 65520.0, 1e-8, 3.4e38, -1.9, 2.5, float("inf")]
+
+
+def unsigned() -> dict[str, str]:
+    """torch's promotion of uint32 with other types; "error" where it has none."""
+    found = {}
+    for name in ("bool", *INTS, *FLOATS, "uint32"):
+        try:
+            kind = torch.promote_types(torch.uint32, getattr(torch, name))
+            found[name] = str(kind).removeprefix("torch.")
+        except RuntimeError:
+            found[name] = "error"
+    return found
 
 
 def main() -> None:
@@ -38,6 +51,15 @@ def main() -> None:
         "promotion": promotion,
         "numbers": numbers,
         "cast": {n: x.to(kinds[n]).double().tolist() for n in ("float16", "bfloat16")},
+        "float8": {
+            n: [float(v) for v in torch.tensor(FLOAT8).to(getattr(torch, n)).view(torch.uint8)]
+            for n in ("float8_e4m3fn", "float8_e5m2")
+        },
+        "float8_values": {
+            n: [repr(float(v)) for v in torch.arange(256, dtype=torch.uint8).view(getattr(torch, n)).float()]
+            for n in ("float8_e4m3fn", "float8_e5m2")
+        },
+        "uint32": unsigned(),
         "repr": {name: repr(make(torch)).replace("torch.", "pyapp.") for name, make in REPRS.items()},
     }
     path = Path(__file__).with_name("golden_torch.json")

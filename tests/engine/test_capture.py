@@ -66,3 +66,26 @@ def test_a_failing_replay_names_the_kernel() -> None:
         graph.replay()
     ids.data_view()[0] = 3
     np.testing.assert_array_equal(graph.replay().numpy()[0], w.numpy()[3])
+
+
+def test_a_speech_encoder_is_replayed() -> None:
+    """Convolutions, norms, GELU, open attention, bias and residual at once; weights of two formats."""
+    x, random = pyapp.zeros(1, 5, 12), np.random.RandomState(3)
+    kernel, bias, weight, square = (
+        pyapp.from_numpy(random.randn(*shape).astype(np.float32)) for shape in ((32, 5, 3), (32,), (96, 32), (32, 32))
+    )
+    packed = pyapp.engine.quant.quantize(square, "q8_0")
+
+    def encode() -> pyapp.Tensor:
+        y = ops.gelu(ops.conv1d(x, kernel, bias, stride=2, padding=1)).permute(0, 2, 1)  # (1, 6, 32)
+        q, k, v = (ops.linear(y, weight).reshape(1, 6, 12, 8).narrow(2, i, 4) for i in (0, 4, 8))
+        mixed = ops.attention(q, k, v, causal=False).reshape(1, 6, 32)
+        return ops.layer_norm(ops.linear(mixed, packed, bias, y), bias, bias)
+
+    with no_grad():
+        graph = capture(encode)
+        for seed in range(3):
+            x.copy_(pyapp.from_numpy(np.random.RandomState(seed).randn(1, 5, 12).astype(np.float32)))
+            expected = encode().numpy().copy()
+            np.testing.assert_array_equal(graph.replay().numpy(), expected)
+            assert np.abs(expected).max() > 0.1

@@ -49,6 +49,14 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "linear_one_row": (ops.linear, [normal(1, 64), normal(17, 64)]),
     "linear_bias": (ops.linear, [normal(2, 3, 12), normal(9, 12), normal(9)]),
     "linear_residual": (lambda x, w, r: ops.linear(x, w, residual=r), [normal(4, 12), normal(9, 12), normal(4, 9)]),
+    "linear_bias_and_residual": (
+        lambda x, w, b, r: ops.linear(x, w, b, r.permute(1, 0)),
+        [normal(4, 12), normal(9, 12), normal(9, seed=1), normal(9, 4, seed=2)],
+    ),
+    "linear_residual_of_one_row": (
+        lambda x, w, r: ops.linear(x, w, residual=r.expand(4, 9)),
+        [normal(4, 12), normal(9, 12), normal(1, 9, seed=2)],
+    ),
     "linear_rows_apart": (lambda x, w: ops.linear(x[:, 3:15], w), [normal(4, 20), normal(9, 12)]),
     "linear_nothing": (ops.linear, [normal(0, 12), normal(9, 12)]),
     "rms_norm": (lambda x, w: ops.rms_norm(x, w, 1e-5), [normal(3, 5, 31), normal(31, seed=1)]),
@@ -84,6 +92,31 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "cross_entropy": (lambda x: ops.cross_entropy(x, pyapp.tensor([1, 0, 8, -100, 3])), [normal(5, 9)]),
     "exp": (lambda x: x.exp(), [normal(3, 11)]),
     "embedding": (lambda w: ops.embedding(w, int32(2, 0, 2, 5)), [normal(6, 12)]),
+    "layer_norm": (ops.layer_norm, [normal(3, 5, 31), normal(31, seed=1), normal(31, seed=2)]),
+    "layer_norm_rows_apart": (
+        lambda x, w, b: ops.layer_norm(x[:, 3:15], w, b, 1e-3),
+        [normal(4, 20), normal(12, seed=1), normal(12, seed=2)],
+    ),
+    "gelu": (ops.gelu, [normal(3, 22)]),
+    "gelu_turned": (lambda x: ops.gelu(x.permute(0, 2, 1)), [normal(2, 3, 22)]),
+    "gelu_with_gaps": (lambda x: ops.gelu(x[:, 3:15]), [normal(4, 20)]),
+    "gelu_tanh": (lambda x: ops.gelu(x, "tanh"), [normal(3, 22)]),
+    "conv1d": (
+        lambda x, w, b: ops.conv1d(x, w, b, 1, 1),
+        [normal(3, 5, 31), normal(7, 5, 3, seed=1), normal(7, seed=2)],
+    ),
+    "conv1d_step": (
+        lambda x, w, b: ops.conv1d(x.permute(0, 2, 1), w, b, (2,), (1,)),
+        [normal(2, 30, 4), normal(6, 4, 3, seed=1), normal(6, seed=2)],
+    ),
+    "conv1d_of_one_window": (lambda x, w: ops.conv1d(x, w, padding=2), [normal(1, 3, 1), normal(2, 3, 5, seed=1)]),
+    "conv1d_far_steps": (lambda x, w: ops.conv1d(x, w, None, 5), [normal(2, 3, 14), normal(2, 3, 2, seed=1)]),
+    "conv1d_then_gelu": (
+        lambda x, v, w: ops.gelu(ops.conv1d(ops.gelu(ops.conv1d(x, v, None, 1, 1)), w, None, 2, 1)).permute(0, 2, 1),
+        [normal(2, 4, 12), normal(6, 4, 3, seed=1), normal(5, 6, 3, seed=2)],
+    ),
+    "sum_first": (lambda x: x.sum((0, 1)) + x.sum(0, keepdim=True).sum(1), [normal(5, 7, 33)]),
+    "sum_last": (lambda x: x.sum(-1, keepdim=True) + x.sum((-1, -2), keepdim=True) + x.sum(), [normal(5, 7, 33)]),
 }
 
 

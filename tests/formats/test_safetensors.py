@@ -8,10 +8,13 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pyapp.engine import quant
+from pyapp.engine.ops import from_numpy
 from pyapp.errors import FileFormatError, ModelError
-from pyapp.formats import BytesSource, open_checkpoint, write_safetensors
+from pyapp.formats import BytesSource, open_checkpoint, quantize_blocks, write_safetensors
 from pyapp.formats.safetensors import CODES, HEADER_LIMIT, SafetensorsFile
 
 
@@ -53,11 +56,13 @@ def test_tensors(golden: Path) -> None:
             assert tensor.numpy().tobytes() == raw
         wide = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
         np.testing.assert_array_equal(read.read("bfloat16").numpy(), wide)
+        assert read.read("uint32").data_view().tobytes() == raw
+        assert read.read("float8_e4m3fn").data_view().tobytes() == read.read("float8_e5m2").data_view().tobytes() == raw
         assert read.read("bool").numpy().tolist() == [True, False] * 24
         assert read.read("matrix é").numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
         assert read.read("scalar").numpy() == 2.5
         assert read.read("empty").numpy().shape == (0, 3)
-        for name in ("uint16", "uint64", "complex64", "float8_e4m3fn", "float4_e2m1fn_x2"):
+        for name in ("uint16", "uint64", "complex64", "float8_e8m0fnu", "float4_e2m1fn_x2"):
             with pytest.raises(FileFormatError, match="which pyapp cannot compute with"):
                 read.read(name)
 
@@ -257,3 +262,22 @@ def test_whatever_the_library_refuses_is_refused(data: bytes) -> None:
     except library.SafetensorError:
         with pytest.raises(FileFormatError):
             open_checkpoint(data)
+
+
+def test_blocks_in_a_uint8_tensor(tmp_path: Path) -> None:
+    """A convention of ours: the metadata name the matrices that are GGML's q8_0 blocks."""
+    values = np.random.default_rng(3).standard_normal((6, 64)).astype(np.float32)
+    blocks = quantize_blocks(values, "q8_0")
+    table = np.frombuffer(blocks.data, np.uint8).reshape(6, 68)
+    path = tmp_path / "blocks.safetensors"
+    write_safetensors(path, {"w": from_numpy(table.copy()), "b": from_numpy(values[0])}, {"w": "q8_0"})
+    with open_checkpoint(path) as checkpoint:
+        assert (checkpoint.tensors["w"].dtype, checkpoint.tensors["w"].shape) == ("q8_0", (6, 64))
+        assert checkpoint.tensors["b"].dtype == "float32"
+        read = checkpoint.read("w", finite=True)
+        assert read.dtype.name == "q8_0" and bytes(checkpoint.read_bytes("w")) == bytes(blocks.data)
+        assert np.abs(quant.dequantize(read).numpy() - values).max() <= np.abs(values).max() / 127
+    for wrong, metadata in ((table[:, :67], {"w": "q8_0"}), (table.astype(np.float32), {"w": "q8_0"})):
+        write_safetensors(path, {"w": from_numpy(wrong.copy())}, metadata)
+        with pytest.raises(FileFormatError, match="no such blocks"):
+            open_checkpoint(path)

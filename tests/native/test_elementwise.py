@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -140,3 +141,45 @@ def test_fill(kernels: Kernels, count: int) -> None:
     run_checked(kernels, "fill_f32", "y", y=memory, count=count, value=2.5)
     assert (y == 2.5).all()
     assert_guarded(memory, count)
+
+
+def normal_below(x: np.ndarray) -> np.ndarray:
+    """The share of the standard normal distribution below x."""
+    return np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in x], np.float64)
+
+
+@pytest.mark.parametrize("count", COUNTS[:-1])
+def test_gelu(kernels: Kernels, count: int) -> None:
+    x, y = unaligned(normal(count, scale=3)), unaligned(np.empty(count, np.float32))
+    run_checked(kernels, "gelu_f32", "y", y=y, x=x, count=count)
+    np.testing.assert_allclose(y, x * normal_below(x), rtol=6e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("count", COUNTS[:-1])
+def test_gelu_backward(kernels: Kernels, count: int) -> None:
+    x, grad_y = unaligned(normal(count, scale=3)), unaligned(normal(count, seed=4))
+    grad_x = np.empty_like(x)
+    run_checked(kernels, "gelu_backward_f32", "grad_x", grad_x=grad_x, x=x, grad_y=grad_y, count=count)
+    wide = x.astype(np.float64)
+    slope = normal_below(x) + wide * np.exp(-(wide**2) / 2) / math.sqrt(2 * math.pi)
+    np.testing.assert_allclose(grad_x, grad_y * slope, rtol=3e-6, atol=3e-7)
+    run_checked(kernels, "gelu_backward_f32", "grad_x", grad_x=grad_y, x=x, grad_y=grad_y, count=count)
+    assert grad_y.tobytes() == grad_x.tobytes()
+
+
+def test_gelu_far_out(kernels: Kernels) -> None:
+    """Small shares far below 0 keep their digits; what is too small becomes 0."""
+    x = np.linspace(-16, 16, 4001).astype(np.float32)
+    y = np.empty_like(x)
+    run_checked(kernels, "gelu_f32", "y", y=y, x=x, count=x.size)
+    np.testing.assert_allclose(y, x * normal_below(x), rtol=1.5e-5, atol=1e-37)
+
+
+def test_gelu_of_special_values(kernels: Kernels) -> None:
+    """As x * Phi(x) says, also where that is -inf * 0; torch agrees."""
+    x = np.array([np.nan, np.inf, -np.inf, -200, 0, -3.4e38, 3.4e38], np.float32)
+    y, grad, ones = np.empty_like(x), np.empty_like(x), np.ones_like(x)
+    run_checked(kernels, "gelu_f32", "y", y=y, x=x, count=x.size)
+    np.testing.assert_array_equal(y, np.array([np.nan, np.inf, np.nan, 0, 0, 0, 3.4e38], np.float32))
+    run_checked(kernels, "gelu_backward_f32", "grad_x", grad_x=grad, x=x, grad_y=ones, count=x.size)
+    np.testing.assert_allclose(grad, [np.nan, np.nan, np.nan, 0, 0.5, 0, 1], rtol=2e-7)

@@ -51,3 +51,22 @@ def test_argmax_of_nothing_leaves_the_index(kernels: Kernels) -> None:
     index = np.array([-7], np.int32)
     run_checked(kernels, "argmax_f32", "index", index=index, rows=1, columns=0)
     assert index[0] == -7
+
+
+@pytest.mark.parametrize("rows", [*SIZES, 300])
+@pytest.mark.parametrize("columns", [*SIZES, 288, 1003])
+def test_sum_columns(kernels: Kernels, rows: int, columns: int) -> None:
+    memory, x = strided(normal(rows, columns) + np.float32(1))
+    y = np.full(columns, np.nan, np.float32)
+    run_checked(kernels, "sum_columns_f32", "y", y=y, x=memory, rows=rows, columns=columns, x_stride=memory.shape[1])
+    np.testing.assert_allclose(y, x.sum(0, dtype=np.float64), rtol=2e-6, atol=1e-5)
+
+
+def test_sum_columns_of_special_values(kernels: Kernels) -> None:
+    x = np.ones((140, 33), np.float32)
+    x[0, 32], x[139, 3], x[[2, 130], 7] = np.nan, -np.inf, [np.inf, -np.inf]
+    expected = np.full(33, 140, np.float32)
+    expected[[32, 3, 7]] = np.nan, -np.inf, np.nan
+    y = np.empty(33, np.float32)
+    run_checked(kernels, "sum_columns_f32", "y", y=y, x=x, rows=140, columns=33, x_stride=33)
+    np.testing.assert_array_equal(y, expected)

@@ -131,3 +131,22 @@ def test_pool_works_in_a_forked_child(kernels: Kernels) -> None:
     kernels.library.pyapp_set_threads(before)
     assert os.waitstatus_to_exitcode(status) == 0
     assert linear(kernels).tobytes() == expected
+
+
+@pytest.mark.native_only
+def test_denormals_are_flushed_only_within() -> None:
+    """In every thread; NumPy's own arithmetic is left alone."""
+    from pyapp.engine import flush_denormals, get_num_threads, ops, set_num_threads
+
+    tiny = np.full(1 << 18, 1e-40, np.float32)
+    threads = get_num_threads()
+    try:
+        for count in (1, 4):
+            set_num_threads(count)
+            x = ops.from_numpy(tiny)
+            with flush_denormals():
+                assert (ops.add(x, x).numpy() == 0).all()
+                assert (tiny + tiny > 0).all()
+            assert (ops.add(x, x).numpy() == tiny + tiny).all()
+    finally:
+        set_num_threads(threads)

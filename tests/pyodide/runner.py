@@ -13,6 +13,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from pyapp import extension
+from pyapp.errors import KernelError
 from scripts import wheels
 from scripts.serve import SiteServer
 
@@ -31,10 +33,20 @@ class Result:
     summary: str
 
 
+def build_side_modules() -> None:
+    """The examples' own kernels for the page; where the tools are missing, their tests skip."""
+    for source in (ROOT / "examples").rglob("*.c"):
+        try:
+            extension.build_side_module(source)
+        except KernelError as error:
+            print(f"left out: {error}", file=sys.stderr)
+
+
 def project_files() -> Iterator[tuple[Path, str]]:
     """(file, name in the archive) of what the tests read: themselves, the kernels' sources, the embedded models."""
     yield ROOT / "pyproject.toml", "project/pyproject.toml"
-    for folder in ("tests", "native", "web/models"):
+    build_side_modules()
+    for folder in ("tests", "native", "web/models", "examples"):
         for path in sorted((ROOT / folder).rglob("*")):
             name = path.relative_to(ROOT)
             if path.is_file() and not LEFT_OUT.intersection(name.parts):

@@ -20,7 +20,7 @@ def test_the_same_text_for_ever() -> None:
     """What is trained and reported depends on it: change it only together with the embedded model."""
     text = "\n\n".join(story(1, index) for index in range(300))
     assert (
-        hashlib.sha256(text.encode()).hexdigest() == "b00f0bbac54035103db92ea9956c7d112893cb8d22e61d12f82aceffc39a7654"
+        hashlib.sha256(text.encode()).hexdigest() == "b9466ea8cd089af2b4ff9f42b4e2e3af5ecae6c57c5bbd42ae6d2bfbb558d321"
     )
 
 
@@ -48,7 +48,7 @@ def test_stories_do_not_repeat() -> None:
         ("spaces", r"  |^ | $| [.,!?;]|\n "),
         ("a before a vowel", r"\b[Aa] [aeiou]"),
         ("an before a consonant", r"\b[Aa]n [^aeiou]"),
-        ("doubled marks", r"[.,!?]{2,}|,\.|\.,"),
+        ("doubled marks", r"[.,!?]\"?[.,!?]"),
         ("no capital after a full stop", r"\. \"?[a-z]"),
         ("no capital at the start of speech", r'[^,] "[a-z](?!eep)'),
         ("no space after a mark", r"[.,!?;][A-Za-z]"),
@@ -77,6 +77,10 @@ def test_sentences_end() -> None:
             assert paragraph[0].isupper() or paragraph[0] == '"', paragraph
 
 
+# Somebody without a name takes part.
+UNNAMED = ("snowman", "the lost little one", "the bridge", "cannot sleep")
+
+
 def named(text: str) -> set[str]:
     return set(re.findall(r"[A-Z][a-z]+", text))
 
@@ -85,7 +89,7 @@ def test_pronouns_fit_the_characters() -> None:
     """Where all who have a name are girls and women, nobody is "he", and the other way round."""
     checked = 0
     for plot, text in BY_PLOT:
-        if plot.name in ("snowman", "stray pet") or re.search(r"\bMrs?\b|\bMiss\b|Aunt|Uncle|Cousin", text):
+        if plot.name in UNNAMED or re.search(r"\b(neighbor|seller|owner)\b", text):
             continue
         girls, boys = named(text) & GIRLS, named(text) & BOYS
         if girls and not boys:

@@ -6,6 +6,7 @@ Each claim packs one launch record (see native/kernels.h for the order of argume
 
 from __future__ import annotations
 
+from functools import wraps
 from math import prod
 from typing import Any
 
@@ -35,6 +36,7 @@ def claims(name: str) -> Any:
             op.kernels["cpu"] = function
             return function
 
+        @wraps(body)  # whose parameters the op's are
         def kernel(*args: Any, **kwargs: Any) -> Any:
             result = function(*args, **kwargs)
             return body(*args, **kwargs) if result is NotImplemented else result
@@ -45,7 +47,7 @@ def claims(name: str) -> Any:
     return register
 
 
-def _rows(x: Tensor) -> tuple[Tensor, int, int, int]:
+def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
     """(x, rows, columns, row stride): x itself where its rows are dense and evenly apart, else a dense copy."""
     shape, strides = x.shape, x.strides
     columns = shape[-1]
@@ -68,21 +70,21 @@ _QUANTIZE_ROWS = K["quantize_rows"]
 
 @claims("_linear")
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Any:
-    if x.dtype is not _F32 or (bias is not None and residual is not None):
+    if x.dtype is not _F32 or (bias is not None and not is_plain(bias)):
         return NotImplemented
     outputs, inputs = weight.shape
     if x.shape[-1] != inputs:
         check_linear(x, weight)
-    x, rows, columns, x_stride = _rows(x)
+    x, rows, columns, x_stride = rows_of(x)
     added, added_stride = 0, 0
     if residual is not None:
-        if residual.dtype is not _F32:
+        if residual.dtype is not _F32 or residual.shape != x.shape[:-1] + (outputs,):
             return NotImplemented
-        residual, _, _, added_stride = _rows(residual)
+        if bias is not None:  # the kernels add one of the two; this costs them little
+            residual = OPS["add"].forward(dense(residual), bias)
+        residual, _, _, added_stride = rows_of(residual)
         added = residual.address
     elif bias is not None:
-        if not is_plain(bias):
-            return NotImplemented
         added = bias.address
     kind = weight.dtype
     work = rows * outputs * inputs >> 10
@@ -211,7 +213,7 @@ _RMS_NORM = K["rms_norm_f32"]
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
     if x.dtype is not _F32 or not is_plain(weight):
         return NotImplemented
-    x, rows, columns, stride = _rows(x)
+    x, rows, columns, stride = rows_of(x)
     y = empty_contiguous(x.shape)
     launch(
         _RMS_NORM, rows * columns >> 10, y.address, x.address, weight.address, rows, columns, columns, stride, epsilon
@@ -226,7 +228,7 @@ def _claim_softmax(name: str) -> None:
     def _(x: Tensor, dim: int = -1) -> Any:
         if x.dtype is not _F32 or not x.shape or dim not in (-1, len(x.shape) - 1):
             return NotImplemented
-        x, rows, columns, stride = _rows(x)
+        x, rows, columns, stride = rows_of(x)
         y = empty_contiguous(x.shape)
         launch(kernel, rows * columns >> 7, y.address, x.address, rows, columns, columns, stride)
         return y
@@ -328,6 +330,38 @@ def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Ten
     return y
 
 
+_constants: dict[int, Tensor] = {}
+
+
+def _constant(value: int) -> Tensor:
+    """An int32 that a kernel reads and nobody writes; records may point to it for ever."""
+    found = _constants.get(value)
+    if found is None:
+        found = _constants[value] = empty_contiguous((1,), _I32)
+        found.data_view()[0] = value
+    return found
+
+
+@claims("_cross_attention")
+def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Any:
+    """As attention over a cache that is full, in which every row sees all. More rows than keys: several records."""
+    if not (q.dtype is _F32 and is_plain(keys) and is_plain(values)):
+        return NotImplemented
+    q = _heads(q)
+    tokens, heads, size = q.shape
+    kv_heads, length, _ = keys.shape
+    y = empty_contiguous(q.shape)
+    for first in range(0, tokens, length):
+        count = min(length, tokens - first)
+        launch(
+            _ATTENTION, count * heads * size * length >> 9,
+            y.address + 4 * first * heads * size, q.address + 4 * first * q.strides[0], keys.address, values.address,
+            _constant(length - count).address, count, heads, kv_heads, size, length, heads * size, q.strides[0], 0,
+            scale,
+        )  # fmt: skip
+    return y
+
+
 @claims("_cached_self_attention")
 def _cached_self_attention(
     qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
@@ -335,7 +369,7 @@ def _cached_self_attention(
     """Four records in one call: rotate q and k where they lie, write k and v into the cache, attend."""
     if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32):
         return NotImplemented
-    qkv, tokens, width, stride = _rows(qkv)
+    qkv, tokens, width, stride = rows_of(qkv)
     kv_heads, capacity, size = keys.shape
     heads = width // size - 2 * kv_heads
     at, place, q_bytes, k_bytes = qkv.address, position.address, heads * size * 4, kv_heads * size * 4
@@ -391,7 +425,7 @@ _SILU_MUL = K["silu_mul_f32"]
 def _silu_mul(x: Tensor) -> Any:
     if x.dtype is not _F32 or not x.shape or x.shape[-1] % 2:
         return NotImplemented
-    x, rows, columns, stride = _rows(x)
+    x, rows, columns, stride = rows_of(x)
     half = columns // 2
     y = empty_contiguous(x.shape[:-1] + (half,))
     launch(_SILU_MUL, rows * half >> 8, y.address, x.address, rows, half, half, stride)

@@ -47,7 +47,7 @@ def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
 def _d_rms_norm(g: Tensor, _: Any, x: Tensor, weight: Tensor, epsilon: float) -> Any:
     if STATE.enabled or not (x.dtype is weight.dtype is g.dtype is _F32):
         return definition_gradient(OPS["_rms_norm"], g, x, weight, epsilon)
-    x, g = dense(x), dense(g)
+    x, weight, g = dense(x), dense(weight), dense(g)
     grad_x, grad_weight = empty_contiguous(x.shape), empty_contiguous(weight.shape)
     columns = x.shape[-1]
     launch(
@@ -92,11 +92,13 @@ def _sequences(x: Tensor) -> Tensor:
     return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
 
 
-def _attention_workspace(q: Tensor, k: Tensor) -> tuple[Storage, int]:
+def _attention_workspace(q: Tensor, k: Tensor, backward: bool) -> tuple[Storage, int]:
     """The memory that attention_train works in (see kernels.h), and for how many workers: a record is cut into two
-    chunks for each thread.
+    chunks for each thread. Forward, several may share one head's rows.
     """
     units = k.shape[0] * k.shape[2]
+    if not backward:
+        units *= -(-q.shape[1] * (q.shape[2] // k.shape[2]) // 48)
     workers = min(units, 2 * get_num_threads())
     keys, width = -(-k.shape[1] // 24) * 24, -(-q.shape[3] // 16) * 16
     return Storage(4 * workers * (4 * (keys + 48) * width + 96 * keys)), workers
@@ -121,7 +123,7 @@ def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float
         return NotImplemented
     q, k, v = _sequences(q), _sequences(k), _sequences(v)
     y = empty_contiguous(q.shape)
-    workspace, workers = _attention_workspace(q, k)
+    workspace, workers = _attention_workspace(q, k, backward=False)
     launch(
         _ATTENTION_TRAIN,
         q.numel() * k.shape[1] >> 10,
@@ -144,7 +146,7 @@ def _d_attention(g: Tensor, _: Any, q: Tensor, k: Tensor, v: Tensor, causal: boo
         return definition_gradient(OPS["_attention"], g, q, k, v, causal, scale)
     q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
     grads = empty_contiguous(q.shape), empty_contiguous(k.shape), empty_contiguous(v.shape)
-    workspace, workers = _attention_workspace(q, k)
+    workspace, workers = _attention_workspace(q, k, backward=True)
     launch(
         _ATTENTION_TRAIN_BACKWARD,
         q.numel() * k.shape[1] >> 9,

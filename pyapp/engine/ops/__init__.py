@@ -1,15 +1,22 @@
-"""The ops, by family. Importing this package attaches them to Tensor."""
+"""The ops, by family. Importing this package attaches them to Tensor; those in LATER when they are first asked for: the
+page writes a story without them.
+"""
 
-from .attention import attention, cache_write, cached_attention, cached_self_attention, causal_mask, rope, rope_table
-from .conv import (
-    avg_pool1d,
-    avg_pool2d,
-    conv1d,
-    conv2d,
-    conv3d,
-    max_pool1d,
-    max_pool2d,
+import importlib
+from typing import Any
+
+from ..tensor import Tensor
+from .attention import (
+    attention,
+    cache_write,
+    cached_attention,
+    cached_self_attention,
+    causal_mask,
+    cross_attention,
+    rope,
+    rope_table,
 )
+from .conv import conv1d, conv2d, conv3d
 from .create import (
     arange,
     empty,
@@ -206,25 +213,276 @@ from .view import (
 )
 
 __all__ = [
-    "Generator", "SampleBuffers", "abs", "add", "all", "amax", "amin", "any", "arange", "argmax", "argmin",
-    "argsort", "attention", "bmm", "broadcast_to", "cache_write", "cached_attention", "cached_self_attention",
-    "cat", "causal_mask", "ceil", "chunk", "clamp", "cos", "cross_entropy", "cumsum", "default_generator", "div",
-    "embedding", "empty", "empty_like", "exp", "expand", "eye", "flatten", "flip", "floor", "from_numpy", "full",
-    "full_like", "gather", "index_select", "isfinite", "isinf", "isnan", "layer_norm", "linear", "linspace", "log",
-    "log_softmax", "logsumexp", "manual_seed", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum",
-    "mul", "multinomial", "narrow", "neg", "ones", "ones_like", "permute", "pow", "rand", "rand_like", "randint",
-    "randn", "randn_like", "randperm", "relu", "repeat", "reshape", "rms_norm", "rope", "rope_table", "round",
-    "rsqrt", "sample", "scatter", "scatter_add", "sigmoid", "sign", "silu", "silu_mul", "sin", "softmax", "sort",
-    "split", "sqrt", "squeeze", "stack", "std", "sub", "sum", "tanh", "tensor", "topk", "transpose", "tril", "triu",
-    "unsqueeze", "var", "where", "zeros", "zeros_like",
-    "acos", "acosh", "addcdiv", "addcmul", "addmm", "aminmax", "asin", "asinh", "atan", "atan2", "atanh",
-    "avg_pool1d", "avg_pool2d", "baddbmm", "bitwise_left_shift", "bitwise_right_shift", "broadcast_tensors",
-    "cholesky", "conv1d", "conv2d", "conv3d", "cosh", "count_nonzero", "cummax", "cummin", "cumprod", "det", "diag",
-    "diag_embed", "diagonal", "digamma", "dot", "einsum", "elu", "erf", "erfinv", "exp2", "expm1", "fmod", "frac",
-    "gelu", "hardtanh", "hstack", "hypot", "index_add", "inverse", "kthvalue", "leaky_relu", "lerp", "lgamma",
-    "log10", "log2", "logaddexp", "logical_xor", "masked_select", "max_pool1d", "max_pool2d", "median", "meshgrid",
-    "mish", "mm", "movedim", "mv", "nan_to_num", "nanmean", "nansum", "nonzero", "norm", "outer", "pad", "prod",
-    "quantile", "repeat_interleave", "roll", "signbit", "sinh", "slogdet", "softplus", "solve", "solve_triangular",
-    "svd", "swapaxes", "swapdims", "take_along_dim", "tan", "tile", "trace", "trunc", "unbind", "unflatten",
-    "unfold", "unique", "var_mean", "vstack",
+    "Generator",
+    "SampleBuffers",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "addcdiv",
+    "addcmul",
+    "addmm",
+    "all",
+    "amax",
+    "amin",
+    "aminmax",
+    "any",
+    "arange",
+    "argmax",
+    "argmin",
+    "argsort",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "attention",
+    "baddbmm",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "bmm",
+    "broadcast_tensors",
+    "broadcast_to",
+    "cache_write",
+    "cached_attention",
+    "cached_self_attention",
+    "cat",
+    "causal_mask",
+    "ceil",
+    "cholesky",
+    "chunk",
+    "clamp",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "cos",
+    "cosh",
+    "count_nonzero",
+    "cross_attention",
+    "cross_entropy",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "default_generator",
+    "det",
+    "diag",
+    "diag_embed",
+    "diagonal",
+    "digamma",
+    "div",
+    "dot",
+    "einsum",
+    "elu",
+    "embedding",
+    "empty",
+    "empty_like",
+    "erf",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expand",
+    "expm1",
+    "eye",
+    "flatten",
+    "flip",
+    "floor",
+    "fmod",
+    "frac",
+    "from_numpy",
+    "full",
+    "full_like",
+    "gather",
+    "gelu",
+    "hardtanh",
+    "hstack",
+    "hypot",
+    "index_add",
+    "index_select",
+    "inverse",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "kthvalue",
+    "layer_norm",
+    "leaky_relu",
+    "lerp",
+    "lgamma",
+    "linear",
+    "linspace",
+    "log",
+    "log2",
+    "log10",
+    "log_softmax",
+    "logaddexp",
+    "logical_xor",
+    "logsumexp",
+    "manual_seed",
+    "masked_fill",
+    "masked_select",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "median",
+    "meshgrid",
+    "min",
+    "minimum",
+    "mish",
+    "mm",
+    "movedim",
+    "mul",
+    "multinomial",
+    "mv",
+    "nan_to_num",
+    "nanmean",
+    "nansum",
+    "narrow",
+    "neg",
+    "nonzero",
+    "norm",
+    "ones",
+    "ones_like",
+    "outer",
+    "pad",
+    "permute",
+    "pow",
+    "prod",
+    "quantile",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "relu",
+    "repeat",
+    "repeat_interleave",
+    "reshape",
+    "rms_norm",
+    "roll",
+    "rope",
+    "rope_table",
+    "round",
+    "rsqrt",
+    "sample",
+    "scatter",
+    "scatter_add",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "silu",
+    "silu_mul",
+    "sin",
+    "sinh",
+    "slogdet",
+    "softmax",
+    "softplus",
+    "solve",
+    "solve_triangular",
+    "sort",
+    "split",
+    "sqrt",
+    "squeeze",
+    "stack",
+    "std",
+    "sub",
+    "sum",
+    "svd",
+    "swapaxes",
+    "swapdims",
+    "take_along_dim",
+    "tan",
+    "tanh",
+    "tensor",
+    "tile",
+    "topk",
+    "trace",
+    "transpose",
+    "tril",
+    "triu",
+    "trunc",
+    "unbind",
+    "unflatten",
+    "unfold",
+    "unique",
+    "unsqueeze",
+    "var",
+    "var_mean",
+    "vstack",
+    "where",
+    "zeros",
+    "zeros_like",
 ]  # fmt: skip
+
+# Ops by the module that has them, imported when first asked for.
+_MODULES: dict[str, list[str]] = {
+    "activations": """
+        celu glu gumbel_softmax hardshrink hardsigmoid hardswish logsigmoid one_hot prelu relu6 rrelu selu
+        softmin softshrink softsign tanhshrink threshold
+    """.split(),
+    "conv": """
+        conv_transpose1d conv_transpose2d conv_transpose3d
+    """.split(),
+    "decompose": """
+        cross matrix_power pinv qr
+    """.split(),
+    "elementwise_more": """
+        absolute allclose clamp_max clamp_min clip copysign deg2rad dist equal erfc float_power fmax fmin frexp
+        gcd heaviside isclose isneginf isposinf lcm ldexp logaddexp2 logit nextafter polygamma positive rad2deg
+        rsub sgn sinc square true_divide xlogy
+    """.split(),
+    "fourier": """
+        bartlett_window blackman_window complex_abs complex_mul hamming_window hann_window istft stft
+        view_as_real
+    """.split(),
+    "index_more": """
+        bincount bucketize histc index_copy index_fill index_put isin logcumsumexp masked_scatter mode msort
+        nanmedian nanquantile scatter_reduce searchsorted std_mean take unique_consecutive
+    """.split(),
+    "normalization": """
+        batch_norm group_norm instance_norm local_response_norm normalize
+    """.split(),
+    "pool": """
+        adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
+        adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d max_pool1d max_pool2d
+        max_pool3d max_unpool1d max_unpool2d max_unpool3d
+    """.split(),
+    "random_more": """
+        bernoulli normal randint_like
+    """.split(),
+    "resample": """
+        affine_grid grid_sample interpolate pixel_shuffle pixel_unshuffle
+    """.split(),
+    "scaled_attention": """
+        scaled_dot_product_attention
+    """.split(),
+    "shape_more": """
+        as_strided atleast_1d atleast_2d atleast_3d block_diag cartesian_prod cdist column_stack combinations
+        concat concatenate corrcoef cov diagflat diff dstack fliplr flipud hsplit kron logspace moveaxis pdist
+        ravel rot90 scalar_tensor tensor_split tensordot trapezoid tril_indices triu_indices vander vsplit
+    """.split(),
+}
+LATER = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{LATER[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def _method(self: Tensor, name: str) -> Any:
+    """A method that comes with a module that is not imported yet."""
+    module = LATER.get(name.rstrip("_"))
+    if module is not None and not name.startswith("_"):
+        importlib.import_module(f".{module}", __name__)
+        for kind in type(self).__mro__:
+            if name in kind.__dict__:
+                return object.__getattribute__(self, name)
+    raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+
+
+Tensor.__getattr__ = _method  # type: ignore[method-assign]

@@ -141,6 +141,18 @@ def cached_attention(
 
 
 @op()
+def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    k, v = (c.permute(1, 0, 2).unsqueeze(0) for c in (keys, values))  # (1, S, KV, D)
+    return _attention(q.unsqueeze(0), k, v, False, scale).squeeze(0)
+
+
+def cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float | None = None) -> Tensor:
+    """q (T, H, D) attends to all of another sequence, laid out as a cache: keys and values (KV, S, D) → (T, H, D)."""
+    _check_heads(q, keys, values, 0)
+    return _cross_attention(q, keys, values, scale or 1.0 / sqrt(q.shape[-1]))
+
+
+@op()
 def _cached_self_attention(
     qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
 ) -> Tensor:

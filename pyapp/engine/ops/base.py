@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import dtype as _dtype
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def array_of(x: Any, dtype: DType | None = None) -> Array:
-    """The NumPy array of a tensor or a number, in `dtype` (bfloat16: computed in float32)."""
+    """The NumPy array of a tensor or a number, in `dtype` (bfloat16 and 8-bit floats: as float32)."""
     if isinstance(x, Tensor):
-        array = bits_to_float32(x.array()) if x.dtype is _dtype.bfloat16 else x.array()
+        array = from_bits(x.array(), x.dtype) if x.dtype.is_bits else x.array()
     else:
         array = np.asarray(x)
     if dtype is None:
         return array
-    name = "float32" if dtype is _dtype.bfloat16 else dtype.numpy_name
+    name = "float32" if dtype.is_bits else dtype.numpy_name
     if array.dtype == name:
         return array
     with np.errstate(invalid="ignore", over="ignore"):
@@ -37,11 +38,51 @@ def tensor_of(array: Any, dtype: DType | None = None) -> Tensor:
     array = np.asarray(array)
     if dtype is None:
         return adopt_array(array)
-    if dtype is _dtype.bfloat16:
-        return adopt_array(float32_to_bits(array.astype(np.float32, copy=False)), dtype)
+    if dtype.is_bits:
+        return adopt_array(to_bits(array, dtype), dtype)
     if array.dtype != dtype.numpy_name:
         array = array.astype(dtype.numpy_name)
     return adopt_array(array, dtype)
+
+
+def from_bits(bits: Array, dtype: DType) -> Array:
+    """What NumPy keeps as bits, as float32."""
+    if dtype is _dtype.bfloat16:
+        return bits_to_float32(bits)
+    return _float8_values(dtype)[bits]
+
+
+def to_bits(array: Array, dtype: DType) -> Array:
+    """Numbers to the bits of bfloat16 or an 8-bit float, by way of float32, as torch does it."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = array.astype(np.float32, copy=False)
+    return float32_to_bits(values) if dtype is _dtype.bfloat16 else _float32_to_float8(values, dtype)
+
+
+@cache
+def _float8_values(dtype: DType) -> Array:
+    """The value of each of the 256 codes: e4m3fn has no infinities and one NaN of each sign, e5m2 is like float16."""
+    codes = np.arange(256)
+    if dtype is _dtype.float8_e5m2:
+        return (codes.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+    exponent, fraction = (codes >> 3) & 15, codes & 7
+    size = np.where(exponent == 0, np.ldexp(fraction / 8, -6), np.ldexp(1 + fraction / 8, exponent - 7))
+    size[codes & 127 == 127] = np.nan
+    return np.where(codes < 128, size, -size).astype(np.float32)
+
+
+def _float32_to_float8(values: Array, dtype: DType) -> Array:
+    """To the nearest code, ties to even; what is too large becomes the largest number (e4m3fn) or infinite
+    (e5m2), as in torch 2.13.
+    """
+    last = 126 if dtype is _dtype.float8_e4m3fn else 123  # the largest finite code
+    known = _float8_values(dtype)[: last + 1].astype(np.float64)
+    between = np.append((known[1:] + known[:-1]) / 2, known[-1] + (known[-1] - known[-2]) / 2)
+    size = np.abs(values).astype(np.float64)
+    code = np.searchsorted(between, size)  # the lower one where a value lies in the middle
+    middle = np.isin(size, between) & (code % 2 == 1)
+    code = np.where(np.isnan(size), 127, np.minimum(code + middle, 126 if last == 126 else 124))
+    return (code + np.where(np.signbit(values), 128, 0)).astype(np.uint8)
 
 
 def bits_to_float32(bits: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Convolutions and pooling: windows of the input as rows of one matrix product; gradients follow from the parts."""
+"""Convolutions: windows of the input as rows of one matrix product; gradients follow from the parts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..op import describe
+from ..op import describe, op
 from ..tensor import Tensor
 from .matmul import matmul
-from .rearrange import pad, windows
+from .rearrange import _add_windows, pad, windows
 from .view import permute, reshape
 
 
@@ -24,7 +24,9 @@ def _each(value: int | Sequence[int], dims: int, name: str, what: str) -> tuple[
 
 
 def _widths(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, ...], name: str) -> list[tuple[int, int]]:
-    """(before, after) of each spatial dim: from numbers, "valid" or "same" (the odd one after, as in torch)."""
+    """(before, after) of each spatial dim: from numbers, such pairs, "valid" or "same" (the odd one after, as in
+    torch).
+    """
     if padding == "valid":
         return [(0, 0)] * len(kernel)
     if padding == "same":
@@ -32,6 +34,11 @@ def _widths(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, ...], na
         return [(t // 2, t - t // 2) for t in totals]
     if isinstance(padding, str):
         raise ValueError(f"{name}: padding is a number, numbers, 'same' or 'valid', not {padding!r}")
+    if not isinstance(padding, int) and any(isinstance(p, (tuple, list)) for p in padding):
+        pairs = [(p, p) if isinstance(p, int) else tuple(int(v) for v in p) for p in padding]
+        if len(pairs) != len(kernel) or any(len(p) != 2 for p in pairs):
+            raise ValueError(f"{name}: padding {padding} does not name (before, after) for {len(kernel)} dims")
+        return pairs  # type: ignore[return-value]
     return [(p, p) for p in _each(padding, len(kernel), name, "padding")]
 
 
@@ -80,12 +87,21 @@ def _conv(
     return result if bias is None else result + reshape(bias, (outputs,) + (1,) * dims)
 
 
+@op()
+def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
+    """The plain case, which devices may have kernels for: x (N, C, L), one group, neighbouring elements."""
+    return _conv("conv1d", 1, x, weight, bias, stride, padding, 1, 1)
+
+
 def conv1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Cross-correlation: x (N, C, L), weight (O, C / groups, K), bias (O,) → (N, O, L'). padding: a number, "same" or
-    "valid"."""
+    """Cross-correlation: x (N, C, L), weight (O, C / groups, K), bias (O,) → (N, O, L'). padding: a number, "same",
+    "valid", or pairs (before, after) for each dim."""
+    step, margin, apart = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in (stride, padding, dilation))
+    if x.ndim == 3 and apart == 1 == groups and isinstance(step, int) and isinstance(margin, int):
+        return _conv1d(x, weight, bias, step, margin)
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 
@@ -105,60 +121,116 @@ def conv3d(
     return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
 
 
-def _pooled(
-    name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, fill: float
+# -- transposed
+
+
+def _conv_transpose(
+    name: str, dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any,
+    output_padding: Any, groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    """Each element of x spreads the weight over the output: the transpose of _conv in x."""
+    if weight.ndim != dims + 2 or x.ndim not in (dims + 1, dims + 2):
+        raise ValueError(
+            f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}, weight {describe(weight)}"
+        )
+    inputs, inner = weight.shape[:2]
+    if groups < 1 or x.shape[-dims - 1] != inputs or inputs % groups:
+        raise ValueError(f"{name}: {describe(x)} does not fit weight {describe(weight)} in {groups} groups")
+    if bias is not None and bias.shape != (inner * groups,):
+        raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)} in {groups} groups")
+    if x.ndim == dims + 1:
+        return _conv_transpose(
+            name, dims, x.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
+        ).squeeze(0)
+    kernel = weight.shape[2:]
+    steps, apart = _each(stride, dims, name, "stride"), _each(dilation, dims, name, "dilation")
+    more = _each(output_padding, dims, name, "output_padding")
+    if any(m >= max(s, d) for m, s, d in zip(more, steps, apart, strict=True)):
+        raise ValueError(f"{name}: output_padding {more} must be smaller than stride {steps} or dilation {apart}")
+    batch, spatial = x.shape[0], x.shape[2:]
+    count = prod(spatial)
+    columns = permute(reshape(x, (batch, groups, inputs // groups, count)), (1, 2, 0, 3))
+    columns = reshape(columns, (groups, inputs // groups, batch * count))
+    matrix = reshape(weight, (groups, inputs // groups, inner * prod(kernel)))
+    spread = reshape(matmul(matrix.mT, columns), (groups, inner, *kernel, batch, *spatial))
+    order = (2 + dims, 0, 1, *range(3 + dims, 3 + 2 * dims), *range(2, 2 + dims))
+    y = reshape(permute(spread, order), (batch, groups * inner, *spatial, *kernel))
+    for i in reversed(range(dims)):
+        total = (spatial[i] - 1) * steps[i] + apart[i] * (kernel[i] - 1) + 1
+        y = _add_windows(y, total, 2 + i, steps[i], apart[i])
+    sides = [n for (a, b), m in zip(_widths(padding, kernel, apart, name), more, strict=True) for n in (-a, m - b)]
+    y = pad(y, [n for i in reversed(range(dims)) for n in sides[2 * i : 2 * i + 2]])
+    return y if bias is None else y + reshape(bias, (inner * groups,) + (1,) * dims)
+
+
+def conv_transpose1d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of conv1d in its input, as a layer: x (N, C, L), weight (C, O / groups, K), bias (O,) → (N, O, L')
+    with L' = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1."""
+    return _conv_transpose(
+        "conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation
+    )  # fmt: skip
+
+
+def conv_transpose2d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """conv_transpose1d for x (N, C, H, W), weight (C, O / groups, KH, KW)."""
+    return _conv_transpose(
+        "conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation
+    )  # fmt: skip
+
+
+def conv_transpose3d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """conv_transpose1d for x (N, C, D, H, W), weight (C, O / groups, KD, KH, KW)."""
+    return _conv_transpose(
+        "conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation
+    )  # fmt: skip
+
+
+# -- patches
+
+
+def im2col(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """torch.nn.functional.unfold: the patches of x (N, C, H, W) as columns (N, C KH KW, patches)."""
+    if x.ndim not in (3, 4):
+        raise ValueError(f"unfold: takes (N, C, H, W) or (C, H, W), got {describe(x)}")
+    if x.ndim == 3:
+        return im2col(x.unsqueeze(0), kernel_size, dilation, padding, stride).squeeze(0)
+    kernel, apart = _each(kernel_size, 2, "unfold", "kernel_size"), _each(dilation, 2, "unfold", "dilation")
+    wide = _padded(x, _widths(padding, kernel, apart, "unfold"))
+    seen = _viewed(wide, kernel, _each(stride, 2, "unfold", "stride"), apart, "unfold")  # (N, C, *out, *kernel)
+    columns = permute(seen, (0, 1, 4, 5, 2, 3))
+    return reshape(columns, (x.shape[0], x.shape[1] * prod(kernel), seen.shape[2] * seen.shape[3]))
+
+
+def col2im(
+    x: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """The windows of a pool, (..., *out, elements)."""
-    if x.ndim not in (dims + 1, dims + 2):
-        raise ValueError(f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}")
-    kernel = _each(kernel_size, dims, name, "kernel_size")
-    steps = kernel if stride is None else _each(stride, dims, name, "stride")
-    margins = _each(padding, dims, name, "padding")
-    if any(m > k // 2 for m, k in zip(margins, kernel, strict=True)):
-        raise ValueError(f"{name}: padding {margins} is more than half of the kernel {kernel}")
-    wide = _padded(x, [(m, m) for m in margins], fill)
-    seen = _viewed(wide, kernel, steps, _each(dilation, dims, name, "dilation"), name)
-    return reshape(seen, (*seen.shape[: seen.ndim - dims], prod(kernel)))
-
-
-def _max_pool(name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any) -> Tensor:
-    seen = _pooled(name, dims, x, kernel_size, stride, padding, dilation, float("-inf"))
-    if not seen.numel():
-        return seen.sum(-1)
-    return seen.gather(-1, seen.detach().argmax(-1, True)).squeeze(-1)  # of equals the first has the gradient
-
-
-def _avg_pool(
-    name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool
-) -> Tensor:
-    total = _pooled(name, dims, x, kernel_size, stride, padding, 1, 0.0)
-    if count_include_pad:
-        return total.mean(-1)
-    from .create import ones
-
-    inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype)
-    return total.sum(-1) / _pooled(name, dims, inside, kernel_size, stride, padding, 1, 0.0).sum(-1)
-
-
-def max_pool1d(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
-    """Largest of each window of (N, C, L); the stride is the kernel's size unless given."""
-    return _max_pool("max_pool1d", 1, x, kernel_size, stride, padding, dilation)
-
-
-def max_pool2d(x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Tensor:
-    """Largest of each window of (N, C, H, W); the stride is the kernel's size unless given."""
-    return _max_pool("max_pool2d", 2, x, kernel_size, stride, padding, dilation)
-
-
-def avg_pool1d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
-) -> Tensor:
-    """Mean of each window of (N, C, L)."""
-    return _avg_pool("avg_pool1d", 1, x, kernel_size, stride, padding, count_include_pad)
-
-
-def avg_pool2d(
-    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
-) -> Tensor:
-    """Mean of each window of (N, C, H, W)."""
-    return _avg_pool("avg_pool2d", 2, x, kernel_size, stride, padding, count_include_pad)
+    """torch.nn.functional.fold: columns (N, C KH KW, patches) added where unfold took them from → (N, C, H, W)."""
+    if x.ndim not in (2, 3):
+        raise ValueError(f"fold: takes (N, C KH KW, patches), got {describe(x)}")
+    if x.ndim == 2:
+        return col2im(x.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    size, kernel, apart, steps, margins = (
+        _each(v, 2, "fold", what)
+        for v, what in (
+            (output_size, "output_size"), (kernel_size, "kernel_size"), (dilation, "dilation"), (stride, "stride"),
+            (padding, "padding"),
+        )
+    )  # fmt: skip
+    wide = [n + 2 * m for n, m in zip(size, margins, strict=True)]
+    out = [(w - d * (k - 1) - 1) // s + 1 for w, d, k, s in zip(wide, apart, kernel, steps, strict=True)]
+    channels = x.shape[1] // prod(kernel)
+    if channels * prod(kernel) != x.shape[1] or min(out) < 1 or prod(out) != x.shape[2]:
+        raise ValueError(f"fold: {describe(x)} does not hold patches {kernel} of {size}: {out[0]} x {out[1]} of them")
+    y = permute(reshape(x, (x.shape[0], channels, *kernel, *out)), (0, 1, 4, 5, 2, 3))
+    for i in (1, 0):
+        y = _add_windows(y, wide[i], 2 + i, steps[i], apart[i])
+    return pad(y, (-margins[1], -margins[1], -margins[0], -margins[0]))

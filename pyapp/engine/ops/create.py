@@ -102,7 +102,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         raise TypeError(f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}")
     if dtype is not None:
         return _finish(
-            tensor_of(array.astype(np.float32) if as_dtype(dtype) is _dtype.bfloat16 else array, as_dtype(dtype)),
+            tensor_of(array.astype(np.float32) if as_dtype(dtype).is_bits else array, as_dtype(dtype)),
             device,
             requires_grad,
         )

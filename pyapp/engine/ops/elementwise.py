@@ -86,7 +86,12 @@ sub = _binary(
 mul = _binary("mul", lambda: np.multiply, _d_mul)
 div = _binary("div", lambda: np.divide, _d_div, out="float")
 pow = _binary("pow", lambda: np.power, _d_pow, saves="both")
-floor_divide = _binary("floor_divide", lambda: np.floor_divide, None)
+floor_divide = _binary(
+    "floor_divide",
+    lambda: np.floor_divide,
+    lambda g, _, a, b: (unbroadcast(g * 0, a), unbroadcast(g * 0, b)),
+    saves="none",
+)
 remainder = _binary(
     "remainder", lambda: np.remainder, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g * floor_divide(a, b), b))
 )
@@ -110,7 +115,7 @@ def _unary(name: str, function: Callable[[Any], Any], vjp: Any, out: str = "floa
 
     def body(x: Tensor) -> Tensor:
         computed(name)
-        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else x.dtype
+        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
         with np.errstate(all="ignore"):
             value = function(array_of(x, kind))
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
@@ -143,10 +148,37 @@ round = _unary("round", lambda x: np.round(x), lambda g, _, x: (g * 0,), out="sa
 relu = _unary(
     "relu", lambda x: np.maximum(x, 0), lambda g, y, x: (g * (y > 0).to(g.dtype),), out="same", saves="output"
 )
+
+
+def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
+    scale = 10.0**decimals
+    return round(x) if not decimals else round(x * scale) / scale
+
+
+round.by_name = _round_by_name
 isnan = _unary("isnan", lambda x: np.isnan(x), None, out="bool")
 isinf = _unary("isinf", lambda x: np.isinf(x), None, out="bool")
 isfinite = _unary("isfinite", lambda x: np.isfinite(x), None, out="bool")
 logical_not = _unary("logical_not", lambda x: np.logical_not(x), None, out="bool")
+
+
+def _scaled(operation: Op) -> Any:
+    def call(a: Tensor, b: Any, alpha: float = 1) -> Tensor:
+        return operation(a, b if alpha == 1 else b * alpha)
+
+    return call
+
+
+def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode == "floor":
+        return floor_divide(a, b)
+    if rounding_mode not in (None, "trunc"):
+        raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    quotient = div(a, b)
+    return quotient if rounding_mode is None else quotient.trunc().to(common_dtype(a, b))
+
+
+add.by_name, sub.by_name, div.by_name = _scaled(add), _scaled(sub), _rounded
 
 
 @primitive()
@@ -186,7 +218,7 @@ def cast(x: Tensor, dtype: Any, device: Any = None) -> Tensor:
 def clone(x: Tensor) -> Tensor:
     """A dense copy."""
     computed("clone")
-    return tensor_of(x.array().copy(order="C"), x.dtype) if x.dtype is not _dtype.bfloat16 else _copy_bits(x)
+    return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
 def _copy_bits(x: Tensor) -> Tensor:

@@ -8,11 +8,12 @@ from .. import dtype as _dtype
 from ..autograd import STATE, no_grad
 from ..launch import KERNELS, capturing, launch
 from ..lazy import np
-from ..op import describe, primitive
+from ..op import describe, primitive, view_op
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
-from .base import array_of, computed, is_plain, tensor_of
-from .view import copy_strided, reshape, strided_slice
+from .base import array_of, computed, is_plain, tensor_of, unbroadcast
+from .inplace import tracked, write_tracked
+from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
 
 _FILL = KERNELS["fill_f32"]
 
@@ -83,10 +84,22 @@ def _array_index(entries: list[Any]) -> tuple[Any, ...]:
     return tuple(e.array() if isinstance(e, Tensor) else e for e in entries)
 
 
-def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
-    whole = np.zeros(x.shape, array_of(g).dtype)
+@primitive(name="_take_back", saves="none", method=False)
+def _take_back(g: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) -> Tensor:
+    """Zeros with g added at an index: the transpose of _take."""
+    computed("index")
+    whole = np.zeros(shape, array_of(g).dtype)
     np.add.at(whole, index, array_of(g))
-    return (tensor_of(whole, g.dtype),)
+    return tensor_of(whole, g.dtype)
+
+
+@_take_back.gradient
+def _d_take_back(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
+    return (_take(g, index),)
+
+
+def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
+    return (_take_back(g, x.shape, index),)
 
 
 @primitive(vjp=_d_take, saves="none", name="_take", method=False)
@@ -95,7 +108,7 @@ def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     try:
         return (
             tensor_of(np.ascontiguousarray(x.array()[index]), x.dtype)
-            if x.dtype is not _dtype.bfloat16
+            if not x.dtype.is_bits
             else tensor_of(array_of(x)[index], x.dtype)
         )
     except IndexError as error:
@@ -108,29 +121,49 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     if not all(_is_basic(e) for e in entries):
         lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
         return _take(x, _array_index(lists))
-    if x.requires_grad and STATE.enabled and not x.is_contiguous():
-        x = x.contiguous()
+    if STATE.enabled and not x.is_contiguous():
+        return _index_view(x, tuple(entries))
     return strided_slice(x, *_basic(x, entries))
 
 
-def check_writable(x: Tensor, name: str, source: Any = None) -> None:
-    """In-place writes that autograd could not follow are refused."""
-    if not STATE.enabled:
-        return
-    if isinstance(source, Tensor) and source.requires_grad:
-        raise RuntimeError(
-            f"{name}: what is written carries a gradient that would be lost; use the out-of-place form, or no_grad()"
-        )
-    if x.requires_grad:
-        kind = "a leaf that requires a gradient" if x.node is None else "a result that carries a gradient"
-        raise RuntimeError(
-            f"{name}: cannot write in place into {kind}; use the out-of-place form, or write inside no_grad()"
-        )
+@view_op(None, name="_index_view")
+def _index_view(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
+    """Ints, slices and None on strided memory."""
+    _no_blocks(x, "index")
+    shape, strides, offset = _basic(x, list(entries))
+    return _alias(x, shape, strides, x.offset + offset)
+
+
+place_back(_index_view)
+
+
+def check_writable(x: Tensor, name: str) -> None:
+    """Memory whose elements stand for several is not written."""
+    if 0 in x.strides and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
+        raise RuntimeError(f"{name}: {describe(x)} is expanded: several elements share one place; clone() it first")
+
+
+@primitive(name="_put", saves="none", method=False)
+def _put(x: Tensor, value: Any, index: Any) -> Tensor:
+    """x with `value` at an index."""
+    whole = x.clone()
+    with no_grad():
+        setitem(whole, index, value)
+    return whole
+
+
+@_put.gradient
+def _d_put(g: Tensor, _: Any, x: Tensor, value: Any, index: Any) -> Any:
+    seen = unbroadcast(getitem(g.contiguous(), index), value)
+    return _put(g, 0.0, index) if x.requires_grad else None, seen
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, in place."""
-    check_writable(x, "setitem", value)
+    if tracked(x, value):
+        write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
+        return
+    check_writable(x, "setitem")
     entries = _entries(x, index)
     if all(_is_basic(e) for e in entries):
         with no_grad():
@@ -139,7 +172,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     computed("setitem")
     kind = x.dtype
     lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
-    source = tensor_of(array_of(value, _dtype.float32), kind).array() if kind is _dtype.bfloat16 else array_of(value)
+    source = tensor_of(array_of(value, _dtype.float32), kind).array() if kind.is_bits else array_of(value)
     try:
         x.array()[_array_index(lists)] = source
     except (IndexError, ValueError) as error:
@@ -149,7 +182,9 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
 
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Writes `source` (a tensor, array or number, broadcast) into x."""
-    check_writable(x, "copy_", source)
+    if tracked(x, source):
+        return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
+    check_writable(x, "copy_")
     if not isinstance(source, Tensor):
         return fill_(x, source) if isinstance(source, (int, float)) else copy_(x, tensor_of(np.asarray(source)))
     if broadcast_shapes(x.shape, source.shape, op="copy_") != x.shape:
@@ -173,7 +208,7 @@ def add_into(x: Tensor, other: Tensor) -> None:
         launch(
             KERNELS["add_f32"], count >> 10, x.address, x.address, other.address, count, max(count, 1), max(count, 1)
         )
-    elif x.dtype is _dtype.bfloat16:
+    elif x.dtype.is_bits:
         copy_(x, x + other)
         return
     else:
@@ -184,10 +219,18 @@ def add_into(x: Tensor, other: Tensor) -> None:
 
 def fill_(x: Tensor, value: Any) -> Tensor:
     """Writes one number into every element."""
+    if tracked(x, value):
+        return write_tracked(x, "fill_", lambda old: _put(old, value, Ellipsis), copy=False)
     check_writable(x, "fill_")
     if x.dtype is _dtype.float32 and x.is_contiguous():
         launch(_FILL, x.numel() >> 10, x.address, x.numel(), float(value))
-    elif not capturing() and x.numel() == 1 and x.is_contiguous() and x.dtype not in (_dtype.bfloat16, _dtype.float16):
+    elif (
+        not capturing()
+        and x.numel() == 1
+        and x.is_contiguous()
+        and not x.dtype.is_bits
+        and x.dtype is not _dtype.float16
+    ):
         x.data_view()[0] = int(value) if not x.dtype.is_floating_point else float(value)
     else:
         computed("fill_")
@@ -199,21 +242,6 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 def zero_(x: Tensor) -> Tensor:
     """Writes zeros."""
     return fill_(x, 0)
-
-
-def _in_place(name: str) -> Any:
-    def method(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
-        check_writable(x, name + "_", other)
-        with no_grad():
-            result = getattr(x, name)(other if alpha == 1 else other * alpha)
-        if result.shape != x.shape:
-            raise ValueError(f"{name}_: the result {describe(result)} does not fit into {describe(x)}")
-        if result.dtype.category > x.dtype.category:
-            raise TypeError(f"{name}_: the result is {result.dtype}, which does not go into {describe(x)}")
-        return copy_(x, result)
-
-    method.__doc__ = f"`{name}`, in place."
-    return method
 
 
 def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
@@ -247,7 +275,7 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     found = _index_array("gather", x, d, index)
     return tensor_of(
         x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found],
-        None if x.dtype is not _dtype.bfloat16 else x.dtype,
+        x.dtype if x.dtype.is_bits else None,
     )
 
 
@@ -314,20 +342,8 @@ Tensor.__getitem__ = getitem  # type: ignore[method-assign]
 Tensor.__setitem__ = setitem  # type: ignore[method-assign]
 for _function in (copy_, fill_, zero_, index_select):
     setattr(Tensor, _function.__name__, _function)
-for _name in ("add", "sub", "mul", "div"):
-    setattr(Tensor, _name + "_", _in_place(_name))
-    _dunder = "truediv" if _name == "div" else _name
-    setattr(Tensor, f"__i{_dunder}__", lambda self, other, _name=_name: _assign(self, other, _name))
 for _name in ("zeros", "ones", "empty", "full"):
     setattr(Tensor, "new_" + _name, _new(_name))
-
-
-def _assign(x: Tensor, other: Any, name: str) -> Tensor:
-    """x += y: in place where autograd allows it, as in torch (an error on leaves that require gradients)."""
-    carries = isinstance(other, Tensor) and other.requires_grad
-    if STATE.enabled and (carries or x.node is not None) and not (x.requires_grad and x.node is None):
-        return getattr(x, name)(other)
-    return getattr(x, name + "_")(other)
 
 
 __all__ = [

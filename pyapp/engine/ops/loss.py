@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtype as _dtype
+from ..autograd import STATE
 from ..launch import KERNELS, launch
 from ..lazy import np
 from ..op import describe, op, primitive
@@ -16,6 +17,11 @@ _SAMPLE = KERNELS["sample_f32"]
 
 def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
     """Rows of the gradient added up by id, sorted first: np.add.at on rows is ten times slower."""
+    if STATE.enabled:  # a gradient that is differentiated again
+        from .rearrange import index_add
+
+        rows = g.reshape(-1, weight.shape[1])
+        return (index_add(rows.new_zeros(weight.shape), 0, ids.reshape(-1), rows).to(weight.dtype),)
     flat = array_of(g).reshape(-1, weight.shape[1])
     order = np.argsort(ids.array().reshape(-1), kind="stable")
     sorted_ids = ids.array().reshape(-1)[order]

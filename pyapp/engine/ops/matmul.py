@@ -72,7 +72,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
         from ..quant import dequantize
 
         weight = dequantize(weight)
-    if weight.dtype in (_dtype.float16, _dtype.bfloat16) and x.dtype is _dtype.float32:
+    if (weight.dtype.is_bits or weight.dtype is _dtype.float16) and x.dtype is _dtype.float32:
         weight = weight.to(_dtype.float32)
     y = x @ weight.mT
     if bias is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..op import describe, op
+from typing import Any
+
+from ..op import Op, describe, op
 from ..tensor import Tensor
 from .elementwise import where
 
@@ -42,3 +44,13 @@ def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     top = where(top.isfinite(), top, 0.0)
     centred = x - top
     return centred - centred.exp().sum(dim, True).log()
+
+
+def _in_dtype(operation: Op) -> Any:
+    def call(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
+        return operation(x if dtype is None else x.to(dtype), dim)
+
+    return call
+
+
+softmax.by_name, log_softmax.by_name = _in_dtype(softmax), _in_dtype(log_softmax)

@@ -11,7 +11,7 @@ from ..op import describe, primitive, view_op
 from ..shape import as_shape, broadcast_shapes, contiguous_strides, infer_shape, normalize_dim
 from ..tensor import Tensor
 from .base import array_of, computed, same_device, tensor_of
-from .view import _alias, _no_blocks, _spread, cat, expand, narrow, permute, repeat, reshape, strided_slice, transpose
+from .view import _alias, _no_blocks, _spread, cat, expand, narrow, permute, place_back, repeat, reshape, transpose
 
 
 def _int64(values: Any) -> Tensor:
@@ -230,13 +230,20 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     a, b = normalize_dim(dim1, x.ndim, "diagonal"), normalize_dim(dim2, x.ndim, "diagonal")
     if a == b:
         raise ValueError(f"diagonal: dims {dim1} and {dim2} of {describe(x)} are the same")
-    if x.requires_grad and not x.is_contiguous():
-        x = x.contiguous()
+    return _diagonal(x, offset, a, b)
+
+
+@view_op(None, name="_diagonal")
+def _diagonal(x: Tensor, offset: int, a: int, b: int) -> Tensor:
+    _no_blocks(x, "diagonal")
     length = max(0, min(x.shape[a] + min(offset, 0), x.shape[b] - max(offset, 0)))
     start = (max(-offset, 0) * x.strides[a] + max(offset, 0) * x.strides[b]) if length else 0
     kept = [d for d in range(x.ndim) if d not in (a, b)]
     shape, strides = tuple(x.shape[d] for d in kept), tuple(x.strides[d] for d in kept)
-    return strided_slice(x, (*shape, length), (*strides, x.strides[a] + x.strides[b]), start)
+    return _alias(x, (*shape, length), (*strides, x.strides[a] + x.strides[b]), x.offset + start)
+
+
+place_back(_diagonal)
 
 
 def diag_embed(x: Tensor, offset: int = 0) -> Tensor:

@@ -45,9 +45,18 @@ def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) ->
     )
 
 
+def _sum_by_name(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None, axis: Any = None) -> Tensor:
+    return sum(x, dim if axis is None else axis, keepdim, dtype)
+
+
+sum.by_name = _sum_by_name
+
+
 @op(method=True)
-def mean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Mean over dims. TypeError for integers."""
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """Mean over dims. TypeError for integers, unless a floating dtype is given."""
+    if dtype is not None:
+        x = x.to(dtype)
     if not x.dtype.is_floating_point:
         raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
     count = prod(x.shape[d] for d in normalize_dims(dim, x.ndim, "mean"))
@@ -63,9 +72,24 @@ def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) 
     return sum(centred * centred, dim, keepdim) / (left if left > 0 else float("nan"))
 
 
-def std(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+def _mean_by_name(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None, axis: Any = None) -> Tensor:
+    return mean(x, dim if axis is None else axis, keepdim, dtype)
+
+
+def _var_by_name(
+    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, unbiased: bool | None = None
+) -> Tensor:
+    return var(x, dim, correction if unbiased is None else int(unbiased), keepdim)
+
+
+mean.by_name, var.by_name = _mean_by_name, _var_by_name
+
+
+def std(
+    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
+) -> Tensor:
     """Standard deviation over dims."""
-    return var(x, dim, correction, keepdim).sqrt()
+    return var(x, dim, correction if unbiased is None else int(unbiased), keepdim).sqrt()
 
 
 def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
@@ -145,9 +169,18 @@ all = _quantifier("all")
 
 @primitive(vjp=lambda g, _, x, dim: (g.flip(dim).cumsum(dim).flip(dim),), saves="none")
 def cumsum(x: Tensor, dim: int) -> Tensor:
-    """Running sum along a dim."""
+    """Running sum along a dim; of integers in int64."""
     computed("cumsum")
-    return tensor_of(np.cumsum(array_of(x), axis=normalize_dim(dim, x.ndim, "cumsum")), _accumulator(x))
+    kind = _accumulator(x)  # named: on wasm32 NumPy would add int32 in 32 bits
+    axis = normalize_dim(dim, x.ndim, "cumsum")
+    return tensor_of(np.cumsum(array_of(x, None if x.dtype.is_floating_point else kind), axis=axis), kind)
+
+
+def _cumsum_by_name(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    return cumsum(x if dtype is None else x.to(dtype), dim)
+
+
+cumsum.by_name = _cumsum_by_name
 
 
 @primitive(vjp=None)
@@ -164,13 +197,13 @@ def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
     return tensor_of(order, _dtype.int64)
 
 
-def sort(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """(values, indices) in order along a dim."""
+def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> tuple[Tensor, Tensor]:
+    """(values, indices) in order along a dim; equals keep their order, whether `stable` or not."""
     indices = argsort(x, dim, descending)
     return x.gather(dim, indices), indices
 
 
-def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
     """(values, indices) of the k largest along a dim, in descending order."""
     size = x.shape[normalize_dim(dim, x.ndim, "topk")]
     if not 0 <= k <= size:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from math import erf as _math_erf
 from math import exp as _math_exp
+from math import factorial, pi, sqrt
 from math import log as _math_log
-from math import pi, sqrt
 from typing import Any
 
 from .. import dtype as _dtype
@@ -124,7 +124,31 @@ erf = _unary("erf", _wide(_erf64), lambda g, _, x: (g * (2 / sqrt(pi)) * exp(-x 
 erfinv = _unary("erfinv", _wide(_erfinv64), lambda g, y, x: (g * (sqrt(pi) / 2) * exp(y * y),), saves="output")
 lgamma = _unary("lgamma", _wide(_lgamma64), lambda g, _, x: (g * x.digamma(),))
 digamma = _unary("digamma", _wide(_digamma64), lambda g, _, x: (g * x.trigamma(),))
-trigamma = _unary("trigamma", _wide(_trigamma64), None)
+trigamma = _unary("trigamma", _wide(_trigamma64), lambda g, _, x: _d_polygamma(g, _, x, 1))
+
+
+def _d_polygamma(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
+    return (g * _polygamma(x, n + 1),)
+
+
+@primitive(vjp=_d_polygamma, name="_polygamma", method=False)
+def _polygamma(x: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma for n >= 1 and x > 0: ± n! Σ 1 / (x + k)^(n + 1), the tail by Euler and Maclaurin
+    (NIST DLMF 25.11.43); NaN for other x.
+    """
+    computed("polygamma")
+    z = array_of(x, _dtype.float64 if x.dtype.is_floating_point else None).astype("float64")
+    z = np.where(z > 0, z, np.nan)
+    total = np.zeros_like(z)
+    for _ in range(_SHIFT):
+        total, z = total + z ** -(n + 1.0), z + 1
+    total += z**-n / n + 0.5 * z ** -(n + 1.0)
+    rising = float(n + 1)
+    for k, bernoulli in enumerate(_BERNOULLI):
+        total += bernoulli / factorial(2 * k + 2) * rising * z ** -(n + 2.0 * k + 2)
+        rising *= (n + 2 * k + 2) * (n + 2 * k + 3)
+    return tensor_of((-1) ** (n + 1) * factorial(n) * total, x.dtype if x.dtype.is_floating_point else _dtype.float32)
+
 
 expm1 = _unary("expm1", lambda x: np.expm1(x), lambda g, y, x: (g * (y + 1),), saves="output")
 exp2 = _unary("exp2", lambda x: np.exp2(x), lambda g, y, x: (g * y * _LN2,), saves="output")

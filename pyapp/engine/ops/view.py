@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from ..autograd import STATE
 from ..launch import KERNELS, launch
 from ..lazy import np
-from ..op import describe, op, primitive, view_op
+from ..op import Op, describe, op, primitive, view_op
 from ..shape import (
     as_shape,
     broadcast_shapes,
@@ -151,10 +152,40 @@ def _d_spread(g: Tensor, _: Any, part: Tensor, size: tuple[int, ...], *where: An
     return (_strided(g.contiguous(), *where),)
 
 
+@primitive(name="_place_view", saves="none", method=False)
+def _place_view(part: Tensor, shape: tuple[int, ...], view: Op, rest: tuple[Any, ...]) -> Tensor:
+    """Zeros but for the place that a view op shows, which is `part`."""
+    from .create import zeros
+
+    whole = zeros(shape, dtype=part.dtype, device=part.device)
+    view.forward(whole, *rest).copy_(part)
+    return whole
+
+
+@_place_view.gradient
+def _d_place_view(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], view: Op, rest: tuple[Any, ...]) -> Any:
+    return (view(g, *rest),)
+
+
+def place_back(view: Op) -> None:
+    """The gradient of a view op that shows each element at most once, and does not ask for dense memory."""
+    view.vjp = lambda g, _, x, *rest: (_place_view(g, x.shape, view, rest),)
+    view.slices = True
+
+
+@view_op(None, name="_narrow")
+def _narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    _no_blocks(x, "narrow")
+    return _alias(x, x.shape[:dim] + (length,) + x.shape[dim + 1 :], x.strides, x.offset + start * x.strides[dim])
+
+
+place_back(_narrow)
+
+
 def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
-    """A view given by shape, strides and offset relative to x, which is made dense first where a gradient needs it."""
+    """A view given by shape, strides and offset relative to x, which is dense under autograd."""
     _no_blocks(x, "index")
-    if x.requires_grad and not x.is_contiguous():
+    if STATE.enabled and x.requires_grad and not x.is_contiguous():
         raise AssertionError("strided_slice takes dense tensors under autograd")
     return _strided(x, shape, strides, offset)
 
@@ -164,8 +195,8 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     d = normalize_dim(dim, x.ndim, "narrow")
     if not 0 <= start <= start + length <= x.shape[d]:
         raise IndexError(f"narrow: {start} .. {start + length} is outside dim {dim} of {describe(x)}")
-    if x.requires_grad and not x.is_contiguous():
-        x = x.contiguous()
+    if STATE.enabled and not x.is_contiguous():
+        return _narrow(x, d, start, length)
     return strided_slice(x, x.shape[:d] + (length,) + x.shape[d + 1 :], x.strides, start * x.strides[d])
 
 
@@ -191,10 +222,13 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(1, -(-total // chunks)), dim)
 
 
-def squeeze(x: Tensor, dim: int | None = None) -> Tensor:
-    """Drops dims of size one."""
+def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Drops dims of size one: all of them, or those named."""
     if dim is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
+    if not isinstance(dim, int):
+        named = {normalize_dim(d, x.ndim, "squeeze") for d in dim}
+        return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in named or n != 1))
     d = normalize_dim(dim, x.ndim, "squeeze")
     return reshape(x, x.shape[:d] + x.shape[d + 1 :]) if x.ndim and x.shape[d] == 1 else x
 
@@ -219,7 +253,7 @@ def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
 @primitive(vjp=_d_cat, saves="none", name="_cat", method=False)
 def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
     computed("cat")
-    kind = common_dtype(*tensors)
+    kind = tensors[0].dtype if len({t.dtype for t in tensors}) == 1 else common_dtype(*tensors)
     return tensor_of(np.concatenate([array_of(t, kind) for t in tensors], axis=dim), kind)
 
 
@@ -246,7 +280,7 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     computed("flip")
     return (
         tensor_of(np.flip(x.array(), dims).copy(), x.dtype)
-        if x.dtype.name != "bfloat16"
+        if not x.dtype.is_bits
         else tensor_of(np.flip(array_of(x), dims), x.dtype)
     )
 

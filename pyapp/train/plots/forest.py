@@ -162,15 +162,15 @@ FOREST = (
         [a]," [b.he] said. "{We will build a new one|You have friends, and friends help}. {You can sleep at my place
         until then|I will call the others}."
 
-        {Soon|After breakfast}, [c], the [c.kind], came, too. Everyone did what {they could do best|they could}. [B]
-        {carried heavy sticks|dug the ground|brought long branches}. [C] {brought soft moss|found some dry grass|carried
-        mud for the walls}. [A] {made a door out of bark|put in a round window|swept the floor}. They {worked|sang and
-        worked} {for three days|from morning to night}, and then it was {done|ready}. The new home was {strong and
-        warm|even bigger than the old one}, and it had three beds. "{Why are there so many beds|Why are there three
-        beds}?" asked [c]. "{So that you can stay here|They are for you and [b]}, if the wind ever {breaks your
-        home|blows your home down}," said [a]. "{That is what friends are for|Now I know what friends are}." {They had a
-        party with [a.food] and {nuts|berries|cake}.|That evening, they all ate [a.food] in the new home.} {Outside, the
-        wind blew, but nobody was afraid.|And the storm could not scare them anymore.}
+        {Soon|After breakfast}, a {kind|friendly} [c.kind] came, too. Everyone did what {they could do best|they could}.
+        [B] {carried heavy sticks|dug the ground|brought long branches}. The [c.kind] {brought soft moss|found some dry
+        grass|carried mud for the walls}. [A] {made a door out of bark|put in a round window|swept the floor}. They
+        {worked|sang and worked} {for three days|from morning to night}, and then it was {done|ready}. The new home was
+        {strong and warm|even bigger than the old one}, and it had three beds. "{Why are there so many beds|Why are
+        there three beds}?" asked the [c.kind]. "{So that you can stay here|They are for you and [b]}, if the wind ever
+        {breaks your home|blows your home down}," said [a]. "{That is what friends are for|Now I know what friends
+        are}." {They had a party with [a.food] and {nuts|berries|cake}.|That evening, they all ate [a.food] in the new
+        home.} {Outside, the wind blew, but nobody was afraid.|And the storm could not scare them anymore.}
         """,
     ),
     Plot(
@@ -186,14 +186,14 @@ FOREST = (
         {They pushed and shouted.|They stood nose to nose and shouted.} The bridge {began to shake|went this way and
         that way}. Crack! {It broke|The wood broke}, and splash! They both fell into the {cold|brown} water.
 
-        [C], the [c.kind], {had seen everything|saw it all}. [C.he] {pushed a log to them|held out a branch}, and [a]
+        {A|An old} [c.kind] {had seen everything|saw it all}. [C.he] {pushed a log to them|held out a branch}, and [a]
         and [b] {climbed out|got out of the water}, {dripping wet|shaking with cold}. "{Are you happy now|Who was first
-        now}?" asked [c]. [A] looked at [b]. [B] looked at [a]. They both looked so {wet and silly|funny} that they {had
-        to laugh|began to laugh}. "{I am sorry|I'm sorry, [b]}," said [a]. "{I could have waited|I should have let you
-        pass}." "{Me, too|I am sorry, too}," said [b]. "{I was too proud|It was my fault as well}." Together they
-        {built|made} a new bridge. It was {wide and strong|so wide that two could pass}. {On it, they hung a sign|They
-        put up a sign}: "After you, my friend!" And {every day|when they met there}, they {said hello and smiled|laughed
-        and waited for each other}.
+        now}?" asked the [c.kind]. [A] looked at [b]. [B] looked at [a]. They both looked so {wet and silly|funny} that
+        they {had to laugh|began to laugh}. "{I am sorry|I'm sorry, [b]}," said [a]. "{I could have waited|I should have
+        let you pass}." "{Me, too|I am sorry, too}," said [b]. "{I was too proud|It was my fault as well}." Together
+        they {built|made} a new bridge. It was {wide and strong|so wide that two could pass}. {On it, they hung a
+        sign|They put up a sign}: "After you, my friend!" And {every day|when they met there}, they {said hello and
+        smiled|laughed and waited for each other}.
         """,
     ),
 )

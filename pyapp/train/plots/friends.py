@@ -13,18 +13,18 @@ FRIENDS = (
         @open_child
 
         For [a.his] birthday, [a] got a new [color] [toy] from [a.his] [c.kind]. {[A.he] loved it.|It was just what
-        [a.he] wanted.} @day, [a.his] friend [b] came to play. "{What a nice [toy]|Wow, that is so nice}!" said [b].
-        "{Can I play with it|May I try it}?" "No!" said [a]. "{It is mine|It is my [toy]}." [B] {was sad and|said
-        nothing and} went to sit {under a tree|by the fence}. [A] played alone. {At first, it was fun|It was fun for a
-        while}. But soon [a] {was bored|felt lonely}. "{Why do you look so sad|What is wrong}, [a]?" asked [c]. "You
-        have a new [toy]." "{It is no fun alone|The [toy] is not fun anymore}," said [a]. "{What could make it fun
-        again|Do you know why}?" asked [c].
+        [a.he] wanted.} @day, [a.his] friend [b] came to play. "{What a nice toy|Wow, that is so nice}!" said [b]. "{Can
+        I play with it|May I try it}?" "No!" said [a]. "{It is mine|It is my toy}." [B] {was sad and|said nothing and}
+        went to sit {under a tree|by the fence}. [A] played alone. {At first, it was fun|It was fun for a while}. But
+        soon [a] {was bored|felt lonely}. "{Why do you look so sad|What is wrong}, [a]?" asked [c]. "You have a new
+        toy." "{It is no fun alone|The toy is not fun anymore}," said [a]. "{What could make it fun again|Do you know
+        why}?" asked [c].
 
         Then [a] {went|ran} to [b]. "I am sorry, [b]," [a.he] said. "{I was not nice|I was wrong}. {You can play with it
-        first|Let's share the [toy]}." [B] {smiled|jumped up}. "{Really? Thank you|Thank you}!" [b.he] said. "{And you
-        can ride on my swing|I will share my cookies with you}." They {took turns|played together} {all afternoon|until
-        it was dark} and made up a {new game|great game}. "{A toy is more fun with a friend|Sharing makes it twice as
-        much fun}," said [a]. @friends_ab
+        first|Let's share the toy}." [B] {smiled|jumped up}. "{Really? Thank you|Thank you}!" [b.he] said. "{And you can
+        ride on my swing|I will share my cookies with you}." They {took turns|played together} {all afternoon|until it
+        was dark} and made up a {new game|great game}. "{A toy is more fun with a friend|Sharing makes it twice as much
+        fun}," said [a]. @friends_ab
         """,
         {
             "toy": TOYS,
@@ -138,7 +138,7 @@ FRIENDS = (
     ),
     Plot(
         "crying wolf",
-        {"a": "child", "b": "neighbor", "c": "child"},
+        {"a": "child", "b": "family", "c": "child"},
         """
         @open_child [A.he] also loved to {play tricks|play tricks on people}.
 
@@ -179,7 +179,7 @@ FRIENDS = (
     ),
     Plot(
         "stray pet",
-        {"a": "child", "b": "family:Mom,Dad", "c": "neighbor", "d": "pet:dog,cat,puppy,kitten"},
+        {"a": "child", "b": "family:Mom,Dad", "c": "owner", "d": "pet:dog,cat,puppy,kitten"},
         """
         @open_child
 
@@ -192,12 +192,12 @@ FRIENDS = (
         [A] {was quiet|thought about it}. "{Then we must look for the owner|Let's find its home}," [a.he] said.
 
         {The next morning|In the morning}, they {asked in every house on the street|put up signs on the trees}. {At the
-        last house|At a yellow house|At noon}, they found [c]. "[D]! You found my [d]!" [c.he] {cried|said}, and [d]
-        {jumped into [c.his] arms|ran to [c.him]}. [A] {smiled, but [a.his] heart was heavy|was happy and sad at the
-        same time}. [C] saw it. "{You know|Listen}, [a]," [c.he] said, "{I am old|my legs are tired}, and [d] {needs
-        long walks|loves to play}. {Will you come and play with [d.him] every day|Would you help me with [d.him]}?"
-        "{Yes! Yes|Oh, yes}!" said [a]. {So everybody was happy, and [d] most of all.|And so [a] and [d] became the best
-        of friends.}
+        last house|At a yellow house|At noon}, they found [d]'s owner. "{You found my [d]|There you are}!" [c.he]
+        {cried|said}, and [d] {jumped into [c.his] arms|ran to [c.him]}. [A] {smiled, but [a.his] heart was heavy|was
+        happy and sad at the same time}. [C] saw it. "{You know|Listen}, [a]," [c.he] said, "{I am old|my legs are
+        tired}, and [d] {needs long walks|loves to play}. {Will you come and play with [d] every day|Would you help me
+        with [d]}?" "{Yes! Yes|Oh, yes}!" said [a]. {So everybody was happy, and [d] most of all.|And so [a] and [d]
+        became the best of friends.}
         """,
     ),
     Plot(

@@ -13,17 +13,17 @@ HOME = (
         @open_child [A.his] favorite {toy|thing} was a [color] [toy] {that [b] had given [a.him]|from [a.his]
         [b.kind]|}.
 
-        @day, the [toy] was gone. [A] looked {under the bed|on the shelf|behind the door} and {in the toy box|behind the
+        @day, the toy was gone. [A] looked {under the bed|on the shelf|behind the door} and {in the toy box|behind the
         sofa|in the kitchen}, but it was not there. {[A.he] began to cry.|[A.he] was very @sad.|[A] sat down and cried.}
         "{What is wrong|Why are you crying|Why are you so sad}, [a]?" asked [a.his] [b.kind]. "I {can't find|have lost}
-        my [color] [toy]," said [a]. "{I looked everywhere!|I want it back!|It is my best toy!}" "{Don't worry|Let's
+        my favorite toy," said [a]. "{I looked everywhere!|I want it back!|I miss it so much!}" "{Don't worry|Let's
         think}," said [b]. "Where did you {play with it|have it} last?" [A] thought {hard|for a moment}. "[memory],"
         [a.he] said.
 
-        [search]. {There|Look! There} it was, [place]! [detail] {[A] jumped for joy.|[A] laughed and hugged the
-        [toy].|[A] was @glad.} "Thank you{ for helping me|}, [b]!" [a.he] said. {From then on|From that day on|After
-        that}, [a] always put the [toy] {on the shelf|in the toy box|next to [a.his] bed} {in the evening|after
-        playing}{, so it never got lost again|}.
+        [search]. {There|Look! There} it was, [place]! [detail] {[A] jumped for joy.|[A] laughed and hugged the toy.|[A]
+        was @glad.} "Thank you{ for helping me|}, [b]!" [a.he] said. {From then on|From that day on|After that}, [a]
+        always put the toy {on the shelf|in the toy box|next to [a.his] bed} {in the evening|after playing}{, so it
+        never got lost again|}.
         """,
         {
             "toy": TOYS,
@@ -76,12 +76,12 @@ HOME = (
         truth}."
 
         [A] went to [b]. "{I am so sorry|I'm very sorry}, [b]," [a.he] said {in a small voice|with tears in [a.his]
-        eyes}. "I broke your [thing] with my ball." [B] was {quiet for a moment|sad about the [thing]}, but [b.he] was
-        not angry. "Thank you for telling {me the|the} truth," [b.he] said. "That was {brave|very brave}. {You are more
-        important to me than a [thing]|A [thing] can be fixed}." Together they {picked up all the pieces|swept the
-        floor} and {fixed the [thing] with glue|glued the [thing] together}. {It did not look new, but they both liked
-        it even more.|It had a few lines now, but it was still pretty.} {After that|From then on}, [a] only played with
-        the ball {outside|in the yard|in the garden}.
+        eyes}. "I broke it with my ball." [B] was {quiet for a moment|a little sad}, but [b.he] was not angry. "Thank
+        you for telling {me the|the} truth," [b.he] said. "That was {brave|very brave}. {You are more important to me
+        than things|Broken things can be fixed}." Together they {picked up all the pieces|swept the floor} and {fixed
+        everything with glue|glued the pieces together}. {It did not look new, but they both liked it even more.|It had
+        a few lines now, but it was still pretty.} {After that|From then on}, [a] only played with the ball {outside|in
+        the yard|in the garden}.
         """,
         {
             "color": COLORS,
@@ -205,7 +205,7 @@ HOME = (
     ),
     Plot(
         "messy room",
-        {"a": "child", "b": "family:Mom,Dad", "c": "neighbor"},
+        {"a": "child", "b": "family:Mom,Dad"},
         """
         @open_child But [a]'s room was {very messy|always a big mess}. There were {toys|socks|books} on the bed and
         {paper|shoes|blocks} all over the floor. "{Please clean|You should clean|It is time to clean} your room," said
@@ -213,11 +213,11 @@ HOME = (
 
         @day, [a] was going to [event]. [A.he] was very {happy|excited}. But [a.he] could not find [a.his] [thing]!
         [A.he] looked {here and there|left and right|high and low}, but {there was too much stuff|the mess was too big}.
-        "{Oh no|Help}!" cried [a]. "{I will be late|I can't go} without my [thing]!" "{Let's clean up together|We must
-        clean first}," said [b]. "{Then we will find it|When all things have a place, you can find them}." They put the
+        "{Oh no|Help}!" cried [a]. "{I will be late|I can't go} without it!" "{Let's clean up together|We must clean
+        first}," said [b]. "{Then we will find it|When all things have a place, you can find them}." They put the
         {books|toys} on the shelf and the {socks|shirts} {in the drawer|in the basket}. {Bit by bit|Little by little},
         the room {became clean|looked better}. And there, {under|right under} {the last pile of clothes|an old box|the
-        bed}, was the [thing]!
+        bed}, it was!
 
         "{Hooray|I found it}!" said [a]. [A.he] was just in time. [fun] {In the evening|When [a.he] came home}, [a]
         looked around [a.his] clean room. "{It is so much nicer now|I like it this way}," [a.he] said. From that day on,
@@ -226,19 +226,19 @@ HOME = (
         {},
         (
             {
-                "event": "swim in the lake with [c]",
+                "event": "swim in the lake with friends",
                 "thing": "{red|blue|green} towel",
                 "fun": "The water was cool, and {everyone|[a]} had a great time.",
             },
             {
-                "event": "see a show with [c]",
+                "event": "see a show with friends",
                 "thing": "{ticket|blue ticket}",
-                "fun": "The show was {funny|great}, and {they|[a] and [c]} laughed a lot.",
+                "fun": "The show was {funny|great}, and everyone laughed a lot.",
             },
             {
                 "event": "a costume party",
                 "thing": "{golden|silver} crown",
-                "fun": "Everybody at the party {liked|loved} the crown.",
+                "fun": "Everybody at the party {liked|loved} it.",
             },
             {
                 "event": "play soccer with the team",
@@ -279,17 +279,17 @@ HOME = (
         """
         @open_child Most of all, [a] loved [sweet].
 
-        @day, [a.his] [b.kind] {made|baked|brought home} a big plate of [sweet]. "{You may have|You can eat} two now,"
-        said [b]. "The rest is for {your friend [c]|our guests|the party} {later|tonight|tomorrow}." [A] ate two. They
-        were {so good|very sweet}! "{Just one more|One more is not bad}," [a.he] thought. [A.he] took {another one|a
-        third one}. Then another, and another, {until the plate was almost empty|until [a.he] could not eat any more}.
-        Soon [a]'s tummy {began to hurt|hurt very much}. [A.he] {lay down on the sofa|held [a.his] tummy} and
-        {groaned|cried}. "Did you eat {all the|all those} [sweet], [a]?" asked [b]. "Yes," said [a]. "{I am sorry|I'm so
-        sorry}. I {wanted them all for myself|could not stop}."
+        @day, [a.his] [b.kind] {made|baked|brought home} a big plate of them. "{You may have|You can eat} two now," said
+        [b]. "The rest is for {your friend [c]|our guests|the party} {later|tonight|tomorrow}." [A] ate two. They were
+        {so good|very sweet}! "{Just one more|One more is not bad}," [a.he] thought. [A.he] took {another one|a third
+        one}. Then another, and another, {until the plate was almost empty|until [a.he] could not eat any more}. Soon
+        [a]'s tummy {began to hurt|hurt very much}. [A.he] {lay down on the sofa|held [a.his] tummy} and
+        {groaned|cried}. "{Did you eat them all|Are they all gone}, [a]?" asked [b]. "Yes," said [a]. "{I am sorry|I'm
+        so sorry}. I {wanted them all for myself|could not stop}."
 
         [B] {gave [a.him] a cup of {warm|mint} tea|rubbed [a.his] tummy}. "{Too much of a good thing can hurt|You can
         have too much of a good thing}," [b.he] said {softly|kindly}. The next day, [a] felt {better|well again}. [A.he]
-        helped [b] make new [sweet], and this time [a] gave {most of them|all of them|the biggest ones} to [c]. "{They
+        helped [b] make new ones, and this time [a] gave {most of them|all of them|the biggest ones} to [c]. "{They
         taste better when we share|This is much more fun}," said [a], and {everyone|[c]} {smiled|agreed}.
         """,
         {
@@ -304,17 +304,17 @@ HOME = (
 
         @day, [a] and [a.his] [b.kind] wanted to {bake|make} {a|a big} [cake]. "{Today is [who]'s birthday|It is a
         surprise for [who]}," said [b]. [A] {washed [a.his] hands|put on an apron} and {got a big bowl|took out a
-        spoon}. {They put in|First came} {flour and sugar|sugar and butter}. But then [b] opened the {cupboard|fridge}
-        and {frowned|shook [b.his] head}. "{Oh no|Oh dear}! We have no [missing]," [b.he] said. "How can we make a
-        [cake]?" "{I have an idea|I know what to do}!" said [a]. "{Let's ask|I can ask} [c] next door." [A] ran to the
-        {yellow|little|blue} house and {knocked on the door|rang the bell}. "{Hello|Good morning}, [c]," [a.he] said.
-        "May we {please have|have} some [missing]? {We want to bake a [cake]|It is for a [cake]}." "Of course," said
-        [c]. "{Here you are|Take all you need}."
+        spoon}. {They put in|First came} {flour and sugar|sugar and eggs}. But then [b] opened the {cupboard|fridge} and
+        {frowned|shook [b.his] head}. "{Oh no|Oh dear}! We have no [missing]," [b.he] said. "How can we {make|bake} a
+        cake now?" "{I have an idea|I know what to do}!" said [a]. "{Let's ask|I can ask} [c] next door." [A] ran to the
+        {yellow|little|blue} house and {knocked on the door|rang the bell}. "{Hello|Good morning}," [a.he] said. "{We
+        want to bake a cake|We are making a cake}, but something is missing. {Can you help us|Will you help us}?" "Of
+        course," said [c]. "{Here you are|Take all you need}."
 
-        Soon the [cake] was in the oven, and the whole house smelled {sweet|wonderful}. [Who] was {very happy|so
-        surprised}. But [a] {cut one more piece|kept one piece}. "{This is for|I will take this to} [c]," [a.he] said.
-        "{[C.he] helped us, so we should share|Without [c.him], we would have no cake}." [C] {loved the cake|smiled from
-        ear to ear}. "{What a kind [a.kind] you are|That is so sweet of you}," [c.he] said.
+        Soon the cake was in the oven, and the whole house smelled {sweet|wonderful}. {Everyone was very happy|It was a
+        great surprise}. But [a] {cut one more piece|kept one piece}. "{This is for|I will take this to} [c]," [a.he]
+        said. "{[C.he] helped us, so we should share|Without [c.him], we would have no cake}." [C] {loved the
+        cake|smiled from ear to ear}. "{What a kind [a.kind] you are|That is so sweet of you}," [c.he] said.
         """,
         {
             "cake": ("chocolate cake", "carrot cake", "cherry cake", "apple cake", "lemon cake", "banana cake"),

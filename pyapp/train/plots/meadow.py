@@ -65,21 +65,21 @@ MEADOW = (
         did not come}. So [a.he] {got up|put on [a.his] slippers} and went {outside|out into the night}. [A] met [b],
         the [b.kind]. "I can't sleep," said [a]. "{What do you do|What helps you} when you can't sleep?" "{I count|I
         always count} {stars|fireflies|leaves}," said [b]. "{Try it|It always works}." So [a] counted. But [a.he] was
-        still {wide awake|not tired}. Then [a] {met|came to} [c], the [c.kind]. "{Drink warm milk|Eat some [c.food]},"
-        said [c]. [A] {tried that, too|did so}. Now [a.his] tummy was full, but [a.he] {was still awake|still could not
-        sleep}.
+        still {wide awake|not tired}. Then [a] {met|came to} {a|an old} [c.kind]. "{Drink warm milk|Eat some [c.food]},"
+        said the [c.kind]. [A] {tried that, too|did so}. Now [a.his] tummy was full, but [a.he] {was still awake|still
+        could not sleep}.
 
         [A] {went home|walked home slowly}. [A.his] mother was {at the door|sitting by the fire}. "{What is it, my
         child|Where have you been}?" she asked. [reason] {"I see," said Mother.|Mother took [a.him] in her arms.}
         "[answer]." {[A] thought about it|That sounded right to [a]}, and {[a.his] heart became light|suddenly [a.he]
-        felt much better}. {Mother sang|She sang} an old song about {the moon|the sea|a sleepy star}. {Before it was
-        over|Before the last word}, [a] was fast asleep. {Sometimes a worry keeps us awake until we tell it.|[A.he] did
-        not need stars or food. [A.he] needed to tell [a.his] worry.}
+        felt much better}. Mother sang an old song about {the moon|the sea|a sleepy star}. {Before it was over|Before
+        the last word}, [a] was fast asleep. {Sometimes a worry keeps us awake until we tell it.|[A.he] did not need
+        stars or food. [A.he] needed to tell [a.his] worry.}
         """,
         {},
         (
             {
-                "reason": '"I {took|ate} [c]\'s {plums|pie} and did not tell," said [a].',
+                "reason": '"I {took|ate} the [c.kind]\'s {plums|pie} and did not tell," said [a].',
                 "answer": "Tomorrow you can say that you are sorry, and {[c.he] will forgive you|all will be well}",
             },
             {
@@ -132,17 +132,17 @@ MEADOW = (
         It was the {only|most beautiful} flower {there|far and wide}. "{I will pick it|I want to take it home}," said
         [a]. "{It will look nice|It would be pretty} {on my table|in my window}." "{Please don't|Oh, no}!" said a
         {tiny|small} voice. It was [b], the [b.kind]. "{It makes me happy every morning|I look at it every morning}."
-        "{And I|I} {smell it|stop here} on my way to work," said [c], the [c.kind]. "{But I found it|But it is so
-        pretty}," said [a]. {[A.he] put out [a.his] hand|[A.he] came very close} and looked at the [flower]. A
+        "{And I|I} {smell it|stop here} on my way to work," said {a|an old} [c.kind]. "{But I found it|But it is so
+        pretty}," said [a]. {[A.he] put out [a.his] hand|[A.he] came very close} and looked at the flower. A
         {yellow|fat} bee {sat|was sleeping} in it, {happy and warm|covered with yellow dust}. "If I take it home, {only
         I can see it|it is only mine}," [a.he] said slowly. "{Here|But here}, it {belongs to all of us|can make
         everybody happy}."
 
         So [a] {left it there|let it stand}. {Instead, [a.he]|[A.he]} put {white|round} stones around it, so that nobody
         {would step on it|could walk over it}. When it was dry, [b] {brought water in a nut shell|gave it water}. And
-        {the next spring|one year later}, {what did they see? The|what a surprise! The} whole field was [color]! There
-        were {a hundred|so many} flowers! "{Now everybody can take one home|Now there is one for each of us}," said [a],
-        and {all the animals laughed|they danced}.
+        {the next spring|one year later}, {what did they see? The|what a surprise! The} whole field was full of flowers!
+        There were {a hundred|so many} flowers! "{Now everybody can take one home|Now there is one for each of us},"
+        said [a], and {all the animals laughed|they danced}.
         """,
         {
             "color": ("red", "blue", "yellow", "orange", "purple", "pink", "white"),
@@ -164,16 +164,17 @@ MEADOW = (
         "{I followed a butterfly|I wanted to see the big forest}, and now I {can't find my way home|am lost}." "{Don't
         cry|I will help you}," said [a]. "{Where is your home|What does your home look like}?" "{I live|We live}
         [b.home]," said [b]. "{We eat [b.food] every day|And we always eat [b.food]}." [A] {did not know the
-        place|thought about it}. "{Let's ask|We can ask} [c]," [a.he] said. "[C.he] {knows everything|is very wise}."
-        [A] {took [b] on [a.his] back|held [b]'s hand}, and they walked {through the fog|deep into the forest}.
+        place|thought about it}. "{Let's ask|We can ask} the {old|wise} [c.kind]," [a.he] said. "[C.he] {knows
+        everything|has seen the whole forest}." [A] {took [b] on [a.his] back|held [b]'s hand}, and they walked {through
+        the fog|deep into the forest}.
 
-        [C], the [c.kind], {listened to them|closed [c.his] eyes and thought}. "{Go to the old stone|Walk to the tall
-        pine tree}," [c.he] said. "{Then follow the stream|Then go where the sun comes up}. {When you smell [b.food],
-        you are there|There you will find it}." {They thanked [c.him] and went on|"Thank you, [c]!" they said}. They
-        {walked and walked|went up and down}, and {slowly the fog went away|the sun came through the trees}. "{There!
-        There it is|I can see my home}!" cried [b]. "Mama! Mama!" [B]'s mother {ran to them|came out}. "{How can I thank
-        you|What can I give you}, [a]?" she said. "{Please, eat with us|Come in and eat with us}." {They ate [b.food],
-        and everybody was happy.|So they all ate [b.food] and laughed.}
+        The [c.kind] {listened to them|closed [c.his] eyes and thought}. "{Go to the old stone|Walk to the tall pine
+        tree}," [c.he] said. "{Then follow the stream|Then go where the sun comes up}. {When you smell [b.food], you are
+        there|There you will find it}." {They thanked [c.him] and went on|"Thank you!" they said}. They {walked and
+        walked|went up and down}, and {slowly the fog went away|the sun came through the trees}. "{There! There it is|I
+        can see my home}!" cried [b]. "Mama! Mama!" [B]'s mother {ran to them|came out}. "{How can I thank you|What can
+        I give you}, [a]?" she said. "{Please, eat with us|Come in and eat with us}." {They ate [b.food], and everybody
+        was happy.|So they all ate [b.food] and laughed.}
         """,
     ),
 )

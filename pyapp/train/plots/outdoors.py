@@ -20,10 +20,10 @@ OUTDOORS = (
 
         Just then, [c] came by with [c.his] {big|old|brown} dog. "{What is up there|Why do you look so sad}?" [c.he]
         asked. "My kite is stuck {in the tree|up there}," said [a]. "{Let me see|Hmm}," said [c]. [solution] {Down came
-        the kite!|The kite came down at last.} "{You did it|Hooray}! Thank you{ so much|}, [c]!" said [a]. The kite had
-        a {small|little} hole, {so [b] fixed it with some tape|but [b] had some tape}. {Then all three of them|Then
-        they} flew the kite {until the sun went down|until it was time for dinner}{, far away from the trees|, far from
-        any tree}.
+        the kite!|The kite came down at last.} "{You did it|Hooray}! Thank you{ so much|}!" said [a]. The kite had a
+        {small|little} hole, {so [b] fixed it with some tape|but [b] had some tape}. {Then all three of them|Then they}
+        flew the kite {until the sun went down|until it was time for dinner}{, far away from the trees|, far from any
+        tree}.
         """,
         {
             "color": COLORS,
@@ -87,19 +87,19 @@ OUTDOORS = (
 
         One {cold|winter} morning, [a] looked out of the window. {Everything was white!|The whole world was white!}
         "{Snow! Snow|It has snowed}!" [a.he] {shouted|cried}. [A] put on [a.his] {warm coat|boots} and [a.his] [color]
-        [cloth] and ran outside. [A.his] friend [b] was already there. "Let's {make|build} a snowman!" said [b]. They
+        scarf and ran outside. [A.his] friend [b] was already there. "Let's {make|build} a snowman!" said [b]. They
         {rolled|made} {one big ball, one middle ball and one small ball|three big balls of snow}. {A carrot was the
         nose.|They used a carrot for the nose.|Two stones were the eyes.|They used buttons for the eyes.} "He looks
         {great|so nice}!" said [a]. "But {he looks cold|I think he is cold}," said [b]. [A] thought for a moment. Then
-        [a.he] took off [a.his] [color] [cloth] and {gave it to|put it on} the snowman. "{Now you will be warm|Here you
-        are, my friend}," [a.he] said.
+        [a.he] took off [a.his] scarf and {gave it to|put it on} the snowman. "{Now you will be warm|Here you are, my
+        friend}," [a.he] said.
 
         "{Are you not cold|Are you cold}, [a]?" asked [a.his] [c.kind] when [a.he] came home. "{A little|Only a bit},"
         said [a]. "But the snowman {needed it more|was colder than me}." [C] {smiled and made|laughed and made} {hot
         chocolate|warm milk with honey} for [a] and [b]. {After some days|A week later}, the sun came out, and the
         snowman {got smaller and smaller|melted away}. [A] was a little sad. But there, on the {wet|green} grass, lay
-        the [color] [cloth]. "{He gave it back|Goodbye, snowman}," said [a]. "{See you next winter|We will make you
-        again next winter}!"
+        the scarf. "{He gave it back|Goodbye, snowman}," said [a]. "{See you next winter|We will make you again next
+        winter}!"
         """,
         {
             "color": COLORS,
@@ -113,17 +113,17 @@ OUTDOORS = (
         @open_child
 
         @nice_day, [a] went to the {park|lake|meadow|forest} with [a.his] [b.kind] and [a.his] friend [c]. They
-        {had|brought} a big basket with [food] and [food2]. "{I am so hungry|Let's eat}!" said [a]. They put a [color]
+        {had|brought} a big basket with bread and [food2]. "{I am so hungry|Let's eat}!" said [a]. They put a [color]
         blanket {on the grass|under a tree} and {sat down|opened the basket}. {Suddenly|Just then}, [a] saw [guest].
         "{Look|Oh, look}!" [a.he] {said|whispered}. [problem] "{Go away|Stop that}!" said [c]. But [a] {shook [a.his]
         head|thought about it}. "{I think it is only hungry, like us|It must be hungry, too}," [a.he] said. "{We have
-        enough for everyone|There is a lot of food}." [A] took {a piece|a little bit} of [food] and put it {on a
-        stone|on a leaf} {a few steps away|near the tree}. [eat]
+        enough for everyone|There is a lot of food}." [A] took {a piece|a little bit} of bread and put it {on a stone|on
+        a leaf} {a few steps away|near the tree}. [eat]
 
         "{That was a good idea|What a good idea}, [a]," said [b]. "{When you share, there is peace|Now everyone can
-        eat}." They {ate|finished} their [food2] and {played games|told stories|looked at the clouds} until the
-        {evening|sun went down}. When they packed up, [thanks] "{I think it says thank you|It wants to say thank you},"
-        said [c], and {they all laughed|they all smiled}. @never_forgot
+        eat}." They ate and {played games|told stories|looked at the clouds} until the {evening|sun went down}. When
+        they packed up, [thanks] "{I think it says thank you|It wants to say thank you}," said [c], and {they all
+        laughed|they all smiled}. @never_forgot
         """,
         {
             "color": COLORS,
@@ -139,7 +139,7 @@ OUTDOORS = (
             },
             {
                 "guest": "a {fat|hungry|white} duck",
-                "problem": 'It walked over the blanket and {said, "Quack!"|quacked very loudly}.',
+                "problem": "It walked over the blanket and {quacked|quacked very loudly}.",
                 "eat": "The duck {ran to it|shook its tail} and ate it all up.",
                 "thanks": "the duck {quacked three times|walked with them to the road}.",
             },
@@ -151,7 +151,7 @@ OUTDOORS = (
             },
             {
                 "guest": "a {thin|small} gray cat",
-                "problem": 'It {sat down on the blanket|put its paw in the basket} and {meowed|said, "Meow!"}.',
+                "problem": "It {sat down on the blanket|put its paw in the basket} and {meowed|meowed softly}.",
                 "eat": "The cat {licked its lips|came closer} and ate it all up.",
                 "thanks": "the cat {rubbed [a]'s leg|purred loudly}.",
             },
@@ -187,7 +187,7 @@ OUTDOORS = (
         """
         @open_child There was one thing that [a] {really wanted|wanted very much}: to learn how to [skill].
 
-        @day, [a] {asked|went to} [a.his] [b.kind]. "{Can you|Will you} {teach me|show me} how to [skill], [b]?" [a.he]
+        @day, [a] {asked|went to} [a.his] [b.kind]. "{Can you|Will you} {teach me|show me how to do it}, [b]?" [a.he]
         asked. "{Of course|Yes}," said [b]. "{But it takes practice|You must not give up}." They went to [place]. [A]
         tried. [fail] "{I can't do it|It is too hard}!" [a.he] {cried|said}. [B] {sat down next to [a.him]|took [a.his]
         hand}. "When I was {little|your age}, I {could not do it either|failed many times}," [b.he] said. "{Nobody can
@@ -248,17 +248,17 @@ OUTDOORS = (
         @day, [a] {was walking|was playing} {in the garden|near the woods|in the park} when [a.he] heard a {soft|sad}
         "peep, peep." {Under a bush sat|In the grass sat} a {little|tiny|small} [color] bird. It {could not fly|tried to
         fly, but it could not}. "{You poor thing|Poor little bird}," said [a]. "{Your wing is hurt|You are hurt}." {Very
-        gently|Slowly and softly}, [a] picked it up and {took|carried} it home. "{Can we help it|What can we do}, [b]?"
-        [a.he] asked [a.his] [b.kind]. They put {soft|dry} {grass|cotton} in a {box|shoe box}, and the bird {lay down in
-        it|sat in it}. [A] gave it water {with a spoon|in a tiny cup} and {seeds|bread crumbs}. {Every day after
-        school|Every morning}, [a] {sat with the bird|talked to the bird} and {sang to it|told it stories}. [A] named it
-        {Sky|Feather|Star|Berry}.
+        gently|Slowly and softly}, [a] picked it up and {took|carried} it home to [a.his] [b.kind]. "{Can we help
+        it|What can we do}, [b]?" [a.he] asked. They put {soft|dry} {grass|cotton} in a {box|shoe box}, and the bird
+        {lay down in it|sat in it}. [A] gave it water {with a spoon|in a tiny cup} and {seeds|bread crumbs}. {Every day
+        after school|Every morning}, [a] {sat with the bird|talked to the bird} and {sang to it|told it stories}. [A]
+        named it {Sky|Feather|Star|Berry}.
 
         After {two|three} weeks, the bird {began to flap its wings|hopped out of the box}. It looked at the window. "{I
         think it wants to go home|It misses the sky}," said [b] {softly|quietly}. "{It is my friend|I will miss it},"
         said [a], "but {a bird needs the sky|it will be happier outside}." [A.he] opened the window, and the bird flew
         {out|away} {into the blue sky|over the trees}. The next {morning|day|spring}, [a] heard a song {outside|at the
-        window}. There sat the [color] bird! "{You came back to visit me|You did not forget me}!" said [a]. @smile_a
+        window}. There sat the little bird! "{You came back to visit me|You did not forget me}!" said [a]. @smile_a
         """,
         {
             "color": COLORS,
@@ -266,7 +266,7 @@ OUTDOORS = (
     ),
     Plot(
         "lost in the market",
-        {"a": "child", "b": "family", "c": "neighbor"},
+        {"a": "child", "b": "family", "c": "seller"},
         """
         @open_child
 
@@ -275,15 +275,15 @@ OUTDOORS = (
         {red balloons|a big drum}. Then [a] stopped to look at [look]. When [a.he] {turned around|looked up}, [b] was
         gone! "{[B]! [B]!|Where are you, [b]?}" [a.he] called, but {nobody answered|it was too loud}. [A] was very
         @scared. "If you get lost, ask for help," [b] always said. So [a] {wiped [a.his] eyes|took a deep breath} and
-        went to [c], who sold {apples|flowers|bread|fish} there. "{Excuse me|Please help me}," [a.he] said. "I can't
-        find my [b.kind]."
+        went to a friendly [c.kind]{ of apples| of flowers| of bread| of fish|}. "{Excuse me|Please help me}," [a.he]
+        said. "I can't find my [b.kind]."
 
         "{Don't be afraid|Don't worry}," said [c]. "{What does [b.he] look like|How can I know [b.him]}?" "[B.he] wears
         a [color] [cloth]," said [a]. [C] lifted [a.him] up on a {box|table}. From there, [a] looked over all the heads.
-        "There! I see the [color] [cloth]!" [a.he] shouted. [B] heard [a.him] and came running. "{I was so worried|I
-        looked for you everywhere}," said [b] and {hugged [a.him] tight|held [a.him] close}. {"Thank you, [c]," said
-        [a].|[A] thanked [c].} {[C] gave [a.him] {an apple|a cookie|a balloon} for being so brave.|All the way home, [a]
-        held [b]'s hand.}
+        "There! I can see [b.him]!" [a.he] shouted. [B] heard [a.him] and came running. "{I was so worried|I looked for
+        you everywhere}," said [b] and {hugged [a.him] tight|held [a.him] close}. {"Thank you so much," said [a].|[A]
+        thanked [c].} {[C] gave [a.him] {an apple|a cookie|a balloon} for being so brave.|All the way home, [a] held
+        [b]'s hand.}
         """,
         {
             "see1": ("fat geese", "tall cheeses", "bright lamps", "baskets of plums"),

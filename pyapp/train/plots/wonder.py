@@ -14,20 +14,19 @@ WONDER = (
 
         @day, [a] found a [color] {stone|shell|feather|bottle} {in the grass|by the river|on the beach}. When [a.he]
         {picked it up|cleaned it}, {there was a flash of light|it began to shine}, and {out came|there stood} a tiny
-        [helper]! "{Thank you for finding me|You set me free}," said the [helper]. "{For that|Now}, you have one wish.
-        But think {well|first}!" [A] {thought and thought|walked up and down}. "I could wish for [wish1]," [a.he] said.
-        "Or for [wish2]!" [A.he] {went home to think|walked home} with the little [helper] in [a.his] pocket.
+        fairy! "{Thank you for finding me|You set me free}," said the fairy. "{For that|Now}, you have one wish. But
+        think {well|first}!" [A] {thought and thought|walked up and down}. "I could wish for [wish1]," [a.he] said. "Or
+        for [wish2]!" [A.he] {went home to think|walked home} with the little fairy in [a.his] pocket.
 
         At home, [a.his] [b.kind] {sat|was} [trouble]. "{What is it|What is the matter}, [b]?" asked [a]. "{Oh, it is
         nothing|Don't worry about me}," said [b]. "[trouble2]." {Then [a] knew what to do|Now it was not hard to
         choose}. [A.he] {ran to [a.his] room|went outside} and {whispered|said}, "{I know my wish|I am ready}. Please
-        [wish]!" The [helper] {clapped her hands|waved her hand} and was gone. [result] "{How can that be|It is a
-        wonder}!" [b.he] {cried|said}, and danced with [a] {around the table|through the house}. {[A] only smiled and
-        kept the secret.|And [a] thought, "That was the best wish of all."}
+        [wish]!" The fairy {clapped her hands|waved her hand} and was gone. [result] "{How can that be|It is a wonder}!"
+        [b.he] {cried|said}, and danced with [a] {around the table|through the house}. {[A] only smiled and kept the
+        secret.|And [a] thought, "That was the best wish of all."}
         """,
         {
             "color": COLORS,
-            "helper": ("fairy", "elf"),
             "wish1": ("a pony", "a house full of toys", "a boat", "a mountain of candy"),
             "wish2": ("a flying bike", "a crown of gold", "a robot", "a trip to the moon"),
         },

@@ -1,28 +1,32 @@
 /**
- * What the views share: the engine and its state, the chosen model, the list of models, the actions that errors offer.
- *
- * Fires: "model" (another one is chosen), "models" (the list or a state in it changed).
+ * What the views share: the engine and its state, the chosen models, the list of models, the actions that errors offer.
  */
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
 import { clearError, showError } from "./errors.js";
+import { ModelChoice } from "./model-choice.js";
 
 export const DEFAULT_HUB = "https://huggingface.co/";
 
 export class App extends EventTarget {
-  constructor() {
+  /** @param {HTMLElement[]} errorSlots one in each view: where it is said that the engine does not run */
+  constructor(errorSlots) {
     super();
     this.engine = new Engine(new URL(siteUrl("worker.js")));
-    this.model = null;
-    this.models = [];
-    this.busy = 0;
+    this.errorSlots = errorSlots;
+    this.choices = {
+      generate: new ModelChoice("generate", "model"),
+      transcribe: new ModelChoice("transcribe", "speech-model"),
+    };
+    /** What is going on, for the status; the last one is shown. @type {string[]} */
+    this.work = [];
     /** @type {Promise<void> | null} */
     this.listing = null;
     /** @type {Record<string, () => void>} set by the parts that own them */
     this.actions = { restart: () => this.restart(), reload: () => location.reload() };
     this.engine.addEventListener("notice", ({ detail }) => this.#notice(detail));
-    this.engine.addEventListener("restarted", ({ detail }) => this.#restarted(detail.why));
+    this.engine.addEventListener("restarted", () => this.#restarted());
   }
 
   /** The hub's address, as the user set it. */
@@ -40,7 +44,9 @@ export class App extends EventTarget {
 
   #restarted() {
     this.#status("starting", "Restarting");
-    if (this.model?.kind === "file") this.choose(this.models[0]); // the new worker does not have that file
+    for (const choice of Object.values(this.choices)) {
+      if (choice.model?.kind === "file") choice.chooseFirst(); // the new worker does not have that file
+    }
     this.refresh();
   }
 
@@ -51,8 +57,8 @@ export class App extends EventTarget {
   }
 
   #ready(about) {
-    this.#status(this.busy ? "busy" : "ready", this.busy ? "Writing" : "Ready");
-    clearError(byId("story-error"));
+    this.#showWork();
+    this.errorSlots.forEach(clearError);
     const instructions = { relaxed: "relaxed SIMD", simd128: "SIMD" }[about.instructionSet] ?? about.instructionSet;
     byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.isolated ? " · isolated" : ""}`;
     this.dispatchEvent(new CustomEvent("ready", { detail: about }));
@@ -60,7 +66,7 @@ export class App extends EventTarget {
 
   #failed(event) {
     this.#status("failed", "Not running");
-    showError(byId("story-error"), event, this.actions);
+    for (const slot of this.errorSlots) showError(slot, event, this.actions);
   }
 
   #status(state, text) {
@@ -68,11 +74,23 @@ export class App extends EventTarget {
     byId("engine-status-text").textContent = text;
   }
 
-  /** @param {boolean} busy */
-  setBusy(busy) {
-    this.busy += busy ? 1 : -1;
-    if (!this.engine.about) return;
-    this.#status(this.busy ? "busy" : "ready", this.busy ? "Writing" : "Ready");
+  #showWork() {
+    if (this.work.length) this.#status("busy", this.work.at(-1));
+    else this.#status("ready", "Ready");
+  }
+
+  get busy() {
+    return this.work.length > 0;
+  }
+
+  /** Shows that the engine is at work. @param {string} what @returns {() => void} call it when the work is over */
+  begin(what) {
+    this.work.push(what);
+    if (this.engine.about) this.#showWork();
+    return () => {
+      this.work.splice(this.work.indexOf(what), 1);
+      if (this.engine.about) this.#showWork();
+    };
   }
 
   /** When there is a model to use; fails as reading the list did. */
@@ -86,36 +104,24 @@ export class App extends EventTarget {
     }
   }
 
-  /** Reads the list of models anew; the first time it also chooses the one of the last visit. */
+  /** Reads the list of models anew. */
   async refresh() {
     const { models } = await this.engine.call("models.list");
-    this.models = models;
-    if (!this.model) {
-      const last = models.find((model) => model.id === memory.get("model", null) && model.state === "ready");
-      this.choose(last ?? models[0]);
-    }
-    this.dispatchEvent(new CustomEvent("models"));
+    for (const choice of Object.values(this.choices)) choice.offer(models);
   }
 
-  /** A deleted model can be chosen no longer. */
   async afterStorageChange() {
     await this.refresh();
-    const model = this.models.find(({ id }) => id === this.model?.id);
-    if (model?.state !== "ready") this.choose(this.models[0]);
+    for (const choice of Object.values(this.choices)) choice.dropMissing();
   }
 
-  /** @param {{id: string, title: string, kind: string}} model */
-  choose(model) {
-    this.model = model;
-    if (model.kind !== "file") memory.set("model", model.id);
-    this.dispatchEvent(new CustomEvent("model"));
-    this.dispatchEvent(new CustomEvent("models"));
-  }
-
-  /** Takes files that were dropped or picked, and chooses the model that they are. @param {File[]} files */
-  async addFiles(files) {
-    const { id } = await this.engine.call("models.add", { files });
+  /**
+   * Takes files that were dropped or picked, and chooses the model that they are.
+   * @param {File[]} files @param {ModelChoice} choice @param {string} [folder] that they came in
+   */
+  async addFiles(files, choice, folder) {
+    const { id } = await this.engine.call("models.add", { files, task: choice.task, folder });
     await this.refresh();
-    this.choose(this.models.find((model) => model.id === id));
+    choice.chooseById(id);
   }
 }

@@ -28,6 +28,22 @@ export function openDialog(dialog) {
   if (!dialog.open) dialog.showModal();
 }
 
+/**
+ * Copies a text; where the browser refuses, selects it for the user to copy. The button says which.
+ * @param {HTMLElement} button @param {string} text @param {HTMLElement} shown the element that shows the text
+ */
+export async function copyText(button, text, shown) {
+  button.dataset.label ??= button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(shown);
+    button.textContent = "Selected: press Ctrl+C";
+  }
+  setTimeout(() => (button.textContent = button.dataset.label), 2000);
+}
+
 /** localStorage where there is one: settings are a convenience, not a need. */
 export const memory = {
   /** @param {string} name @param {any} fallback */

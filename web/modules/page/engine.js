@@ -45,12 +45,14 @@ export class Engine extends EventTarget {
   /**
    * Runs a request; the events as they come, without the last one, which is returned.
    * @param {string} method @param {object} [params] @param {AbortSignal} [signal]
+   * @param {(id: number) => void} [onStart] learns the request's number, for `aside`
    * @returns {AsyncGenerator<TaskEvent, TaskEvent>} throws UserError for an error event
    */
-  async *stream(method, params = {}, signal) {
+  async *stream(method, params = {}, signal, onStart) {
     this.lastId += 1;
     const request = new Request(this, this.lastId);
     this.requests.set(request.id, request);
+    onStart?.(request.id);
     const stop = () => this.#cancel(request);
     signal?.addEventListener("abort", stop, { once: true });
     this.worker.postMessage({ id: request.id, method, params });
@@ -73,13 +75,21 @@ export class Engine extends EventTarget {
   }
 
   /** Runs a request to its end. @returns {Promise<TaskEvent>} its done event */
-  async call(method, params = {}, { signal, onEvent } = {}) {
-    const events = this.stream(method, params, signal);
+  async call(method, params = {}, { signal, onEvent, onStart } = {}) {
+    const events = this.stream(method, params, signal, onStart);
     for (;;) {
       const { done, value } = await events.next();
       if (done) return value;
       onEvent?.(value);
     }
+  }
+
+  /**
+   * Tells a running request something; there is no answer.
+   * @param {string} method @param {{id: number}} params @param {Transferable[]} [transfer]
+   */
+  aside(method, params, transfer = []) {
+    this.worker.postMessage({ method, params }, transfer);
   }
 
   /**

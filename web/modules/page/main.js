@@ -6,28 +6,35 @@ import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
 import { ModelDialog } from "./model-dialog.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
-import { setUpDialogs, setUpDropping, setUpTheme, setUpViews } from "./shell.js";
+import { foldSettings, isShown, setUpDialogs, setUpDropping, setUpTheme, setUpViews } from "./shell.js";
 import { StorageDialog } from "./storage-dialog.js";
 import { StoryView } from "./story-view.js";
+import { TranscribeView } from "./transcribe-view.js";
 
 async function start() {
   document.documentElement.dataset.boot = "running";
   setUpTheme();
-  setUpViews([{ id: "story", title: "Story" }]);
+  setUpViews([
+    { id: "story", title: "Story", page: "pyapp · a story in a browser tab" },
+    { id: "transcribe", title: "Transcribe", page: "pyapp · speech to text in a browser tab" },
+  ]);
   setUpDialogs();
+  foldSettings();
   if (!(await setUpServiceWorker())) return;
   document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // not before a reload that would cut it off
-  const app = new App();
+  const app = new App([byId("story-error"), byId("transcribe-error")]);
   const models = new ModelDialog(app);
   const storage = new StorageDialog(app);
-  const story = new StoryView(app);
-  setUpDropping((files) => models.addFiles(files));
+  const story = new StoryView(app, models);
+  const transcribe = new TranscribeView(app, models);
+  setUpDropping((files, folder) =>
+    isShown(transcribe.view) ? transcribe.drop(files, folder) : models.addFiles(files, app.choices.generate, folder));
   app.addEventListener("ready", () => whenIdle(app, () => {
     keepOffline();
     app.engine.call("warm").catch(() => {}); // offline before it was kept: it is asked for again when needed
   }));
-  app.listed().catch((error) => showError(byId("story-error"), error, app.actions));
-  Object.assign(globalThis, { pyappPage: { app, models, storage, story } }); // for tests and the curious
+  app.listed().catch((error) => app.errorSlots.forEach((slot) => showError(slot, error, app.actions)));
+  Object.assign(globalThis, { pyappPage: { app, models, storage, story, transcribe } }); // for tests and the curious
 }
 
 /** When the first rush is over and no story is being written. @param {App} app @param {() => void} work */

@@ -6,37 +6,64 @@ import { DEFAULT_HUB } from "./app.js";
 import { byId, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
+/** What may come from the computer, in words and as endings of file names. */
+const FILES = {
+  generate: {
+    text: ["Drop a llama2.c checkpoint (", h("code", {}, ".bin"), ") and its ", h("code", {}, "tokenizer.bin"), " here, both together."],
+    accept: ".bin,.json,.safetensors",
+  },
+  transcribe: {
+    text: ["Drop the folder of a Whisper model here (", h("code", {}, "config.json"), ", ", h("code", {}, "model.safetensors"), ", ",
+      h("code", {}, "tokenizer.json"), " …), a ", h("code", {}, "ggml-*.bin"), " of whisper.cpp, or OpenAI’s ", h("code", {}, ".pt"),
+      " with its ", h("code", {}, "tokenizer.json"), "."],
+    accept: ".bin,.json,.safetensors,.pt",
+  },
+};
+
 export class ModelDialog {
   /** @param {import("./app.js").App} app */
   constructor(app) {
     this.app = app;
+    /** Whose models are shown. */
+    this.choice = app.choices.generate;
     this.dialog = byId("model-dialog");
     /** Downloads that are running. @type {Map<string, {controller: AbortController, progress: object | null}>} */
     this.downloads = new Map();
     /** @type {Map<string, unknown>} */
     this.errors = new Map();
-    byId("choose-model").addEventListener("click", () => this.open());
-    byId("pick-files").addEventListener("change", (event) => this.#picked(event.target));
-    app.addEventListener("models", () => this.render());
+    for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", (event) => this.#picked(event.target));
+    for (const choice of Object.values(app.choices)) {
+      choice.addEventListener("models", () => choice === this.choice && this.render());
+    }
     app.actions.models = () => this.open();
     this.#hubField();
   }
 
-  open() {
+  /**
+   * @param {import("./model-choice.js").ModelChoice} [choice] the last one again
+   * @param {string} [id] of the model to begin at
+   */
+  open(choice = this.choice, id = undefined) {
+    this.choice = choice;
+    const { text, accept } = FILES[choice.task];
+    byId("drop-text").replaceChildren(...text);
+    byId("pick-files").accept = accept;
     clearError(byId("model-error"));
+    byId("pick-folder").closest("label").hidden = choice.task !== "transcribe";
     this.render();
     openDialog(this.dialog);
+    if (id) byId("model-list").querySelector(`[data-model="${CSS.escape(id)}"] button`)?.focus();
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
   }
 
   render() {
     const focused = document.activeElement?.dataset?.key;
-    byId("model-list").replaceChildren(...this.app.models.map((model) => this.#row(model)));
+    byId("model-list").replaceChildren(...this.choice.models.map((model) => this.#row(model)));
     if (focused) byId("model-list").querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
   }
 
   #row(model) {
-    const selected = this.app.model?.id === model.id;
+    const selected = this.choice.model?.id === model.id;
     const download = this.downloads.get(model.id);
     const row = h("li", { class: "model-row", "data-selected": String(selected), "data-model": model.id },
       h("p", { class: "row-title" }, model.title, h("span", { class: "row-size" }, sizeText(model))),
@@ -63,11 +90,12 @@ export class ModelDialog {
   }
 
   #use(model) {
-    this.app.choose(model);
+    this.choice.choose(model);
     this.dialog.close();
   }
 
   async download(model) {
+    const { choice } = this;
     const controller = new AbortController();
     const state = { controller, progress: null };
     this.downloads.set(model.id, state);
@@ -79,7 +107,7 @@ export class ModelDialog {
       const done = await this.app.engine.call("models.download", { model: model.id, hub: this.app.hub }, { signal: controller.signal, onEvent });
       this.downloads.delete(model.id);
       await this.app.refresh();
-      if (done.reason !== "cancelled") this.app.choose(this.app.models.find((other) => other.id === model.id));
+      if (done.reason !== "cancelled") choice.chooseById(model.id);
     } catch (error) {
       this.downloads.delete(model.id);
       this.errors.set(model.id, error);
@@ -97,17 +125,18 @@ export class ModelDialog {
   async #picked(input) {
     const files = [...input.files];
     input.value = "";
-    if (files.length) await this.addFiles(files);
+    const folder = files[0]?.webkitRelativePath.split("/")[0] || undefined;
+    if (files.length) await this.addFiles(files, this.choice, folder);
   }
 
-  /** From the file field, or dropped anywhere on the page. @param {File[]} files */
-  async addFiles(files) {
+  /** From the file field, or dropped anywhere on the page. @param {File[]} files @param {string} [folder] that they came in */
+  async addFiles(files, choice = this.choice, folder = undefined) {
     try {
       clearError(byId("model-error"));
-      await this.app.addFiles(files);
+      await this.app.addFiles(files, choice, folder);
       this.dialog.close();
     } catch (error) {
-      if (!this.dialog.open) this.open();
+      if (!this.dialog.open || this.choice !== choice) this.open(choice);
       showError(byId("model-error"), error, this.app.actions);
     }
   }

@@ -32,23 +32,37 @@ export function setUpTheme() {
 }
 
 /**
- * Shows one view at a time; the bar of views appears when there are several.
- * @param {{id: string, title: string}[]} views each with a section `view-<id>` in the page
+ * Shows one view at a time, by the address's hash; its section fires "shown".
+ * @param {{id: string, title: string, page: string}[]} views each with a section `view-<id>`; `page` is the page's title
  */
 export function setUpViews(views) {
   const bar = byId("views");
   bar.append(...views.map(({ id, title }) => h("a", { href: `#${id}` }, title)));
   bar.hidden = views.length < 2;
-  const show = () => {
-    const wanted = views.find(({ id }) => `#${id}` === location.hash) ?? views[0];
+  const show = (wanted) => {
     for (const { id } of views) byId(`view-${id}`).hidden = id !== wanted.id;
     for (const link of bar.children) {
       if (link.hash === `#${wanted.id}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
+    document.title = wanted.page;
+    byId(`view-${wanted.id}`).dispatchEvent(new Event("shown"));
   };
-  addEventListener("hashchange", show);
-  show();
+  const named = () => views.find(({ id }) => `#${id}` === location.hash);
+  addEventListener("hashchange", () => {
+    const wanted = named() ?? (location.hash === "" ? views[0] : null); // other hashes are places within the view
+    if (wanted) show(wanted);
+  });
+  show(named() ?? views[0]);
+}
+
+/** @param {HTMLElement} view */
+export const isShown = (view) => !view.hidden;
+
+/** On a phone what one reads comes first; the settings wait folded. */
+export function foldSettings() {
+  if (!matchMedia("(max-width: 60rem)").matches) return;
+  for (const settings of document.querySelectorAll("details.settings")) settings.open = false;
 }
 
 /** Close buttons, and a click beside the dialog. */
@@ -59,7 +73,7 @@ export function setUpDialogs() {
   }
 }
 
-/** @param {(files: File[]) => void} take */
+/** @param {(files: File[], folder?: string) => void} take gets the files, and the name of the folder that they were in */
 export function setUpDropping(take) {
   const overlay = byId("drop-overlay");
   const withFiles = (event) => event.dataTransfer?.types.includes("Files");
@@ -74,11 +88,27 @@ export function setUpDropping(take) {
     overlay.hidden = depth === 0;
   });
   addEventListener("dragover", (event) => withFiles(event) && event.preventDefault());
-  addEventListener("drop", (event) => {
+  addEventListener("drop", async (event) => {
     if (!withFiles(event)) return;
     event.preventDefault();
     depth = 0;
     overlay.hidden = true;
-    take([...event.dataTransfer.files]);
+    const files = [...event.dataTransfer.files]; // both must be taken before the event is over
+    const folder = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory);
+    if (folder) take(await filesIn(folder), folder.name);
+    else take(files);
   });
+}
+
+/** The files of a folder, not of folders in it. @param {FileSystemDirectoryEntry} folder @returns {Promise<File[]>} */
+async function filesIn(folder) {
+  const reader = folder.createReader();
+  const files = [];
+  for (;;) {
+    const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    if (!entries.length) return files;
+    for (const entry of entries) {
+      if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
+    }
+  }
 }

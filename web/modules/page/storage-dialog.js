@@ -50,7 +50,7 @@ export class StorageDialog {
 
   async #do(action) {
     try {
-      if (this.app.busy) throw new UserError("A story is being written.", { hint: "Stop it first, then delete." });
+      if (this.app.busy) throw new UserError("The engine is at work.", { hint: "Stop it first, then delete." });
       clearError(byId("storage-error"));
       await action();
     } catch (error) {

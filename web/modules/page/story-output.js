@@ -3,6 +3,7 @@
  */
 import { Announcer } from "./announcer.js";
 import { byId } from "./dom.js";
+import { ProgressLine } from "./progress-line.js";
 
 const ENDINGS = {
   stop: "The story is finished.",
@@ -21,7 +22,7 @@ export class StoryOutput {
     this.ids = [];
     this.pending = "";
     this.frame = 0;
-    this.progressTimer = null;
+    this.progress = new ProgressLine(byId("story-progress"));
   }
 
   /** @param {string} prompt @param {number} seed */
@@ -42,28 +43,13 @@ export class StoryOutput {
     this.announcer.say("Writing the story.");
   }
 
-  /** Shown only when it lasts: most models open within a blink. @param {string} what @param {number} [done] @param {number | null} [total] */
-  progress(what, done = 0, total = null) {
-    this.progressTimer ??= setTimeout(() => (byId("story-progress").hidden = false), 150);
-    byId("story-progress-text").textContent = what;
-    const bar = byId("story-progress-bar");
-    if (total) [bar.max, bar.value] = [total, done];
-    else bar.removeAttribute("value");
-  }
-
-  noProgress() {
-    clearTimeout(this.progressTimer);
-    this.progressTimer = null;
-    byId("story-progress").hidden = true;
-  }
-
   /** @param {import("../shared/protocol.js").TokenEvent} event */
   token({ text, id }) {
     if (this.firstToken === null) {
       this.firstToken = performance.now();
       this.sheet.dataset.state = "writing";
       byId("sheet-foot").hidden = false;
-      this.noProgress();
+      this.progress.hide();
     }
     if (id !== undefined && id !== null) this.ids.push(id);
     this.pending += text;
@@ -101,7 +87,7 @@ export class StoryOutput {
     cancelAnimationFrame(this.frame);
     if (this.firstToken !== null) this.#draw();
     this.measured = false;
-    this.noProgress();
+    this.progress.hide();
     this.sheet.dataset.state = this.firstToken === null && reason !== "stop" ? "empty" : "done";
     byId("sheet-foot").hidden = this.firstToken === null;
     byId("metric-tokens").textContent = whole.format(tokens);
@@ -114,7 +100,7 @@ export class StoryOutput {
   fail() {
     cancelAnimationFrame(this.frame);
     if (this.firstToken !== null) this.#draw();
-    this.noProgress();
+    this.progress.hide();
     this.announcer.stop();
     this.sheet.dataset.state = this.firstToken === null ? "empty" : "done";
     if (this.firstToken !== null) return;

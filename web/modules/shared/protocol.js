@@ -2,18 +2,24 @@
  * What page and worker say to each other.
  *
  * page → worker: `{id, method, params}`. Every request has an id of its own; `{method: "cancel", params: {id}}` stops one.
- * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks.py; several in one message when they come
+ * While "listen" runs, `{method: "push", params: {id, samples}}` brings it sound and `{method: "finish", params: {id}}` the end.
+ * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks; several in one message when they come
  * faster than the screen is drawn. The last event of a request is always `done` or `error`.
  * worker → page without id: `{notice: "ready" | "stage", …}`: how the start is going.
  *
  * @typedef {{id: number, method: string, params: object}} Request
  * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent
  * @typedef {{type: "token", text: string, id: number, index: number}} TokenEvent
+ * @typedef {{type: "segment", text: string, start: number, end: number, id: number, words?: object[]}} SegmentEvent
+ * @typedef {{type: "partial", text: string, start: number}} PartialEvent
+ * @typedef {{type: "language", code: string, probability?: number}} LanguageEvent
+ * @typedef {{type: "notice", what: string, where?: string, hint?: string}} NoticeEvent
+ * @typedef {{type: "behind"}} BehindEvent more has been pushed than could be heard: nothing more is taken
  * @typedef {{type: "metric", name: string, value: number, unit: string}} MetricEvent
  * @typedef {{type: "done", reason?: string}} DoneEvent
  * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
  *   action?: "restart" | "storage" | "retry"}} ErrorEvent
- * @typedef {ProgressEvent | TokenEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
+ * @typedef {ProgressEvent | TokenEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
  */
 
 /** An error that a person is meant to read: what happened, where, and what to do. */

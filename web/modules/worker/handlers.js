@@ -3,9 +3,14 @@
  * behind it has sent its own.
  */
 import { UserError } from "../shared/protocol.js";
+import { Inlet } from "./inlet.js";
+import { FileSource } from "./sources.js";
 
-/** @param {{python: any, models: import("./model-files.js").ModelFiles, storePromise: Promise<any>}} parts */
-export function handlersFor({ python, models, storePromise }) {
+/**
+ * @param {{python: import("./python.js").Python, models: import("./model-files.js").ModelFiles, storePromise: Promise<any>,
+ *   inlets: Map<number, Inlet>}} parts `inlets`: by the id of the request that hears them
+ */
+export function handlersFor({ python, models, storePromise, inlets }) {
   const store = async () => {
     const opened = await storePromise;
     if (opened) return opened;
@@ -24,12 +29,18 @@ export function handlersFor({ python, models, storePromise }) {
     }
   }
 
+  /** What hears needs NumPy. */
+  async function withSpeechModel(method, params, context) {
+    await python.installNumpy();
+    return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context);
+  }
+
   return {
     ping: async () => ({}),
 
     "models.list": async () => ({ models: await models.list() }),
 
-    "models.add": async ({ files }) => ({ id: models.add(files) }),
+    "models.add": async ({ files, task, folder }) => ({ id: models.add(files, task, folder) }),
 
     "models.download": async ({ model, hub }, context) => {
       await models.fetch(await models.find(model), hub, context);
@@ -39,6 +50,35 @@ export function handlersFor({ python, models, storePromise }) {
     generate: (params, context) => withModel("generate", params, context),
 
     load: (params, context) => withModel("load", params, context),
+
+    "speech.load": (params, context) => withSpeechModel("speech.load", params, context),
+
+    /** `audio` is a File: read by blocks. */
+    transcribe: ({ audio, ...params }, context) =>
+      withSpeechModel("transcribe", { ...params, audio: new FileSource(audio, params.name) }, context),
+
+    /** What is pushed under this request's id is heard, until it is finished. */
+    listen: async (params, context) => {
+      const inlet = new Inlet(() => context.emit({ type: "behind" }));
+      inlets.set(context.id, inlet);
+      context.signal.addEventListener("abort", () => inlet.finish());
+      // While nobody speaks there is nothing to tell, but the page must know that the engine is alive.
+      const alive = { type: "progress", what: "listening", done: 0, total: null, unit: "" };
+      const heartbeat = setInterval(() => context.emit(alive), 5000);
+      try {
+        return await withSpeechModel("listen", { ...params, inlet }, context);
+      } finally {
+        clearInterval(heartbeat);
+        inlets.delete(context.id);
+      }
+    },
+
+    overview: async ({ audio, name, bins }, context) => {
+      await python.installNumpy();
+      return python.run("overview", { audio: new FileSource(audio, name), bins }, context);
+    },
+
+    export: (params, context) => python.run("export", { json: JSON.stringify(params) }, context),
 
     inspect: (params, context) => withModel("inspect", params, context),
 

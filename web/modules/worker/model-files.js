@@ -1,14 +1,15 @@
 /**
  * The models that the page can use and where their bytes are: embedded in the site, dropped by the user, or kept from a hub.
  *
- * @typedef {{role: "model" | "tokenizer", path: string, size: number | null, sha256: string | null}} WantedFile
- * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file", repo?: string,
- *   revision?: string, files: WantedFile[]}} Model
+ * @typedef {{role: string, path: string, size: number | null, sha256: string | null}} WantedFile
+ * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file",
+ *   task?: "generate" | "transcribe", repo?: string, revision?: string, files: WantedFile[]}} Model
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
+import { sortFiles } from "./dropped-files.js";
 import { sha256 } from "./runtime.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 
@@ -19,7 +20,7 @@ export class ModelFiles {
     this.python = python;
     /** @type {Map<string, Promise<ArrayBuffer>>} */
     this.embedded = new Map();
-    /** @type {Map<string, {title: string, files: {role: string, file: File}[]}>} */
+    /** @type {Map<string, {title: string, task: string, files: import("./dropped-files.js").RoleFile[]}>} */
     this.dropped = new Map();
     /** Downloads of browsers that keep no files. @type {Map<string, ArrayBuffer>} */
     this.inMemory = new Map();
@@ -60,15 +61,17 @@ export class ModelFiles {
     const store = await this.storePromise;
     const kept = new Map((await store?.list() ?? []).map((journal) => [journal.name, journal]));
     const known = (await this.registry).models.map((model) => ({ ...model, ...this.#stateOf(model, kept) }));
-    const dropped = [...this.dropped].map(([id, { title, files }]) => ({
-      id, title, description: "From your computer. It is not copied and not kept.", kind: "file", state: "ready",
+    const dropped = [...this.dropped].map(([id, { title, task, files }]) => ({
+      id, title, task, description: "From your computer. It is not copied and not kept.", kind: "file", state: "ready",
       bytes: files.reduce((sum, { file }) => sum + file.size, 0),
     }));
+    known.sort((a, b) => (a.kind === "embedded" ? 0 : 1) - (b.kind === "embedded" ? 0 : 1));
     return [...known, ...dropped];
   }
 
   #stateOf(model, kept) {
-    const bytes = model.files.reduce((sum, file) => sum + (file.size ?? 0), 0);
+    const weighed = model.files.find(({ role }) => role === "model")?.size; // without it the sum would mislead
+    const bytes = weighed ? model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) : 0;
     if (model.kind === "embedded") return { bytes, state: "ready", received: bytes };
     const journals = model.files.map((file) => kept.get(nameOf(model, file)));
     const inMemory = model.files.every((file) => this.inMemory.has(nameOf(model, file)));
@@ -145,35 +148,17 @@ export class ModelFiles {
     return openEntry(entry, shortName);
   }
 
-  /** @param {File[]} files @returns {string} the id of the new model */
-  add(files) {
-    const model = sortFiles(files);
+  /**
+   * @param {File[]} files @param {"generate" | "transcribe"} task what the model is for
+   * @param {string} [folder] the name of the folder that they came in
+   * @returns {string} the id of the new model
+   */
+  add(files, task, folder) {
+    const { title, files: sorted } = sortFiles(files, task);
     const id = `file:${this.dropped.size + 1}`;
-    this.dropped.set(id, model);
+    this.dropped.set(id, { title: folder ?? title, task, files: sorted });
     return id;
   }
-}
-
-/** Tells the checkpoint from the tokenizer by their names; the formats are checked by content when they are opened. */
-function sortFiles(files) {
-  const isTokenizer = (file) => /tok.*\.(bin|json)$/i.test(file.name);
-  const tokenizers = files.filter(isTokenizer);
-  const models = files.filter((file) => !isTokenizer(file));
-  const hint = "Choose two files together: the checkpoint (such as stories15M.bin) and its tokenizer (tokenizer.bin).";
-  const stranger = models.find((file) => !/\.(bin|safetensors)$/i.test(file.name));
-  if (stranger) throw new UserError("This is not a model file.", { where: stranger.name, hint });
-  if (models.length === 0) throw new UserError("There is no checkpoint among these files.", { hint });
-  if (models.length > 1) {
-    throw new UserError(`There are ${models.length} files that could be the checkpoint.`, {
-      where: models.map((file) => file.name).join(", "),
-      hint: tokenizers.length ? "Choose one checkpoint at a time." : hint,
-    });
-  }
-  if (tokenizers.length === 0) throw new UserError("The tokenizer is missing.", { where: models[0].name, hint });
-  if (tokenizers.length > 1) throw new UserError("There is more than one tokenizer.", { hint });
-  const empty = [...models, ...tokenizers].find((file) => file.size === 0);
-  if (empty) throw new UserError("This file is empty.", { where: empty.name, hint: "Choose the complete file." });
-  return { title: models[0].name, files: [{ role: "model", file: models[0] }, { role: "tokenizer", file: tokenizers[0] }] };
 }
 
 /** The same whatever mirror it came from. */

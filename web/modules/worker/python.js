@@ -59,7 +59,10 @@ export class Python {
   /** NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle time. */
   async installNumpy() {
     const { pyodide, lock } = await this.runtime;
-    this.numpy ??= fetchWheel(lock, "numpy").then((wheel) => installWheel(pyodide, wheel));
+    this.numpy ??= fetchWheel(lock, "numpy").then((wheel) => installWheel(pyodide, wheel)).catch((error) => {
+      this.numpy = null; // offline before it was kept: the next call asks again
+      throw error;
+    });
     return this.numpy;
   }
 

@@ -1,0 +1,497 @@
+"""Writing down recordings: samples, files of all kinds, the player, editing, what is saved, Stop."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from e2e.conftest import OUTPUT, Launch, watched
+from e2e.speech_files import speechlike, write_recording, write_speech_model
+from e2e.test_site import serious
+from e2e.transcribe_page import TranscribePage
+from pyapp.audio import load_speech
+from scripts.serve import SiteServer
+
+JFK = Path(__file__).resolve().parents[2] / "shared" / "data" / "jfk.wav"
+SAID = ["the little fox", "went home."]
+# Time from the click on Stop until the sheet says so, in the page's own clock.
+STOP = """() => new Promise((resolve) => {
+  const sheet = document.getElementById("transcript-sheet"), start = performance.now();
+  new MutationObserver(() => sheet.dataset.state === "done" && resolve(performance.now() - start))
+    .observe(sheet, { attributes: true });
+  document.getElementById("transcribe").click();
+})"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A speech model's folder; it says SAID, at 0 to 4 and 5 to 9 seconds, whatever it hears."""
+    folder = tmp_path_factory.mktemp("model")
+    write_speech_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten seconds."""
+    return write_recording(tmp_path_factory.mktemp("audio") / "buzz.wav", speechlike(10))
+
+
+def samples(dist: Path) -> list[dict[str, Any]]:
+    """The clips that the embedded speech model brings, with what is said in them."""
+    models = json.loads((dist / "registry.json").read_text())["models"]
+    found = [sample for entry in models for sample in entry.get("samples", [])]
+    if not found:
+        pytest.skip("this site has no speech model")
+    return found
+
+
+@pytest.fixture(scope="module")
+def tab(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
+    """One tab for all tests that need no fresh one."""
+    page = TranscribePage(browser.new_page()).open(site.url)
+    yield page
+    page.page.close()
+
+
+@pytest.fixture
+def transcribe(tab: TranscribePage) -> Iterator[TranscribePage]:
+    """The view with the embedded model and nothing wrong; fails the test if the console showed an error."""
+    tab.reset()
+    yield tab
+    assert tab.unexpected_errors() == []
+
+
+@pytest.fixture
+def written(tab: TranscribePage, model: Path, recording: Path) -> Iterator[TranscribePage]:
+    """The view with SAID in it, word by word."""
+    words = [word["word"].strip() for segment in tab.segments() for word in segment.get("words") or []]
+    if words != " ".join(SAID).split():
+        tab.reset()
+        tab.use(model)
+        expect(tab.page.locator("#speech-model .model-name")).to_have_text(model.name)
+        tab.settings(times="words", silence=False)
+        tab.take(recording).wait_done()
+    yield tab
+    assert tab.unexpected_errors() == []
+
+
+def spoken(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9']+", text.lower())
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_each_sample_gives_its_text(transcribe: TranscribePage, dist: Path, number: int) -> None:
+    sample = samples(dist)[number]
+    transcribe.page.get_by_role("button", name=sample["title"]).click()
+    transcribe.wait_done()
+    assert spoken(transcribe.text()) == spoken(sample["text"])
+    factor = transcribe.page.locator("#metric-factor").inner_text()
+    assert float(factor.removesuffix("×").replace(",", "")) > 0
+    expect(transcribe.page.locator("#whisper-offer")).to_contain_text("small, synthetic vocabulary")
+    expect(transcribe.page.locator("#whisper-list")).to_contain_text("Whisper tiny")
+    expect(transcribe.page.locator("#whisper-list li").first).to_contain_text("MB")
+
+
+def test_text_with_times_beside_the_player(written: TranscribePage) -> None:
+    segments = written.segments()
+    assert [segment["text"].strip() for segment in segments] == SAID
+    words = [word for segment in segments for word in segment["words"]]
+    assert [word["word"].strip() for word in words] == " ".join(SAID).split()
+    assert [word["start"] for word in words] == pytest.approx([0, 1.3, 2.6, 5, 6.4], abs=0.15)
+    shown = [float(word.get_attribute("data-start") or -1) for word in written.words.all()]
+    assert shown == [word["start"] for word in words]
+    expect(written.page.locator("#recording-facts")).to_have_text("0:10 · 1 channel · 16 kHz")
+    expect(written.page.locator("#metric-language")).to_have_text("English")
+    assert written.player("duration") == 10
+
+
+def test_a_click_on_a_word_plays_from_it(written: TranscribePage) -> None:
+    word = written.words.nth(3)
+    start, end = (float(word.get_attribute(name) or -1) for name in ("data-start", "data-end"))
+    word.click()
+    written.until("pyappPage.transcribe.sheet.player.playing")
+    assert start - 0.05 <= written.player("time") < start + 2
+    expect(word).to_have_class(re.compile("current"))
+    assert end > start >= 5
+    written.until(f"pyappPage.transcribe.sheet.player.time > {start + 0.1}")
+    written.page.get_by_role("button", name="Pause").click()
+    written.page.locator("#player-seek").evaluate("(e) => { e.value = 1; e.dispatchEvent(new Event('input')) }")
+    expect(written.page.locator("#transcript li").first).to_have_class(re.compile("current"))
+    assert written.player("time") == pytest.approx(1, abs=0.05)
+
+
+def test_keyboard(written: TranscribePage) -> None:
+    """One tab stop; arrows go through the text, Enter plays."""
+    page = written.page
+    stops = page.evaluate("document.querySelectorAll('#transcript [tabindex=\"0\"]').length")
+    assert stops == 1
+    page.locator("#transcript [tabindex='0']").focus()
+    page.keyboard.press("Home")
+    focused = "document.activeElement.textContent"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(focused) == "the"
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focused) == "0:05"
+    page.keyboard.press("End")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    written.until("pyappPage.transcribe.sheet.player.playing")
+    assert written.player("time") >= 5 - 0.05
+    page.keyboard.press("Home")
+    assert page.evaluate(focused) == "0:00"
+    page.keyboard.press("Control+Enter")
+    written.page.wait_for_selector("#transcript-sheet[data-state=working]")
+    written.wait_done()
+    assert written.text().split("\n") == SAID
+
+
+CUE = re.compile(r"(\d+)\n(\d\d):(\d\d):(\d\d),(\d{3}) --> (\d\d):(\d\d):(\d\d),(\d{3})\n(.+)\n")
+
+
+def test_what_is_saved(written: TranscribePage) -> None:
+    """SRT as its readers take it apart; the others hold the same; edited text is saved as it was edited."""
+    cues = CUE.findall(written.save("srt"))
+    assert [int(cue[0]) for cue in cues] == [1, 2]
+    times = [int(h) * 3600 + int(m) * 60 + int(s) + int(ms) / 1000 for c in cues for h, m, s, ms in (c[1:5], c[5:9])]
+    assert times == sorted(times) and times[2] == 5 and times[-1] < 10 and [cue[9] for cue in cues] == SAID
+    page = written.page
+    page.get_by_role("button", name="Edit text").click()
+    page.get_by_label("Text from 5 seconds").fill("went there <home> & slept.")
+    page.get_by_role("button", name="Done editing").click()
+    expect(page.locator("#metric-words")).to_have_text("8")
+    assert written.save("txt") == "the little fox\nwent there <home> & slept.\n"
+    assert "went there &lt;home> &amp; slept." in written.save("vtt")
+    values = json.loads(written.save("json"))
+    assert values["language"] == "en" and values["duration"] == 10 and values["task"] == "transcribe"
+    assert [segment["text"] for segment in values["segments"]] == [f" {SAID[0]}", " went there <home> & slept."]
+    assert "words" in values["segments"][0] and "words" not in values["segments"][1]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(written: TranscribePage, theme: str) -> None:
+    page = written.page
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+    page.evaluate("document.getElementById('speech-settings').open = true; scrollTo(0, 0)")
+    page.screenshot(path=OUTPUT / f"transcribe-{theme}.png", full_page=True)
+    assert serious(page) == []
+    page.get_by_role("button", name="Edit text").click()
+    assert serious(page) == []
+    page.get_by_role("button", name="Done editing").click()
+
+
+def test_phone_width(written: TranscribePage) -> None:
+    page = written.page
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=OUTPUT / "transcribe-phone.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('button, select, input:not([type=file]), summary')]"
+        ".map((element) => element.getBoundingClientRect())"
+        ".filter((b) => b.width).map((b) => [b.left, b.right])"
+    )
+    assert len(boxes) > 20 and all(left >= -1 and right <= 361 for left, right in boxes)
+    page.set_viewport_size({"width": 1280, "height": 860})
+
+
+def test_copy(written: TranscribePage, browser: BrowserContext) -> None:
+    browser.grant_permissions(["clipboard-read", "clipboard-write"])
+    written.page.get_by_role("button", name="Copy text").click()
+    expect(written.page.locator("#copy-transcript")).to_have_text("Copied")
+    assert written.page.evaluate("navigator.clipboard.readText()") == "\n".join(SAID)
+    browser.clear_permissions()
+
+
+def test_edited_words_keep_their_times(written: TranscribePage) -> None:
+    before = written.segments()[0]["words"]
+    written.page.get_by_role("button", name="Edit text").click()
+    written.page.get_by_label("Text from 0 seconds").fill("The little ox")
+    written.page.get_by_role("button", name="Done editing").click()
+    after = written.segments()[0]["words"]
+    assert [word["word"] for word in after] == [" The", " little", " ox"]
+    assert [word["start"] for word in after] == [word["start"] for word in before]
+
+
+def test_stop_takes_effect_at_once_and_the_page_stays_usable(
+    transcribe: TranscribePage, model: Path, tmp_path: Path
+) -> None:
+    transcribe.use(model)
+    worker = transcribe.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
+    transcribe.settings(times="segments", silence=False)
+    transcribe.take(write_recording(tmp_path / "long.wav", np.tile(speechlike(10), 60)))
+    transcribe.until("pyappPage.transcribe.sheet.transcript.segments.length > 1", timeout=60)
+    assert transcribe.page.evaluate(STOP) < 300
+    expect(transcribe.ending).to_contain_text("stopped")
+    assert 1 < len(transcribe.segments()) < 40
+    assert worker == 1 and transcribe.page.evaluate("worker === pyappPage.app.engine.worker"), (
+        "the engine was restarted"
+    )
+    transcribe.take(write_recording(tmp_path / "short.wav", speechlike(10))).wait_done()
+    assert transcribe.text().split("\n") == SAID
+
+
+@pytest.mark.skipif(not JFK.is_file(), reason="needs openai-whisper's test recording")
+def test_whisper_tiny_in_shape(transcribe: TranscribePage, tmp_path: Path) -> None:
+    """A folder with whisper-tiny's shape (151 MB as float32): its format is read, its memory suffices."""
+    write_speech_model(tmp_path / "tiny", state=384, layers=4, heads=6, vocabulary=51865)
+    transcribe.use(tmp_path / "tiny")
+    expect(transcribe.page.locator("#speech-model .model-name")).to_have_text("tiny")
+    transcribe.take(JFK).wait_done()
+    assert transcribe.text().split("\n") == SAID
+    assert transcribe.segments()[1]["words"][-1]["end"] <= 11.0
+
+
+# What is no fault of the recording: it is written down all the same, and what should be known is said.
+
+
+def wide(samples: np.ndarray) -> np.ndarray:
+    return np.stack([samples * level for level in np.linspace(0.2, 1, 8)], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate", "says"),
+    [
+        (wide(speechlike(10, 96_000)), 96_000, "Its 8 channels are mixed into one."),
+        (speechlike(10) + 0.3, 16_000, "DC offset of 30 %"),
+        (np.clip(speechlike(10) * 20, -1, 1), 16_000, "clipped"),
+    ],
+    ids=["96 kHz, 8 channels", "DC offset", "clipped"],
+)
+def test_odd_recordings_work_and_are_remarked_on(
+    transcribe: TranscribePage, model: Path, tmp_path: Path, samples: np.ndarray, rate: int, says: str
+) -> None:
+    transcribe.use(model)
+    transcribe.settings(times="segments", silence=False)
+    transcribe.take(write_recording(tmp_path / "odd.wav", samples, rate)).wait_done()
+    expect(transcribe.notes).to_contain_text(says)
+    assert transcribe.notes.locator("li").count() == 1
+    assert transcribe.text().split("\n") == SAID
+    assert transcribe.player("duration") == 10
+
+
+def test_silence_has_no_speech(transcribe: TranscribePage, tmp_path: Path) -> None:
+    """With the embedded model: nothing is made up."""
+    transcribe.take(write_recording(tmp_path / "silence.wav", np.zeros(16_000 * 5))).wait_done()
+    assert transcribe.segments() == []
+    expect(transcribe.ending).to_contain_text("No speech found")
+    expect(transcribe.notes).to_contain_text("silent")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("talk.mp3", b"Dear diary, today I dropped the wrong file.", "could not be read as sound"),
+        ("talk.wav", b"RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00", "truncated"),
+        ("talk.ogg", b"", "empty"),
+        ("nothing.wav", None, "empty"),
+        ("notes.pdf", b"%PDF-1.7 and so on", "could not be read as sound"),
+    ],
+)
+def test_unreadable_recordings_are_refused_in_words(
+    transcribe: TranscribePage, tmp_path: Path, name: str, data: bytes | None, says: str
+) -> None:
+    path = tmp_path / name
+    if data is None:
+        write_recording(path, np.zeros(0))  # a good file of 0 seconds
+    else:
+        path.write_bytes(data)
+    transcribe.take(path)
+    message = transcribe.wait_refused(says)
+    assert name in message
+    assert "nexpected" not in message
+    expect(transcribe.page.locator("#transcript-empty")).to_be_visible()
+
+
+def test_a_recording_that_only_the_browser_can_decode(transcribe: TranscribePage, model: Path) -> None:
+    """WebM with Opus, made by the browser itself: decoded at once when short, packet by packet when long."""
+    transcribe.use(model)
+    transcribe.settings(times="segments", silence=False)
+    transcribe.page.evaluate(
+        """async () => {
+          const context = new AudioContext(), tone = new OscillatorNode(context, { frequency: 300 });
+          const end = context.createMediaStreamDestination();
+          tone.connect(end); tone.start();
+          const parts = [], recorder = new MediaRecorder(end.stream);
+          recorder.ondataavailable = ({ data }) => parts.push(data);
+          recorder.start(); await new Promise((resolve) => setTimeout(resolve, 2000));
+          const stopped = new Promise((resolve) => (recorder.onstop = resolve));
+          recorder.stop(); await stopped; await context.close();
+          globalThis.webm = new File(parts, "tone.webm");
+        }"""
+    )
+    for at_once in (True, False):
+        if not at_once:
+            transcribe.page.evaluate(
+                "globalThis.decode = OfflineAudioContext.prototype.decodeAudioData;"
+                "OfflineAudioContext.prototype.decodeAudioData = () => Promise.reject(new Error('no')), 1"
+            )
+        transcribe.page.evaluate("pyappPage.transcribe.take(webm)")
+        transcribe.wait_done()
+        assert transcribe.player("duration") == pytest.approx(2, abs=0.4)
+        loud = transcribe.page.evaluate("pyappPage.transcribe.sheet.recording.overview.peaks.slice(200, 900)")
+        assert min(loud) > 0.3
+    transcribe.page.evaluate("OfflineAudioContext.prototype.decodeAudioData = decode, 1")
+
+
+WRONG_FOLDERS = {
+    "a language model": (
+        {"config.json": b'{"model_type": "llama", "hidden_size": 64}', "tokenizer.json": b"{}"},
+        "llama",
+    ),
+    "without a tokenizer": ({"config.json": b'{"model_type": "whisper"}'}, "tokenizer.json is missing"),
+    "without weights": ({"config.json": b"{}", "model.safetensors": None}, "weights are missing"),
+    "photographs": ({"holiday.jpg": b"jpeg", "model.safetensors": None}, "not a model file"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_FOLDERS)
+def test_wrong_model_folders_are_refused_in_words(
+    transcribe: TranscribePage, model: Path, tmp_path: Path, kind: str
+) -> None:
+    files, says = WRONG_FOLDERS[kind]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, data in ({"model.safetensors": (model / "model.safetensors").read_bytes()} | files).items():
+        if data is not None:
+            (folder / name).write_bytes(data)
+    transcribe.use(folder)
+    message = transcribe.page.locator("#model-error [role=alert], #transcribe-error [role=alert]")
+    expect(message).to_contain_text(says)
+    assert "nexpected" not in message.inner_text()
+
+
+def test_ten_minutes(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:
+    """The samples over and over with pauses: all of it is written down, in bounded memory."""
+    clips = [load_speech(str(dist / sample["path"])) for sample in samples(dist)]
+    pause = np.zeros(24_000, np.float32)
+    once = np.concatenate([part for clip in clips for part in (clip, pause)])
+    whole = np.tile(once, 1 + 600 * 16_000 // len(once))[: 600 * 16_000]
+    transcribe.settings(times="segments")
+    transcribe.take(write_recording(tmp_path / "ten-minutes.wav", whole))
+    transcribe.wait_done(timeout=120_000)
+    expect(transcribe.page.locator("#recording-facts")).to_contain_text("10:00")
+    expected = spoken(" ".join(sample["text"] for sample in samples(dist))) * (len(whole) // len(once))
+    found = spoken(transcribe.text())
+    assert 0.9 * len(expected) < len(found) < 1.15 * len(expected)
+    segments = transcribe.segments()
+    assert all(a["end"] <= b["start"] + 1e-6 for a, b in zip(segments, segments[1:], strict=False))
+    assert segments[-1]["end"] <= 600 and segments[-1]["end"] > 580
+
+
+@pytest.fixture
+def microphone(launch: Launch, dist: Path, site: SiteServer) -> Iterator[TranscribePage]:
+    """The view in a browser whose microphone hears the first sample, over and over."""
+    sound = dist / samples(dist)[0]["path"]
+    context = launch(
+        "--use-fake-device-for-media-stream",
+        "--use-fake-ui-for-media-stream",
+        f"--use-file-for-fake-audio-capture={sound}",
+    )
+    with watched(context.new_page(), TranscribePage) as page:
+        page.open(site.url)
+        yield page
+    context.close()
+
+
+def test_microphone(microphone: TranscribePage, dist: Path) -> None:
+    """Text comes while it is spoken; what is committed stays; the recording is in the player afterwards."""
+    page = microphone.page
+    page.get_by_role("button", name="Record", exact=True).click()
+    expect(page.locator("#live")).to_be_visible()
+    said = "(document.querySelector('#transcript')?.innerText ?? '').trim().length > 3"
+    microphone.until(said, timeout=6)
+    page.wait_for_timeout(2500)
+    committed = [segment["text"] for segment in microphone.segments()]
+    page.get_by_role("button", name="Stop", exact=True).click()
+    microphone.wait_done()
+    assert [segment["text"] for segment in microphone.segments()][: len(committed)] == committed
+    words = set(spoken(samples(dist)[0]["text"]))
+    found = spoken(microphone.text())
+    assert len(found) > 3 and sum(word in words for word in found) > 0.6 * len(found)
+    assert microphone.player("duration") > 3
+    expect(page.locator("#recording-name")).to_contain_text("Recording")
+    assert "-->" in microphone.save("srt")
+    page.get_by_role("button", name="Transcribe again").click()
+    microphone.wait_done()
+    assert microphone.text()
+
+
+def test_a_refused_microphone(launch: Launch, site: SiteServer) -> None:
+    context = launch("--use-fake-device-for-media-stream", "--deny-permission-prompts")
+    with watched(context.new_page(), TranscribePage) as page:
+        page.open(site.url)
+        page.page.get_by_role("button", name="Record", exact=True).click()
+        message = page.wait_refused("The microphone was refused.")
+        assert "stays on this device" in message
+        expect(page.page.get_by_role("button", name="Record", exact=True)).to_be_visible()
+    context.close()
+
+
+def test_a_missing_microphone(launch: Launch, site: SiteServer) -> None:
+    context = launch(permissions=["microphone"])
+    with watched(context.new_page(), TranscribePage) as page:
+        page.open(site.url)
+        page.page.evaluate(
+            "navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('', 'NotFoundError')), 1"
+        )
+        page.page.get_by_role("button", name="Record", exact=True).click()
+        page.wait_refused("There is no microphone.")
+    context.close()
+
+
+def test_offline(launch: Launch, dist: Path) -> None:
+    """The embedded speech model, its samples and what hears them are kept for use without a network."""
+    server = SiteServer(dist).start()
+    context = launch()
+    with watched(context.new_page(), TranscribePage) as page:
+        page.open(server.url)
+        expect(page.page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
+        server.stop()
+        page.page.reload()
+        page.wait_ready()
+        sample = samples(dist)[0]
+        page.page.get_by_role("button", name=sample["title"]).click()
+        page.wait_done()
+        assert spoken(page.text()) == spoken(sample["text"])
+        assert page.page.evaluate("import('./mediabunny/mediabunny.min.mjs').then((library) => 'Input' in library)")
+    context.close()
+
+
+def test_views(transcribe: TranscribePage) -> None:
+    """The address says which view is shown; a model is chosen for each."""
+    page = transcribe.page
+    assert page.title().startswith("pyapp · speech")
+    page.get_by_role("link", name="Story").click()
+    expect(page.locator("#prompt")).to_be_visible()
+    expect(page.locator("#model-name")).to_have_text("Little stories")
+    transcribe.open_models()
+    expect(page.locator(".model-row")).to_contain_text(["Little stories", "TinyStories 260K"])
+    expect(page.locator(".model-row", has_text="Whisper")).to_have_count(0)
+    transcribe.close_dialog()
+    page.go_back()
+    expect(page.locator("#record")).to_be_visible()
+    page.locator("body").press("Tab")
+    page.evaluate("location.hash = '#main'")  # the skip link stays in its view
+    expect(page.locator("#record")).to_be_visible()
+
+
+def test_dropped_files_go_where_they_belong(transcribe: TranscribePage) -> None:
+    drop = """([name, base64]) => {
+      const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)), transfer = new DataTransfer();
+      transfer.items.add(new File([bytes], name));
+      for (const type of ["dragenter", "dragover", "drop"])
+        document.body.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+    }"""
+    transcribe.page.evaluate(drop, ["weights.bin", "AAAA"])
+    transcribe.wait_refused("weights.bin")
+    transcribe.page.evaluate(drop, ["diary.docx", "AAAA"])
+    transcribe.wait_refused("could not be read as sound")

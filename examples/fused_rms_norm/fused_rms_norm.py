@@ -1,0 +1,76 @@
+"""An op from outside the package: rms_norm(x + residual) in one kernel, with its gradient in another.
+
+Run: python examples/fused_rms_norm/fused_rms_norm.py (needs a C compiler).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyapp
+from pyapp import Tensor
+from pyapp.extension import definition_gradient, load, op
+
+KERNELS = load(
+    Path(__file__).with_name("rms_norm.c"),
+    add_rms_norm="y x residual weight | rows columns | epsilon",
+    add_rms_norm_backward="grad_sum grad_weight x residual weight grad_y | rows columns | epsilon",
+)
+
+
+@op(name="example::add_rms_norm")
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """The meaning, in other ops: what runs where no kernel takes the arguments, and what is differentiated twice."""
+    s = x + residual
+    return s * ((s * s).mean(-1, True) + epsilon).rsqrt() * weight
+
+
+def fits(x: Tensor, residual: Tensor, weight: Tensor) -> bool:
+    """Whether the kernels take these: dense float32 of the right shapes."""
+    every = (x, residual, weight)
+    return (
+        all(t.dtype is pyapp.float32 and t.is_contiguous() for t in every)
+        and x.shape == residual.shape
+        and weight.shape == x.shape[-1:]
+    )
+
+
+@add_rms_norm.kernel("cpu")
+def _forward(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float = 1e-5) -> Any:
+    if not fits(x, residual, weight):
+        return NotImplemented
+    y = pyapp.empty(x.shape)
+    columns = x.shape[-1]
+    KERNELS.add_rms_norm(y, x, residual, weight, x.numel() // max(columns, 1), columns, epsilon)
+    return y
+
+
+@add_rms_norm.gradient
+def _backward(g: Tensor, y: None, x: Tensor, residual: Tensor, weight: Tensor, epsilon: float = 1e-5) -> Any:
+    """Gradients of x, residual and weight. Where they are differentiated again, the definition's."""
+    if pyapp.is_grad_enabled() or not fits(x, residual, weight):
+        return definition_gradient(add_rms_norm, g, x, residual, weight, epsilon)
+    grad_sum, grad_weight = pyapp.empty(x.shape), pyapp.zeros(weight.shape)
+    columns = x.shape[-1]
+    rows = x.numel() // max(columns, 1)
+    KERNELS.add_rms_norm_backward(
+        grad_sum, grad_weight, x, residual, weight, g.contiguous(), rows, columns, epsilon
+    )  # fmt: skip
+    return grad_sum, grad_sum, grad_weight
+
+
+def main() -> None:
+    x, residual = pyapp.randn(1024, 512), pyapp.randn(1024, 512)
+    weight = pyapp.rand(512)
+    with pyapp.no_grad():
+        for name, function in (("definition", add_rms_norm.definition), ("kernel", add_rms_norm)):
+            start = time.perf_counter()
+            for _ in range(20):
+                function(x, residual, weight)
+            print(f"{name}: {(time.perf_counter() - start) / 20 * 1e3:.2f} ms for {x.shape}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""Recordings as blocks of raw samples: WAVE files by pyapp.audio.wav, from a file or a pipe, everything else that is
+read (MP3, FLAC, Ogg Vorbis and Opus, AIFF, CAF ...) by libsndfile, where the package soundfile is installed.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from pyapp.engine.lazy import np
+from pyapp.errors import FileFormatError
+from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
+
+from .wav import CHANNEL_LIMIT, RATES, WavFile, decode_samples, find_samples, open_wav
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+HEAD = 64  # bytes that tell what a file is
+WAV_HEAD_LIMIT = 1 << 24  # bytes before the samples of a WAVE file that comes through a pipe
+FRAMES_LIMIT = 1 << 48  # libsndfile says 2^63 - 1 where it does not know
+# What begins so cannot be read; the place of the signature, the signature, its name.
+REFUSED = (
+    (4, b"ftyp", "an MP4 or M4A file"),
+    (0, b"\x1aE\xdf\xa3", "a WebM or Matroska file"),
+    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "a Windows Media file"),
+    (0, b"#!AMR", "an AMR file"),
+    (0, b"\xff\xf1", "an AAC file"),
+    (0, b"\xff\xf9", "an AAC file"),
+    (0, b"FLV\1", "a Flash video"),
+)
+KNOWN = (
+    (b"ID3", "an MP3 file"),
+    *((bytes((0xFF, second)), "an MP3 file") for second in (0xFB, 0xFA, 0xF3, 0xF2)),
+    (b"OggS", "an Ogg file"),
+    (b"fLaC", "a FLAC file"),
+    (b"FORM", "an AIFF file"),
+)
+
+
+class Decoder(Protocol):
+    """An open recording: `rate` in Hz, `channels`, `frames` (samples of each channel; None while nobody knows).
+
+    `read(count)` gives the next frames, float32 (frames, channels), at most `count`, none at the end. `ended_early` is
+    what stopped it before its end, if something did.
+    """
+
+    name: str
+    rate: int
+    channels: int
+    frames: int | None
+    ended_early: str | None
+
+    def read(self, count: int) -> NDArray[np.float32]: ...
+
+    def close(self) -> None: ...
+
+
+class ArrayDecoder:
+    """Samples in memory: (samples,) or (frames, channels)."""
+
+    def __init__(self, samples: Any, rate: int, name: str = "samples") -> None:
+        array = np.asarray(samples)
+        if array.ndim not in (1, 2) or not np.issubdtype(array.dtype, np.floating):
+            raise FileFormatError(
+                f"takes floats (samples,) or (frames, channels), not {array.dtype} {array.shape}", where=name,
+                hint="Divide integers by their full scale first: 32768 for 16 bits",
+            )  # fmt: skip
+        self._array = array.reshape(len(array), -1) if array.size else array.reshape(0, 1)
+        self.name, self.rate, self.channels = name, rate, self._array.shape[1]
+        self.frames: int | None = len(array)
+        self.ended_early: str | None = None
+        self._at = 0
+
+    def read(self, count: int) -> NDArray[np.float32]:
+        block = self._array[self._at : self._at + count]
+        self._at += len(block)
+        return np.asarray(block, np.float32)
+
+    def close(self) -> None:
+        """The samples stay their owner's."""
+
+
+class WavDecoder:
+    """A WAVE file that can be read by position."""
+
+    def __init__(self, wav: WavFile, owned: ByteSource | None) -> None:
+        self._wav, self._owned = wav, owned
+        self.name, self.rate, self.channels = wav.name, wav.rate, wav.channels
+        self.frames: int | None = wav.frames
+        announced = (wav.frames + wav.missing) / wav.rate
+        self.ended_early = f"its header announces {announced:.1f} s" if wav.missing else None
+        self._at = 0
+
+    def read(self, count: int) -> NDArray[np.float32]:
+        block = self._wav.read(self._at, count)
+        self._at += len(block)
+        return block
+
+    def close(self) -> None:
+        if self._owned is not None:
+            close_source(self._owned)
+
+
+class PipeSource:
+    """The beginning of a stream as a ByteSource that nobody knows the end of; what was read is kept until `rest()`."""
+
+    size = 1 << 62
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self.name = name
+        self._stream = stream
+        self._head = bytearray()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """FileFormatError where the stream ends before, and for a header that does not end."""
+        end = offset + length
+        if end > WAV_HEAD_LIMIT:
+            raise FileFormatError("there are no samples at its beginning", where=self.name)
+        self._head += self._stream.read(max(0, end - len(self._head)))
+        if len(self._head) < end:
+            raise FileFormatError(f"the stream ended after {len(self._head):,} bytes", where=self.name)
+        return bytes(self._head[offset:end])
+
+    def peek(self, length: int) -> bytes:
+        """The first bytes, fewer where the stream is shorter."""
+        self._head += self._stream.read(max(0, length - len(self._head)))
+        return bytes(self._head[:length])
+
+    def rest(self, start: int) -> bytes:
+        """What was read already from `start` on; forgets all of it."""
+        rest, self._head = bytes(self._head[start:]), bytearray()
+        return rest
+
+
+class PipeWavDecoder:
+    """A WAVE file that arrives through a pipe, decoded while it comes."""
+
+    def __init__(self, source: PipeSource, stream: IO[bytes]) -> None:
+        self._form, start, length = find_samples(source)
+        self._waiting = source.rest(start)
+        # what is there at once, where the stream can: who speaks into a pipe does not wait for a block
+        self._receive: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+        self.name, self.rate, self.channels = source.name, self._form.rate, self._form.channels
+        known = length + start < source.size
+        self.frames = length // self._form.frame_bytes if known else None
+        self._left = length
+        self.ended_early: str | None = None
+
+    def read(self, count: int) -> NDArray[np.float32]:
+        size = self._form.frame_bytes
+        wanted = min(count * size, self._left)
+        while len(self._waiting) < min(size, wanted):
+            more = self._receive(wanted - len(self._waiting))
+            if not more:
+                self._left = 0
+                if self.frames is not None:
+                    self.ended_early = f"its header announces {self.frames / self.rate:.1f} s"
+                return np.empty((0, self.channels), np.float32)
+            self._waiting += more
+        whole = min(wanted, len(self._waiting)) // size * size
+        data, self._waiting = self._waiting[:whole], self._waiting[whole:]
+        self._left -= whole
+        return decode_samples(data, self._form).reshape(-1, self.channels)
+
+    def close(self) -> None:
+        """The stream is its owner's."""
+
+
+class SourceFile(io.RawIOBase):
+    """A ByteSource as the file that libsndfile wants."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._source.size - self._at))
+        view[:count] = self._source.read(self._at, count)
+        self._at += count
+        return count
+
+
+class SoundFileDecoder:
+    """What libsndfile reads. A file that turns out to be damaged on the way ends there."""
+
+    def __init__(self, file: IO[bytes] | SourceFile, name: str, kind: str, owned: ByteSource | None = None) -> None:
+        soundfile = import_soundfile(name, kind)
+        self._owned = owned
+        self._error = soundfile.SoundFileError
+        try:
+            self._file = sequential(soundfile)(file)
+        except self._error as error:
+            raise unreadable(name, kind, reason(error)) from error
+        self.name, self.rate, self.channels = name, int(self._file.samplerate), int(self._file.channels)
+        if self.rate not in RATES or not 1 <= self.channels <= CHANNEL_LIMIT:
+            raise unreadable(name, kind, f"{self.channels} channels at {self.rate:,} Hz")
+        self.frames = self._file.frames if 0 < self._file.frames < FRAMES_LIMIT else None
+        self.ended_early: str | None = None
+        self._seen = 0
+
+    def read(self, count: int) -> NDArray[np.float32]:
+        try:
+            block: NDArray[np.float32] = self._file.read(count, dtype="float32", always_2d=True)
+        except self._error as error:
+            if not self._seen:
+                raise unreadable(self.name, "", reason(error)) from error
+            self.ended_early = reason(error)
+            return np.empty((0, self.channels), np.float32)
+        self._seen += len(block)
+        # libsndfile's own guess of an MP3's length may be a few frames off
+        if not len(block) and self.frames and self._seen < 0.99 * self.frames - self.rate / 10:
+            self.ended_early = f"its header announces {self.frames / self.rate:.1f} s"
+        return block
+
+    def close(self) -> None:
+        self._file.close()
+        if self._owned is not None:
+            close_source(self._owned)
+
+
+def sequential(soundfile: Any) -> Any:
+    """SoundFile that reads on from where it is. The original seeks there after each read, whereupon an MP3 decoder
+    has lost the bits that the next frame takes from those before: a tenth of a second is wrong."""
+
+    class Sequential(soundfile.SoundFile):
+        def seekable(self) -> bool:
+            return False
+
+    return Sequential
+
+
+def import_soundfile(name: str, kind: str) -> Any:
+    """The package soundfile; FileFormatError with what to do where it is missing."""
+    try:
+        import soundfile  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except (ImportError, OSError) as error:  # OSError: the package without its library
+        in_page = sys.platform == "emscripten"
+        install = "" if in_page else "Install it with pip install 'pyapp[audio]', or convert the recording: "
+        raise FileFormatError(
+            f"{kind or 'a file of this kind'} is read by the package soundfile, which is not here",
+            where=name,
+            hint=install + conversion(name),
+        ) from error
+    return soundfile
+
+
+def conversion(name: str) -> str:
+    """The command that makes a WAVE file of anything."""
+    known = not name.startswith("<") and name != "stdin"
+    return f"ffmpeg -i {shlex.quote(name) if known else 'RECORDING'} -ac 1 -ar 16000 recording.wav"
+
+
+def unreadable(name: str, kind: str, why: str) -> FileFormatError:
+    what = f"this is {kind}, but it is damaged" if kind else "this is not a recording that can be read"
+    return FileFormatError(f"{what} ({why})", where=name, hint=f"If it plays elsewhere, convert it: {conversion(name)}")
+
+
+def reason(error: Exception) -> str:
+    """What libsndfile said, without the file's name."""
+    text = str(getattr(error, "error_string", error)).removeprefix("Error : ").strip().rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def kind_of(head: bytes, name: str) -> str:
+    """What a file is that begins with `head`; "" where only libsndfile could say. FileFormatError for what cannot be
+    read."""
+    if not head:
+        raise FileFormatError("the file is empty", where=name, hint="Record or copy it again")
+    for place, signature, kind in REFUSED:
+        if head[place : place + len(signature)] == signature:
+            raise FileFormatError(f"this is {kind}, which is not read here", where=name, hint=conversion(name))
+    return next((kind for start, kind in KNOWN if head.startswith(start)), "")
+
+
+def is_wav(head: bytes) -> bool:
+    return head[:4] in (b"RIFF", b"RF64") and head[8:12] in (b"WAVE", b"")
+
+
+def open_decoder(source: AnySource) -> Decoder:
+    """A recording in a file, in bytes or in a ByteSource. FileFormatError for what cannot be read; OSError as
+    open()."""
+    opened = open_source(source)
+    owned = opened if opened is not source else None
+    try:
+        head = bytes(opened.read(0, min(HEAD, opened.size)))
+        if not is_wav(head):
+            return SoundFileDecoder(SourceFile(opened), opened.name, kind_of(head, opened.name), owned)
+        try:
+            return WavDecoder(open_wav(opened), owned)
+        except FileFormatError as error:  # a rare encoding (A-law, ADPCM): libsndfile may know it
+            if "not read here" not in error.what:
+                raise
+            with suppress(FileFormatError):
+                return SoundFileDecoder(SourceFile(opened), opened.name, "", owned)
+            raise
+    except BaseException:
+        if owned is not None:
+            close_source(owned)
+        raise
+
+
+def open_stream(stream: IO[bytes], name: str = "stdin") -> Decoder:
+    """A recording that arrives through a pipe: a WAVE file is decoded while it comes, anything else is first gathered
+    in a temporary file. FileFormatError for what cannot be read."""
+    source = PipeSource(stream, name)
+    head = source.peek(HEAD)
+    if is_wav(head):
+        return PipeWavDecoder(source, stream)
+    kind = kind_of(head, name)
+    import_soundfile(name, kind)  # before anything is gathered in vain
+    import shutil
+    import tempfile
+
+    file = tempfile.TemporaryFile(prefix="pyapp-")
+    try:
+        file.write(source.rest(0))
+        shutil.copyfileobj(stream, file, 1 << 20)
+        file.seek(0)
+        return SoundFileDecoder(file, name, kind)
+    except BaseException:
+        file.close()
+        raise

@@ -1,0 +1,171 @@
+"""How to transcribe: openai-whisper's settings by their names, with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+from pyapp.errors import OptionError
+from pyapp.text.languages import language_code
+
+Number = TypeVar("Number", int, float)
+
+TASKS = ("transcribe", "translate")
+BEFORE_WORDS = "\"'“¿([{-"
+BEHIND_WORDS = "\"'.。,，!！?？:：”)]}、"
+LARGEST = 1 << 31
+
+
+@dataclass(frozen=True)
+class TranscribeOptions:
+    """openai-whisper's settings (https://github.com/openai/whisper, `transcribe` and `DecodingOptions`), times in
+    seconds. Raises OptionError, naming the setting, for a value that makes no sense.
+
+    - language: code or name; None: heard from the first window. task: "transcribe", or "translate" into English.
+    - temperature: tried in this order until a window is neither too repetitive (compression_ratio_threshold) nor too
+      unlikely (logprob_threshold, mean of a token); None switches a test off.
+    - no_speech_threshold: above it, and if too unlikely, a window is silence.
+    - beam_size, patience, length_penalty: search at temperature 0 (None: greedy); best_of: samples at higher ones.
+    - suppress_tokens: ids, comma-separated or a list, that are never chosen; -1 stands for those that note sounds;
+      nothing at all lifts the ban on control tokens too. suppress_blank: no empty start.
+    - sample_len: tokens of a window (None: half the context); prefix: text that every window begins with.
+    - initial_prompt: text before the first window, with carry_initial_prompt before each;
+      condition_on_previous_text: the text so far is the prompt of the next window.
+    - without_timestamps, max_initial_timestamp: of the first segment in a window.
+    - word_timestamps, prepend_punctuations, append_punctuations: times of words, and the signs that go with a word.
+    - clip_timestamps: start,end,start,... of the parts to transcribe; the last end may be left out.
+    - hallucination_silence_threshold: with word times, longer silence around improbable words is skipped.
+    - seed: of the samples. skip_silence (not openai's): windows begin where somebody speaks.
+    """
+
+    language: str | None = None
+    task: str = "transcribe"
+    temperature: float | Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    best_of: int | None = 5
+    beam_size: int | None = None
+    patience: float | None = None
+    length_penalty: float | None = None
+    sample_len: int | None = None
+    suppress_tokens: str | Sequence[int] | None = "-1"
+    suppress_blank: bool = True
+    prefix: str | None = None
+    initial_prompt: str | None = None
+    carry_initial_prompt: bool = False
+    condition_on_previous_text: bool = True
+    compression_ratio_threshold: float | None = 2.4
+    logprob_threshold: float | None = -1.0
+    no_speech_threshold: float | None = 0.6
+    without_timestamps: bool = False
+    max_initial_timestamp: float | None = 1.0
+    word_timestamps: bool = False
+    prepend_punctuations: str = BEFORE_WORDS
+    append_punctuations: str = BEHIND_WORDS
+    clip_timestamps: str | Sequence[float] = "0"
+    hallucination_silence_threshold: float | None = None
+    seed: int = 0
+    skip_silence: bool = False
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise OptionError(f"there is no task {self.task!r:.40}", where="task", hint=f"Choose {' or '.join(TASKS)}")
+        if self.language is not None:
+            object.__setattr__(self, "language", language_code(self.language))
+        object.__setattr__(self, "temperature", check_temperatures(self.temperature))
+        for name, low, high in (("best_of", 1, 64), ("beam_size", 1, 64), ("sample_len", 1, LARGEST)):
+            check(name, getattr(self, name), low, high, Integral)
+        check("seed", self.seed, 0, (1 << 64) - 1, Integral, needed=True)
+        check("patience", self.patience, 0, 64)
+        check("length_penalty", self.length_penalty, 0, 1)
+        check("compression_ratio_threshold", self.compression_ratio_threshold, -LARGEST, LARGEST)
+        check("logprob_threshold", self.logprob_threshold, -LARGEST, LARGEST)
+        check("no_speech_threshold", self.no_speech_threshold, -1, LARGEST)
+        check("max_initial_timestamp", self.max_initial_timestamp, 0, 30)
+        check("hallucination_silence_threshold", self.hallucination_silence_threshold, 0, LARGEST)
+        for name in ("initial_prompt", "prefix", "prepend_punctuations", "append_punctuations"):
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (value is None and name in ("initial_prompt", "prefix")):
+                raise OptionError(f"must be text, not {value!r:.40}", where=name)
+        for name in SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(f"must be true or false, not {getattr(self, name)!r:.40}", where=name)
+        if self.patience is not None and self.beam_size is None:
+            raise OptionError("patience is part of a beam search", where="patience", hint="Give beam_size too")
+        if self.patience is not None and round((self.beam_size or 0) * self.patience) < 1:
+            raise OptionError("is too small for this beam_size", where="patience")
+        if self.hallucination_silence_threshold is not None and not self.word_timestamps:
+            raise OptionError("needs word_timestamps", where="hallucination_silence_threshold")
+        self.clips()
+        self.suppressed()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TranscribeOptions:
+        """From JSON values; unknown names are refused."""
+        known = [entry.name for entry in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise OptionError("no such setting", where=str(name), hint=f"Settings are: {', '.join(known)}")
+        return cls(**values)
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """Those to try, in their order."""
+        assert isinstance(self.temperature, tuple)
+        return self.temperature
+
+    def clips(self) -> list[tuple[float, float | None]]:
+        """(start, end) of the parts to transcribe, in seconds; None: the end of the recording."""
+        times: list[float] = numbers("clip_timestamps", self.clip_timestamps, float)
+        if any(not isfinite(time) or time < 0 for time in times):
+            raise OptionError("times must be 0 or more", where="clip_timestamps")
+        points = times or [0.0]
+        ends = [*points[1::2], None] if len(points) % 2 else points[1::2]
+        return list(zip(points[::2], ends, strict=True))
+
+    def suppressed(self) -> list[int] | None:
+        """Ids in suppress_tokens, -1 among them where it was given; None where nothing was given."""
+        if self.suppress_tokens is None or not len(self.suppress_tokens):
+            return None
+        return numbers("suppress_tokens", self.suppress_tokens, int)
+
+
+SWITCHES = (
+    "suppress_blank", "carry_initial_prompt", "condition_on_previous_text", "without_timestamps", "word_timestamps",
+    "skip_silence",
+)  # fmt: skip
+
+
+def check(name: str, value: object, low: float, high: float, kind: Any = Real, needed: bool = False) -> None:
+    """OptionError unless `value` is such a number from `low` to `high`, or None where it is not needed."""
+    if value is None and not needed:
+        return
+    if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
+        whole = "a whole number" if kind is Integral else "a number"
+        raise OptionError(f"must be {whole} from {low:g} to {high:g}, not {value!r:.40}", where=name)
+
+
+def check_temperatures(value: object) -> tuple[float, ...]:
+    found = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    for temperature in found:
+        check("temperature", temperature, 0, 100, needed=True)
+    if not found:
+        raise OptionError("needs at least one value", where="temperature")
+    return found
+
+
+def numbers(name: str, value: str | Sequence[Number], kind: type[Number]) -> list[Number]:
+    """The numbers in a comma-separated text or a sequence; OptionError for anything else."""
+    entries: Any = value
+    if isinstance(value, str):
+        entries = value.split(",") if value.strip() else []
+    try:
+        found = [kind(entry) for entry in entries]
+        if not isinstance(value, str) and any(
+            isinstance(entry, (bool, str)) or entry != kind(entry) for entry in value
+        ):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError(f"must be numbers with commas between, not {value!r:.40}", where=name) from None
+    return found

@@ -1,0 +1,149 @@
+"""Recordings of any kind and length as blocks of what a model hears: mono, 16 kHz, without DC offset.
+
+A reader holds one block of a few seconds at a time, so two hours need no more memory than a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+
+from pyapp.engine.lazy import np
+from pyapp.errors import FileFormatError
+from pyapp.events import Notice
+from pyapp.formats.source import AnySource, ByteSource
+
+from . import SAMPLE_RATE
+from .decoders import ArrayDecoder, Decoder, PipeWavDecoder, open_decoder, open_stream
+from .quality import OffsetFilter, Quality
+from .resampling import Resampler, mix_channels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BLOCK_SAMPLES = 1 << 17  # of all channels, read at once: 3 s of one channel at 44.1 kHz
+
+
+class AudioReader:
+    """A recording, once from its beginning to its end: iterating gives float32 (samples,) blocks at 16 kHz, none empty.
+
+    `duration` is its length in seconds as far as it is known before, None where it is not. `arrives` tells that it
+    comes through a pipe, maybe while somebody speaks. `seconds` is how much was read so far. `notices`, complete after
+    the last block, are what a person should know: clipping, silence, a file that ends early. Iterating raises
+    FileFormatError for samples that are damaged, or that are not there at all.
+    A context manager.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.name = decoder.name
+        self.duration = None if decoder.frames is None else decoder.frames / decoder.rate
+        self.arrives = isinstance(decoder, PipeWavDecoder)
+        self.seconds = 0.0
+        self.notices: list[Notice] = []
+        self._decoder = decoder
+        self._blocks = self._read()
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return self._blocks
+
+    def _read(self) -> Iterator[NDArray[np.float32]]:
+        decoder, quality, resampler = self._decoder, Quality(), make_resampler(self._decoder.rate)
+        offset = OffsetFilter(SAMPLE_RATE)
+        count = max(1, BLOCK_SAMPLES // decoder.channels)
+        more = True
+        while more:
+            raw = decoder.read(count)
+            more = len(raw) > 0
+            self._check(raw)
+            quality.add(raw)
+            block = resampler.process(mix_channels(raw)) if more else resampler.finish()
+            if len(block):
+                self.seconds += len(block) / SAMPLE_RATE
+                yield offset.process(block)
+        if not self.seconds:
+            raise FileFormatError(
+                "the recording is empty: it has no samples", where=self.name, hint="Record or copy it again"
+            )
+        self.notices = quality.notices(self.name)
+        if decoder.ended_early:
+            self.notices.append(
+                Notice(
+                    f"the recording ends after {self.seconds:.1f} s: {decoder.ended_early}", self.name,
+                    "If it was cut off, copy or download it again",
+                )
+            )  # fmt: skip
+
+    def _check(self, block: NDArray[np.float32]) -> None:
+        if not np.isfinite(block).all():
+            raise FileFormatError(
+                f"there are NaN or infinite samples after {self.seconds:.1f} s", where=self.name,
+                hint="Export the recording again, as 16-bit samples",
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Closes the file; the reader gives nothing more."""
+        self._blocks.close()  # type: ignore[attr-defined]
+        self._decoder.close()
+
+    def __enter__(self) -> AudioReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_audio(source: AnySource | IO[bytes] | Any, *, rate: int = SAMPLE_RATE) -> AudioReader:
+    """Opens a recording: a path, bytes, a ByteSource, a binary stream (a pipe), or float samples at `rate` Hz,
+    (samples,) or (frames, channels).
+
+    WAVE files need nothing else, and are decoded from a pipe while they come; MP3, FLAC, Ogg (Vorbis, Opus), AIFF and
+    CAF need the package soundfile (`pip install 'pyapp[audio]'`), with which soxr comes that resamples faster. Raises
+    FileFormatError for what cannot be read, saying what can be done; OSError as open() does.
+    """
+    if hasattr(source, "__array__"):
+        return AudioReader(ArrayDecoder(source, rate))
+    if hasattr(source, "read") and not isinstance(source, ByteSource):
+        return AudioReader(open_stream(cast(IO[bytes], source), stream_name(source)))
+    return AudioReader(open_decoder(source))
+
+
+def stream_name(stream: Any) -> str:
+    """What to call a stream in messages."""
+    name = str(getattr(stream, "name", ""))
+    return "stdin" if name in ("", "0", "<stdin>") else name
+
+
+class AnyResampler(Protocol):
+    def process(self, block: NDArray[np.float32]) -> NDArray[np.float32]: ...
+
+    def finish(self) -> NDArray[np.float32]: ...
+
+
+class SoxrResampler:
+    """The same interface over soxr, which is several times faster."""
+
+    def __init__(self, rate: int, to_rate: int) -> None:
+        import soxr  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        self._stream = soxr.ResampleStream(rate, to_rate, 1, dtype="float32", quality="HQ")
+
+    def process(self, block: NDArray[np.float32]) -> NDArray[np.float32]:
+        made: NDArray[np.float32] = self._stream.resample_chunk(np.ascontiguousarray(block))
+        return made
+
+    def finish(self) -> NDArray[np.float32]:
+        made: NDArray[np.float32] = self._stream.resample_chunk(np.zeros(0, np.float32), last=True)
+        return made
+
+
+def make_resampler(rate: int) -> AnyResampler:
+    """From `rate` to 16 kHz: soxr's where it is installed, else ours."""
+    if rate != SAMPLE_RATE:
+        try:
+            return SoxrResampler(rate, SAMPLE_RATE)
+        except ImportError:
+            pass
+    return Resampler(rate, SAMPLE_RATE)

@@ -1,0 +1,239 @@
+"""Speech to text while somebody speaks: what two looks at the same sound agree on is final.
+
+Source: Macháček, Dabre, Bojar: Turning Whisper into Real-Time Transcription System (2023), LocalAgreement-2. The sound
+since the last final word is decoded again and again as it grows. The words that two decodings in a row begin with are
+final and never change; the rest is shown as long as it lasts. Where a pause was heard, everything before it is final.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from pyapp.audio.activity import Span, find_speech
+from pyapp.audio.mel import SAMPLE_RATE
+from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.transcribe import LoadedSpeechModel, transcribe_events
+from pyapp.audio.windows import checked
+from pyapp.engine.lazy import np
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Event, Language, Partial, Segment
+
+REPEATED = 5  # words that a decoding may say again from before its beginning
+PROMPT_CHARACTERS = 200
+BACK = 0.1  # seconds that times of words may differ between two decodings
+MARGIN = 0.5  # seconds of silence that are kept before speech
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """When to decode, in seconds. `interval`: of new sound between two decodings, more if the model is slower than
+    that. `pause`: of silence that ends an utterance. `trim`: of sound from which on what is final is let go; `longest`:
+    at which words become final without agreement. Raises OptionError unless 0 < interval <= trim < longest <= 28.
+    """
+
+    interval: float = 0.5
+    pause: float = 0.8
+    trim: float = 10.0
+    longest: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not (0 < self.interval <= self.trim < self.longest <= 28 and self.pause > 0):
+            raise OptionError("needs 0 < interval <= trim < longest <= 28, and a pause", where="LiveOptions")
+
+
+@dataclass(frozen=True)
+class LiveWord:
+    """A word with its space; times in seconds since the beginning of the stream."""
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+    @property
+    def key(self) -> str:
+        """What two decodings are compared by: letters and digits, in one case."""
+        return (
+            "".join(character for character in self.text.casefold() if unicodedata.category(character)[0] in "LMN")
+            or self.text.strip()
+        )
+
+
+class LiveTranscriber:
+    """Takes sound as it comes and gives events: Segment for words that are final, Partial for others, Language.
+
+    `push` decodes when there is enough new sound and blocks meanwhile; `finish` makes the rest final. Memory does not
+    grow with the length of the stream. `options` are those of a recording; `word_timestamps` is always on, and
+    clip_timestamps, initial_prompt after the first words and skip_silence have no place here.
+    """
+
+    def __init__(
+        self,
+        model: LoadedSpeechModel,
+        options: TranscribeOptions | None = None,
+        live: LiveOptions | None = None,
+        cancel: Cancel | None = None,
+    ) -> None:
+        options = options or TranscribeOptions(temperature=0.0)
+        self._model, self._live, self._cancel = model, live or LiveOptions(), cancel or Cancel()
+        self._options = replace(
+            options, word_timestamps=True, without_timestamps=False, clip_timestamps="0", skip_silence=False
+        )
+        self._sound = np.zeros(0, np.float32)
+        self._offset = 0  # samples that were let go
+        self._decoded_to = 0  # samples of the stream that were looked at
+        self._cost = 0.0  # seconds that the last decoding took
+        self._hypothesis: list[LiveWord] = []  # of the last decoding, not final
+        self._final_end = 0.0
+        self._tail: list[LiveWord] = []  # the last final words
+        self._prompt = ""
+        self._count = 0
+        self._language: str | None = None
+        self._shown = ""
+
+    @property
+    def seconds(self) -> float:
+        """How much was heard so far."""
+        return (self._offset + len(self._sound)) / SAMPLE_RATE
+
+    def push(self, samples: Any) -> list[Event]:
+        """Takes mono float32 (samples,) at 16 kHz and returns what there is to report, often nothing."""
+        self._sound = np.concatenate([self._sound, checked(samples)])
+        waiting = self.seconds - self._decoded_to / SAMPLE_RATE
+        # A model that takes longer than the interval gets more sound at once, and so keeps up.
+        return list(self._look(False)) if waiting >= max(self._live.interval, self._cost) else []
+
+    def finish(self) -> list[Event]:
+        """Makes final what was heard; the transcriber may go on with another utterance after that."""
+        return list(self._look(True))
+
+    def _look(self, finished: bool) -> Iterator[Event]:
+        """Decodes the sound since the last final word and reports what is new."""
+        self._decoded_to = self._offset + len(self._sound)
+        spans = find_speech(self._sound)
+        if not spans:
+            yield from self._commit(self._hypothesis)
+            self._hypothesis = []
+            keep = 0 if finished else int(MARGIN * SAMPLE_RATE)
+            self._let_go(len(self._sound) - keep)
+        else:
+            quiet = len(self._sound) / SAMPLE_RATE - spans[-1].end
+            ended = finished or quiet >= self._live.pause
+            yield from self._agree(spans, ended)
+        yield from self._show()
+
+    def _agree(self, spans: Sequence[Span], ended: bool) -> Iterator[Event]:
+        """Decodes, and makes final what agrees with the decoding before; everything if the utterance `ended`."""
+        began = perf_counter()
+        first = max(0, int((spans[0].start - MARGIN) * SAMPLE_RATE))
+        self._let_go(first)
+        words, language = self._decode()
+        words = self._new_words([self._without_silence(word, spans, first) for word in words])
+        self._cost = perf_counter() - began
+        if language is not None:
+            yield language
+        if ended:
+            yield from self._commit(words)
+            self._hypothesis = []
+            # The utterance is over: nothing of it is heard again.
+            self._let_go(int((spans[-1].end - first / SAMPLE_RATE) * SAMPLE_RATE))
+            return
+        agreed = common(self._hypothesis, words)
+        yield from self._commit(words[:agreed])
+        self._hypothesis = words[agreed:]
+        yield from self._stay_short()
+
+    def _stay_short(self) -> Iterator[Event]:
+        """Lets sound go whose words are final, and makes words final that never agreed when there is too much."""
+        length = len(self._sound) / SAMPLE_RATE
+        begin = self._offset / SAMPLE_RATE
+        if length > self._live.longest and self._final_end - begin < length - self._live.trim:
+            limit = begin + length - self._live.trim / 2
+            old = [word for word in self._hypothesis if word.end <= limit]
+            self._hypothesis = self._hypothesis[len(old) :]
+            yield from self._commit(old)
+            self._final_end = max(self._final_end, limit)
+        if length > self._live.trim:
+            self._let_go(int((self._final_end - begin) * SAMPLE_RATE))
+
+    def _decode(self) -> tuple[list[LiveWord], Language | None]:
+        """The words of the sound that is held, and its language where it is news."""
+        options = replace(
+            self._options,
+            language=self._language or self._options.language,
+            initial_prompt=self._prompt or self._options.initial_prompt,
+        )
+        offset, heard = self._offset / SAMPLE_RATE, None
+        words: list[LiveWord] = []
+        for event in transcribe_events(self._model, self._sound, options, self._cancel):
+            if isinstance(event, Language):
+                heard = event
+            elif isinstance(event, Segment):
+                words += [live_word(word, offset) for word in event.words or ()]
+        return words, self._settle(heard, bool(words))
+
+    def _settle(self, heard: Language | None, spoken: bool) -> Language | None:
+        """The first words decide on the language."""
+        if heard is None or not spoken or self._language is not None:
+            return None
+        self._language = heard.code
+        return heard
+
+    def _without_silence(self, word: LiveWord, spans: Sequence[Span], let_go: int) -> LiveWord:
+        """A word that seems to begin in the silence before speech begins with it; `spans` are from before `let_go`
+        samples were forgotten."""
+        offset = (self._offset - let_go) / SAMPLE_RATE
+        starts = [offset + span.start for span in spans if word.start < offset + span.start < word.end]
+        return replace(word, start=starts[0]) if starts else word
+
+    def _new_words(self, words: list[LiveWord]) -> list[LiveWord]:
+        """Without what is final already: by its time, and by its text where the times are not sure."""
+        words = [word for word in words if word.end > self._final_end - BACK and word.text.strip()]
+        for count in range(min(REPEATED, len(words), len(self._tail)), 0, -1):
+            again = [word.key for word in self._tail[-count:]] == [word.key for word in words[:count]]
+            last = words[count - 1]
+            if again and (last.start + last.end) / 2 < self._final_end + BACK / 2:  # the same sound, not said again
+                return words[count:]
+        return words
+
+    def _commit(self, words: Sequence[LiveWord]) -> Iterator[Event]:
+        """Makes words final, as one segment."""
+        if not words:
+            return
+        times, first = [], max(words[0].start, self._final_end)
+        for word in words:  # in order, behind what is final
+            start = max(word.start, self._final_end)
+            self._final_end = max(start, word.end)
+            times.append({"word": word.text, "start": start, "end": self._final_end, "probability": word.probability})
+        text = "".join(word.text for word in words)
+        self._prompt = (self._prompt + text)[-PROMPT_CHARACTERS:]
+        self._tail = [*self._tail, *words][-REPEATED:]
+        yield Segment(text, first, self._final_end, self._count, words=tuple(times))
+        self._count += 1
+
+    def _show(self) -> Iterator[Event]:
+        """The words that are not final, if they are others than before."""
+        text = "".join(word.text for word in self._hypothesis)
+        if text != self._shown:
+            self._shown = text
+            yield Partial(text, self._hypothesis[0].start if self._hypothesis else self._final_end)
+
+    def _let_go(self, count: int) -> None:
+        """Forgets the first samples that are held."""
+        count = min(max(0, count), len(self._sound))
+        self._sound = self._sound[count:].copy()
+        self._offset += count
+
+
+def live_word(word: Mapping[str, Any], offset: float) -> LiveWord:
+    return LiveWord(word["word"], word["start"] + offset, word["end"] + offset, word["probability"])
+
+
+def common(first: Sequence[LiveWord], second: Sequence[LiveWord]) -> int:
+    """With how many words both begin."""
+    pairs = zip(first, second, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a.key != b.key), min(len(first), len(second)))

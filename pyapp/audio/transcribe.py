@@ -1,0 +1,288 @@
+"""Recordings of any length to segments with times: windows, fallbacks, prompts and seeks as openai-whisper has them.
+
+Source: Radford et al., Robust Speech Recognition via Large-Scale Weak Supervision (2022), section 4.5, and what
+https://github.com/openai/whisper (MIT) does. Segments are reported as soon as their window is decoded, and of the sound
+nothing is kept but the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from math import ceil, floor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyapp.audio.activity import find_speech
+from pyapp.audio.decoding import Decoded, SpeechModel, WindowDecoder, detect_language
+from pyapp.audio.hallucinations import first_made_up, is_odd, with_words
+from pyapp.audio.mel import SAMPLE_RATE
+from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.segments import cut_segments, is_time, last_end
+from pyapp.audio.windows import FRAMES_PER_SECOND, MelWindows
+from pyapp.audio.word_times import FRAMES_PER_TOKEN, Draft, add_word_times
+from pyapp.engine import no_grad
+from pyapp.engine.lazy import np
+from pyapp.engine.ops import from_numpy
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Done, Event, Language, Metric, Partial, Progress, Segment
+from pyapp.text.sampling import Uniform
+from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
+
+if TYPE_CHECKING:
+    from pyapp.engine.tensor import Tensor
+
+SHORTEST_SKIP = 1.0  # seconds of silence that are worth a window of another length
+HOT = 0.5  # text that was sampled above this temperature is no prompt for the next window
+
+
+class LoadedSpeechModel(Protocol):
+    """A model and its tokenizer (pyapp.models.load_speech_model)."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def tokenizer(self) -> WhisperTokenizer: ...
+
+
+def transcribe_events(
+    model: LoadedSpeechModel, audio: Any, options: TranscribeOptions | None = None, cancel: Cancel | None = None
+) -> Iterator[Event]:
+    """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks, whose memory does not grow.
+
+    Yields Language, Partial (the text of the window that is being decoded), Segment, Progress in seconds, and at the
+    end Metric ("speed", seconds of sound per second) and Done with text, language, duration, task and segments as in
+    openai's JSON. Raises OptionError for a setting that does not go with the model or for bad samples, Cancelled.
+    """
+    return Transcription(model, audio, options or TranscribeOptions(), cancel or Cancel()).events()
+
+
+class Transcription:
+    """The state between windows. Positions are in frames of 10 ms from the beginning of the recording."""
+
+    def __init__(self, loaded: LoadedSpeechModel, audio: Any, options: TranscribeOptions, cancel: Cancel) -> None:
+        self._model: SpeechModel = loaded.model
+        self._tokenizer, self._options, self._cancel = loaded.tokenizer, options, cancel
+        check_options(options, self._tokenizer, self._model.config.n_text_ctx)
+        self._window = FRAMES_PER_TOKEN * self._model.config.n_audio_ctx
+        self._mel = MelWindows(audio, self._model.config.n_mels)
+        self._language = options.language if self._tokenizer.multilingual else "en"
+        self._draw = Uniform(options.seed).draw
+        self._seek = 0
+        self._last_speech = 0.0  # seconds
+        self._segments: list[Segment] = []
+        self._tokens: list[int] = []  # the initial prompt and all text
+        self._prompt_from = 0
+        self._initial = self._tokenizer.encode(" " + (options.initial_prompt or "").strip())
+        if options.initial_prompt is None:
+            self._initial = []
+        self._tokens.extend(self._initial)
+
+    def events(self) -> Iterator[Event]:
+        began = perf_counter()
+        yield from self._hear_language()
+        assert self._language is not None
+        self._decoder = WindowDecoder(self._model, self._tokenizer, self._options, self._language, self._draw)
+        for start, end in self._options.clips():
+            last = None if end is None else round(end * FRAMES_PER_SECOND)
+            self._seek = round(start * FRAMES_PER_SECOND)
+            while (size := self._size(last)) > 0:
+                self._cancel.check()
+                if not self._options.skip_silence or (size := self._go_to_speech(size, last)):
+                    yield from self._next_window(size)
+                yield Progress("transcribing", self._seconds_done(), self._duration(), "seconds")
+                self._mel.forget(self._seek)
+        total = self._mel.samples.total
+        duration = self._seconds_done() if total is None else total / SAMPLE_RATE
+        yield Metric("speed", duration / max(perf_counter() - began, 1e-9), "x real time")
+        yield Done("complete", self._results(duration))
+
+    def _results(self, duration: float) -> dict[str, Any]:
+        return {
+            "text": self._tokenizer.decode(self._tokens[len(self._initial) :]),
+            "language": self._language,
+            "duration": duration,
+            "task": self._options.task,
+            "segments": [as_openai(segment) for segment in self._segments],
+        }
+
+    def _duration(self) -> float | None:
+        """Seconds in the recording, None while not known."""
+        return None if self._mel.frames is None else self._mel.frames / FRAMES_PER_SECOND
+
+    def _seconds_done(self) -> float:
+        return min(self._seek, self._mel.frames or self._seek) / FRAMES_PER_SECOND
+
+    def _hear_language(self) -> Iterator[Event]:
+        if self._language is not None:
+            yield Language(self._language)
+            return
+        audio = self._encode(self._mel.read(0, self._window))
+        shares = detect_language(self._model, self._tokenizer, audio)
+        self._language = max(shares, key=shares.__getitem__)
+        yield Language(self._language, shares[self._language])
+
+    def _size(self, last: int | None) -> int:
+        """How many frames the window at the present position has, before `last` and the recording's end."""
+        end = self._seek + self._window
+        return self._mel.holds(end if last is None else min(end, last)) - self._seek
+
+    def _encode(self, mel: Any) -> Tensor:
+        """mel (n_mels, frames) → audio (1, n_ctx, state); what is missing to a full window is zero, as in training."""
+        padded = np.zeros((1, mel.shape[0], self._window), np.float32)
+        padded[0, :, : mel.shape[1]] = mel
+        with no_grad():
+            return self._model.encode(from_numpy(padded))
+
+    def _go_to_speech(self, size: int, last: int | None) -> int:
+        """Moves to where somebody begins to speak in the `size` frames ahead, and returns how many to decode from
+        there; past them and 0 if nobody does."""
+        spans = find_speech(self._mel.sound(self._seek, self._seek + size))
+        if spans and spans[0].start > SHORTEST_SKIP:
+            self._seek += floor(spans[0].start * FRAMES_PER_SECOND)
+            size = self._size(last)
+            spans = find_speech(self._mel.sound(self._seek, self._seek + size))
+        if not spans:
+            self._seek += size
+            return 0
+        silence = size / FRAMES_PER_SECOND - spans[-1].end
+        return ceil(spans[-1].end * FRAMES_PER_SECOND) if silence > SHORTEST_SKIP else size
+
+    def _next_window(self, size: int) -> Iterator[Event]:
+        """Decodes `size` frames from the present position, and moves on."""
+        begin = self._seek
+        audio = self._encode(self._mel.read(begin, begin + size))
+        result = yield from self._decode_with_fallback(audio)
+        if self._is_silence(result):
+            self._seek += size
+            return
+        drafts, moved = cut_segments(result.tokens, self._tokenizer, begin, size)
+        self._seek += moved
+        kept = True
+        if self._options.word_timestamps:
+            options, language = self._options, self._language
+            add_word_times(drafts, self._model, self._tokenizer, audio, size, language, options, self._last_speech)
+            kept = self._seek_by_words(drafts, result.tokens, begin, size)
+        if self._seek <= begin:  # whatever the model says, it goes on
+            self._seek = begin + size
+        if kept:
+            yield from self._keep(drafts, result)
+
+    def _prompt(self) -> list[int]:
+        """What the model is told to have heard before."""
+        if not self._options.carry_initial_prompt:
+            return self._tokens[self._prompt_from :]
+        room = self._model.config.n_text_ctx // 2 - 1 - len(self._initial)
+        return self._initial + self._tokens[max(len(self._initial), self._prompt_from) :][-room:]
+
+    def _decode_with_fallback(self, audio: Tensor) -> Generator[Event, None, Decoded]:
+        """Tries one temperature after another until the text is neither too repetitive nor too unlikely."""
+        options, prompt = self._options, self._prompt()
+        for temperature in options.temperatures:
+            result = yield from self._decode(audio, prompt, temperature)
+            unlikely = options.logprob_threshold is not None and result.avg_logprob < options.logprob_threshold
+            ratio = options.compression_ratio_threshold
+            repetitive = ratio is not None and result.compression_ratio > ratio
+            silent = options.no_speech_threshold is not None and result.no_speech_prob > options.no_speech_threshold
+            if not (repetitive or unlikely) or (silent and unlikely):
+                break
+        return result
+
+    def _decode(self, audio: Tensor, prompt: list[int], temperature: float) -> Generator[Event, None, Decoded]:
+        """One attempt, whose text is reported as it grows."""
+        shown = ""
+        attempt = self._decoder.decode(audio, prompt, temperature, self._cancel)
+        while True:
+            try:
+                tokens = next(attempt)
+            except StopIteration as finished:
+                result: Decoded = finished.value
+                return result
+            text = self._tokenizer.decode(tokens).rstrip("\ufffd")
+            if text != shown:
+                shown = text
+                first = tokens[0] - self._tokenizer.timestamp_begin if is_time(tokens[0], self._tokenizer) else 0
+                yield Partial(text, self._seek / FRAMES_PER_SECOND + first * SECONDS_PER_TIME)
+
+    def _is_silence(self, result: Decoded) -> bool:
+        options = self._options
+        if options.no_speech_threshold is None or result.no_speech_prob <= options.no_speech_threshold:
+            return False
+        return options.logprob_threshold is None or result.avg_logprob <= options.logprob_threshold
+
+    def _seek_by_words(self, drafts: list[Draft], tokens: list[int], begin: int, size: int) -> bool:
+        """Moves to the end of the last word, and past silence with words made up in it, which are dropped from
+        `drafts`. False where the whole window is to be decoded again from a later position."""
+        offset, full_end = begin / FRAMES_PER_SECOND, (begin + self._window) / FRAMES_PER_SECOND
+        threshold = self._options.hallucination_silence_threshold
+        end = last_end(drafts)
+        open_ended = [is_time(token, self._tokenizer) for token in tokens[-2:]] != [False, True]
+        if open_ended and end is not None and end > offset:
+            self._seek = round(end * FRAMES_PER_SECOND)
+            if threshold is not None and full_end - end <= threshold:
+                self._seek = begin + size
+        if threshold is not None:
+            first = with_words(drafts)
+            if first is not None and is_odd(first) and first.start - offset > threshold:
+                self._seek = begin + round((first.start - offset) * FRAMES_PER_SECOND)
+                return False
+            window = (offset, offset + size / FRAMES_PER_SECOND, full_end)
+            made_up = first_made_up(drafts, window, self._last_speech, threshold)
+            if made_up is not None:
+                self._seek_past(drafts[made_up], offset, threshold)
+                del drafts[made_up:]
+        end = last_end(drafts)
+        if end is not None:
+            self._last_speech = end
+        return True
+
+    def _seek_past(self, draft: Draft, offset: float, threshold: float) -> None:
+        """Moves to where a segment that was made up begins, or to the end if only silence is left."""
+        self._seek = round(max(offset + 1, draft.start) * FRAMES_PER_SECOND)
+        frames = self._mel.holds(ceil((draft.end + threshold) * FRAMES_PER_SECOND) + 1)
+        if frames / FRAMES_PER_SECOND - draft.end < threshold:
+            self._seek = frames
+
+    def _keep(self, drafts: list[Draft], result: Decoded) -> Iterator[Event]:
+        """Reports the segments, and remembers them; those without text or length stay as places without text."""
+        for draft in drafts:
+            words = [word for word in draft.words if word.word]
+            if draft.start == draft.end or not draft.text.strip():
+                draft.text, draft.tokens, words = "", [], []
+            times = [
+                {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
+                for word in words
+            ]
+            segment = Segment(
+                draft.text, draft.start, draft.end, len(self._segments), draft.seek, tuple(draft.tokens),
+                result.temperature, result.avg_logprob, result.compression_ratio, result.no_speech_prob,
+                tuple(times) if self._options.word_timestamps else None,
+            )  # fmt: skip
+            self._segments.append(segment)
+            self._tokens.extend(draft.tokens)
+            if segment.text:
+                yield segment
+        if not self._options.condition_on_previous_text or result.temperature > HOT:
+            self._prompt_from = len(self._tokens)
+
+
+def as_openai(segment: Segment) -> dict[str, Any]:
+    """The segment as in openai's JSON."""
+    values = segment.to_dict()
+    del values["type"]
+    return values
+
+
+def check_options(options: TranscribeOptions, tokenizer: WhisperTokenizer, context: int) -> None:
+    """OptionError for settings that the model does not have."""
+    if not tokenizer.multilingual:
+        if options.language not in (None, "en"):
+            raise OptionError(
+                f"this model only knows English, not {options.language!r}", where="language",
+                hint="Take a multilingual model (one without .en)",
+            )  # fmt: skip
+        if options.task != "transcribe":
+            raise OptionError("this model does not translate", where="task", hint="Take a multilingual model")
+    elif options.language is not None:
+        tokenizer.language_token(options.language)
+    if options.sample_len is not None and options.sample_len > context:
+        raise OptionError(f"must be at most {context} for this model", where="sample_len")

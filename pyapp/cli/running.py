@@ -1,0 +1,70 @@
+"""What commands share: events shown to the end, Ctrl-C, readers that leave, options that many have."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import click
+
+from pyapp.cli.views import View
+from pyapp.events import Cancel
+
+STOPPED, READER_LEFT = 130, 141
+
+threads_option = click.option("--threads", type=click.IntRange(1, 64), help="Kernel threads. [default: all cores]")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
+
+
+def silence(stream: TextIO) -> None:
+    """Sends what a stream still holds nowhere, so that closing it at exit does not fail a second time."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):  # not a file of the system
+        pass
+
+
+@contextmanager
+def interrupt_sets(cancel: Cancel) -> Iterator[None]:
+    """Within, the first Ctrl-C sets `cancel`; the second interrupts at once."""
+
+    def handler(number: int, frame: Any) -> None:
+        cancel.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def forward(start: Callable[[Cancel], Any], view: View) -> int:
+    """Shows every event of a task; returns the exit code."""
+
+    async def show_all() -> None:
+        async for event in start(cancel):
+            view.show(event)
+
+    cancel = Cancel()
+    try:
+        with interrupt_sets(cancel):
+            asyncio.run(show_all())
+    except BrokenPipeError:  # click would call this a plain error
+        silence(sys.stdout)
+        return READER_LEFT
+    finally:
+        view.close()
+    return {"error": 1, "cancelled": STOPPED}.get(view.outcome, 0)
+
+
+def use_threads(threads: int | None) -> None:
+    if threads is not None:
+        from pyapp import tasks
+
+        tasks.set_threads(threads)

@@ -1,0 +1,125 @@
+"""gradcheck, gradgradcheck: gradients against differences of values, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .autograd import enable_grad, grad, no_grad
+from .lazy import np
+from .op import describe
+from .ops.random import Generator, randn
+from .tensor import Tensor
+
+
+def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
+    found = function(*inputs)
+    found = [found] if isinstance(found, Tensor) else list(found)
+    return [t for t in found if isinstance(t, Tensor) and t.dtype.is_floating_point]
+
+
+def _numeric(function: Callable[..., Any], inputs: Sequence[Any], which: int, eps: float) -> list[Any]:
+    """d(output)/d(input `which`) of each output, (elements of the input, elements of the output), by differences."""
+    values = inputs[which].detach().clone()
+    moved = list(inputs)
+    moved[which] = values
+    rows: list[list[Any]] = []
+    flat = values.reshape(-1)
+    with no_grad():
+        for i in range(values.numel()):
+            before = float(flat[i])
+            ends = []
+            for step in (eps, -eps):
+                flat[i] = before + step
+                ends.append(
+                    [t.detach().numpy().astype(np.float64).reshape(-1).copy() for t in _outputs(function, moved)]
+                )
+            flat[i] = before
+            rows.append([(a - b) / (2 * eps) for a, b in zip(*ends, strict=True)])
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _analytic(output: Tensor, inputs: Sequence[Tensor], create_graph: bool) -> list[Any]:
+    """d(output)/d(input) of each input, by one backward walk for each element of the output."""
+    rows = []
+    for i in range(output.numel()):
+        seed = output.new_zeros(output.numel())
+        seed[i] = 1.0
+        found = grad(output, inputs, [seed.reshape(output.shape)], retain_graph=True, materialize_grads=True)
+        rows.append([g.detach().numpy().astype(np.float64).reshape(-1) for g in found if g is not None])
+    return [np.stack(column, 1) for column in zip(*rows, strict=True)]
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
+    """Whether the gradients of `func` with respect to the float64 inputs that require them are right, element by
+    element, to atol + rtol |difference quotient|; else RuntimeError, or False.
+    """
+    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    places = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
+    if not places:
+        raise ValueError("gradcheck: no input requires a gradient")
+    for i in places:
+        if given[i].dtype.name != "float64":
+            raise ValueError(f"gradcheck: input {i} must be float64, got {describe(given[i])}")
+    with enable_grad():
+        outputs = _outputs(func, given)
+        analytic = [_analytic(t, [given[i] for i in places], False) if t.requires_grad else None for t in outputs]
+    for n, place in enumerate(places):
+        if not given[place].numel():
+            continue
+        for k, numeric in enumerate(_numeric(func, given, place, eps)):
+            row = analytic[k]
+            found = row[n] if row else np.zeros_like(numeric)
+            if not np.allclose(found, numeric, rtol=rtol, atol=atol, equal_nan=True):
+                if not raise_exception:
+                    return False
+                worst = np.unravel_index(np.nanargmax(np.abs(found - numeric)), numeric.shape)
+                raise RuntimeError(
+                    f"gradcheck: d(output {k}, element {int(worst[1])}) / d(input {place}, element {int(worst[0])}) "
+                    f"is {found[worst]:.9g}, by differences {numeric[worst]:.9g}"
+                )
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+) -> bool:
+    """gradcheck of the gradients themselves: of what create_graph records."""
+    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    places = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
+    weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
+    if not weights:
+        generator = Generator(0)
+        outputs = [t for t in _outputs(func, given) if t.requires_grad]
+        weights = [randn(t.shape, generator=generator, dtype="float64").requires_grad_() for t in outputs]
+
+    def first(*every: Any) -> tuple[Tensor, ...]:
+        own, seeds = every[: len(given)], every[len(given) :]
+        with enable_grad():
+            own = tuple(
+                t.detach().requires_grad_() if i in places and not t.requires_grad else t for i, t in enumerate(own)
+            )
+            outputs = [t for t in _outputs(func, own) if t.requires_grad]
+            found = grad(
+                outputs, [own[i] for i in places], seeds, create_graph=True, materialize_grads=True
+            )  # fmt: skip
+        return tuple(g for g in found if g is not None)
+
+    return gradcheck(
+        first, (*given, *weights), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
+    )  # fmt: skip

@@ -1,0 +1,319 @@
+"""Discrete Fourier transforms (NumPy's) and short-time ones. There is no complex dtype: complex tensors hold pairs, the
+real and imaginary part in a last dim of two, as torch.view_as_real shows it; dims are counted without that one.
+"""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+from .. import dtype as _dtype
+from ..lazy import np
+from ..op import describe, primitive
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from .base import array_of, computed, tensor_of
+from .create import tensor
+from .rearrange import _add_windows, movedim, pad, windows
+from .view import narrow, stack
+
+
+def _pairs(array: Any, kind: Any) -> Tensor:
+    """A complex array as a tensor of pairs."""
+    return tensor_of(np.stack([array.real, array.imag], -1), kind)
+
+
+def _complex(x: Tensor) -> Any:
+    array = array_of(x, _dtype.float64 if x.dtype is _dtype.float64 else _dtype.float32)
+    return array[..., 0] + 1j * array[..., 1]
+
+
+def _kind(x: Tensor) -> Any:
+    return x.dtype if x.dtype.is_floating_point else _dtype.float32
+
+
+def _d_dft(g: Tensor, _: Any, x: Tensor, inverse: bool) -> Any:
+    return (_dft(g, not inverse),)
+
+
+@primitive(vjp=_d_dft, saves="none", name="_dft", method=False)
+def _dft(x: Tensor, inverse: bool) -> Tensor:
+    """Σ x exp(∓ 2πi jk / n) along the last dim of pairs (..., n, 2); the real map's transpose is the other sign."""
+    computed("fft")
+    values = _complex(x)
+    return _pairs(np.fft.ifft(values, norm="forward") if inverse else np.fft.fft(values), x.dtype)
+
+
+def _d_rdft(g: Tensor, _: Any, x: Tensor) -> Any:
+    n = x.shape[-1]
+    whole = pad(g, (0, 0, 0, n - g.shape[-2]))
+    return (_dft(whole, True)[..., 0],)
+
+
+@primitive(vjp=_d_rdft, saves="none", name="_rdft", method=False)
+def _rdft(x: Tensor) -> Tensor:
+    """(..., n) → pairs (..., n // 2 + 1, 2)."""
+    computed("rfft")
+    kind = _kind(x)
+    return _pairs(np.fft.rfft(array_of(x, _dtype.float64 if kind is _dtype.float64 else _dtype.float32)), kind)
+
+
+def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
+    """Each frequency but the first and (of an even n) the last stands for two."""
+    twice = np.full((n // 2 + 1, 1), 2.0)
+    twice[0] = 1
+    if n % 2 == 0:
+        twice[-1] = 1
+    return (_rdft(g) * tensor(twice, dtype=g.dtype),)
+
+
+@primitive(vjp=_d_irdft, saves="none", name="_irdft", method=False)
+def _irdft(x: Tensor, n: int) -> Tensor:
+    """Pairs (..., n // 2 + 1, 2) → (..., n), not divided by n."""
+    computed("irfft")
+    return tensor_of(np.fft.irfft(_complex(x), n, norm="forward"), x.dtype)
+
+
+def _scale(name: str, n: int, norm: str | None, inverse: bool) -> float:
+    factors = {None: 1 / n if inverse else 1.0, "ortho": n**-0.5, "forward": 1.0 if inverse else 1 / n}
+    factors["backward"] = factors[None]
+    if norm not in factors:
+        raise ValueError(f"{name}: norm is 'backward', 'ortho' or 'forward', not {norm!r}")
+    return factors[norm]
+
+
+def _resized(x: Tensor, dim: int, n: int) -> Tensor:
+    """Cut, or padded with zeros."""
+    size = x.shape[dim]
+    if n <= size:
+        return narrow(x, dim, 0, n)
+    return pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, n - size))
+
+
+def _check_pairs(name: str, x: Tensor) -> None:
+    if x.ndim < 2 or x.shape[-1] != 2 or not x.dtype.is_floating_point:
+        raise ValueError(f"{name}: takes a complex tensor as pairs (..., n, 2), got {describe(x)}")
+
+
+def _length(name: str, n: int) -> int:
+    if n < 1:
+        raise ValueError(f"{name}: {n} data points cannot be transformed")
+    return n
+
+
+def _transform(name: str, x: Tensor, n: int | None, dim: int, norm: str | None, inverse: bool) -> Tensor:
+    _check_pairs(name, x)
+    d = normalize_dim(dim, x.ndim - 1, name)
+    size = _length(name, x.shape[d] if n is None else n)
+    moved = movedim(_resized(x, d, size), d, -2)
+    return movedim(_dft(moved, inverse) * _scale(name, size, norm, inverse), -2, d)
+
+
+def fft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Transform of pairs (..., N, 2) along a dim, cut or padded to n. norm: "backward" (none), "ortho", "forward"."""
+    return _transform("fft", x, n, dim, norm, False)
+
+
+def ifft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of fft."""
+    return _transform("ifft", x, n, dim, norm, True)
+
+
+def rfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """Transform of a real tensor along a dim: the first n // 2 + 1 frequencies as pairs, the dim in its place and the
+    pairs last.
+    """
+    d = normalize_dim(dim, x.ndim, "rfft")
+    size = _length("rfft", x.shape[d] if n is None else n)
+    y = _rdft(movedim(_resized(x, d, size), d, -1)) * _scale("rfft", size, norm, False)
+    return movedim(y, -2, d)
+
+
+def irfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of rfft: pairs (..., F, 2) → real, n long (2 (F - 1) unless given)."""
+    _check_pairs("irfft", x)
+    d = normalize_dim(dim, x.ndim - 1, "irfft")
+    size = _length("irfft", 2 * (x.shape[d] - 1) if n is None else n)
+    moved = movedim(_resized(x, d, size // 2 + 1), d, -2)
+    return movedim(_irdft(moved, size) * _scale("irfft", size, norm, True), -1, d)
+
+
+def _size(sizes: Any, i: int) -> int | None:
+    return None if sizes is None else int(sizes[i])
+
+
+def fft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """fft along two dims."""
+    return fft(fft(x, _size(s, 1), dim[1], norm), _size(s, 0), dim[0], norm)
+
+
+def ifft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of fft2."""
+    return ifft(ifft(x, _size(s, 1), dim[1], norm), _size(s, 0), dim[0], norm)
+
+
+def rfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """fft2 of a real tensor: rfft along the last of the dims."""
+    return fft(rfft(x, _size(s, 1), dim[1], norm), _size(s, 0), dim[0], norm)
+
+
+def irfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of rfft2."""
+    return irfft(ifft(x, _size(s, 0), dim[0], norm), _size(s, 1), dim[1], norm)
+
+
+def fftfreq(n: int, d: float = 1.0) -> Tensor:
+    """The frequencies of fft, in cycles per unit of the spacing d."""
+    return tensor(np.fft.fftfreq(n, d))
+
+
+def rfftfreq(n: int, d: float = 1.0) -> Tensor:
+    """The frequencies of rfft."""
+    return tensor(np.fft.rfftfreq(n, d))
+
+
+def fftshift(x: Tensor, dim: Any = None) -> Tensor:
+    """The zero frequency to the middle of dims."""
+    dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return x.roll([x.shape[d] // 2 for d in dims], list(dims))
+
+
+def ifftshift(x: Tensor, dim: Any = None) -> Tensor:
+    """The inverse of fftshift."""
+    dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    return x.roll([-(x.shape[d] // 2) for d in dims], list(dims))
+
+
+def view_as_real(x: Tensor) -> Tensor:
+    """A complex tensor is one of pairs already: x itself."""
+    _check_pairs("view_as_real", x)
+    return x
+
+
+def complex_abs(x: Tensor) -> Tensor:
+    """The magnitude of pairs (..., 2) → (...); its gradient at 0 is 0."""
+    _check_pairs("complex_abs", x)
+    return x.norm(dim=-1)
+
+
+def complex_mul(a: Tensor, b: Tensor) -> Tensor:
+    """The product of complex tensors of pairs."""
+    _check_pairs("complex_mul", a)
+    _check_pairs("complex_mul", b)
+    (p, q), (r, s) = ((t[..., 0], t[..., 1]) for t in (a, b))
+    return stack([p * r - q * s, p * s + q * r], -1)
+
+
+# -- windows
+
+
+def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[float, ...]) -> Tensor:
+    if length < 0:
+        raise ValueError(f"{name}: a window of {length} is none")
+    steps = length if periodic else length - 1
+    angle = np.arange(length) * (2 * pi / steps if steps else 0.0)
+    values = sum((-1) ** k * a * np.cos(k * angle) for k, a in enumerate(terms))
+    return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=dtype or "float32")
+
+
+def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+    """½ - ½ cos(2πk / N)."""
+    return _window("hann_window", window_length, periodic, dtype, (0.5, 0.5))
+
+
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None
+) -> Tensor:
+    """alpha - beta cos(2πk / N)."""
+    return _window("hamming_window", window_length, periodic, dtype, (alpha, beta))
+
+
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+    """0.42 - ½ cos(2πk / N) + 0.08 cos(4πk / N)."""
+    return _window("blackman_window", window_length, periodic, dtype, (0.42, 0.5, 0.08))
+
+
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+    """A triangle."""
+    steps = window_length if periodic else window_length - 1
+    values = 1 - np.abs(2 * np.arange(window_length) / max(steps, 1) - 1)
+    return tensor(np.ones(1) if window_length == 1 else values, dtype=dtype or "float32")
+
+
+# -- short-time transforms
+
+
+def _stft_window(name: str, n_fft: int, win_length: int, window: Tensor | None, like: Tensor) -> Tensor:
+    if window is None:
+        window = like.new_ones(win_length)
+    if window.shape != (win_length,) or not 0 < win_length <= n_fft:
+        raise ValueError(f"{name}: the window {describe(window)} does not fit win_length {win_length}, n_fft {n_fft}")
+    before = (n_fft - win_length) // 2
+    return pad(window, (before, n_fft - win_length - before))
+
+
+def stft(
+    x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
+    center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """Short-time Fourier transform of x (B?, samples) → pairs (B?, n_fft // 2 + 1, frames, 2), as torch.stft with
+    return_complex=False. `center` pads by n_fft // 2 at both ends, in `pad_mode`; the hop is n_fft // 4 by default.
+    """
+    if x.ndim not in (1, 2):
+        raise ValueError(f"stft: takes (samples,) or (B, samples), got {describe(x)}")
+    if return_complex:
+        raise ValueError("stft: there is no complex dtype; without return_complex the result holds pairs (..., 2)")
+    if x.ndim == 1:
+        return stft(
+            x.unsqueeze(0), n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided
+        ).squeeze(0)
+    hop = n_fft // 4 if hop_length is None else hop_length
+    shape = _stft_window("stft", n_fft, win_length or n_fft, window, x)
+    if center:
+        x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
+    frames = windows(x, 1, n_fft, hop, name="stft") * shape  # (B, frames, n_fft)
+    if onesided is False:
+        y = _dft(stack([frames, frames * 0], -1), False)
+    else:
+        y = _rdft(frames)
+    return (y * n_fft**-0.5 if normalized else y).transpose(1, 2)
+
+
+def istft(
+    x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The signal (B?, samples) of pairs (B?, n_fft // 2 + 1, frames, 2): frames added up, divided by the sum of the
+    windows' squares. ValueError where that is zero inside.
+    """
+    _check_pairs("istft", x)
+    if x.ndim == 3:
+        return istft(
+            x.unsqueeze(0), n_fft, hop_length, win_length, window, center, normalized, onesided, length
+        ).squeeze(0)
+    hop = n_fft // 4 if hop_length is None else hop_length
+    shape = _stft_window("istft", n_fft, win_length or n_fft, window, x)
+    frames = x.transpose(1, 2)  # (B, frames, F, 2)
+    if frames.shape[2] != (n_fft if onesided is False else n_fft // 2 + 1):
+        raise ValueError(f"istft: {describe(x)} does not hold the frequencies of n_fft {n_fft}")
+    signal = _dft(frames, True)[..., 0] if onesided is False else _irdft(frames, n_fft)
+    signal = signal * ((n_fft**0.5 if normalized else 1.0) / n_fft) * shape
+    count = frames.shape[1]
+    total = n_fft + hop * (count - 1)
+    y = _add_windows(signal, total, 1, hop, 1)
+    weight = _add_windows((shape * shape).expand(1, count, n_fft), total, 1, hop, 1)
+    start = n_fft // 2 if center else 0
+    end = total - (n_fft // 2 if center else 0) if length is None else min(start + length, total)
+    y, weight = narrow(y, 1, start, end - start), narrow(weight, 1, start, end - start)
+    if weight.numel() and float(weight.detach().abs().amin()) < 1e-11:
+        raise ValueError("istft: the windows leave gaps (the sum of their squares is zero somewhere)")
+    y = y / weight
+    return y if length is None or y.shape[1] >= length else pad(y, (0, length - y.shape[1]))
+
+
+__all__ = [
+    "bartlett_window", "blackman_window", "complex_abs", "complex_mul", "fft", "fft2", "fftfreq", "fftshift",
+    "hamming_window", "hann_window", "ifft", "ifft2", "ifftshift", "irfft", "irfft2", "istft", "rfft",
+    "rfft2", "rfftfreq", "stft", "view_as_real",
+]  # fmt: skip

@@ -1,0 +1,140 @@
+"""Writing in place: with kernels where nothing is differentiated; else so that the tape, and every view of the memory,
+knows of it, as in torch.
+
+A write under autograd is the out-of-place op on what the tensor was, whose result goes into the tensor's memory and
+whose node becomes the tensor's. A write through a view is one into the tensor that it is a view of, from which all
+views are then derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd import STATE, Node, no_grad
+from ..launch import refuse_capture
+from ..op import Op, describe, primitive
+from ..tensor import Tensor, make
+
+
+def tracked(x: Tensor, *sources: Any) -> bool:
+    """Whether a write of the sources into x is part of a gradient computation."""
+    return STATE.enabled and (x.requires_grad or any(isinstance(s, Tensor) and s.requires_grad for s in sources))
+
+
+def _twin(x: Tensor, copy: bool) -> Tensor:
+    """What x was: its place in the graph, over memory of its own where the op keeps it."""
+    with no_grad():
+        old = x.clone() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset, x.device)
+    old.requires_grad, old.node = x.requires_grad, x.node
+    return old
+
+
+def _check(x: Tensor, name: str) -> None:
+    owner = x.seen_through[2] if x.seen_through else x
+    if owner.requires_grad and owner.node is None or (x.requires_grad and x.node is None):
+        kind = "a leaf" if x.seen_through is None else "a view of a leaf"
+        raise RuntimeError(
+            f"{name}: cannot write in place into {kind} that requires a gradient; use the out-of-place form, or write "
+            "inside no_grad()"
+        )
+    step: Tensor | None = x
+    while step is not None and step.seen_through is not None:
+        op, args, _ = step.seen_through
+        if op.name == "_windows" or (op.name == "_strided" and not args[0].is_contiguous()):
+            raise RuntimeError(f"{name}: cannot follow a write through this view, {describe(x)}; clone() it first")
+        step = args[0]
+
+
+@primitive(name="_put_view", saves="none", method=False)
+def _put_view(x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Tensor:
+    """x with `part` in the place that a view op shows."""
+    whole = x.clone()
+    with no_grad():
+        op.forward(whole, *rest).copy_(part)
+    return whole
+
+
+@_put_view.gradient
+def _d_put_view(g: Tensor, _: Any, x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Any:
+    hole = part.new_zeros(part.shape, dtype=g.dtype) if x.requires_grad else None
+    return (
+        None if hole is None else _put_view(g, hole, op, rest),
+        op(g.contiguous(), *rest) if part.requires_grad else None,
+    )
+
+
+def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], copy: bool = True) -> Tensor:
+    """x, holding what `compute(what x was)` gives, with its gradient. `copy`: compute keeps its argument."""
+    from .index import copy_
+
+    refuse_capture(name)
+    _check(x, name)
+    result = compute(_twin(x, copy))
+    if result.shape != x.shape:
+        raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
+    if result.dtype.category > x.dtype.category:
+        raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
+    result = result if result.dtype is x.dtype else result.to(x.dtype)
+    owner, found = x, result
+    while owner.seen_through is not None:
+        op, args, _ = owner.seen_through
+        owner = args[0]
+        found = _put_view(_twin(owner, False), found, op, tuple(args[1:]))
+    with no_grad():
+        copy_(x, result)
+    owner.requires_grad, owner.node = found.requires_grad, found.node
+    _derive_views(owner)
+    return x
+
+
+def _derive_views(owner: Tensor) -> None:
+    """Views show what their owner is now: their gradients go to its new node."""
+    for reference in owner.views or ():
+        view = reference()
+        if view is None or view.seen_through is None:
+            continue
+        op, args, _ = view.seen_through
+        view.requires_grad = args[0].requires_grad
+        view.node = Node(op, args, view) if view.requires_grad else None
+
+
+# Ops that exist with a trailing underscore: those whose gradients read what the tensor was, and the others.
+_KEEP = """
+    mul div pow remainder fmod clamp log abs sin cos log2 log10 log1p erf elu lgamma square masked_fill lerp
+    addcmul addcdiv silu leaky_relu hardtanh nan_to_num
+""".split()
+_FORGET = """
+    add sub floor_divide neg exp sqrt rsqrt tan expm1 logical_not erfinv tanh sigmoid relu floor ceil round
+    trunc sign reciprocal index_add scatter scatter_add bitwise_and bitwise_or bitwise_xor tril triu
+""".split()
+
+
+def in_place(name: str, keeps: bool) -> Any:
+    """The in-place form of a method of Tensor."""
+
+    def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        from .index import copy_
+
+        if tracked(x, *args, *kwargs.values()):
+            return write_tracked(x, name + "_", lambda old: getattr(old, name)(*args, **kwargs), keeps)
+        with no_grad():
+            result = getattr(x, name)(*args, **kwargs)
+        if result.shape != x.shape:
+            raise ValueError(f"{name}_: the result {describe(result)} does not fit into {describe(x)}")
+        if result.dtype.category > x.dtype.category:
+            raise TypeError(f"{name}_: the result is {result.dtype}, which does not go into {describe(x)}")
+        return copy_(x, result)
+
+    method.__name__ = name + "_"
+    method.__doc__ = f"`{name}`, in place."
+    return method
+
+
+for _name in (*_KEEP, *_FORGET):
+    setattr(Tensor, _name + "_", in_place(_name, _name in _KEEP))
+for _name, _dunder in (
+    ("add", "add"), ("sub", "sub"), ("mul", "mul"), ("div", "truediv"), ("pow", "pow"), ("remainder", "mod"),
+    ("floor_divide", "floordiv"), ("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor"),
+):  # fmt: skip
+    setattr(Tensor, f"__i{_dunder}__", getattr(Tensor, _name + "_"))

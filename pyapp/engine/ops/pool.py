@@ -1,0 +1,275 @@
+"""Pooling: windows of the input, reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import Any
+
+from ..lazy import np
+from ..op import describe
+from ..tensor import Tensor
+from .base import tensor_of
+from .conv import _each, _padded, _viewed
+from .create import arange, ones
+from .view import cat, expand, narrow, reshape, stack
+
+
+class _Windows:
+    """Where the windows of a pool lie."""
+
+    def __init__(
+        self, name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+        ceil_mode: bool,
+    ) -> None:  # fmt: skip
+        if x.ndim not in (dims + 1, dims + 2):
+            raise ValueError(f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}")
+        self.name, self.dims = name, dims
+        self.kernel = _each(kernel_size, dims, name, "kernel_size")
+        empty = stride is None or stride in ((), [])
+        self.steps = self.kernel if empty else _each(stride, dims, name, "stride")
+        self.apart = _each(dilation, dims, name, "dilation")
+        self.margins = _each(padding, dims, name, "padding")
+        if any(m > k // 2 for m, k in zip(self.margins, self.kernel, strict=True)):
+            raise ValueError(f"{name}: padding {self.margins} is more than half of the kernel {self.kernel}")
+        self.beyond = [0] * dims  # elements that the last window lacks, in ceil_mode
+        for i, size in enumerate(x.shape[x.ndim - dims :] if ceil_mode else ()):
+            reach = self.apart[i] * (self.kernel[i] - 1) + 1
+            count = ceil((size + 2 * self.margins[i] - reach) / self.steps[i]) + 1
+            if (count - 1) * self.steps[i] >= size + self.margins[i]:
+                count -= 1  # it would start in the padding
+            self.beyond[i] = max(0, (count - 1) * self.steps[i] + reach - size - 2 * self.margins[i])
+
+    def padded(self, x: Tensor, fill: float, beyond: float | None = None) -> Tensor:
+        """x with its margins; what the last windows lack is `beyond`, or `fill`."""
+        margins = [(m, m) for m in self.margins]
+        if beyond is None or not any(self.beyond):
+            return _padded(x, [(m, m + b) for m, b in zip(self.margins, self.beyond, strict=True)], fill)
+        return _padded(_padded(x, margins, fill), [(0, b) for b in self.beyond], beyond)
+
+    def of(self, x: Tensor, fill: float, beyond: float | None = None) -> Tensor:
+        """(..., *out, elements of a window)."""
+        seen = _viewed(self.padded(x, fill, beyond), self.kernel, self.steps, self.apart, self.name)
+        return reshape(seen, (*seen.shape[: seen.ndim - self.dims], prod(self.kernel)))
+
+
+def _max_pool(
+    name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    return_indices: bool,
+) -> Any:  # fmt: skip
+    look = _Windows(name, dims, x, kernel_size, stride, padding, dilation, ceil_mode)
+    seen = look.of(x, float("-inf"))
+    if not seen.numel():
+        values = seen.sum(-1)
+        return (values, tensor_of(np.zeros(values.shape, "int64"))) if return_indices else values
+    chosen = seen.detach().argmax(-1, True)
+    values = seen.gather(-1, chosen).squeeze(-1)  # of equals the first has the gradient
+    if not return_indices:
+        return values
+    spatial = x.shape[x.ndim - dims :]
+    places = look.of(reshape(arange(prod(spatial)), (1, *spatial)), -1)[0]  # (*out, elements)
+    return values, expand(places, seen.shape).gather(-1, chosen).squeeze(-1)
+
+
+def _avg_pool(
+    name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: int | None,
+) -> Tensor:  # fmt: skip
+    look = _Windows(name, dims, x, kernel_size, stride, padding, 1, ceil_mode)
+    total = look.of(x, 0.0).sum(-1)
+    if divisor_override is not None:
+        if divisor_override == 0:
+            raise ValueError(f"{name}: divisor_override is 0")
+        return total / divisor_override
+    if count_include_pad and not any(look.beyond):
+        return total / prod(look.kernel)
+    inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype)
+    return total / look.of(inside, 1.0 if count_include_pad else 0.0, 0.0).sum(-1)
+
+
+def max_pool1d(
+    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Largest of each window of (N, C, L); the stride is the kernel's size unless given. `ceil_mode` keeps a last
+    window that is not full; `return_indices` gives the places too, as positions (int64) in the flattened L."""
+    return _max_pool("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """max_pool1d for (N, C, H, W)."""
+    return _max_pool("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d(
+    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """max_pool1d for (N, C, D, H, W)."""
+    return _max_pool("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def avg_pool1d(
+    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:  # fmt: skip
+    """Mean of each window of (N, C, L); zeros of the padding count unless `count_include_pad` is False."""
+    return _avg_pool("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    """avg_pool1d for (N, C, H, W); `divisor_override` divides the sums instead of their counts."""
+    return _avg_pool("avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(
+    x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    """avg_pool2d for (N, C, D, H, W)."""
+    return _avg_pool("avg_pool3d", 3, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _lp_pool(
+    name: str, dims: int, x: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
+) -> Tensor:
+    look = _Windows(name, dims, x, kernel_size, stride, 0, 1, ceil_mode)
+    total = look.of(x**norm_type, 0.0).sum(-1)
+    if any(look.beyond):  # torch scales the windows that are not full
+        inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype)
+        total = total * (prod(look.kernel) / look.of(inside, 0.0).sum(-1))
+    return (total.sign() * total.abs().relu()) ** (1.0 / norm_type)
+
+
+def lp_pool1d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """(Σ x^p)^(1 / p) of each window of (N, C, L)."""
+    return _lp_pool("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """(Σ x^p)^(1 / p) of each window of (N, C, H, W)."""
+    return _lp_pool("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
+
+
+# -- adaptive
+
+
+def _sizes(name: str, dims: int, x: Tensor, output_size: Any) -> tuple[int, ...]:
+    if x.ndim not in (dims + 1, dims + 2):
+        raise ValueError(f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}")
+    given = (output_size,) * dims if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(given) == 1:
+        given = given * dims
+    if len(given) != dims or any(n is not None and n < 0 for n in given):
+        raise ValueError(f"{name}: output_size {output_size} does not name {dims} dims")
+    own = x.shape[x.ndim - dims :]
+    return tuple(own[i] if n is None else int(n) for i, n in enumerate(given))
+
+
+def _parts(size: int, out: int) -> list[tuple[int, int]]:
+    """(start, end) of the `out` parts, which overlap where the size is no multiple."""
+    return [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+
+
+def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Tensor:
+    for i, out in enumerate(_sizes(name, dims, x, output_size)):
+        dim = x.ndim - dims + i
+        means = [narrow(x, dim, a, b - a).mean(dim, True) for a, b in _parts(x.shape[dim], out)]
+        x = cat(means, dim) if means else narrow(x, dim, 0, 0)
+    return x
+
+
+def _adaptive_max_pool(name: str, dims: int, x: Tensor, output_size: Any, return_indices: bool) -> Any:
+    sizes = _sizes(name, dims, x, output_size)
+    spatial = x.shape[x.ndim - dims :]
+    flat = reshape(x, (*x.shape[: x.ndim - dims], prod(spatial)))
+    places = np.arange(prod(spatial), dtype=np.int64).reshape(spatial)
+    every = [_parts(n, out) for n, out in zip(spatial, sizes, strict=True)]
+    found = []
+    for at in np.ndindex(*sizes):
+        window = places[tuple(slice(*every[i][k]) for i, k in enumerate(at))].reshape(-1)
+        inside = tensor_of(window)
+        found.append(inside[flat.detach().index_select(-1, inside).argmax(-1)])
+    lead = x.shape[: x.ndim - dims]
+    indices = stack(found, -1) if found else tensor_of(np.zeros((*lead, 0), "int64"))
+    values = reshape(flat.gather(-1, indices), (*lead, *sizes))
+    return (values, reshape(indices, (*lead, *sizes))) if return_indices else values
+
+
+def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor:
+    """Means of parts of (N, C, L), as many as `output_size` says (None: as they are)."""
+    return _adaptive_avg_pool("adaptive_avg_pool1d", 1, x, output_size)
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
+    """adaptive_avg_pool1d for (N, C, H, W)."""
+    return _adaptive_avg_pool("adaptive_avg_pool2d", 2, x, output_size)
+
+
+def adaptive_avg_pool3d(x: Tensor, output_size: Any) -> Tensor:
+    """adaptive_avg_pool1d for (N, C, D, H, W)."""
+    return _adaptive_avg_pool("adaptive_avg_pool3d", 3, x, output_size)
+
+
+def adaptive_max_pool1d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Largest of parts of (N, C, L), as many as `output_size` says; with `return_indices` the places too."""
+    return _adaptive_max_pool("adaptive_max_pool1d", 1, x, output_size, return_indices)
+
+
+def adaptive_max_pool2d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool1d for (N, C, H, W)."""
+    return _adaptive_max_pool("adaptive_max_pool2d", 2, x, output_size, return_indices)
+
+
+def adaptive_max_pool3d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """adaptive_max_pool1d for (N, C, D, H, W)."""
+    return _adaptive_max_pool("adaptive_max_pool3d", 3, x, output_size, return_indices)
+
+
+# -- back
+
+
+def _max_unpool(
+    name: str, dims: int, x: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any,
+    output_size: Sequence[int] | None,
+) -> Tensor:  # fmt: skip
+    if x.shape != indices.shape or indices.dtype.name != "int64":
+        raise ValueError(f"{name}: the indices {describe(indices)} do not belong to {describe(x)}")
+    kernel = _each(kernel_size, dims, name, "kernel_size")
+    steps = kernel if stride is None else _each(stride, dims, name, "stride")
+    margins = _each(padding, dims, name, "padding")
+    own = x.shape[x.ndim - dims :]
+    size = tuple((n - 1) * s - 2 * m + k for n, s, m, k in zip(own, steps, margins, kernel, strict=True))
+    if output_size is not None:
+        size = tuple(output_size)[-dims:]
+    lead = x.shape[: x.ndim - dims]
+    flat = (*lead, prod(own))
+    empty = x.new_zeros((*lead, prod(size)))
+    return reshape(empty.scatter(x.ndim - dims, reshape(indices, flat), reshape(x, flat)), (*lead, *size))
+
+
+def max_unpool1d(
+    x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """What max_pool1d with return_indices chose, back in its places; zeros elsewhere."""
+    return _max_unpool("max_unpool1d", 1, x, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """max_unpool1d for (N, C, H, W)."""
+    return _max_unpool("max_unpool2d", 2, x, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """max_unpool1d for (N, C, D, H, W)."""
+    return _max_unpool("max_unpool3d", 3, x, indices, kernel_size, stride, padding, output_size)

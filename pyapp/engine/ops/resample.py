@@ -1,0 +1,280 @@
+"""Images (and signals, and volumes) at other sizes and places: interpolate, grid_sample, affine_grid, pixel_shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import floor, prod
+from typing import Any
+
+from ..lazy import np
+from ..op import describe
+from ..tensor import Tensor
+from .base import tensor_of
+from .create import ones, tensor
+from .elementwise import clamp, where
+from .matmul import matmul
+from .view import expand, permute, reshape, stack
+
+_LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+_CUBIC = -0.75  # torch's and OpenCV's coefficient (Keys 1981)
+
+
+def _cubic_weights(t: Any) -> list[Any]:
+    """Weights of the four neighbours at -1, 0, 1, 2 of a place t in [0, 1) after the second (Keys 1981)."""
+
+    def near(d: Any) -> Any:
+        return ((_CUBIC + 2) * d - (_CUBIC + 3)) * d * d + 1
+
+    def far(d: Any) -> Any:
+        return ((_CUBIC * d - 5 * _CUBIC) * d + 8 * _CUBIC) * d - 4 * _CUBIC
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _places(size: int, out: int, scale: float | None, align_corners: bool) -> Any:
+    """Where the `out` samples lie along a dim of `size`, as float64."""
+    at = np.arange(out, dtype="float64")
+    if align_corners:
+        return at * ((size - 1) / (out - 1) if out > 1 else 0.0)
+    return (at + 0.5) * (1 / scale if scale else size / out) - 0.5
+
+
+def _filter(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> Any:
+    """(out, size): what each sample takes of each element."""
+    at = _places(size, out, scale, align_corners)
+    if kind == "linear" and not align_corners:
+        at = np.maximum(at, 0)
+    first = np.floor(at)
+    t = at - first
+    weights = [1 - t, t] if kind == "linear" else _cubic_weights(t)
+    start = 0 if kind == "linear" else -1
+    matrix = np.zeros((out, size))
+    rows = np.arange(out)
+    for i, weight in enumerate(weights):
+        np.add.at(matrix, (rows, np.clip(first.astype("int64") + start + i, 0, size - 1)), weight)
+    return matrix
+
+
+def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> Any:
+    """As _filter, but where the samples are sparse each takes a wider neighbourhood (as Pillow does)."""
+    step = (size - 1) / (out - 1) if align_corners and out > 1 else 1 / scale if scale else size / out
+    support = (1.0 if kind == "linear" else 2.0) * max(step, 1.0)
+    matrix = np.zeros((out, size))
+    for i in range(out):
+        centre = step * (i + 0.5)
+        low, high = max(0, int(centre - support + 0.5)), min(size, int(centre + support + 0.5))
+        d = np.abs((np.arange(low, high) - centre + 0.5) / max(step, 1.0))
+        a = -0.5
+        if kind == "linear":
+            weights = np.maximum(0, 1 - d)
+        else:
+            weights = np.where(
+                d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((d - 5) * d + 8) * d * a - 4 * a, 0)
+            )
+        matrix[i, low:high] = weights / weights.sum()
+    return matrix
+
+
+def _along(x: Tensor, dim: int, matrix: Any) -> Tensor:
+    """x with a matrix (out, size) applied along a dim."""
+    order = [*(d for d in range(x.ndim) if d != dim), dim]
+    y = matmul(permute(x, order), tensor_of(np.ascontiguousarray(matrix.T), x.dtype))
+    return permute(y, [order.index(d) for d in range(x.ndim)])
+
+
+def _nearest(size: int, out: int, scale: float | None, exact: bool) -> Tensor:
+    step = np.float32(1 / scale if scale else size / out)  # torch computes these in float32
+    at = (np.arange(out, dtype="float32") + np.float32(0.5 if exact else 0)) * step
+    return tensor_of(np.minimum(np.floor(at).astype("int64"), size - 1))
+
+
+def _output_sizes(
+    x: Tensor, size: Any, scale_factor: Any, recompute: bool | None
+) -> tuple[list[int], list[float | None]]:
+    dims = x.ndim - 2
+    if (size is None) == (scale_factor is None):
+        raise ValueError("interpolate: give size or scale_factor, one of them")
+    if size is not None:
+        sizes = [size] * dims if isinstance(size, int) else [int(n) for n in size]
+        scales: list[float | None] = [None] * dims
+    else:
+        factors = [float(scale_factor)] * dims if isinstance(scale_factor, (int, float)) else list(scale_factor)
+        sizes = [floor(n * f) for n, f in zip(x.shape[2:], factors, strict=False)]
+        scales = [None] * dims if recompute else [float(f) for f in factors]
+    if len(sizes) != dims or len(scales) != dims:
+        raise ValueError(f"interpolate: {size or scale_factor} does not name the {dims} dims of {describe(x)}")
+    if min(sizes, default=1) < 1 or 0 in x.shape[2:]:
+        raise ValueError(f"interpolate: cannot bring {describe(x)} to {tuple(sizes)}")
+    return sizes, scales
+
+
+def interpolate(
+    x: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None, antialias: bool = False,
+) -> Tensor:  # fmt: skip
+    """x (N, C, L), (N, C, H, W) or (N, C, D, H, W) at another size. mode: "nearest", "nearest-exact", "linear" (3
+    dims), "bilinear", "bicubic" (4 dims), "trilinear" (5 dims) or "area"; places as in torch.nn.functional.interpolate.
+    """
+    if not 3 <= x.ndim <= 5:
+        raise ValueError(f"interpolate: takes (N, C, L), (N, C, H, W) or (N, C, D, H, W), got {describe(x)}")
+    sizes, scales = _output_sizes(x, size, scale_factor, recompute_scale_factor)
+    if mode in ("nearest", "nearest-exact", "area"):
+        if align_corners is not None:
+            raise ValueError(f"interpolate: mode {mode!r} does not take align_corners")
+        if mode == "area":
+            from . import pool
+
+            return getattr(pool, f"adaptive_avg_pool{x.ndim - 2}d")(x, sizes)
+        for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
+            x = x.index_select(2 + i, _nearest(x.shape[2 + i], out, scale, mode != "nearest"))
+        return x
+    if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
+        raise ValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(f"interpolate: antialias takes mode 'bilinear' or 'bicubic', not {mode!r}")
+    make = _antialiased if antialias else _filter
+    for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
+        kind = "cubic" if mode == "bicubic" else "linear"
+        x = _along(x, 2 + i, make(x.shape[2 + i], out, scale, kind, bool(align_corners)))
+    return x
+
+
+# -- places given by a grid
+
+
+def _unnormalized(at: Tensor, size: int, align_corners: bool) -> Tensor:
+    """-1 .. 1 to positions: -1 and 1 are the centres of the corner elements, or their outer edges."""
+    return (at + 1) * ((size - 1) / 2) if align_corners else ((at + 1) * size - 1) * 0.5
+
+
+def _reflected(at: Tensor, low2: float, high2: float) -> Tensor:
+    """Positions mirrored at low2 / 2 and high2 / 2 until they lie between."""
+    if low2 == high2:
+        return at * 0
+    low, span = low2 / 2, (high2 - low2) / 2
+    at = (at - low).abs()
+    extra = at.fmod(span)
+    flips = (at.detach() / span).floor()
+    return where(flips.remainder(2) == 0, extra + low, span - extra + low)
+
+
+def _bounded(at: Tensor, size: int, padding_mode: str, align_corners: bool) -> Tensor:
+    if padding_mode == "zeros":
+        return at
+    if padding_mode == "reflection":
+        ends = (0, 2 * (size - 1)) if align_corners else (-1, 2 * size - 1)
+        at = _reflected(at, *ends)
+    return clamp(at, 0, size - 1)
+
+
+def _picked(flat: Tensor, sizes: Sequence[int], at: Sequence[Tensor]) -> Tensor:
+    """flat (N, C, D…) at integer positions (N, P), one for each dim; zeros outside → (N, C, P)."""
+    index, inside = None, None
+    for size, place in zip(sizes, at, strict=True):
+        valid = (place >= 0).logical_and(place <= size - 1)
+        safe = clamp(place, 0, size - 1).to("int64")
+        index = safe if index is None else index * size + safe
+        inside = valid if inside is None else inside.logical_and(valid)
+    assert index is not None and inside is not None
+    shape = (flat.shape[0], flat.shape[1], index.shape[1])
+    return flat.gather(2, expand(index.unsqueeze(1), shape)) * inside.unsqueeze(1).to(flat.dtype)
+
+
+def _sample_cubic(flat: Tensor, sizes: Sequence[int], at: list[Tensor], padding_mode: str, corners: bool) -> Tensor:
+    bases = [a.detach().floor() for a in at]
+    weights = [_cubic_weights(a - b) for a, b in zip(at, bases, strict=True)]
+    total = None
+    for shifts in product(range(4), repeat=2):
+        places = [
+            _bounded(b + (k - 1), n, padding_mode, corners).round()
+            for b, k, n in zip(bases, shifts, sizes, strict=True)
+        ]
+        share = weights[0][shifts[0]] * weights[1][shifts[1]]
+        part = _picked(flat, sizes, places) * share.unsqueeze(1)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def grid_sample(
+    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """x (N, C, H, W) at places grid (N, H', W', 2) of (x, y) in -1 .. 1 → (N, C, H', W'); or x (N, C, D, H, W) at
+    (N, D', H', W', 3). mode: "bilinear", "nearest" or "bicubic" (4 dims); padding_mode: "zeros", "border" or
+    "reflection" (Jaderberg et al. 2015, arXiv 1506.02025).
+    """
+    dims = x.ndim - 2
+    if dims not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != dims or grid.shape[0] != x.shape[0]:
+        raise ValueError(f"grid_sample: {describe(x)} and grid {describe(grid)} do not fit")
+    if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and dims == 3):
+        raise ValueError(f"grid_sample: mode {mode!r} does not fit {describe(x)}")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"grid_sample: padding_mode is zeros, border or reflection, not {padding_mode!r}")
+    corners, sizes, out = bool(align_corners), x.shape[2:], grid.shape[1:-1]
+    flat = reshape(x, (x.shape[0], x.shape[1], prod(sizes)))
+    places = reshape(grid, (grid.shape[0], prod(out), dims))
+    at = [_unnormalized(places[:, :, dims - 1 - i], n, corners) for i, n in enumerate(sizes)]
+    if mode == "bicubic":
+        y = _sample_cubic(flat, sizes, at, padding_mode, corners)
+        return reshape(y, (*x.shape[:2], *out))
+    at = [_bounded(a, n, padding_mode, corners) for a, n in zip(at, sizes, strict=True)]
+    if mode == "nearest":
+        return reshape(_picked(flat, sizes, [a.detach().round() for a in at]), (*x.shape[:2], *out))
+    total = None
+    bases = [a.detach().floor() for a in at]
+    for shifts in product(range(2), repeat=dims):
+        share = None
+        for a, b, k in zip(at, bases, shifts, strict=True):
+            weight = (a - b) if k else 1 - (a - b)
+            share = weight if share is None else share * weight
+        assert share is not None
+        part = _picked(flat, sizes, [b + k for b, k in zip(bases, shifts, strict=True)]) * share.unsqueeze(1)
+        total = part if total is None else total + part
+    assert total is not None
+    return reshape(total, (*x.shape[:2], *out))
+
+
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """The grid for grid_sample of affine maps theta: (N, 2, 3) and `size` (N, C, H, W), or (N, 3, 4) and 5 sizes."""
+    dims = len(size) - 2
+    if dims not in (2, 3) or theta.shape != (size[0], dims, dims + 1):
+        raise ValueError(f"affine_grid: theta {describe(theta)} does not fit the size {tuple(size)}")
+    axes = []
+    for i, n in enumerate(size[2:]):
+        at = np.linspace(-1, 1, n) if n > 1 else np.zeros(1)
+        if not align_corners:
+            at = at * ((n - 1) / n)
+        shape = (1,) * i + (n,) + (1,) * (dims - 1 - i)
+        axes.append(expand(reshape(tensor(at, dtype=theta.dtype), shape), tuple(size[2:])))
+    base = stack([*reversed(axes), ones(size[2:], dtype=theta.dtype)], -1)  # (*spatial, dims + 1)
+    flat = matmul(reshape(base, (1, prod(size[2:]), dims + 1)), theta.mT)
+    return reshape(flat, (size[0], *size[2:], dims))
+
+
+# -- channels to places
+
+
+def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C r², H, W) → (..., C, H r, W r) (Shi et al. 2016, arXiv 1609.05158)."""
+    r = upscale_factor
+    if x.ndim < 3 or r < 1 or x.shape[-3] % (r * r):
+        raise ValueError(f"pixel_shuffle: {describe(x)} has no multiple of {r * r} channels")
+    lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
+    n = len(lead)
+    parts = reshape(x, (*lead, c // (r * r), r, r, h, w))
+    return reshape(permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), (*lead, c // (r * r), h * r, w * r))
+
+
+def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
+    """(..., C, H r, W r) → (..., C r², H, W)."""
+    r = downscale_factor
+    if x.ndim < 3 or r < 1 or x.shape[-1] % r or x.shape[-2] % r:
+        raise ValueError(f"pixel_unshuffle: the sides of {describe(x)} are no multiples of {r}")
+    lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
+    n = len(lead)
+    parts = reshape(x, (*lead, c, h // r, r, w // r, r))
+    return reshape(permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
+
+
+__all__ = ["affine_grid", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle"]

@@ -1,0 +1,22 @@
+"""Fourier transforms, by torch.fft's names. Complex tensors hold pairs in a last dim of two: engine/ops/fourier.py."""
+
+from __future__ import annotations
+
+from .engine.ops.fourier import (
+    fft,
+    fft2,
+    fftfreq,
+    fftshift,
+    ifft,
+    ifft2,
+    ifftshift,
+    irfft,
+    irfft2,
+    rfft,
+    rfft2,
+    rfftfreq,
+)
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftshift", "ifft", "ifft2", "ifftshift", "irfft", "irfft2", "rfft", "rfft2", "rfftfreq",
+]  # fmt: skip

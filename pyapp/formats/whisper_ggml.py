@@ -1,0 +1,112 @@
+"""whisper.cpp's model files, ggml-*.bin: hyper-parameters, mel filters, vocabulary and tensors in one stream.
+
+Source: https://github.com/ggml-org/whisper.cpp/blob/master/models/convert-pt-to-ggml.py and whisper_model_load of
+src/whisper.cpp. Little-endian int32 throughout: the magic "ggml"; eleven hyper-parameters; the mel filters (rows,
+columns, float32 values); the vocabulary (count; length and bytes of each piece); then until the end of the file
+tensors: rank, length of the name, type, sizes (columns first), name, data.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pyapp.errors import FileFormatError
+
+from .checkpoint import Checkpoint, TensorInfo
+from .gguf import RANK_LIMIT, TENSOR_TYPES, GgufFile
+from .source import ByteSource
+
+MAGIC = b"lmgg"
+HYPER_PARAMETERS = (
+    "n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer", "n_text_ctx", "n_text_state",
+    "n_text_head", "n_text_layer", "n_mels",
+)  # fmt: skip
+NUMBER_LIMIT = 1 << 20  # of a hyper-parameter
+FILTER_COLUMNS_LIMIT = 1 << 14
+PIECES_LIMIT = 1 << 20
+PIECE_LIMIT = 1 << 10  # bytes
+NAME_LIMIT = 256  # bytes
+TENSORS_LIMIT = 1 << 14
+HEADER_BYTES = 1 << 16  # read at once
+
+
+class WhisperGgmlFile(GgufFile):
+    """A whisper.cpp model. `config` has openai's names of the hyper-parameters, `pieces` the bytes of the vocabulary's
+    tokens by id. Tensors have openai's names; blocks are read as GGUF's are.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        Checkpoint.__init__(self, source)
+        self.format = "whisper.cpp ggml"
+        self._at = len(MAGIC)
+        self._head = b""
+        self._head_at = 0
+        numbers = [self._int32("a hyper-parameter", 1, NUMBER_LIMIT) for _ in HYPER_PARAMETERS]
+        self.file_type = self._int32("the file type", 0, NUMBER_LIMIT) % 1000  # thousands count versions of the blocks
+        self.config = {"model_type": "whisper", **dict(zip(HYPER_PARAMETERS, numbers, strict=True))}
+        rows = self._int32("the number of mel filters", 1, NUMBER_LIMIT)
+        columns = self._int32("the length of a mel filter", 1, FILTER_COLUMNS_LIMIT)
+        self._skip(4 * rows * columns, "the mel filters")
+        if rows != self.config["n_mels"]:
+            self._broken(f"there are {rows} mel filters for {self.config['n_mels']} mel bins")
+        count = self._int32("the number of tokens", 1, PIECES_LIMIT)
+        self.pieces = [self._bytes("a token's length", PIECE_LIMIT) for _ in range(count)]
+        self._start = 0
+        self._begins: dict[str, tuple[int, int]] = {}
+        while self._at < source.size:
+            self._tensor()
+        if not self.tensors:
+            self._broken("there is no tensor in the file")
+        self._head = b""
+
+    def _broken(self, what: str) -> NoReturn:
+        raise FileFormatError(what, where=self.source.name, hint="Download the file again")
+
+    def _take(self, count: int, what: str) -> bytes:
+        """The next bytes, read ahead."""
+        end = self._at + count
+        if end > self.source.size:
+            self._broken(f"the file is truncated in {what}, at byte {self.source.size:,}")
+        if not self._head_at <= self._at <= end <= self._head_at + len(self._head):
+            length = min(max(count, HEADER_BYTES), self.source.size - self._at)
+            self._head, self._head_at = bytes(self.source.read(self._at, length)), self._at
+        first = self._at - self._head_at
+        self._at = end
+        return self._head[first : first + count]
+
+    def _skip(self, count: int, what: str) -> None:
+        if self._at + count > self.source.size:
+            self._broken(f"the file is truncated in {what}, at byte {self.source.size:,}")
+        self._at += count
+
+    def _int32(self, what: str, low: int, high: int) -> int:
+        at = self._at
+        value = int.from_bytes(self._take(4, what), "little", signed=True)
+        if not low <= value <= high:
+            self._broken(f"{what} at byte {at:,} is {value:,}, expected {low:,} to {high:,}")
+        return value
+
+    def _bytes(self, what: str, limit: int) -> bytes:
+        return self._take(self._int32(what, 0, limit), what)
+
+    def _tensor(self) -> None:
+        """The entry at hand; leaves its data unread."""
+        rank = self._int32("a tensor's rank", 1, RANK_LIMIT)
+        length = self._int32("the length of a tensor's name", 1, NAME_LIMIT)
+        code = self._int32("a tensor's type", 0, NUMBER_LIMIT)
+        sizes = [self._int32("a tensor's size", 1, 1 << 30) for _ in range(rank)]
+        name = self._take(length, "a tensor's name").decode("utf-8", "replace")
+        if code not in TENSOR_TYPES:
+            self._broken(f"tensor {name!r} has the unknown type {code}")
+        dtype, values, nbytes = TENSOR_TYPES[code]
+        if not nbytes or sizes[0] % values:
+            self._broken(f"tensor {name!r} of {dtype} has rows of {sizes[0]:,} values")
+        if name in self.tensors or len(self.tensors) >= TENSORS_LIMIT:
+            self._broken(f"the tensor {name!r} appears twice, or there are more than {TENSORS_LIMIT:,}")
+        count = 1
+        for size in sizes:
+            count *= size
+        begin = self._at
+        self._skip(count // values * nbytes, f"tensor {name!r}")
+        self._begins[name] = begin, count // values * nbytes
+        self.tensors[name] = TensorInfo(name, dtype, tuple(reversed(sizes)), count // values * nbytes)

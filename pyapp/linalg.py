@@ -1,0 +1,28 @@
+"""Linear algebra, by torch.linalg's names."""
+
+from __future__ import annotations
+
+from .engine.ops.decompose import (
+    cross,
+    eigh,
+    eigvalsh,
+    matrix_norm,
+    matrix_power,
+    matrix_rank,
+    multi_dot,
+    pinv,
+    qr,
+    svdvals,
+    vector_norm,
+)
+from .engine.ops.decompose import linalg_svd as svd
+from .engine.ops.decompose import lstsq as lstsq_solution
+from .engine.ops.linalg import cholesky, det, inverse, slogdet, solve, solve_triangular
+from .engine.ops.linalg import inverse as inv
+from .engine.ops.statistics import norm
+
+__all__ = [
+    "cholesky", "cross", "det", "eigh", "eigvalsh", "inv", "inverse", "lstsq_solution", "matrix_norm", "matrix_power",
+    "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
+    "vector_norm",
+]  # fmt: skip

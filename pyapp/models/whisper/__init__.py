@@ -1,0 +1,5 @@
+"""Whisper: speech to text."""
+
+from .model import Config, Whisper
+
+__all__ = ["Config", "Whisper"]

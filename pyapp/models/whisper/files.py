@@ -1,0 +1,157 @@
+"""Whisper models as they are published: Hugging Face's folders, openai's .pt and whisper.cpp's ggml-*.bin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyapp.engine.lazy import np
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.formats import Checkpoint
+
+from .model import Config, Whisper
+from .weights import fill, hugging_face_name, parts, slots
+
+# Our names of the numbers, and transformers' in config.json.
+HUGGING_FACE_CONFIG = {
+    "n_mels": "num_mel_bins",
+    "n_audio_ctx": "max_source_positions",
+    "n_audio_state": "d_model",
+    "n_audio_head": "encoder_attention_heads",
+    "n_audio_layer": "encoder_layers",
+    "n_vocab": "vocab_size",
+    "n_text_ctx": "max_target_positions",
+    "n_text_state": "d_model",
+    "n_text_head": "decoder_attention_heads",
+    "n_text_layer": "decoder_layers",
+}
+HEAD_SIZE = 64  # of every published model
+JSON_LIMIT = 64 << 20  # bytes
+
+Progress = Callable[[int, int], None]
+
+
+def read_json_file(source: Any) -> dict[str, Any]:
+    """The object in a small JSON file, a ByteSource. FileFormatError for anything else."""
+    hint = "Download the file again"
+    if source.size > JSON_LIMIT:
+        raise FileFormatError(f"the file has {source.size:,} bytes, too many for a JSON file", where=source.name)
+    try:
+        found = json.loads(bytes(source.read(0, source.size)))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"it is no JSON text ({error})", where=source.name, hint=hint) from error
+    if not isinstance(found, dict):
+        raise FileFormatError("it holds no JSON object", where=source.name, hint=hint)
+    return found
+
+
+def check_architecture(document: Mapping[str, Any], where: str = "config.json") -> None:
+    """ModelError for the object of a config.json that is of another architecture."""
+    kind = document.get("model_type")
+    if kind != "whisper":
+        raise ModelError(
+            f"this is the configuration of the architecture {kind!r}, not of Whisper", where=where,
+            hint="Choose a Whisper model, such as openai/whisper-tiny",
+        )  # fmt: skip
+
+
+def config_from_hugging_face(document: Mapping[str, Any], where: str = "config.json") -> Config:
+    """From the object of a config.json. ModelError for another architecture and for missing numbers."""
+    check_architecture(document, where)
+    for side in ("encoder", "decoder"):
+        width, state = document.get(f"{side}_ffn_dim"), document.get("d_model")
+        if isinstance(width, int) and isinstance(state, int) and width != 4 * state:
+            raise ModelError(f"{side}_ffn_dim is {width}, expected four times d_model ({4 * state})", where=where)
+    if document.get("activation_function", "gelu") != "gelu":
+        raise ModelError(f"its activation is {document['activation_function']!r}, expected 'gelu'", where=where)
+    return Config.from_dict({ours: document.get(theirs) for ours, theirs in HUGGING_FACE_CONFIG.items()})
+
+
+def config_of_tensors(checkpoint: Checkpoint) -> Config:
+    """From the dims of openai's .pt, or from its tensors' shapes, where heads are HEAD_SIZE wide."""
+    dims = {key[5:]: int(text) for key, text in checkpoint.metadata.items() if key[:5] == "dims." and text.isdigit()}
+    if dims:
+        return Config.from_dict(dims)
+
+    def shape(name: str, rank: int) -> tuple[int, ...]:
+        found = checkpoint.tensors.get(name)
+        if found is None or len(found.shape) != rank:
+            raise ModelError(
+                f"there is no tensor {name!r}", where=checkpoint.source.name, hint="It is no Whisper model"
+            )
+        return found.shape
+
+    def layers(side: str) -> int:
+        return sum(name.startswith(f"{side}.blocks.") and name.endswith(".attn_ln.bias") for name in checkpoint.tensors)
+
+    state, mels, _ = shape("encoder.conv1.weight", 3)
+    vocabulary, _ = shape("decoder.token_embedding.weight", 2)
+    audio, text = shape("encoder.positional_embedding", 2)[0], shape("decoder.positional_embedding", 2)[0]
+    encoder = layers("encoder")
+    decoder = sum(name.startswith("decoder.blocks.") and name.endswith(".mlp_ln.bias") for name in checkpoint.tensors)
+    heads = max(1, state // HEAD_SIZE)
+    return Config(mels, audio, state, heads, encoder, vocabulary, text, state, heads, decoder)
+
+
+def build_whisper(
+    checkpoint: Checkpoint,
+    config: Mapping[str, Any] | None = None,
+    generation: Mapping[str, Any] | None = None,
+    *,
+    dtype: str | None = None,
+    progress: Progress | None = None,
+) -> Whisper:
+    """The model of a checkpoint with openai's or transformers' names. `config` and `generation` are the objects of
+    config.json and generation_config.json; `dtype` as in weights.fill; `progress(bytes done, in all)`.
+
+    Raises ModelError for missing, misshapen or not finite tensors.
+    """
+    where = checkpoint.source.name
+    prefix = "model." if any(name.startswith("model.encoder.") for name in checkpoint.tensors) else ""
+    names = {name: name for name in checkpoint.tensors}
+    if config is not None:
+        model = Whisper.empty(config_from_hugging_face(config))
+        ours = {part for name, *_ in slots(model) for part in parts(name) if part} | {"encoder.positional_embedding"}
+        theirs = {part: hugging_face_name(part)[0 if prefix else len("model.") :] for part in ours}
+        names = {part: name for part, name in theirs.items() if name in checkpoint.tensors} or names
+    else:
+        known = checkpoint.config.get("model_type") == "whisper"
+        model = Whisper.empty(Config.from_dict(checkpoint.config) if known else config_of_tensors(checkpoint))
+    total, done = sum(info.nbytes for info in checkpoint.tensors.values()), 0
+
+    def read(name: str) -> Any:
+        nonlocal done
+        value = checkpoint.read(names[name], finite=True)
+        done += checkpoint.tensors[names[name]].nbytes
+        if progress is not None:
+            progress(done, total)
+        return value
+
+    fill(model, names, read, dtype, where)
+    model.alignment_heads = alignment_heads(model.config, checkpoint, generation or {})
+    return model
+
+
+def alignment_heads(
+    config: Config, checkpoint: Checkpoint, generation: Mapping[str, Any]
+) -> list[tuple[int, int]] | None:
+    """The (layer, head) that follow the audio in time, as generation_config.json or openai's buffer tells."""
+    found = generation.get("alignment_heads")
+    if isinstance(found, list):
+        pairs = [tuple(pair) for pair in found if isinstance(pair, list) and len(pair) == 2]
+    elif "alignment_heads" in checkpoint.tensors:
+        pairs = [(int(layer), int(head)) for layer, head in np.argwhere(checkpoint.read("alignment_heads").numpy())]
+    else:
+        return None
+    fits = all(0 <= layer < config.n_text_layer and 0 <= head < config.n_text_head for layer, head in pairs)
+    return [(int(layer), int(head)) for layer, head in pairs] if pairs and fits else None
+
+
+def is_whisper(checkpoint: Checkpoint) -> bool:
+    """Whether the tensors' names are those of a Whisper model."""
+    return any(name.endswith(("encoder.conv1.weight", "encoder.conv1.bias")) for name in checkpoint.tensors)
+
+
+__all__ = ["alignment_heads", "build_whisper", "config_from_hugging_face", "config_of_tensors", "is_whisper",
+           "read_json_file"]  # fmt: skip

@@ -1,0 +1,149 @@
+"""Convolutions as layers, in torch's parameter names and initialisation."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops
+from ..engine.op import describe
+from ..engine.ops import conv, empty, pad, zeros
+from .layers import _Initialization, _parameter
+from .module import Module
+
+
+def _each(value: Any, dims: int) -> tuple[int, ...]:
+    return (value,) * dims if isinstance(value, int) else tuple(value)
+
+
+class _ConvolutionBase(Module):
+    """Settings, parameters and their initialisation: uniform in ±1 / sqrt(fan in), as in torch."""
+
+    dims = 0
+    transposed = False
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+        groups: int, bias: bool,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{type(self).__name__}: {in_channels} and {out_channels} channels do not make {groups} groups"
+            )
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = _each(kernel_size, self.dims)
+        self.stride, self.dilation = _each(stride, self.dims), _each(dilation, self.dims)
+        self.padding: Any = padding if isinstance(padding, str) else _each(padding, self.dims)
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        self.weight = _parameter(empty, first, second // groups, *self.kernel_size)
+        self.bias = _parameter(zeros, out_channels) if bias else None
+        if _Initialization.on:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew."""
+        fan_in = self.weight.shape[1] * prod(self.kernel_size)
+        bound = 1 / sqrt(fan_in) if fan_in else 0.0
+        with no_grad():
+            for parameter in self.parameters():
+                parameter.uniform_(-bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        plain = {"padding": (0,) * self.dims, "dilation": (1,) * self.dims, "groups": 1}
+        for name, usual in plain.items():
+            if getattr(self, name) != usual:
+                text += f", {name}={getattr(self, name)}"
+        return text + ("" if self.bias is not None else ", bias=False")
+
+
+class _Conv(_ConvolutionBase):
+    """x (N, C, ...) or (C, ...) → (N, O, ...). padding: numbers, (before, after) pairs, "same" or "valid"; padding_mode
+    "zeros", "reflect", "replicate" or "circular".
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+    ) -> None:  # fmt: skip
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
+            raise ValueError(f"{type(self).__name__}: unknown padding_mode {padding_mode!r}")
+        self.padding_mode = padding_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        function = getattr(ops, f"conv{self.dims}d")
+        if self.padding_mode == "zeros":
+            padding: Any = self.padding
+        else:
+            widths = conv._widths(self.padding, self.kernel_size, self.dilation, type(self).__name__)
+            x = pad(x, [n for pair in reversed(widths) for n in pair], self.padding_mode)
+            padding = 0
+        return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv1d(_Conv):
+    __doc__ = f"See conv1d. {_Conv.__doc__}"
+    dims = 1
+
+
+class Conv2d(_Conv):
+    __doc__ = f"See conv2d. {_Conv.__doc__}"
+    dims = 2
+
+
+class Conv3d(_Conv):
+    __doc__ = f"See conv3d. {_Conv.__doc__}"
+    dims = 3
+
+
+class _ConvTranspose(_ConvolutionBase):
+    """x (N, C, ...) or (C, ...) → (N, O, ...), each element spread by the weight (C, O / groups, ...). `output_size` of
+    a call chooses among the sizes that a stride leaves open.
+    """
+
+    transposed = True
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+    ) -> None:  # fmt: skip
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        self.output_padding = _each(output_padding, self.dims)
+
+    def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
+        more = self.output_padding
+        if output_size is not None:
+            wanted = tuple(output_size)[-self.dims :]
+            least = [
+                (n - 1) * s - 2 * p + d * (k - 1) + 1
+                for n, s, p, d, k in zip(
+                    x.shape[-self.dims :],
+                    self.stride,
+                    _each(self.padding, self.dims),
+                    self.dilation,
+                    self.kernel_size,
+                    strict=True,
+                )
+            ]
+            more = tuple(w - n for w, n in zip(wanted, least, strict=True))
+            if any(not 0 <= m < max(s, d) for m, s, d in zip(more, self.stride, self.dilation, strict=True)):
+                raise ValueError(f"{type(self).__name__}: {describe(x)} cannot become {wanted}, from {least} on it can")
+        function = getattr(conv, f"conv_transpose{self.dims}d")
+        return function(x, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    __doc__ = f"See conv_transpose1d. {_ConvTranspose.__doc__}"
+    dims = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    __doc__ = f"See conv_transpose2d. {_ConvTranspose.__doc__}"
+    dims = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    __doc__ = f"See conv_transpose3d. {_ConvTranspose.__doc__}"
+    dims = 3

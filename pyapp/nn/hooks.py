@@ -1,0 +1,94 @@
+"""Hooks of modules: before and after forward, and when the gradients of inputs and outputs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..engine import Tensor
+from ..engine.autograd import RemovableHandle
+from ..engine.function import Function
+
+if TYPE_CHECKING:
+    from .module import Module
+
+
+class ModuleHooks:
+    """What a module has of hooks, in the order in which they were registered."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[Callable[..., Any], bool]] = []
+        self.after: list[tuple[Callable[..., Any], bool]] = []
+        self.backward: list[Callable[..., Any]] = []
+
+    def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """module.forward between its hooks."""
+        for hook, with_kwargs in tuple(self.before):
+            changed = hook(module, args, kwargs) if with_kwargs else hook(module, args)
+            if changed is None:
+                continue
+            if with_kwargs:
+                args, kwargs = changed
+            else:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        watch = _Watch(module, self.backward) if self.backward else None
+        if watch is not None:
+            args = watch.inputs(args)
+        output = module.forward(*args, **kwargs)
+        for hook, with_kwargs in tuple(self.after):
+            changed = hook(module, args, kwargs, output) if with_kwargs else hook(module, args, output)
+            output = output if changed is None else changed
+        return output if watch is None else watch.outputs(output)
+
+
+class _Watch:
+    """Between a module and its neighbours: notes the gradients of the outputs, and shows them with those of the inputs
+    to the hooks, which may change the latter.
+    """
+
+    def __init__(self, module: Module, hooks: list[Callable[..., Any]]) -> None:
+        self.module = module
+        self.hooks = hooks
+        self.grad_outputs: tuple[Any, ...] = ()
+
+    def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(_In.apply(self, *args)) if args else args
+
+    def outputs(self, output: Any) -> Any:
+        several = isinstance(output, (tuple, list))
+        found = _Out.apply(self, *(output if several else (output,)))
+        return type(output)(found) if several else found[0]
+
+
+class _Through(Function):
+    """Gives back what it gets."""
+
+    @staticmethod
+    def forward(ctx: Any, watch: _Watch, *values: Any) -> Any:
+        ctx.watch = watch
+        ctx.set_materialize_grads(False)
+        return tuple(v.detach() if isinstance(v, Tensor) else v for v in values)
+
+
+class _Out(_Through):
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        ctx.watch.grad_outputs = gradients
+        return None, *gradients
+
+
+class _In(_Through):
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        watch = ctx.watch
+        for hook in tuple(watch.hooks):
+            changed = hook(watch.module, gradients, watch.grad_outputs)
+            if changed is not None:
+                gradients = changed if isinstance(changed, tuple) else (changed,)
+        return None, *gradients
+
+
+def register(hooks: list[Any], hook: Any) -> RemovableHandle:
+    """Appends, and tells how to take it away."""
+    hooks.append(hook)
+    return RemovableHandle(hooks, hook)

@@ -1,0 +1,189 @@
+"""What pyapp does for people, as async streams of events: the page, the command line and a server only forward them.
+
+A task ends with exactly one `Done` or `Error`; nothing that goes wrong leaves it as an exception. Closing the generator
+or setting its `Cancel` ends it within milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from pyapp.events import (
+    Cancel,
+    Done,
+    Error,
+    Event,
+    Language,
+    Metric,
+    Notice,
+    Partial,
+    Progress,
+    Segment,
+    Token,
+)  # fmt: skip
+from pyapp.text.options import SamplingOptions, check_number
+
+from .core import BREATH, Breath, Events, Result, error_event, reported, task
+from .keeper import keeper
+from .speech import listen, load_speech, transcribe
+
+__all__ = [
+    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
+    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "listen", "load", "load_speech", "models",
+    "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
+]  # fmt: skip
+
+
+def unload() -> None:
+    """Forgets the model that was used last and gives its memory back."""
+    keeper.drop()
+
+
+@task
+async def load(model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None) -> Events:
+    """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
+    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel())) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                yield Done("complete", {"name": event.value.name, "config": event.value.config})
+            else:
+                yield event
+
+
+@task
+async def generate(
+    model: Any = None,
+    prompt: str = "",
+    options: SamplingOptions | Mapping[str, Any] | None = None,
+    *,
+    tokenizer: Any = None,
+    key: object = None,
+    eager: bool = False,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Continues `prompt`: Progress and the Metric load_time while the model is loaded, then the events of
+    pyapp.text.generate.generate.
+
+    `model` is a name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it
+    does not lie beside the model. `key` tells models apart that have no name; the model used last is kept. `options`
+    may be a dict of JSON values. `eager` runs without Graph, for reference.
+    """
+    from pyapp.text.generate import Session
+    from pyapp.text.generate import generate as generate_events
+
+    cancel = cancel or Cancel()
+    if not isinstance(options, SamplingOptions):
+        options = SamplingOptions.from_dict(options or {})
+    loaded = model
+    if not hasattr(model, "tokenizer"):
+        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel)) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    loaded = event.value
+                else:
+                    yield event
+    breath = Breath()
+    await breath.take()
+    session = Session(loaded.model, eager=eager)
+    for event in generate_events(session, loaded.tokenizer, prompt, options, cancel):
+        yield event
+        await breath.take()
+
+
+@task
+async def inspect(source: Any) -> Events:
+    """What a model file holds, from its header: Done carries `file format size config metadata tensors totals`."""
+    from pyapp import formats
+
+    yield Done("complete", formats.inspect(source))
+
+
+@task
+async def quantize(
+    source: Any,
+    target: str | os.PathLike[str],
+    kind: str,
+    *,
+    imatrix: Any = None,
+    keep: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Writes a model file in another type (formats.quantize_file): Progress in bytes; Done carries `file size types
+    weighted source_size`."""
+    from pyapp.formats.quantizing import quantize_file
+
+    cancel = cancel or Cancel()
+
+    def work(report: Callable[[Event], None]) -> dict[str, Any]:
+        return quantize_file(source, target, kind, imatrix=imatrix, keep=keep, report=report, cancel=cancel)
+
+    try:
+        async with aclosing(reported(work)) as events:
+            async for event in events:
+                yield Done("complete", event.value) if isinstance(event, Result) else event
+    except (GeneratorExit, asyncio.CancelledError):
+        cancel.set()  # the thread would go on
+        raise
+
+
+@task
+async def models() -> Events:
+    """The models that have a name: Done carries `models`, a list of dicts."""
+    from pyapp import hub
+
+    yield Done("complete", {"models": [entry.to_dict() for entry in hub.models()]})
+
+
+@task
+async def train_story(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the story model in the folder `out`: the events of pyapp.train.train_story, whose settings these are.
+
+    Without `resume`, a run that was begun in `out` is put aside and another one begins.
+    """
+    from pyapp.train import train_story as train
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@task
+async def train_speech(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the speech model in the folder `out`, as train_story does: the events of pyapp.train.train_speech."""
+    from pyapp.train import train_speech as train
+
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+async def _trained(
+    train: Callable[..., Iterator[Event]], out: str | os.PathLike[str], resume: bool, cancel: Cancel | None,
+    settings: Mapping[str, Any],
+) -> Events:  # fmt: skip
+    from pyapp.train.loop import CHECKPOINT
+
+    checkpoint = Path(out) / CHECKPOINT
+    if not resume and checkpoint.exists():
+        checkpoint.replace(checkpoint.with_suffix(".previous"))
+    breath = Breath()
+    for event in train(out, cancel=cancel or Cancel(), **settings):
+        yield event
+        await breath.take()
+
+
+def set_threads(threads: int) -> None:
+    """How many threads the kernels use, 1 to 64. Raises OptionError."""
+    check_number("threads", threads, 1, 64, whole=True)
+    from pyapp.engine import set_num_threads
+
+    set_num_threads(threads)

@@ -1,0 +1,105 @@
+"""What all tasks share: errors become events, the event loop runs now and then, blocking work goes to a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import sys
+import time
+import traceback
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, ParamSpec, TypeVar
+
+from pyapp.errors import Cancelled, PyappError
+from pyapp.events import Done, Error, Event
+
+Events = AsyncGenerator[Event, None]
+P = ParamSpec("P")
+T = TypeVar("T")
+log = logging.getLogger("pyapp")
+
+# Seconds of work between two looks at the event loop: what a Stop waits for at most, beside one kernel call. In the
+# page each look costs a quarter of a millisecond.
+BREATH = 0.02
+REPORT = "This is a defect in pyapp: please report it with this line"
+
+
+def task(function: Callable[P, Events]) -> Callable[P, Events]:
+    """Makes every exception of an async generator its last event."""
+
+    @functools.wraps(function)
+    async def guarded(*args: P.args, **kwargs: P.kwargs) -> Events:
+        try:
+            async with aclosing(function(*args, **kwargs)) as events:
+                async for event in events:
+                    yield event
+        except Cancelled:
+            yield Done("cancelled")
+        except Exception as error:  # the user gets a message, the log the traceback
+            log.debug("task %s failed", function.__name__, exc_info=True)
+            yield error_event(error)
+
+    return guarded
+
+
+def error_event(error: Exception) -> Error:
+    """What to tell a person about an exception."""
+    if isinstance(error, PyappError):
+        return Error(error.what, error.where, error.hint)
+    if isinstance(error, MemoryError):
+        return Error("there is not enough memory", hint="Close other programs or tabs, or take a smaller model")
+    if isinstance(error, OSError) and error.strerror:
+        name = None if error.filename is None else str(error.filename)
+        return Error(error.strerror.lower(), name, "Check the name and your access rights" if name else None)
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    ours = (entry for entry in frames if "pyapp" in Path(entry.filename).parts)
+    where = next((f"{Path(entry.filename).name}:{entry.lineno}" for entry in ours), None)
+    return Error(f"unexpected {type(error).__name__}: {error}", where, hint=REPORT)
+
+
+@dataclass(frozen=True)
+class Result(Generic[T]):
+    """What a stream of events was for; its last item."""
+
+    value: T
+
+
+class Breath:
+    """Lets the event loop run now and then."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    async def take(self) -> None:
+        if time.perf_counter() - self._last >= BREATH:
+            await asyncio.sleep(0)
+            self._last = time.perf_counter()
+
+
+async def reported(work: Callable[[Callable[[Event], None]], T]) -> AsyncGenerator[Event | Result[T], None]:
+    """Runs blocking `work(report)` in a thread; yields what it reports, and its Result at last.
+
+    In the page, which has no threads, the reports come when the work is over.
+    """
+    if sys.platform == "emscripten":
+        events: list[Event] = []
+        result = work(events.append)
+        for event in events:
+            yield event
+        yield Result(result)
+        return
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def report(event: Event) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    running = asyncio.ensure_future(asyncio.to_thread(work, report))
+    running.add_done_callback(lambda _: queue.put_nowait(None))
+    while (event := await queue.get()) is not None:
+        yield event
+    yield Result(await running)

@@ -1,0 +1,111 @@
+"""The model that was used last stays, so that the next text or recording starts at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from pyapp.errors import ModelError
+from pyapp.events import Cancel, Event, Metric
+
+from .core import Result, reported
+
+Loader = Callable[[Any, Any, Callable[[Event], None], Cancel], Any]
+
+
+def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+    from pyapp.models import load_model
+
+    return load_model(source, tokenizer, report=report, cancel=cancel)
+
+
+def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+    from pyapp.models import load_speech_model
+
+    return load_speech_model(source, report=report, cancel=cancel)
+
+
+# By what a model does, as the registry has it: how it is loaded, what to call it, and the command that uses it.
+LOADERS: Mapping[str, Loader] = {"generate": load_text, "transcribe": load_speech}
+KINDS = {"generate": ("writes text", "pyapp generate"), "transcribe": ("hears speech", "pyapp transcribe --model")}
+
+
+class Keeper:
+    """Keeps one model of any kind: two at once might not fit."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._model: Any = None
+
+    def drop(self) -> None:
+        self._key = self._model = None
+
+    async def get(
+        self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel
+    ) -> AsyncGenerator[Event | Result[Any], None]:
+        """The events of loading, where it is needed, and the model; without source, the first of hub.models(task)."""
+        if source is None or isinstance(source, str):
+            source = known_name(source, task)
+        key = identity(source, tokenizer) if key is None else key
+        key = None if key is None else (task, key)
+        if self._model is None or key is None or key != self._key:
+            self.drop()  # before the new one needs the memory
+            start = time.perf_counter()
+
+            def work(report: Callable[[Event], None]) -> Any:
+                return LOADERS[task](source, tokenizer, report, cancel)
+
+            try:
+                async with aclosing(reported(work)) as events:
+                    async for event in events:
+                        if isinstance(event, Result):
+                            self._key, self._model = key, event.value
+                        else:
+                            yield event
+            except (GeneratorExit, asyncio.CancelledError):
+                cancel.set()  # the thread would go on
+                raise
+            yield Metric("load_time", time.perf_counter() - start, "s")
+        assert self._model is not None
+        yield Result(self._model)
+
+
+def known_name(source: str | None, task: str) -> str:
+    """The registry's own name of a model, its first for the task where none is given; other names as they are.
+
+    ModelError for a model that does something else.
+    """
+    from pyapp import hub
+
+    if source is None:
+        return hub.models(task)[0].id
+    entry = hub.find_entry(source, task)
+    if entry is None:
+        return source
+    if entry.task != task:
+        does, command = KINDS[entry.task]
+        raise ModelError(f"this model {does}", where=entry.id, hint=f"Use it with {command} {entry.id}")
+    return entry.id
+
+
+def identity(source: Any, tokenizer: Any) -> object:
+    """What tells whether a model is the one that was loaded before; None where that cannot be told."""
+    marks: list[object] = []
+    for part in (source, tokenizer):
+        if part is None:
+            marks.append(None)
+        elif isinstance(part, (str, os.PathLike)):
+            path = Path(part)
+            status = path.stat() if path.exists() else None
+            marks.append((os.fspath(part), status and (status.st_mtime_ns, status.st_size)))
+        else:
+            return None
+    return tuple(marks)
+
+
+keeper = Keeper()

@@ -1,0 +1,202 @@
+"""Speech to text, from recordings and while somebody speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from pyapp.events import Cancel, Done, Event, Language, Progress, Segment
+
+from .core import Breath, Events, Result, task
+from .keeper import keeper
+
+if TYPE_CHECKING:
+    from pyapp.audio import AudioReader
+    from pyapp.audio.options import TranscribeOptions
+
+# Recordings up to this length are read before the first window is decoded: their loudest moment scales the spectrogram
+# of all windows, as openai-whisper has it. Longer ones, whose samples would need much memory, are read as they go.
+READ_FIRST_SECONDS = 30 * 60.0
+POLL = 0.1  # seconds between two looks at Cancel while nothing is heard
+MICROPHONE = "microphone"
+
+
+@task
+async def load_speech(model: Any = None, *, key: object = None, cancel: Cancel | None = None) -> Events:
+    """Loads a model (as for `transcribe`) ahead of its first use. Done carries `name` and `config`."""
+    async with aclosing(loaded_model(model, key, cancel or Cancel())) as events:
+        async for event in events:
+            if isinstance(event, Result):
+                yield Done("complete", {"name": event.value.name, "config": event.value.config})
+            else:
+                yield event
+
+
+@task
+async def transcribe(
+    audio: Any,
+    options: TranscribeOptions | Mapping[str, Any] | None = None,
+    *,
+    model: Any = None,
+    key: object = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Writes down what is said in a recording: Progress and the Metric load_time while the model is loaded, then the
+    events of pyapp.audio.transcribe.transcribe_events; before Done, a Notice for what is wrong with the sound.
+
+    `audio` is what pyapp.audio.open_audio takes (a path, bytes, a ByteSource, a binary stream, float samples at 16 kHz)
+    or an AudioReader. `model` is a name, a path, a mapping of roles to ByteSources or a LoadedSpeechModel; None: the
+    embedded one. `key` tells models apart that have no name; the model used last is kept. `options` may be a dict of
+    JSON values. Two hours need no more memory than half an hour. An async iterable of blocks is listened to instead
+    (see `listen`).
+    """
+    from pyapp.audio import AudioReader, open_audio
+    from pyapp.audio.transcribe import transcribe_events
+
+    if isinstance(audio, AsyncIterable):
+        async with aclosing(listen(audio, options, model=model, key=key, cancel=cancel)) as live:
+            async for heard in live:
+                yield heard
+        return
+    cancel, chosen = cancel or Cancel(), as_options(options)
+    with audio if isinstance(audio, AudioReader) else open_audio(audio) as reader:
+        async with aclosing(loaded_model(model, key, cancel)) as loading:
+            async for event in loading:
+                if isinstance(event, Result):
+                    loaded = event.value
+                else:
+                    yield event
+        breath = Breath()
+        await breath.take()
+        sound: Any = reader
+        async with aclosing(read_first(reader, cancel, breath)) as reading:
+            async for event in reading:
+                if isinstance(event, Result):
+                    sound = event.value
+                else:
+                    yield event
+        yield Progress("transcribing", 0, reader.duration, "seconds")
+        for event in transcribe_events(loaded, sound, chosen, cancel):
+            if isinstance(event, Done):
+                for notice in reader.notices:
+                    yield notice
+            elif isinstance(event, Progress) and event.total is None:
+                event = replace(event, total=reader.duration)
+            yield event
+            await breath.take()
+
+
+@task
+async def listen(
+    audio: AsyncIterable[Any],
+    options: TranscribeOptions | Mapping[str, Any] | None = None,
+    *,
+    model: Any = None,
+    key: object = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Writes down what somebody says while it is said: Language, Segment for words that are final and never change,
+    Partial for those that may; at the end Done with `text language duration task`.
+
+    `audio` gives float32 (samples,) at 16 kHz, as the microphone does, and ends when nobody speaks any more. Between
+    its blocks the event loop runs. `model` and `key` as for `transcribe`; options too, but no temperatures above 0 are
+    tried unless they are given, and words always have times. An hour needs no more memory than a minute.
+    """
+    from pyapp.audio.quality import Quality
+    from pyapp.audio.streaming import LiveTranscriber
+
+    chosen = as_options(options if not isinstance(options, Mapping | None) else {"temperature": 0.0, **(options or {})})
+    cancel, quality = cancel or Cancel(), Quality()
+    async with aclosing(loaded_model(model, key, cancel)) as loading:
+        async for event in loading:
+            if isinstance(event, Result):
+                transcriber = LiveTranscriber(event.value, chosen, cancel=cancel)
+            else:
+                yield event
+    results: dict[str, Any] = {"text": "", "language": chosen.language, "task": chosen.task}
+    breath = Breath()
+    async with aclosing(blocks_of(audio, cancel)) as blocks:
+        async for block in blocks:
+            quality.add(block)
+            for event in transcriber.push(block):
+                note(event, results)
+                yield event
+            await breath.take()
+    for event in transcriber.finish():
+        note(event, results)
+        yield event
+    for notice in quality.notices(MICROPHONE):
+        yield notice
+    yield Done("complete", results | {"duration": transcriber.seconds})
+
+
+def note(event: Event, results: dict[str, Any]) -> None:
+    """Gathers what Done will tell."""
+    if isinstance(event, Segment):
+        results["text"] += event.text
+    elif isinstance(event, Language):
+        results["language"] = event.code
+
+
+async def blocks_of(audio: AsyncIterable[Any], cancel: Cancel) -> AsyncGenerator[Any, None]:
+    """The blocks as they come; Cancel is looked at while none does."""
+    iterator = aiter(audio)
+    waiting: asyncio.Future[Any] | None = None
+    try:
+        while True:
+            waiting = asyncio.ensure_future(anext(iterator, None))
+            while not waiting.done():
+                await asyncio.wait({waiting}, timeout=POLL)
+                cancel.check()
+            block = waiting.result()
+            if block is None:
+                return
+            yield block
+    finally:
+        if waiting is not None and not waiting.done():
+            waiting.cancel()
+            await asyncio.wait({waiting})
+        if hasattr(iterator, "aclose"):
+            await iterator.aclose()
+
+
+def as_options(options: TranscribeOptions | Mapping[str, Any] | None) -> TranscribeOptions:
+    """Options from JSON values, or as they are. OptionError names the setting that is wrong."""
+    from pyapp.audio.options import TranscribeOptions
+
+    return options if isinstance(options, TranscribeOptions) else TranscribeOptions.from_dict(options or {})
+
+
+async def loaded_model(model: Any, key: object, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
+    """The events of loading, and the model; a model that is loaded already is itself."""
+    if hasattr(model, "tokenizer"):
+        yield Result(model)
+        return
+    async with aclosing(keeper.get("transcribe", model, None, key, cancel)) as events:
+        async for event in events:
+            yield event
+
+
+async def read_first(reader: AudioReader, cancel: Cancel, breath: Breath) -> AsyncGenerator[Event | Result[Any], None]:
+    """The samples of a recording that is not too long, float32 (samples,), else what gives its blocks."""
+    if reader.arrives or reader.duration is None or reader.duration > READ_FIRST_SECONDS:
+        yield Result(reader)
+        return
+    from pyapp.audio import SAMPLE_RATE
+    from pyapp.engine.lazy import np
+
+    samples, count = np.empty(int((1.1 * reader.duration + 10) * SAMPLE_RATE), np.float32), 0
+    for block in reader:
+        cancel.check()
+        if count + len(block) > len(samples):  # its header is wrong: it may be of any length
+            yield Result(chain([samples[:count], block], reader))
+            return
+        samples[count : count + len(block)] = block
+        count += len(block)
+        yield Progress("reading the recording", reader.seconds, reader.duration, "seconds")
+        await breath.take()
+    yield Result(samples[:count])

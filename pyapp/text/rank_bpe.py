@@ -1,0 +1,81 @@
+"""Byte-pair encoding by rank: a vocabulary that is a list of byte strings in the order in which they were merged.
+
+That is what GPT-2's vocabulary is (Sennrich et al., 2016; Radford et al., 2019), as openai's .tiktoken files and
+whisper.cpp's ggml files hold it; the merges need no list of their own, since the pair whose union has the lowest number
+is merged first.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from pyapp.errors import FileFormatError
+from pyapp.text.tokenizer import without_surrogates
+
+# GPT-2's division into words, for text whose characters outside ASCII were replaced by `outline`.
+WORDS = re.compile(
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
+)  # fmt: skip
+LETTER, DIGIT, SPACE, OTHER = "A", "0", "\n", "\0"
+
+
+class RankVocabulary:
+    """Text to ids and ids to bytes; `pieces[i]` are the bytes of id i. FileFormatError unless they cover all bytes."""
+
+    def __init__(self, pieces: Sequence[bytes], where: str = "vocabulary") -> None:
+        self._pieces = pieces
+        self._rank = {piece: rank for rank, piece in enumerate(pieces) if piece}
+        missing = [value for value in range(256) if bytes([value]) not in self._rank]
+        if missing:
+            raise FileFormatError(f"the vocabulary lacks {len(missing)} of the 256 bytes", where=where)
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._pieces[token]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`; names of control tokens in it are ordinary text."""
+        return [token for word in split_words(without_surrogates(text)) for token in self._merge(word.encode())]
+
+    def _merge(self, word: bytes) -> list[int]:
+        rank = self._rank
+        if word in rank:
+            return [rank[word]]
+        parts = [word[i : i + 1] for i in range(len(word))]
+        while len(parts) > 1:
+            none = len(rank) + 1
+            pairs = [rank.get(left + right, none) for left, right in zip(parts, parts[1:], strict=False)]
+            best = min(pairs)
+            if best == none:
+                break
+            parts = list(join_pairs(parts, pairs, best))
+        return [rank[part] for part in parts]
+
+
+def join_pairs(parts: Sequence[bytes], pairs: Sequence[int], best: int) -> Iterator[bytes]:
+    """The parts with all pairs of rank `best` joined, from the left."""
+    index = 0
+    while index < len(parts):
+        joins = index < len(pairs) and pairs[index] == best
+        yield parts[index] + parts[index + 1] if joins else parts[index]
+        index += 2 if joins else 1
+
+
+def split_words(text: str) -> Iterator[str]:
+    """The words of `text` with the space before them, runs of digits, of other signs, and of white space."""
+    shape = text.translate({ord(character): outline(character) for character in set(text)})
+    return (text[match.start() : match.end()] for match in WORDS.finditer(shape))
+
+
+def outline(character: str) -> str:
+    """The character itself in ASCII, else a stand-in of the same kind: regular expressions here know no \\p{L}."""
+    if character.isascii():
+        return OTHER if "\x1c" <= character <= "\x1f" else character
+    kind = unicodedata.category(character)[0]
+    if kind in "LN":
+        return LETTER if kind == "L" else DIGIT
+    return SPACE if character.isspace() else OTHER

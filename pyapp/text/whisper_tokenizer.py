@@ -1,0 +1,235 @@
+"""Whisper's vocabulary: text in byte-level BPE, control tokens for language and task, and one token each 0.02 s.
+
+Source: Radford et al., Robust Speech Recognition via Large-Scale Weak Supervision (2022), section 2.3, and the
+behaviour of https://github.com/openai/whisper (MIT). The ids are, in this order: text, <|endoftext|>,
+<|startoftranscript|>, the languages, the tasks, other control tokens, <|0.00|> and the other times.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.text.languages import LANGUAGES, UNSPACED, language_code
+from pyapp.text.rank_bpe import RankVocabulary
+from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
+
+TIMES = 1501  # 0.00 to 30.00 s
+SECONDS_PER_TIME = 0.02
+OTHER_CONTROL = 8  # end, start, two tasks, startoflm, startofprev, nospeech, notimestamps
+# What annotates sound instead of writing speech: brackets, music, speakers' names. Words may hold - and ' inside.
+SYMBOLS = [
+    *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
+    *"<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪".split(),
+]
+# Their first token alone is enough: U+2640 to U+267F share their first two bytes.
+MUSIC = "♩♪♫♬♭♮♯"
+INSIDE_WORDS = (" -", " '")
+
+
+class TextVocabulary(Protocol):
+    """The part of the vocabulary that is text."""
+
+    def encode(self, text: str) -> list[int]: ...
+    def token_bytes(self, token: int) -> bytes: ...
+
+
+class JsonVocabulary:
+    """The text part of a tokenizer.json. Without its added tokens: what is written like one in a text is text."""
+
+    def __init__(self, document: Mapping[str, Any], where: str) -> None:
+        self._tokenizer = Tokenizer({**document, "added_tokens": [], "post_processor": None}, where=where)
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, bos=False)
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._tokenizer.token_bytes(token)
+
+
+class WhisperTokenizer:
+    """Text to ids and back, and the ids of control tokens by name.
+
+    `specials` maps names (`<|startoftranscript|>`, `<|en|>`, `<|0.00|>` …) to ids. `multilingual` models are told the
+    language and the task, the others (.en) only hear English. Raises ModelError for a vocabulary that is not Whisper's.
+    """
+
+    def __init__(
+        self, backend: TextVocabulary, specials: Mapping[str, int], *, multilingual: bool, languages: int | None = None,
+        where: str = "tokenizer.json",
+    ) -> None:  # fmt: skip
+        self._backend = backend
+        self.specials = dict(specials)
+        self._names = {number: name for name, number in specials.items()}
+        self.multilingual = multilingual
+        self._where = where
+        self.eot = self._find("<|endoftext|>")
+        self.sot = self._find("<|startoftranscript|>")
+        self.transcribe = self._find("<|transcribe|>")
+        self.translate = self._find("<|translate|>")
+        self.sot_lm = self._find("<|startoflm|>")
+        self.sot_prev = self._find("<|startofprev|>")
+        self.no_speech = self._find("<|nospeech|>", "<|nocaptions|>")
+        self.no_timestamps = self._find("<|notimestamps|>")
+        # Older tokenizer.json files end before the times.
+        self.timestamp_begin = specials.get("<|0.00|>", self.no_timestamps + 1)
+        known = [code for code in LANGUAGES if f"<|{code}|>" in specials]
+        self.all_language_codes: tuple[str, ...] = tuple(known[:languages])
+        self.all_language_tokens = tuple(specials[f"<|{code}|>"] for code in self.all_language_codes)
+        others = [number for number in self._names if number < self.timestamp_begin]
+        if not self.eot == min(others) < max(others) == self.timestamp_begin - 1:
+            raise ModelError("its control tokens are not in Whisper's order", where=where)
+        last = max(self._names) if "<|0.00|>" in specials else self.no_timestamps + TIMES
+        self.vocab_size = last + 1
+        self._words: dict[int, bytes] = {}
+
+    @classmethod
+    def from_json(
+        cls, text: str | bytes, *, multilingual: bool | None = None, where: str = "tokenizer.json"
+    ) -> WhisperTokenizer:
+        """From the text of a Hugging Face tokenizer.json. Models with more than one language are multilingual, unless
+        the vocabulary is that of the .en models, which has all languages too."""
+        document = read_json(text if isinstance(text, str) else read_utf8(text, where), where)
+        try:
+            vocabulary = document["model"]["vocab"].items()
+            added = [(entry["content"], entry["id"]) for entry in document.get("added_tokens") or []]
+            first = dict(vocabulary).get("<|endoftext|>", dict(added).get("<|endoftext|>"))
+            if first is None:
+                raise ModelError("it has no token <|endoftext|>, so it is not Whisper's", where=where)
+            specials = {name: int(number) for name, number in (*vocabulary, *added) if number >= first}
+            backend = JsonVocabulary(document, where)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, (ModelError, FileFormatError)):
+                raise
+            raise FileFormatError(f"not a usable tokenizer.json: {error!r}", where=where) from error
+        if multilingual is None:
+            english = first == 50256  # GPT-2's vocabulary, one shorter than the multilingual one
+            multilingual = not english and sum(f"<|{code}|>" in specials for code in LANGUAGES) > 1
+        return cls(backend, specials, multilingual=multilingual, where=where)
+
+    @classmethod
+    def from_pieces(
+        cls, pieces: Sequence[bytes], vocab_size: int, *, multilingual: bool | None = None, where: str = "vocabulary"
+    ) -> WhisperTokenizer:
+        """From the bytes of the text tokens by id (openai's .tiktoken, whisper.cpp's ggml); `vocab_size` is the
+        model's and tells how many languages it has. What `pieces` holds from <|endoftext|> on is not looked at."""
+        count = next((i for i, piece in enumerate(pieces) if piece == b"<|endoftext|>"), len(pieces))
+        languages = vocab_size - count - OTHER_CONTROL - TIMES
+        if not 1 <= languages <= len(LANGUAGES):
+            raise ModelError(f"{count} text tokens do not go with a model of {vocab_size} tokens", where=where)
+        if multilingual is None:
+            multilingual = count != 50256 and languages > 1
+        vocabulary = RankVocabulary([bytes(piece) for piece in pieces[:count]], where)
+        return cls(vocabulary, special_tokens(count, languages), multilingual=multilingual, where=where)
+
+    def _find(self, *names: str) -> int:
+        for name in names:
+            if name in self.specials:
+                return self.specials[name]
+        raise ModelError(f"it has no token {names[0]}, so it is not Whisper's", where=self._where)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`. What is written like a control token is ordinary text."""
+        return list(self._backend.encode(text)) if text else []
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids` without control tokens and times; bytes that are no UTF-8 become U+FFFD."""
+        return self._join(number for number in ids if number < self.eot)
+
+    def decode_with_timestamps(self, ids: Iterable[int]) -> str:
+        """The text of `ids` with control tokens and times spelt out."""
+        return self._join(ids)
+
+    def decode_with_controls(self, ids: Iterable[int]) -> str:
+        """The text of `ids` with control tokens spelt out, without times."""
+        return self._join(number for number in ids if number < self.timestamp_begin)
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token; of a control token those of its name."""
+        found = self._words.get(token)
+        if found is None:
+            if token < self.eot:
+                found = self._backend.token_bytes(token)
+            else:
+                found = self._names.get(token, f"<|{(token - self.timestamp_begin) * SECONDS_PER_TIME:.2f}|>").encode()
+            self._words[token] = found
+        return found
+
+    def _join(self, ids: Iterable[int]) -> str:
+        return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
+
+    def language_token(self, language: str) -> int:
+        """The token of a language, by code or name; OptionError unless the model has it."""
+        return self.specials[f"<|{language_code(language, self.all_language_codes)}|>"]
+
+    def sot_sequence(self, language: str | None = None, task: str = "transcribe") -> tuple[int, ...]:
+        """What a transcript begins with: start, and in multilingual models language (English unless given) and task."""
+        if not self.multilingual:
+            return (self.sot,)
+        return (self.sot, self.language_token(language or "en"), self.task_token(task))
+
+    def task_token(self, task: str) -> int:
+        return self.transcribe if task == "transcribe" else self.translate
+
+    @cached_property
+    def non_speech_tokens(self) -> tuple[int, ...]:
+        """The tokens that begin notes on sound rather than speech: brackets, music, names of speakers."""
+        found = {token for text in INSIDE_WORDS for token in self.encode(text)[:1]}
+        for symbol in (*SYMBOLS, *MUSIC):
+            for tokens in (self.encode(symbol), self.encode(" " + symbol)):
+                if len(tokens) == 1 or (tokens and symbol in MUSIC):
+                    found.add(tokens[0])
+        return tuple(sorted(found))
+
+    def split_to_words(self, tokens: Sequence[int], language: str | None = None) -> tuple[list[str], list[list[int]]]:
+        """The words of `tokens` with the space before them, and the tokens of each; for languages without spaces, the
+        shortest stretches that are whole characters. Control tokens are words of their own."""
+        words, parts = self._split_characters(tokens)
+        if self.multilingual and language in UNSPACED:
+            return words, parts
+        joined: list[str] = []
+        joined_parts: list[list[int]] = []
+        for word, part in zip(words, parts, strict=True):
+            own = part[0] >= self.eot or word.startswith(" ") or word.strip() in string.punctuation
+            if own or not joined:
+                joined.append(word)
+                joined_parts.append(part)
+            else:
+                joined[-1] += word
+                joined_parts[-1] = joined_parts[-1] + part
+        return joined, joined_parts
+
+    def _split_characters(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
+        """The shortest stretches that end where a character does."""
+        whole = self.decode_with_timestamps(tokens)
+        words: list[str] = []
+        parts: list[list[int]] = []
+        current: list[int] = []
+        offset = 0
+        for token in tokens:
+            current.append(token)
+            text = self.decode_with_timestamps(current)
+            broken = text.find("\ufffd")
+            # A replacement character that the whole text has too is not one that the next token would mend.
+            if broken < 0 or whole[offset + broken : offset + broken + 1] == "\ufffd":
+                words.append(text)
+                parts.append(current)
+                offset += len(text)
+                current = []
+        return words, parts
+
+    def __repr__(self) -> str:
+        return f"WhisperTokenizer(vocab_size={self.vocab_size}, multilingual={self.multilingual})"
+
+
+def special_tokens(first: int, languages: int = 99, times: int = TIMES) -> dict[str, int]:
+    """The ids of the control tokens behind `first` text tokens, as openai numbers them."""
+    names = [
+        "<|endoftext|>", "<|startoftranscript|>", *(f"<|{code}|>" for code in list(LANGUAGES)[:languages]),
+        "<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>",
+        *(f"<|{count * SECONDS_PER_TIME:.2f}|>" for count in range(times)),
+    ]  # fmt: skip
+    return {name: first + count for count, name in enumerate(names)}

@@ -1,0 +1,276 @@
+"""Windows of sound to train on, with what was said in them and when.
+
+A window is what Whisper sees at once: some sentences with pauses, the last of them perhaps cut off by the window's end,
+or no speech at all. Windows are made as they are needed, each from its number alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyapp.audio import SAMPLE_RATE, log_mel_spectrogram
+from pyapp.audio.mel import HOP
+from pyapp.engine.lazy import np
+from pyapp.train.speech_grammar import Chooser
+from pyapp.train.speech_letters import spell
+from pyapp.train.speech_scenes import Scene, choose_scene, record
+from pyapp.train.speech_tokens import TIME_STEP, SpeechTokens
+from pyapp.train.speech_voices import SEEN, Voice, choose_clear_voice, choose_voice, speak
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+IGNORED = -100
+LATEST_START = 1.0
+"""Seconds: Whisper's decoder allows no later first timestamp, whatever the pause before the first word."""
+NO_SPEECH = 0.06  # of the windows
+LONG = 8.0  # seconds: half of the windows that are shorter have no noise and echo
+STRETCH = (0.88, 1.12)
+BEGUN = 0.06  # seconds of a sentence that must be heard for it to count as begun
+
+Speaker = Callable[[str, Voice], "NDArray[np.float32]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A sentence and its times in seconds."""
+
+    start: float
+    end: float
+    text: str
+
+
+@dataclass
+class Window:
+    """Sound (samples,) at 16 kHz and its phrases; `begun` is the one that the window's end cuts off."""
+
+    samples: NDArray[np.float32]
+    phrases: list[Phrase] = field(default_factory=list)
+    begun: Phrase | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """What one step learns from: mel (80, frames); the decoder's inputs, and targets as long, some of them IGNORED; and
+    what was spelled (speech_letters) in the first `heard` positions of the encoder.
+    """
+
+    mel: NDArray[np.float32]
+    inputs: list[int]
+    targets: list[int]
+    letters: list[int]
+    heard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A kind of windows: `seconds` long, `rows` of them in a batch, each laid out and recorded in `takes` ways of the
+    same speech (speaking costs most). `clear`: few voices, without noise and echo.
+    """
+
+    seconds: float
+    rows: int
+    takes: int = 4
+    clear: bool = False
+
+    @property
+    def sentences(self) -> int:
+        """How many are spoken for a window, which takes some of them."""
+        return 2 + round(self.seconds / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A sentence and its sound (samples,)."""
+
+    text: str
+    samples: NDArray[np.float32]
+
+
+class WindowMaker:
+    """Makes the windows of a seed: `examples(number, lesson)` is the same each time.
+
+    `sentences(name)` are the sentences of one window, without end; `variants` the timbres of its voices; `speaker`
+    makes sound of them (speech_voices.speak).
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        tokens: SpeechTokens,
+        text_context: int,
+        sentences: Callable[[str], Iterator[str]],
+        variants: tuple[str, ...] = SEEN,
+        speaker: Speaker | None = None,
+    ) -> None:
+        self._seed = seed
+        self._tokens = tokens
+        self._limit = text_context // 2  # Whisper's decoder keeps one half for the text before
+        self._sentences = sentences
+        self._variants = variants
+        self._speak = speaker or speak
+
+    def examples(self, number: int, lesson: Lesson) -> list[Example]:
+        """The same speech in `lesson.takes` windows: features (80, seconds * 100), tokens and letters."""
+        chooser = Chooser("window", self._seed, lesson.seconds, number)
+        random = np.random.Generator(np.random.PCG64(int(chooser.random() * 2**53)))
+        sentences = self._sentences(f"{self._seed}/{lesson.seconds}/{number}")
+        spoken = self.speech(chooser, sentences, lesson)
+        return [self._example(chooser, random, spoken, sentences, lesson) for _ in range(lesson.takes)]
+
+    def speech(self, chooser: Chooser, sentences: Iterator[str], lesson: Lesson) -> list[Spoken]:
+        """Sentences, a few of them cut to some words, mostly in one voice; the first ones fit into a window."""
+        voice = self._voice(chooser, lesson.clear)
+        spoken: list[Spoken] = []
+        while len(spoken) < lesson.sentences:
+            text = next(sentences)
+            if chooser.chance(0.06):
+                text = fragment(text, chooser)
+            samples = self._speak(text, voice)
+            if len(spoken) > 1 or len(samples) / SAMPLE_RATE < 0.85 * lesson.seconds:
+                spoken.append(Spoken(text, samples))
+            if chooser.chance(0.2):
+                voice = self._voice(chooser, lesson.clear)
+        return spoken
+
+    def _example(
+        self,
+        chooser: Chooser,
+        random: np.random.Generator,
+        spoken: list[Spoken],
+        sentences: Iterator[str],
+        lesson: Lesson,
+    ) -> Example:
+        if chooser.chance(NO_SPEECH):
+            window = Window(np.zeros(int(chooser.between(0.5, lesson.seconds) * SAMPLE_RATE), np.float32))
+        else:
+            window = self.lay_out(chooser, spoken, lesson)
+        scene = choose_scene(chooser)
+        if lesson.clear or (lesson.seconds < LONG and chooser.chance(0.5)):
+            scene = Scene(scene.gain)
+        samples = record(window.samples, scene, random)
+        before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if chooser.chance(0.3) else []
+        inputs, targets = self.token_rows(window, self._prompt(before, chooser), chooser.chance(0.1))
+        mel = features(samples, round(lesson.seconds * 100), chooser)
+        return Example(mel, inputs, targets, *letters(window, lesson.seconds))
+
+    def lay_out(self, chooser: Chooser, spoken: list[Spoken], lesson: Lesson) -> Window:
+        """Some of `spoken` in any order with pauses between them: in a third of the cases a few that end before the
+        window does, else as many as it takes.
+        """
+        seconds = lesson.seconds
+        few = int(chooser.between(1, 4)) if chooser.chance(0.35) else 1 << 30
+        window = Window(np.zeros(int(seconds * SAMPLE_RATE), np.float32))
+        at = self._pause(chooser, first=True)
+        rest = list(spoken)
+        while at < seconds and rest and len(window.phrases) < few:
+            next_one = rest.pop(int(chooser.random() * len(rest)))
+            samples = stretched(next_one.samples, chooser.between(*STRETCH) if chooser.chance(0.7) else 1.0)
+            end = at + len(samples) / SAMPLE_RATE
+            if end > seconds and not window.phrases:  # the first one must fit: earlier, or another one
+                at = min(at, max(0.0, seconds - 0.1 - len(samples) / SAMPLE_RATE))
+                end = at + len(samples) / SAMPLE_RATE
+                if end > seconds:
+                    continue
+            if place(window.samples, samples, at, chooser.between(-5, 3)) and end > seconds:
+                window.begun = Phrase(at, end, next_one.text)
+                return window
+            if end <= seconds:
+                window.phrases.append(Phrase(at, end, next_one.text))
+            at = end + self._pause(chooser)
+        window.samples = window.samples[: int(at * SAMPLE_RATE)]
+        return window
+
+    def _voice(self, chooser: Chooser, clear: bool) -> Voice:
+        return choose_clear_voice(chooser) if clear else choose_voice(chooser, self._variants)
+
+    @staticmethod
+    def _pause(chooser: Chooser, first: bool = False) -> float:
+        """Seconds."""
+        draw = chooser.random()
+        if first and draw < 0.4:
+            return chooser.between(0, 0.2)
+        return chooser.between(0.15, 1.0) if draw < 0.75 else chooser.between(1.0, 3.0)
+
+    def _prompt(self, before: list[str], chooser: Chooser) -> list[int]:
+        """The text before, with its timestamps, as Whisper's decoder hands it on."""
+        ids, at = [], chooser.between(0, 1)
+        for text in before:
+            end = at + chooser.between(1, 4)
+            ids += [self._tokens.time(at), *self._tokens.encode(text), self._tokens.time(end)]
+            at = end + chooser.between(0, 1)
+        return [self._tokens.previous, *ids[-(self._limit - 1) :]] if before else []
+
+    def token_rows(self, window: Window, prompt: list[int], plain: bool = False) -> tuple[list[int], list[int]]:
+        """The decoder's inputs and targets; `plain`: without timestamps, where nothing was cut off.
+
+        The window's first token is no-speech where there is none. Then, should somebody ask on, the text is empty.
+        """
+        tokens = self._tokens
+        quiet = not window.phrases and window.begun is None
+        body = [tokens.start]
+        if quiet:
+            body += [tokens.times, tokens.end]
+        elif plain and window.begun is None:
+            body.append(tokens.no_timestamps)
+            body += [number for phrase in window.phrases for number in tokens.encode(phrase.text)]
+            body.append(tokens.end)
+        else:
+            for number, phrase in enumerate(window.phrases):
+                start = phrase.start if number else min(phrase.start, LATEST_START)
+                body += [tokens.time(start), *tokens.encode(phrase.text), tokens.time(phrase.end)]
+            body += [] if window.begun is None else [tokens.time(window.begun.start)]
+            body.append(tokens.end)
+        prompt = prompt[: 2 * self._limit - len(body)]  # both fit into the decoder's context
+        targets = body[1:]
+        if quiet:
+            targets[0] = tokens.no_speech
+        return [*prompt, *body[:-1]], [*[IGNORED] * len(prompt), *targets]
+
+
+def fragment(text: str, chooser: Chooser) -> str:
+    """Some words of a sentence: live recordings are read while somebody still speaks, or begin within."""
+    parts = text.rstrip(".?").split()
+    first = int(chooser.random() * len(parts)) if chooser.chance(0.5) else 0
+    last = first + 1 + int(chooser.random() * (len(parts) - first))
+    return " ".join(parts[first:last]).rstrip(",")
+
+
+def stretched(samples: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
+    """Played `factor` times as long: slower and deeper above 1, as a longer throat would sound."""
+    places = np.arange(int(len(samples) * factor), dtype=np.float32) / np.float32(factor)
+    return np.interp(places, np.arange(len(samples), dtype=np.float32), samples).astype(np.float32)
+
+
+def letters(window: Window, seconds: float) -> tuple[list[int], int]:
+    """What is spelled in a window, and in how many of the encoder's positions: those before a sentence that is cut."""
+    until = seconds if window.begun is None else min(seconds, window.begun.start)
+    return spell(" ".join(phrase.text for phrase in window.phrases)), int(until / TIME_STEP)
+
+
+def place(target: NDArray[np.float32], samples: NDArray[np.float32], at: float, gain: float) -> bool:
+    """Adds what fits of `samples` to `target` at `at` seconds, `gain` dB louder. False, and nothing, where less than
+    BEGUN seconds fit.
+    """
+    first = int(at * SAMPLE_RATE)
+    count = min(len(samples), len(target) - first)
+    if count < min(len(samples), int(BEGUN * SAMPLE_RATE)):
+        return False
+    target[first : first + count] += samples[:count] * np.float32(10 ** (gain / 20))
+    return True
+
+
+def features(samples: NDArray[np.float32], frames: int, chooser: Chooser) -> NDArray[np.float32]:
+    """Log-mel (80, frames), filled up as decoders do: with silence, or with zeros after the spectrogram.
+
+    Now and then as if something louder came later in the recording, which lifts the floor of a spectrogram.
+    """
+    silence = max(0, frames * HOP - len(samples)) if chooser.chance(0.5) else 0
+    mel = log_mel_spectrogram(samples, padding=silence)[:, :frames]
+    if chooser.chance(0.3) and mel.size:
+        mel = np.maximum(mel, mel.max() + np.float32(chooser.between(0, 0.3)) - np.float32(2))
+    result = np.zeros((len(mel), frames), np.float32)
+    result[:, : mel.shape[1]] = mel
+    return result

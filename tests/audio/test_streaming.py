@@ -1,0 +1,155 @@
+"""Live transcription: what is final stays, comes soon, and memory does not grow."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.streaming import LiveOptions, LiveTranscriber
+from pyapp.errors import Cancelled, OptionError
+from pyapp.events import Cancel, Event, Language, Partial, Segment
+
+from .tone_model import RATE, ToneModel, speech
+
+BLOCK = RATE // 4
+
+
+def listen(live: LiveTranscriber, samples: np.ndarray, block: int = BLOCK) -> list[tuple[float, Event]]:
+    """(seconds heard by then, event) for samples that come in blocks."""
+    found: list[tuple[float, Event]] = []
+    for start in range(0, len(samples), block):
+        events = live.push(samples[start : start + block])
+        found += [(live.seconds, event) for event in events]
+    return found + [(live.seconds, event) for event in live.finish()]
+
+
+def final_words(found: Sequence[tuple[float, Event]]) -> list[tuple[float, str, float, float]]:
+    """(when it became final, word, start, end)."""
+    segments = [(heard, event) for heard, event in found if isinstance(event, Segment)]
+    return [
+        (h, word["word"].strip(), word["start"], word["end"]) for h, event in segments for word in event.words or ()
+    ]
+
+
+def sentences(count: int, length: int, pause: float, seed: int = 0) -> list[int | float]:
+    draw = random.Random(seed)
+    return [word for _ in range(count) for word in [*(draw.randrange(10) for _ in range(length)), -pause]]
+
+
+def test_words_become_final_within_two_seconds() -> None:
+    samples, spoken = speech([-1.0, *sentences(2, 7, 1.5)])
+    found = listen(LiveTranscriber(ToneModel()), samples)
+    words = final_words(found)
+    assert [word for _, word, _, _ in words] == [word for word, _, _ in spoken]
+    for (heard, _, start, end), (_, true_start, true_end) in zip(words, spoken, strict=True):
+        assert heard - true_end <= 2.0
+        assert abs(start - true_start) < 0.25 and abs(end - true_end) < 0.25
+
+
+def test_text_is_shown_before_it_is_final() -> None:
+    samples, spoken = speech([-1.0, *sentences(1, 12, 1.5)])
+    found = listen(LiveTranscriber(ToneModel()), samples)
+    shown = next(heard for heard, event in found if isinstance(event, Partial) and event.text)
+    final = next(heard for heard, event in found if isinstance(event, Segment))
+    assert shown < final and shown - spoken[0][1] <= 1.0
+    # the last Partial of an utterance is empty: nothing is left that may change
+    assert [event.text for _, event in found if isinstance(event, Partial)][-1] == ""
+
+
+def test_final_words_run_forward_and_are_numbered() -> None:
+    samples, _ = speech(sentences(2, 6, 1.0, seed=2))
+    found = listen(LiveTranscriber(ToneModel()), samples)
+    segments = [event for _, event in found if isinstance(event, Segment)]
+    assert [segment.id for segment in segments] == list(range(len(segments)))
+    times = [time for _, _, start, end in final_words(found) for time in (start, end)]
+    assert times == sorted(times) and times[-1] <= len(samples) / RATE
+    assert all(segment.text == "".join(word["word"] for word in segment.words or ()) for segment in segments)
+
+
+@pytest.mark.parametrize("block", [7001, 2 * RATE])
+def test_the_size_of_blocks_does_not_change_the_text(block: int) -> None:
+    samples, spoken = speech(sentences(2, 6, 1.2, seed=5))
+    words = final_words(listen(LiveTranscriber(ToneModel()), samples, block))
+    assert [word for _, word, _, _ in words] == [word for word, _, _ in spoken]
+
+
+def test_a_model_that_never_agrees_with_itself_does_not_hold_up_the_stream() -> None:
+    samples, _ = speech(sentences(1, 50, 0.5, seed=3))
+    live = LiveTranscriber(ToneModel(flicker=True), live=LiveOptions(interval=1.0, trim=4.0, longest=8.0))
+    held = 0.0
+    words = 0
+    for start in range(0, len(samples), BLOCK):
+        words += sum(isinstance(event, Segment) for event in live.push(samples[start : start + BLOCK]))
+        held = max(held, len(live._sound) / RATE)
+    assert held <= 9.5 and words > 1
+
+
+def test_an_unbroken_speaker_is_cut_where_words_are_final() -> None:
+    samples, spoken = speech(sentences(1, 40, 0.5, seed=4))
+    live = LiveTranscriber(ToneModel(), live=LiveOptions(interval=1.0, trim=4.0, longest=8.0))
+    held: list[int] = []
+    words = []
+    for start in range(0, len(samples), BLOCK):
+        words += final_words([(0.0, event) for event in live.push(samples[start : start + BLOCK])])
+        held.append(len(live._sound))
+    words += final_words([(0.0, event) for event in live.finish()])
+    assert max(held) / RATE <= 6.5
+    assert [word for _, word, _, _ in words] == [word for word, _, _ in spoken]
+
+
+def test_memory_does_not_grow() -> None:
+    """Ten seconds, and then half a minute: the peak stays."""
+    samples, _ = speech(sentences(2, 6, 2.0, seed=6))
+    live = LiveTranscriber(ToneModel(), live=LiveOptions(interval=2.0))
+
+    def peak(rounds: int) -> int:
+        tracemalloc.start()
+        for _ in range(rounds):
+            for start in range(0, len(samples), RATE):
+                live.push(samples[start : start + RATE])
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    first = peak(1)
+    assert peak(3) < first + 100_000
+    assert live.seconds > 30
+
+
+def test_silence_is_not_decoded() -> None:
+    model = ToneModel()
+    live = LiveTranscriber(model)
+    noise = 1e-5 * np.random.RandomState(0).standard_normal(20 * RATE).astype(np.float32)
+    assert listen(live, noise) == [] and model.looks == 0 and len(live._sound) < RATE
+    assert live.finish() == []
+
+
+def test_what_was_said_is_the_prompt_of_what_follows() -> None:
+    model = ToneModel()
+    options = TranscribeOptions(initial_prompt="oil", temperature=0.0)
+    samples, spoken = speech(sentences(2, 4, 1.5))
+    listen(LiveTranscriber(model, options), samples)
+    texts = [model.tokenizer.decode(prompt) for prompt in model.prompts]
+    assert texts[0] == " oil"
+    assert texts[-1].split()[:4] == [word for word, _, _ in spoken[:4]]
+
+
+def test_the_language_is_told_once() -> None:
+    found = listen(LiveTranscriber(ToneModel()), speech(sentences(2, 4, 1.2))[0])
+    assert [event.code for _, event in found if isinstance(event, Language)] == ["en"]
+
+
+def test_wrong_settings_and_sound_are_refused() -> None:
+    with pytest.raises(OptionError, match="interval"):
+        LiveOptions(interval=0)
+    with pytest.raises(OptionError, match="mono"):
+        LiveTranscriber(ToneModel()).push(np.zeros((2, 100), np.float32))
+    cancel = Cancel()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        listen(LiveTranscriber(ToneModel(), cancel=cancel), speech(sentences(1, 5, 1.0))[0])

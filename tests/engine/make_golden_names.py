@@ -1,0 +1,49 @@
+"""Writes golden_names.json: the parameters of torch's functions, where torch tells them.
+
+Run: python -m tests.engine.make_golden_names (needs the extra `oracle`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import get_testing_overrides
+
+from .names import find, wanted
+
+
+def parameters(function: Any, known: dict[Any, Any]) -> list[list[str]] | None:
+    """[name, default as text] of each parameter."""
+    for candidate in (known.get(function), function):
+        try:
+            signature = inspect.signature(candidate)
+        except (TypeError, ValueError):
+            continue
+        return [
+            [p.name, "" if p.default is p.empty else repr(p.default)]
+            for p in signature.parameters.values()
+            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ]
+    return None
+
+
+def main() -> None:
+    known = get_testing_overrides()
+    golden = {}
+    for room, name in wanted():
+        function = find(torch, room, name)
+        assert function is not None, f"torch has no {room}.{name}"
+        found = parameters(function, known)
+        golden[f"{room}.{name}".lstrip(".")] = found if found and found[0][0] != "args" else None
+    path = Path(__file__).with_name("golden_names.json")
+    rows = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in golden.items()]
+    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+    print(path.name, path.stat().st_size, "bytes, torch", torch.__version__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""uint32 and the 8-bit floats against torch; integers keep 64 bits where NumPy's own have 32."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, tensor
+
+from .float8_values import FLOAT8
+
+TORCH = json.loads(Path(__file__).with_name("golden_torch.json").read_text())
+FLOAT8_NAMES = ("float8_e4m3fn", "float8_e5m2")
+
+
+@pytest.mark.parametrize("name", FLOAT8_NAMES)
+def test_8_bit_floats_are_torchs(name: str) -> None:
+    bits = tensor(FLOAT8).to(name).data_view().tolist()
+    assert bits == TORCH["float8"][name]
+    every = Tensor.from_buffer(bytes(range(256)), (256,), name)
+    assert [repr(v) for v in every.float().tolist()] == TORCH["float8_values"][name]
+    finite = every.float().isfinite()
+    again = every.float()[finite].to(name)
+    assert again.data_view().tolist() == [
+        i for i in range(256) if math.isfinite(float(TORCH["float8_values"][name][i]))
+    ]
+
+
+@pytest.mark.parametrize("name", FLOAT8_NAMES)
+def test_8_bit_floats_are_for_storage(name: str) -> None:
+    x = tensor([[1.0, -2.0], [0.5, 3.0]], dtype=name)
+    assert x.element_size() == 1 and x.is_floating_point() and x.numpy().dtype == np.float32
+    for call in (lambda: x + x, lambda: x * 2.0, lambda: x + 1, lambda: x.exp(), lambda: x + x.float(), lambda: -x):
+        with pytest.raises(TypeError, match="for storage"):
+            call()
+    moved = pyapp.cat([x.T.contiguous(), x[:1]])
+    assert moved.dtype.name == name and moved.float().tolist() == [[1, 0.5], [-2, 3], [1, -2]]
+    assert x[0, 1].item() == -2 and x.clone().half().tolist() == x.float().tolist()
+    assert "float8" in repr(x) and "-2." in repr(x)
+    x[0] = 7.0
+    assert x.float().tolist()[0] == [7, 7]
+    y = pyapp.linear(pyapp.ones(1, 2), x)
+    assert y.dtype is pyapp.float32 and y.tolist() == [[14, 3.5]]
+
+
+def test_uint32_promotes_as_torch() -> None:
+    x = pyapp.ones(2, dtype="uint32")
+    for name, expected in TORCH["uint32"].items():
+        other = pyapp.ones(2, dtype=name)
+        if expected == "error":
+            with pytest.raises(TypeError, match="uint32"):
+                x + other
+        else:
+            assert (x + other).dtype.name == (other + x).dtype.name == expected
+    assert (x + 1).dtype is pyapp.uint32 and (x * 0.5).dtype is pyapp.float32
+
+
+def test_uint32_keeps_32_bits() -> None:
+    x = tensor([2**32 - 1, 5], dtype="uint32")
+    assert x.tolist() == [2**32 - 1, 5] and x.to("int64").tolist() == [2**32 - 1, 5]
+    assert (x + 1).tolist() == [0, 6] and x.sum().item() == 2**32 + 4 and x.max().item() == 2**32 - 1
+    assert x[1].item() == 5 and x.data_view().tolist() == [2**32 - 1, 5]
+    assert tensor([-1]).to("uint32").tolist() == [2**32 - 1]
+
+
+BIG = 2**40
+WIDE: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.sum(),
+    "cumsum": lambda x: x.cumsum(0),
+    "prod": lambda x: x.prod(),
+    "cumprod": lambda x: x.cumprod(0),
+    "matmul": lambda x: x.to("int64") @ x.to("int64"),
+    "dot": lambda x: x.to("int64").dot(x.to("int64")),
+    "count": lambda x: (x > 0).sum(),
+    "count_nonzero": lambda x: x.count_nonzero(),
+    "argsort": lambda x: x.argsort(),
+    "argmax": lambda x: x.argmax(),
+    "nonzero": lambda x: x.nonzero(),
+    "unique": lambda x: x.unique(return_inverse=True)[1],
+    "bincount": lambda x: pyapp.bincount(x % 4),
+    "searchsorted": lambda x: pyapp.searchsorted(x, x),
+    "max_pool": lambda x: pyapp.max_pool1d(x.float().unsqueeze(0), 2, return_indices=True)[1],
+    "one_hot": lambda x: pyapp.one_hot(x.to("int64") % 3),
+    "median": lambda x: x.median(0)[1],
+    "mode": lambda x: x.mode(0)[1],
+    "topk": lambda x: x.topk(2)[1],
+    "cummax": lambda x: x.cummax(0)[1],
+    "tril_indices": lambda x: pyapp.tril_indices(3, 3),
+    "randint": lambda x: pyapp.randint(5, size=(2,)),
+    "randperm": lambda x: pyapp.randperm(3),
+    "multinomial": lambda x: pyapp.multinomial(x.float(), 2),
+    "arange": lambda x: pyapp.arange(3),
+    "tensor": lambda x: tensor([1, 2]),
+    "full": lambda x: pyapp.full((2,), 7),
+    "bucketize": lambda x: pyapp.bucketize(x, x),
+    "bool_sum": lambda x: (x > 1).cumsum(0),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_integers_are_int64(name: str) -> None:
+    assert WIDE[name](tensor([2**30, 2**30 + 1, 3], dtype="int32")).dtype is pyapp.int64
+
+
+def test_integers_are_not_cut_to_32_bits() -> None:
+    x = tensor([2**30, 2**30, 2**30], dtype="int32")
+    assert x.sum().item() == 3 * 2**30 and x.cumsum(0).tolist() == [2**30, 2**31, 3 * 2**30]
+    assert x.prod().item() == 2**90 % 2**64 and x[:2].prod().item() == 2**60 and x[:2].cumprod(0).tolist()[1] == 2**60
+    y = tensor([BIG, -BIG, 3])
+    assert (y + BIG).tolist() == [2 * BIG, 0, BIG + 3] and (y * 3).tolist() == [3 * BIG, -3 * BIG, 9]
+    assert (y @ y).item() == (2 * BIG * BIG + 9) % 2**64 and (y // 2).tolist() == [BIG // 2, -BIG // 2, 1]
+    assert pyapp.full((1,), BIG).item() == BIG and pyapp.arange(BIG, BIG + 2).tolist() == [BIG, BIG + 1]
+    assert tensor(BIG).item() == BIG and y.clone().fill_(BIG).tolist() == [BIG] * 3
+    assert pyapp.where(y > 0, y, BIG).tolist() == [BIG, BIG, 3] and y.sort()[0].tolist() == [-BIG, 3, BIG]
+    assert pyapp.zeros(2, dtype="int64").scatter_add(0, tensor([1, 1]), tensor([BIG, BIG])).tolist() == [0, 2 * BIG]
+    assert pyapp.clamp(y, -5, BIG - 1).tolist() == [BIG - 1, -5, 3] and (y << 3)[0].item() == 8 * BIG
+    assert (y ^ 1)[0].item() == BIG + 1 and y.abs().max().item() == BIG and (y == BIG).tolist() == [True, False, False]
+    assert tensor([float(BIG)], dtype="float64").to("int64").item() == BIG

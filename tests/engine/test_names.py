@@ -1,0 +1,87 @@
+"""Whether what torch has by name is there, and takes its arguments in torch's order and with torch's defaults."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyapp
+from pyapp.engine.op import Op
+
+from .names import find, wanted
+
+GOLDEN = json.loads(Path(__file__).with_name("golden_names.json").read_text())
+# What is told otherwise by torch's stand-ins than torch has it, or means nothing here.
+UNTOLD = {"out", "dtype", "device", "layout", "requires_grad", "pin_memory", "memory_format", "inplace", "size_average"}
+UNTOLD |= {"reduce", "_stacklevel", "generator", "training", "onesided", "equation"}
+# Functions whose entry in torch.overrides is not their signature, or whose difference is told in their documentation.
+TOLD_OTHERWISE = {
+    "std",
+    "var",
+    "std_mean",
+    "var_mean",
+    "topk",
+    "svd",
+    "sort",
+    "linalg.svd",
+    "nn.functional.embedding_bag",
+    "sum",
+    "linalg.matrix_rank",
+    "linalg.pinv",
+    "multinomial",
+    "pow",
+    "autograd.backward",
+    "autograd.gradcheck",
+    "autograd.gradgradcheck",
+    "kthvalue",
+    "baddbmm",
+    "cross",
+    "nn.functional.pad",
+    "nn.functional.max_pool3d",
+    "nn.functional.rms_norm",
+    "nn.functional.softmax",
+    "nn.functional.softmin",
+    "nn.functional.log_softmax",
+}
+
+
+def names_of(function: Any) -> list[tuple[str, str]]:
+    """(name, default as text) of the parameters, as one may give them."""
+    if isinstance(function, Op):
+        bodies = [function.by_name, function.definition, *function.kernels.values()]
+        lists = [inspect.signature(body).parameters.values() for body in bodies if body is not None]
+        found = max(lists, key=len)
+    else:
+        found = inspect.signature(function).parameters.values()
+    return [(p.name, "" if p.default is p.empty else repr(p.default)) for p in found]
+
+
+@pytest.mark.parametrize(("room", "name"), wanted(), ids=[f"{room}.{name}" for room, name in wanted()])
+def test_it_is_there_as_in_torch(room: str, name: str) -> None:
+    function = find(pyapp, room, name)
+    assert function is not None, f"there is no {room}.{name}"
+    full = f"{room}.{name}".lstrip(".")
+    told = GOLDEN[full]
+    if told is None or full in TOLD_OTHERWISE or inspect.isclass(function):
+        return
+    own = [(n, d) for n, d in names_of(function) if n not in UNTOLD]
+    torch = [(n, d) for n, d in told if n not in UNTOLD]
+    common = {n for n, _ in own} & {n for n, _ in torch}
+    assert [n for n, _ in own if n in common] == [n for n, _ in torch if n in common]
+    defaults = dict(torch)
+    differing = {n: (d, defaults[n]) for n, d in own if n in common and not same(d, defaults[n])}
+    assert not differing
+
+
+def same(own: str, torch: str) -> bool:
+    """Whether two defaults mean the same."""
+    if own == torch or "" in (own, torch):
+        return True
+    try:
+        return float(eval(own, {})) == float(eval(torch, {}))
+    except (TypeError, ValueError, NameError, SyntaxError):
+        return False

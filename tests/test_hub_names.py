@@ -1,0 +1,85 @@
+"""Models of several files: the registry's speech models, and what lies beside the weights in folders and on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyapp import hub
+from tests.hub_server import Hub
+
+pytestmark = pytest.mark.native_only
+pytest.importorskip("huggingface_hub")
+
+REPO = "someone/tiny"
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """A hub of its own and an empty cache."""
+    running = Hub({REPO: {"model.bin": b"weights", "tokenizer.json": b"{}"}})
+    running.start()
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", running.address)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    yield running
+    running.stop()
+
+
+def test_all_files_of_a_speech_model(tmp_path: Path) -> None:
+    names = ("model.safetensors", "tokenizer.json", "config.json", "generation_config.json", "preprocessor_config.json")
+    for name in (*names, "pytorch_model.bin", "optimizer.pt", "vocab.json", "README.md"):
+        (tmp_path / name).touch()
+    expected = {Path(name).stem: tmp_path / name for name in names}
+    assert hub.resolve(tmp_path).files == expected
+    assert hub.resolve(tmp_path / "model.safetensors").files == expected
+    assert hub.resolve(tmp_path / "pytorch_model.bin").model == tmp_path / "pytorch_model.bin"
+
+
+@pytest.mark.parametrize("name", ["ggml-tiny.bin", "tiny.en.pt", "model.q8_0.gguf"])
+def test_a_model_in_one_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    assert hub.resolve(tmp_path).files == {"model": tmp_path / name} == hub.resolve(tmp_path / name).files
+
+
+def test_models_of_a_task() -> None:
+    every = hub.models()
+    assert set(hub.models("generate")) | set(hub.models("transcribe")) == set(every)
+    assert {entry.task for entry in hub.models("transcribe")} == {"transcribe"}
+    assert [entry.kind for entry in every] == sorted((entry.kind for entry in every), key=lambda kind: kind == "hub")
+    assert not hub.models("sing")
+
+
+def test_speech_models_by_all_their_names() -> None:
+    for name in ("whisper-tiny", "openai/whisper-tiny", "openai/whisper-tiny:model.safetensors"):
+        entry = hub.find_entry(name)
+        assert entry and entry.id == "whisper-tiny"
+    turbo = hub.find_entry("turbo", "transcribe")
+    assert turbo and turbo.id == "whisper-large-v3-turbo"
+    assert hub.find_entry("turbo") is None and hub.find_entry("turbo", "generate") is None
+    assert hub.find_entry("karpathy/tinyllamas") is None  # it has several
+    assert hub.find_entry("openai/whisper-tiny:pytorch_model.bin") is None
+    assert hub.find_entry("openai/whisper-tiny@main") is None
+
+
+def test_a_speech_model_is_downloaded_whole(remote: Hub) -> None:
+    entry = hub.find_entry("distil-whisper/distil-small.en")
+    assert entry is not None
+    remote.files[entry.files[0].repo] = {file.path: file.role.encode() for file in entry.files}
+    found = hub.resolve("distil-whisper/distil-small.en")
+    assert found.entry is entry
+    assert {role: path.read_bytes().decode() for role, path in found.files.items()} == {
+        role: role for role in ("model", "tokenizer", "config", "generation_config", "preprocessor_config")
+    }
+    assert len({path.parent for path in found.files.values()}) == 1  # side by side, as in the repository
+
+
+def test_companions_of_a_model_without_entry(remote: Hub) -> None:
+    remote.files[REPO] |= {"config.json": b"{}", "generation_config.json": b"{}", "other/config.json": b"no"}
+    found = hub.resolve(REPO)
+    assert set(found.files) == {"model", "tokenizer", "config", "generation_config"}
+    assert found.files["config"].read_bytes() == b"{}"

@@ -1,0 +1,175 @@
+/**
+ * Any recording that the browser can decode as a WAVE file that the engine reads: mono, 16 kHz, 16 bits.
+ *
+ * WAVE files pass as they are: the engine reads them by blocks. Others that are short are decoded at once (decodeAudioData).
+ * Long ones are taken apart by Mediabunny and decoded packet by packet (WebCodecs), so that two hours need no more memory
+ * than two minutes; where a browser has no WebCodecs, there is a limit.
+ */
+import { Cancelled, UserError, throwIfCancelled } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
+import { Resampler } from "./resampler.js";
+import { SAMPLE_RATE, WavWriter } from "./wav-writer.js";
+
+export const LONGEST = 10 * 3600; // seconds: 1.2 GB as a WAVE file
+const SHORT = 10 * 60; // seconds: the browser needs half a gigabyte while it decodes that at once
+const LONGEST_AT_ONCE = 30 * 60;
+const BYTES_AT_ONCE = 64 << 20; // of a file whose duration is not known
+const FORMATS = "WAV, MP3, M4A, AAC, Ogg, Opus, FLAC, WebM, MP4 and QuickTime can be read.";
+
+/**
+ * @param {File} file
+ * @param {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void}} options progress in seconds
+ * @returns {Promise<Blob>} a WAVE file
+ */
+export async function toWav(file, options) {
+  if (file.size === 0) throw new UserError("This file is empty.", { where: file.name, hint: "Choose a complete recording." });
+  return (await isWav(file)) ? file : decode(file, options);
+}
+
+/** What the browser knows, WAVE files of odd kinds (A-law, ADPCM …) among them. Takes and returns what toWav does. */
+export async function decode(file, options) {
+  const duration = await durationOf(file);
+  checkDuration(duration, file);
+  if (duration !== null && duration <= SHORT) {
+    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that is only known there
+    if (whole) return whole;
+  }
+  const streamed = await decodeStreamed(file, options);
+  if (streamed) return streamed;
+  if (duration === null ? file.size > BYTES_AT_ONCE : duration > LONGEST_AT_ONCE) throw tooLong(file);
+  return decodeAtOnce(file, options);
+}
+
+/** @param {Blob} file */
+export async function isWav(file) {
+  const head = new TextDecoder("latin1").decode(await file.slice(0, 12).arrayBuffer());
+  return /^(RIFF|RF64)....WAVE/s.test(head);
+}
+
+/** @returns {Promise<Blob | null>} null where another way has to be tried */
+async function decodeStreamed(file, { signal, onProgress }) {
+  if (typeof AudioDecoder === "undefined") return null;
+  const library = await loadMediabunny();
+  const input = new library.Input({ source: new library.BlobSource(file), formats: library.ALL_FORMATS });
+  try {
+    if (!(await input.canRead())) return null;
+    const track = await input.getPrimaryAudioTrack();
+    if (!track) throw new UserError("There is no sound in this file.", { where: file.name, hint: "Choose a recording, or a video with sound." });
+    if (!(await track.canDecode())) return null;
+    const duration = await track.getDurationFromMetadata().catch(() => null);
+    checkDuration(duration, file);
+    return await collect(new library.AudioSampleSink(track), { signal, onProgress, duration, file });
+  } catch (error) {
+    if (error instanceof UserError || error instanceof Cancelled) throw error;
+    throw unreadable(file, error);
+  } finally {
+    input.dispose();
+  }
+}
+
+async function collect(sink, { signal, onProgress, duration, file }) {
+  const writer = new WavWriter();
+  let resampler = null;
+  let told = 0;
+  for await (const sample of sink.samples()) {
+    try {
+      throwIfCancelled(signal);
+      resampler ??= new Resampler(sample.sampleRate, SAMPLE_RATE);
+      writer.write(resampler.process(monoOf(sample)));
+    } finally {
+      sample.close();
+    }
+    if (performance.now() - told > 60) {
+      told = performance.now();
+      checkDuration(writer.duration, file);
+      onProgress(writer.duration, duration);
+      await new Promise((resolve) => setTimeout(resolve)); // the page stays alive
+    }
+  }
+  if (resampler) writer.write(resampler.finish());
+  return finished(writer, file);
+}
+
+/** The mean of the channels. @param {any} sample an AudioSample of Mediabunny */
+function monoOf(sample) {
+  const planes = Array.from({ length: sample.numberOfChannels }, (_, planeIndex) => {
+    const plane = new Float32Array(sample.numberOfFrames);
+    sample.copyTo(plane, { planeIndex, format: "f32-planar" });
+    return plane;
+  });
+  return mean(planes);
+}
+
+function mean(planes) {
+  if (planes.length === 1) return planes[0];
+  return planes[0].map((_, i) => planes.reduce((sum, plane) => sum + plane[i], 0) / planes.length);
+}
+
+/** decodeAudioData: it wants the whole file, and keeps all of it in memory. */
+async function decodeAtOnce(file, { signal }) {
+  let buffer;
+  try {
+    buffer = await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(await file.arrayBuffer());
+  } catch (error) {
+    throw unreadable(file, error);
+  }
+  throwIfCancelled(signal);
+  const writer = new WavWriter();
+  writer.write(mean(Array.from({ length: buffer.numberOfChannels }, (_, channel) => buffer.getChannelData(channel))));
+  return finished(writer, file);
+}
+
+/** As its header says. @returns {Promise<number | null>} in seconds */
+function durationOf(file) {
+  const url = URL.createObjectURL(file);
+  const audio = new Audio();
+  const found = new Promise((resolve) => {
+    audio.onloadedmetadata = () => resolve(Number.isFinite(audio.duration) ? audio.duration : null);
+    audio.onerror = () => resolve(null);
+  });
+  audio.preload = "metadata";
+  audio.src = url;
+  return found.finally(() => URL.revokeObjectURL(url));
+}
+
+function finished(writer, file) {
+  if (writer.length === 0) throw empty(file);
+  return writer.finish();
+}
+
+/** @param {number | null} seconds @param {{name: string}} file */
+export function checkDuration(seconds, file) {
+  if (seconds === null || seconds <= LONGEST) return;
+  throw new UserError(`This recording is longer than ${LONGEST / 3600} hours.`, { where: file.name, hint: "Cut it into parts." });
+}
+
+const tooLong = (file) => new UserError("This recording is too long for this browser.", {
+  where: file.name,
+  hint: `It decodes up to ${LONGEST_AT_ONCE / 60} minutes of this format. Cut it, or convert it to WAV, which may be ${LONGEST / 3600} hours long.`,
+});
+
+const empty = (file) => new UserError("There is nothing to hear: the recording is 0 seconds long.", { where: file.name, hint: "Choose another one." });
+
+function unreadable(file, error) {
+  console.debug(error);
+  return new UserError("This file could not be read as sound.", {
+    where: file.name,
+    hint: `It may be damaged, or of a kind that this browser does not know. ${FORMATS}`,
+  });
+}
+
+let library = null;
+
+async function loadMediabunny() {
+  library ??= import(siteUrl("mediabunny/mediabunny.min.mjs"));
+  try {
+    return await library;
+  } catch {
+    library = null;
+    throw new UserError("A part of the program could not be loaded.", {
+      where: "mediabunny/mediabunny.min.mjs",
+      hint: "Check your connection, then try again. WAV files work without it.",
+      action: "retry",
+    });
+  }
+}

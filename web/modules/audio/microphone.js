@@ -1,0 +1,87 @@
+/**
+ * The microphone: asked for, heard through an AudioWorklet, at 16 kHz. What goes wrong has its own words.
+ */
+import { UserError } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
+import { Resampler } from "./resampler.js";
+import { SAMPLE_RATE } from "./wav-writer.js";
+
+export class Microphone {
+  /**
+   * @param {(block: Float32Array) => void} onBlock mono at 16 kHz, about 50 ms
+   * @param {() => void} onLost the device was unplugged, or the permission taken back
+   */
+  constructor(onBlock, onLost) {
+    this.onBlock = onBlock;
+    this.onLost = onLost;
+  }
+
+  /** Resolves when it hears. */
+  async open() {
+    if (!navigator.mediaDevices?.getUserMedia || typeof AudioWorkletNode === "undefined") throw notHere();
+    const audio = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+    this.stream = await navigator.mediaDevices.getUserMedia({ audio }).catch((error) => {
+      throw refused(error);
+    });
+    this.stream.getAudioTracks()[0].addEventListener("ended", () => this.onLost());
+    try {
+      await this.#listen();
+    } catch (error) {
+      this.#release();
+      throw error;
+    }
+  }
+
+  async #listen() {
+    this.context = new AudioContext({ latencyHint: "interactive" }); // at the device's rate: not all browsers connect others
+    await this.context.audioWorklet.addModule(siteUrl("modules/audio/capture-worklet.js"));
+    const resampler = new Resampler(this.context.sampleRate, SAMPLE_RATE);
+    this.node = new AudioWorkletNode(this.context, "capture", { numberOfInputs: 1, numberOfOutputs: 0 });
+    this.ended = new Promise((resolve) => {
+      this.node.port.onmessage = ({ data }) => {
+        if (data) return this.onBlock(resampler.process(data));
+        this.onBlock(resampler.finish());
+        resolve();
+      };
+    });
+    this.source = this.context.createMediaStreamSource(this.stream);
+    this.source.connect(this.node);
+    await this.context.resume();
+  }
+
+  /** Ends it; the last block has been handed over when this resolves. */
+  async close() {
+    if (!this.node) return;
+    this.node.port.postMessage("end");
+    await Promise.race([this.ended, new Promise((resolve) => setTimeout(resolve, 300))]); // a device that is gone says nothing
+    this.#release();
+  }
+
+  #release() {
+    this.stream?.getTracks().forEach((track) => track.stop());
+    this.context?.close().catch(() => {});
+    this.node = null;
+  }
+}
+
+const notHere = () => new UserError("This browser gives this page no microphone.", {
+  hint: isSecureContext ? "Use another browser, or choose a recording." : "Open the page by https:// or on localhost; only there may it hear you.",
+});
+
+/** @param {DOMException} error of getUserMedia */
+function refused(error) {
+  if (error.name === "NotAllowedError" || error.name === "SecurityError") {
+    return new UserError("The microphone was refused.", {
+      hint: "Allow it for this page, by the sign beside the address, then press Record again. What it hears stays on this device.",
+      action: "retry",
+    });
+  }
+  if (error.name === "NotFoundError" || error.name === "OverconstrainedError") {
+    return new UserError("There is no microphone.", { hint: "Connect one, then press Record again; or choose a recording.", action: "retry" });
+  }
+  return new UserError("The microphone cannot be used.", {
+    where: error.message || error.name,
+    hint: "Another program may hold it. Close that, then press Record again.",
+    action: "retry",
+  });
+}

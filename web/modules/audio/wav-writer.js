@@ -1,0 +1,63 @@
+/**
+ * A growing WAVE file of 16-bit mono samples. It is handed to the browser in pieces, which may lay them on disk: two hours
+ * take a few megabytes of this page's memory.
+ */
+const PIECE = 1 << 19; // samples: half a minute
+
+export const SAMPLE_RATE = 16000; // Hz: what Whisper hears
+
+export class WavWriter {
+  constructor() {
+    /** @type {Blob[]} */
+    this.pieces = [];
+    this.samples = new Int16Array(PIECE);
+    this.filled = 0;
+    this.length = 0;
+  }
+
+  /** @param {Float32Array} block full scale is 1; what is beyond is clipped */
+  write(block) {
+    this.length += block.length;
+    for (const value of block) {
+      this.samples[this.filled] = Math.max(-32768, Math.min(32767, Math.round(value * 32768)));
+      this.filled += 1;
+      if (this.filled === PIECE) this.#flush();
+    }
+  }
+
+  #flush() {
+    this.pieces.push(new Blob([this.samples.subarray(0, this.filled)]));
+    this.filled = 0;
+  }
+
+  /** In seconds. */
+  get duration() {
+    return this.length / SAMPLE_RATE;
+  }
+
+  /** @returns {Blob} */
+  finish() {
+    this.#flush();
+    return new Blob([header(this.length), ...this.pieces], { type: "audio/wav" });
+  }
+}
+
+/** @param {number} samples */
+function header(samples) {
+  const view = new DataView(new ArrayBuffer(44));
+  const text = (at, letters) => [...letters].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));
+  const bytes = samples * 2;
+  text(0, "RIFF");
+  view.setUint32(4, 36 + bytes, true);
+  text(8, "WAVEfmt ");
+  view.setUint32(16, 16, true);
+  view.setUint16(20, 1, true); // PCM
+  view.setUint16(22, 1, true); // channels
+  view.setUint32(24, SAMPLE_RATE, true);
+  view.setUint32(28, SAMPLE_RATE * 2, true);
+  view.setUint16(32, 2, true);
+  view.setUint16(34, 16, true);
+  text(36, "data");
+  view.setUint32(40, bytes, true);
+  return view.buffer;
+}

@@ -1,0 +1,76 @@
+/**
+ * One recording by microphone: it grows into a WAVE file while the engine listens along.
+ */
+import { joined, peakOf, samplesIn } from "../audio/blocks.js";
+import { LONGEST } from "../audio/decoder.js";
+import { Microphone } from "../audio/microphone.js";
+import { WavWriter } from "../audio/wav-writer.js";
+
+const PUSH_SAMPLES = 3200; // 0.2 s at a time to the engine
+
+export class LiveRecording {
+  /**
+   * @param {import("./engine.js").Engine} engine
+   * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: object) => void}} listeners
+   */
+  constructor(engine, { onBlock, onEvent }) {
+    this.engine = engine;
+    this.onBlock = onBlock;
+    this.onEvent = onEvent;
+    this.writer = new WavWriter();
+    /** @type {Float32Array[]} */
+    this.waiting = [];
+    this.id = null;
+    /** Whether the engine still hears all of it. */
+    this.heard = true;
+    this.closed = new Promise((resolve) => (this.close = resolve));
+    this.microphone = new Microphone((block) => this.#take(block), () => this.finish());
+  }
+
+  /** Resolves when the microphone hears. */
+  open() {
+    return this.microphone.open();
+  }
+
+  /** The engine's part, to its end. @returns {Promise<object>} its last event */
+  listen(params, signal) {
+    const onEvent = (event) => {
+      if (event.type === "behind") this.heard = false;
+      this.onEvent(event);
+    };
+    return this.engine.call("listen", params, { signal, onEvent, onStart: (id) => (this.id = id) });
+  }
+
+  #take(block) {
+    this.writer.write(block);
+    this.waiting.push(block);
+    this.onBlock(peakOf(block), this.writer.duration);
+    if (samplesIn(this.waiting) >= PUSH_SAMPLES) this.#push();
+    if (this.writer.duration >= LONGEST) this.finish();
+  }
+
+  #push() {
+    if (this.id === null) return; // it does not listen yet
+    const samples = joined(this.waiting.splice(0));
+    if (samples.length && this.heard) this.engine.aside("push", { id: this.id, samples }, [samples.buffer]);
+  }
+
+  /** No more sound comes; what has come is still written down. */
+  async finish() {
+    if (this.finishing) return;
+    this.finishing = true;
+    await this.microphone.close();
+    this.#push();
+    if (this.id !== null) this.engine.aside("finish", { id: this.id });
+    this.close();
+  }
+
+  get duration() {
+    return this.writer.duration;
+  }
+
+  /** @returns {Blob} all that was heard, as a WAVE file */
+  toWav() {
+    return this.writer.finish();
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * Which model a task uses, of those that can do it; remembered from visit to visit.
+ *
+ * Fires: "model" (another one is chosen), "models" (the list or a state in it changed).
+ * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file", task?: string,
+ *   state: "ready" | "partial" | "absent", bytes: number}} ListedModel
+ */
+import { memory } from "./dom.js";
+
+export class ModelChoice extends EventTarget {
+  /** @param {"generate" | "transcribe"} task @param {string} remembered the name it is remembered under */
+  constructor(task, remembered) {
+    super();
+    this.task = task;
+    this.remembered = remembered;
+    /** @type {ListedModel | null} */
+    this.model = null;
+    /** @type {ListedModel[]} */
+    this.models = [];
+  }
+
+  /** Takes the list of all models; the first time, chooses the one of the last visit. @param {ListedModel[]} models */
+  offer(models) {
+    this.models = models.filter(({ task = "generate" }) => task === this.task);
+    if (!this.model && this.models.length) {
+      const last = this.models.find(({ id, state }) => id === memory.get(this.remembered, null) && state === "ready");
+      this.choose(last ?? this.models[0]);
+    }
+    this.dispatchEvent(new CustomEvent("models"));
+  }
+
+  /** @param {ListedModel} model */
+  choose(model) {
+    this.model = model;
+    if (model.kind !== "file") memory.set(this.remembered, model.id);
+    this.dispatchEvent(new CustomEvent("model"));
+    this.dispatchEvent(new CustomEvent("models"));
+  }
+
+  /** @param {string} id */
+  chooseById(id) {
+    this.choose(this.models.find((model) => model.id === id));
+  }
+
+  chooseFirst() {
+    if (this.models.length) this.choose(this.models[0]);
+  }
+
+  /** What was deleted can be used no longer. */
+  dropMissing() {
+    const model = this.models.find(({ id }) => id === this.model?.id);
+    if (model?.state !== "ready") this.chooseFirst();
+  }
+}

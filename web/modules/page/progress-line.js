@@ -1,0 +1,31 @@
+/**
+ * A line that says how far something is. It appears only when that lasts: most things are over within a blink.
+ */
+import { h } from "./dom.js";
+
+const PATIENCE = 150; // ms
+
+export class ProgressLine {
+  /** @param {HTMLElement} host an empty element, hidden */
+  constructor(host) {
+    this.host = host;
+    this.text = h("span", { class: "progress-text", id: `${host.id}-text` });
+    this.bar = h("progress", { id: `${host.id}-bar`, "aria-labelledby": `${host.id}-text` });
+    host.append(this.text, this.bar);
+    this.timer = null;
+  }
+
+  /** @param {string} what @param {number} [done] @param {number | null} [total] */
+  show(what, done = 0, total = null) {
+    this.timer ??= setTimeout(() => (this.host.hidden = false), PATIENCE);
+    this.text.textContent = what;
+    if (total) [this.bar.max, this.bar.value] = [total, Math.min(done, total)];
+    else this.bar.removeAttribute("value");
+  }
+
+  hide() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.host.hidden = true;
+  }
+}

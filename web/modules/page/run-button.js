@@ -1,0 +1,90 @@
+/**
+ * The button that starts work of the engine and stops it: its label, the signal to stop, Escape, the status, errors.
+ */
+import { clearError, showError } from "./errors.js";
+
+export class RunButton {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {HTMLElement} button its text is the label while nothing runs
+   * @param {HTMLElement} slot where errors are shown
+   * @param {string} status what the engine is doing meanwhile, in a word
+   */
+  constructor(app, button, slot, status) {
+    Object.assign(this, { app, button, slot, status });
+    this.text = button.querySelector(".label") ?? button;
+    this.label = this.text.textContent;
+    /** What Stop does first, in place of an abort; null: nothing gentler. @type {(() => void) | null} */
+    this.gently = null;
+    this.over = Promise.resolve();
+    /** @type {AbortController | null} */
+    this.controller = null;
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.running && !document.querySelector("dialog[open]")) this.stop();
+    });
+    app.engine.addEventListener("silent", () => this.running && this.#silent());
+    app.engine.addEventListener("answering", () => this.running && clearError(slot));
+  }
+
+  get running() {
+    return this.controller !== null;
+  }
+
+  stop() {
+    if (!this.running) return;
+    const { gently } = this;
+    this.gently = null;
+    if (gently) gently();
+    else this.controller.abort();
+    this.text.textContent = gently ? "Finishing…" : "Stopping…";
+  }
+
+  /** @param {string} label while nothing runs */
+  setLabel(label) {
+    this.label = label;
+    if (!this.running) this.text.textContent = label;
+  }
+
+  /** Stops, at once, and waits for the end. */
+  async interrupt() {
+    this.controller?.abort();
+    await this.over;
+  }
+
+  /**
+   * @param {(signal: AbortSignal) => Promise<void>} work
+   * @param {{fail: () => void, retry: () => void}} otherwise `fail` puts the view in order before the error is shown
+   */
+  run(work, { fail, retry }) {
+    this.over = this.#run(work, fail, retry);
+    return this.over;
+  }
+
+  async #run(work, fail, retry) {
+    const controller = (this.controller = new AbortController());
+    this.text.textContent = "Stop";
+    this.button.dataset.state = "running";
+    clearError(this.slot);
+    const end = this.app.begin(this.status);
+    try {
+      await work(controller.signal);
+    } catch (error) {
+      fail();
+      showError(this.slot, error, { ...this.app.actions, retry });
+    } finally {
+      this.controller = this.gently = null;
+      this.text.textContent = this.label;
+      delete this.button.dataset.state;
+      end();
+    }
+  }
+
+  #silent() {
+    showError(this.slot, {
+      type: "error",
+      what: "The engine has not answered for 20 seconds.",
+      hint: "A large model on a slow device may need this long. You can wait, or restart the engine.",
+      action: "restart",
+    }, this.app.actions);
+  }
+}

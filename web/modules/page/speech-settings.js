@@ -1,0 +1,110 @@
+/**
+ * The settings of a transcription: language, task, timestamps; remembered from visit to visit.
+ */
+import { h, memory } from "./dom.js";
+
+const TASKS = [["transcribe", "Transcribe"], ["translate", "Into English"]];
+const TIMES = [["segments", "Segments"], ["words", "Words"]];
+const SEARCHES = [["", "Fast: the likeliest word each time"], ["5", "Thorough: 5 ways at once (5 times slower)"]];
+
+export class SpeechSettings {
+  /** @param {HTMLElement} host */
+  constructor(host) {
+    this.values = { language: "", task: "transcribe", times: "words", beam: "", prompt: "", silence: true, ...memory.get("speech-settings", {}) };
+    this.language = this.#select("language", []);
+    this.tasks = this.#choice("task", "Task", TASKS);
+    this.silence = this.#check("silence", "Leave out silence");
+    this.prompt = h("input", { type: "text", id: "speech-prompt", maxlength: 400, "aria-describedby": "speech-prompt-help" });
+    this.prompt.value = this.values.prompt;
+    this.prompt.addEventListener("change", () => this.#set("prompt", this.prompt.value));
+    host.append(
+      field("Language", this.language),
+      this.tasks.element,
+      this.#choice("times", "Times", TIMES).element,
+      h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" },
+        field("Search", this.#select("beam", SEARCHES)),
+        field("Words to expect", this.prompt, "Names and terms that are spoken, or the text that came before."),
+        this.silence)),
+    );
+    this.showLanguages([], true);
+  }
+
+  /** The options for TranscribeOptions.from_dict. */
+  options() {
+    const { task, times, beam, prompt, silence } = this.values;
+    return {
+      task: this.translates ? task : "transcribe",
+      language: this.language.value || null,
+      word_timestamps: times === "words",
+      beam_size: beam ? Number(beam) : null,
+      initial_prompt: prompt.trim() || null,
+      skip_silence: silence,
+    };
+  }
+
+  /**
+   * What the model in use can do.
+   * @param {string[]} codes of its languages; none while that is not known
+   * @param {boolean} translates
+   */
+  showLanguages(codes, translates) {
+    const names = new Intl.DisplayNames(undefined, { type: "language" });
+    const options = codes.map((code) => [code, nameOf(names, code)]).sort((a, b) => a[1].localeCompare(b[1]));
+    if (codes.length !== 1) options.unshift(["", "Find out by listening"]);
+    this.language.replaceChildren(...options.map(([value, text]) => h("option", { value }, text)));
+    this.language.disabled = codes.length === 1;
+    this.language.value = codes.includes(this.values.language) ? this.values.language : options[0][0];
+    this.translates = translates;
+    this.tasks.setDisabled(!translates);
+  }
+
+  #set(name, value) {
+    this.values[name] = value;
+    memory.set("speech-settings", this.values);
+  }
+
+  #select(name, options) {
+    const select = h("select", { id: `speech-${name}` }, ...options.map(([value, text]) => h("option", { value }, text)));
+    select.value = this.values[name];
+    select.addEventListener("change", () => this.#set(name, select.value));
+    return select;
+  }
+
+  /** Two that stand side by side. */
+  #choice(name, label, options) {
+    const inputs = options.map(([value]) => {
+      const input = h("input", { type: "radio", name: `speech-${name}`, value, checked: this.values[name] === value });
+      input.addEventListener("change", () => this.#set(name, value));
+      return input;
+    });
+    const labels = options.map(([, text], i) => h("label", {}, inputs[i], h("span", {}, text)));
+    const element = h("fieldset", { class: "choice" }, h("legend", { class: "field-label" }, label), h("div", { class: "choice-row" }, ...labels));
+    const setDisabled = (disabled) => {
+      element.disabled = disabled;
+      inputs[0].checked = disabled || this.values[name] === options[0][0];
+      inputs[1].checked = !inputs[0].checked;
+    };
+    return { element, setDisabled };
+  }
+
+  #check(name, label) {
+    const input = h("input", { type: "checkbox", id: `speech-${name}`, checked: this.values[name] });
+    input.addEventListener("change", () => this.#set(name, input.checked));
+    return h("label", { class: "check" }, input, label);
+  }
+}
+
+function field(label, control, help) {
+  const parts = [h("label", { class: "field-label", for: control.id }, label), control];
+  if (help) parts.push(h("p", { class: "help", id: `${control.id}-help` }, help));
+  return h("div", { class: "field" }, ...parts);
+}
+
+/** A language in the reader's own words; Whisper knows a code or two that browsers do not. */
+function nameOf(names, code) {
+  try {
+    return names.of(code) ?? code;
+  } catch {
+    return code;
+  }
+}

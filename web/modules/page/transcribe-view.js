@@ -1,0 +1,241 @@
+/**
+ * The transcribe view: recordings come in by file, sample or microphone, and become text.
+ */
+import { checkDuration, decode, toWav } from "../audio/decoder.js";
+import { UserError, megabytes, throwIfCancelled } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
+import { byId, h } from "./dom.js";
+import { clearError, showError } from "./errors.js";
+import { LiveRecording } from "./live-recording.js";
+import { ModelCard } from "./model-card.js";
+import { RunButton } from "./run-button.js";
+import { isShown } from "./shell.js";
+import { SpeechSettings } from "./speech-settings.js";
+import { clock } from "./times.js";
+import { TranscriptSheet } from "./transcript-sheet.js";
+import { Waveform } from "./waveform.js";
+
+const MODEL_PART = /\.(bin|safetensors|pt|json)$/i;
+const PEAKS = 1200; // of a waveform: more than a screen has room for
+
+export class TranscribeView {
+  /** @param {import("./app.js").App} app @param {import("./model-dialog.js").ModelDialog} models */
+  constructor(app, models) {
+    this.app = app;
+    this.engine = app.engine;
+    this.models = models;
+    this.choice = app.choices.transcribe;
+    this.view = byId("view-transcribe");
+    this.slot = byId("transcribe-error");
+    this.settings = new SpeechSettings(byId("speech-settings-fields"));
+    this.sheet = new TranscriptSheet(app);
+    this.button = new RunButton(app, byId("transcribe"), this.slot, "Transcribing");
+    this.recordButton = new RunButton(app, byId("record"), this.slot, "Listening");
+    this.liveWave = new Waveform(byId("live-wave"));
+    new ModelCard(byId("speech-model"), this.choice, models, this.sheet.announcer);
+    this.#listen();
+  }
+
+  #listen() {
+    byId("record").addEventListener("click", () => (this.recordButton.running ? this.recordButton.stop() : this.record()));
+    byId("transcribe").addEventListener("click", () => this.#toggle());
+    byId("pick-audio").addEventListener("change", ({ target }) => {
+      const [file] = target.files;
+      target.value = "";
+      if (file) this.take(file);
+    });
+    this.view.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#toggle();
+    });
+    this.choice.addEventListener("models", () => this.#showModels());
+    this.choice.addEventListener("model", () => this.#load());
+    this.app.addEventListener("ready", () => this.#load());
+    this.view.addEventListener("shown", () => this.#load());
+    this.view.addEventListener("shown", () => this.liveWave.redraw());
+  }
+
+  #toggle() {
+    if (this.button.running) this.button.stop();
+    else if (this.sheet.recording) this.transcribe();
+  }
+
+  /** The samples of the embedded model, and beside it the models that know real speech. */
+  #showModels() {
+    const { models, model } = this.choice;
+    const samples = models.flatMap(({ samples: clips = [] }) => clips);
+    byId("samples-group").hidden = samples.length === 0;
+    byId("samples").replaceChildren(...samples.map((sample) =>
+      h("button", { type: "button", class: "chip", onclick: () => this.trySample(sample) }, sample.title)));
+    byId("whisper-offer").hidden = model?.kind !== "embedded";
+    byId("whisper-list").replaceChildren(...models.filter(({ kind }) => kind === "hub").map((other) => {
+      const size = other.state === "ready" ? "kept" : other.bytes ? megabytes(other.bytes) : "";
+      const choose = () => (other.state === "ready" ? this.choice.choose(other) : this.models.open(this.choice, other.id));
+      return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: choose }, h("span", {}, other.title), h("span", { class: "row-size" }, size)));
+    }));
+  }
+
+  /** Reads the chosen model before it is asked to listen; what is wrong with it is said now. */
+  async #load() {
+    const { model } = this.choice;
+    if (!model || !this.engine.about || this.button.running || this.recordButton.running || !isShown(this.view)) return;
+    clearError(this.slot);
+    const { progress } = this.sheet;
+    const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
+    try {
+      const { languages, translates } = await this.engine.call("speech.load", { model: model.id }, { onEvent });
+      if (this.choice.model === model) this.settings.showLanguages(languages, translates);
+    } catch (error) {
+      if (this.choice.model === model) showError(this.slot, error, this.app.actions);
+    } finally {
+      if (!this.button.running) progress.hide();
+    }
+  }
+
+  /** @param {{path: string, title: string}} sample */
+  async trySample({ path, title }) {
+    await this.#settle();
+    return this.#start(title, async () => {
+      const response = await fetch(siteUrl(path)).catch(() => null);
+      if (!response?.ok) throw new UserError("The sample could not be loaded.", { where: path, hint: "Check your connection.", action: "retry" });
+      return new File([await response.blob()], path.split("/").pop(), { type: "audio/wav" });
+    }, () => this.trySample({ path, title }));
+  }
+
+  /** Dropped files: parts of a model, or a recording. @param {File[]} files @param {string} [folder] that they came in */
+  async drop(files, folder) {
+    if (files.some(({ name }) => MODEL_PART.test(name))) return this.models.addFiles(files, this.choice, folder);
+    if (files.length === 1) return this.take(files[0]);
+    const error = new UserError(`These are ${files.length} files.`, { hint: "Drop one recording at a time." });
+    return showError(this.slot, error, this.app.actions);
+  }
+
+  /** A recording that was picked or dropped: prepared, shown, transcribed. @param {File} file */
+  async take(file) {
+    await this.#settle();
+    return this.#start(file.name, () => file, () => this.take(file));
+  }
+
+  /** What runs ends before something else begins. */
+  async #settle() {
+    await this.recordButton.interrupt();
+    await this.button.interrupt();
+  }
+
+  /** @param {string} name @param {() => File | Promise<File>} getFile @param {() => void} retry */
+  #start(name, getFile, retry) {
+    this.sheet.expect(name);
+    this.button.setLabel("Transcribe");
+    return this.button.run(async (signal) => {
+      const recording = await this.#prepare(await getFile(), name, signal);
+      this.sheet.show(recording);
+      await this.#transcribe(signal);
+    }, { fail: () => this.sheet.fail(), retry });
+  }
+
+  /** @returns {Promise<import("./transcript-sheet.js").Recording | null>} */
+  async #prepare(file, name, signal) {
+    const onProgress = (done, total) => this.sheet.event({ type: "progress", what: "reading the recording", done, total, unit: "seconds" });
+    onProgress(0, null);
+    const options = { signal, onProgress };
+    let wav = await toWav(file, options);
+    let overview;
+    try {
+      overview = await this.#overview(wav, name, signal);
+    } catch (error) {
+      if (wav !== file || !/not read here|not known here/.test(error.what)) throw error;
+      wav = await decode(file, options); // a WAVE file of a kind that the engine leaves to the browser
+      overview = await this.#overview(wav, name, signal);
+    }
+    throwIfCancelled(signal);
+    checkDuration(overview.duration, { name });
+    return { name, wav, original: file, overview };
+  }
+
+  #overview(wav, name, signal) {
+    const onEvent = (event) => this.sheet.event(event);
+    return this.engine.call("overview", { audio: wav, name, bins: PEAKS }, { signal, onEvent });
+  }
+
+  /** The recording that is shown, once more. */
+  async transcribe() {
+    await this.#settle();
+    return this.button.run((signal) => this.#transcribe(signal), { fail: () => this.sheet.fail(), retry: () => this.transcribe() });
+  }
+
+  async #transcribe(signal) {
+    const { wav, name } = this.sheet.recording;
+    const options = this.settings.options();
+    this.sheet.begin(options.task, "Transcribing.");
+    if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
+    this.button.setLabel("Transcribe again");
+    await this.app.listed();
+    const params = { model: this.#modelId(), audio: wav, name, options };
+    this.sheet.end(await this.engine.call("transcribe", params, { signal, onEvent: (event) => this.sheet.event(event) }));
+  }
+
+  #modelId() {
+    if (this.choice.model) return this.choice.model.id;
+    throw new UserError("There is no model to listen with.", { hint: "Open the list of models and download one.", action: "models" });
+  }
+
+  /** By microphone: written down while somebody speaks. Stop ends the recording; what was said last is still written. */
+  async record() {
+    await this.#settle();
+    const live = new LiveRecording(this.engine, {
+      onBlock: (peak, seconds) => this.#hear(peak, seconds),
+      onEvent: (event) => this.#heardEvent(event),
+    });
+    const retry = () => this.record();
+    await this.recordButton.run((signal) => this.#record(live, signal), { fail: () => this.sheet.fail(), retry });
+    this.button.button.hidden = false;
+    byId("live").hidden = true;
+    byId("intake").dataset.state = "idle";
+    if (!live.heard && this.sheet.recording) await this.transcribe();
+  }
+
+  async #record(live, signal) {
+    await this.app.listed();
+    const model = this.#modelId();
+    const options = this.settings.options();
+    await live.open();
+    if (signal.aborted) return live.finish();
+    this.recordButton.gently = () => live.finish();
+    signal.addEventListener("abort", () => live.finish());
+    this.sheet.expect(`Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
+    this.sheet.begin(options.task, "Recording.");
+    this.button.button.hidden = true;
+    byId("live").hidden = false;
+    byId("intake").dataset.state = "recording";
+    this.liveWave.begin();
+    try {
+      const done = await live.listen({ model, options }, signal);
+      await this.#keep(live);
+      this.sheet.end(done);
+    } catch (error) {
+      await live.finish();
+      await this.#keep(live).catch(() => {}); // the first error is the one to tell
+      throw error;
+    }
+  }
+
+  /** What was heard becomes the recording in the player. */
+  async #keep(live) {
+    await live.closed;
+    if (live.duration === 0) return;
+    const name = byId("recording-name").textContent;
+    const wav = new File([live.toWav()], "recording.wav", { type: "audio/wav" });
+    const overview = await this.#overview(wav, name);
+    this.button.setLabel("Transcribe again");
+    this.sheet.show({ name, wav, original: wav, overview });
+  }
+
+  #heardEvent(event) {
+    if (event.type !== "progress") this.sheet.progress.hide(); // the model has been read
+    if (event.type !== "progress" || event.what !== "listening") this.sheet.event(event);
+  }
+
+  #hear(peak, seconds) {
+    this.liveWave.add(peak);
+    byId("live-time").textContent = clock(seconds);
+  }
+}

@@ -1,0 +1,174 @@
+/**
+ * The transcript on the page: segments with their times, words to click on, text to edit.
+ *
+ * One tab stop: the arrow keys go from segment to segment and from word to word, Enter plays from there.
+ * Fires "play" (detail: seconds) and "edited".
+ * @typedef {{word: string, start: number, end: number, probability: number}} Word
+ * @typedef {{start: number, end: number, text: string, words?: Word[] | null}} Segment and what else the engine said of it
+ */
+import { h } from "./dom.js";
+import { clock, spoken } from "./times.js";
+
+export class Transcript extends EventTarget {
+  /** @param {HTMLElement} list an ordered list */
+  constructor(list) {
+    super();
+    this.list = list;
+    /** @type {Segment[]} */
+    this.segments = [];
+    this.editing = false;
+    this.marked = null;
+    this.partialRow = null;
+    list.addEventListener("click", (event) => this.#clicked(event.target));
+    list.addEventListener("keydown", (event) => this.#pressed(event));
+    list.addEventListener("input", ({ target }) => this.#typed(target));
+  }
+
+  clear() {
+    this.segments = [];
+    this.partialRow = null;
+    this.marked = null;
+    this.list.replaceChildren();
+  }
+
+  /** A segment that is final. @param {Segment} segment */
+  add(segment) {
+    this.#dropPartial();
+    this.segments.push(segment);
+    this.list.append(this.#row(segment));
+    if (this.segments.length === 1) this.list.querySelector("button").tabIndex = 0;
+  }
+
+  /** Text that may still change; it stands at the end. @param {string} text @param {number} start */
+  partial(text, start) {
+    if (!text.trim()) return this.#dropPartial();
+    if (!this.partialRow) {
+      this.partialRow = h("li", { class: "segment partial", "aria-hidden": "true" }, h("span", { class: "time" }), h("p", { class: "segment-text" }));
+      this.list.append(this.partialRow);
+    }
+    const [time, shown] = this.partialRow.children;
+    time.textContent = clock(start);
+    shown.textContent = text.trim();
+  }
+
+  #dropPartial() {
+    this.partialRow?.remove();
+    this.partialRow = null;
+  }
+
+  /** Nothing more comes. */
+  end() {
+    this.#dropPartial();
+  }
+
+  get text() {
+    return this.segments.map(({ text }) => text.trim()).filter(Boolean).join("\n");
+  }
+
+  #row(segment) {
+    const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `Play from ${spoken(segment.start)}` }, clock(segment.start));
+    const row = h("li", { class: "segment" }, time);
+    row.append(this.editing ? this.#field(segment) : this.#text(segment));
+    return row;
+  }
+
+  #text({ text, words }) {
+    if (!words?.length) return h("p", { class: "segment-text" }, text.trim());
+    const parts = words.map(({ word, start, end, probability }, i) => {
+      const unsure = probability < 0.4 ? " unsure" : "";
+      const button = h("button", { type: "button", class: `word${unsure}`, tabindex: "-1", "data-start": start, "data-end": end }, word.trim());
+      const space = i > 0 && /^\s/.test(word) ? " " : "";
+      return [space, button];
+    });
+    return h("p", { class: "segment-text" }, ...parts.flat());
+  }
+
+  #field({ text, start, end }) {
+    const field = h("textarea", { class: "segment-field", rows: 1, spellcheck: "true", "aria-label": `Text from ${spoken(start)} to ${spoken(end)}` });
+    field.value = text.trim();
+    requestAnimationFrame(() => fit(field));
+    return field;
+  }
+
+  /** Between reading and editing. @param {boolean} editing */
+  setEditing(editing) {
+    this.editing = editing;
+    this.marked = null;
+    const rows = [...this.list.children].filter((row) => row !== this.partialRow);
+    rows.forEach((row, i) => row.lastChild.replaceWith(editing ? this.#field(this.segments[i]) : this.#text(this.segments[i])));
+    if (editing) this.list.querySelector("textarea")?.focus();
+  }
+
+  #typed(field) {
+    const segment = this.segments[[...this.list.children].indexOf(field.closest("li"))];
+    fit(field);
+    segment.words = retimed(segment.words, field.value);
+    segment.text = ` ${field.value.trim()}`;
+    this.dispatchEvent(new CustomEvent("edited"));
+  }
+
+  #clicked(target) {
+    const button = target.closest("button");
+    if (!button) return;
+    this.#makeCurrent(button);
+    this.dispatchEvent(new CustomEvent("play", { detail: Number(button.dataset.start) }));
+  }
+
+  /** The one that Tab comes to. */
+  #makeCurrent(button) {
+    for (const other of this.list.querySelectorAll("button[tabindex='0']")) other.tabIndex = -1;
+    button.tabIndex = 0;
+  }
+
+  #pressed(event) {
+    if (event.target.tagName !== "BUTTON" || event.altKey || event.ctrlKey || event.metaKey) return;
+    const next = this.#neighbour(event.target, event.key);
+    if (next === undefined) return;
+    event.preventDefault();
+    if (!next) return;
+    this.#makeCurrent(next);
+    next.focus();
+  }
+
+  /** @returns {HTMLElement | null | undefined} where a key leads; null: nowhere; undefined: it is no key of ours */
+  #neighbour(from, key) {
+    const row = from.closest("li");
+    const first = (line) => line?.querySelector("button") ?? null;
+    if (key === "ArrowDown") return first(row.nextElementSibling);
+    if (key === "ArrowUp") return first(row.previousElementSibling);
+    if (key === "Home") return first(this.list.firstElementChild);
+    if (key === "End") return first([...this.list.children].findLast((line) => first(line)));
+    if (key !== "ArrowLeft" && key !== "ArrowRight") return undefined;
+    const all = [...this.list.querySelectorAll("button")];
+    return all[all.indexOf(from) + (key === "ArrowRight" ? 1 : -1)] ?? null;
+  }
+
+  /** Marks what is heard at a time. @param {number} seconds @param {boolean} scroll whether to bring it into view */
+  mark(seconds, scroll) {
+    const at = this.segments.findLastIndex(({ start }) => start <= seconds + 0.01);
+    const row = at >= 0 && seconds <= this.segments[at].end + 0.3 ? this.list.children[at] : null;
+    const words = row ? [...row.querySelectorAll(".word")] : [];
+    const word = words.findLast(({ dataset }) => Number(dataset.start) <= seconds + 0.01);
+    const marked = word ?? row;
+    if (marked === this.marked) return;
+    for (const old of this.list.querySelectorAll(".current")) old.classList.remove("current");
+    row?.classList.add("current");
+    word?.classList.add("current");
+    this.marked = marked;
+    if (scroll) row?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  }
+}
+
+/** As tall as its text, where the style cannot say so (field-sizing). */
+function fit(field) {
+  if (CSS.supports("field-sizing", "content")) return;
+  field.style.height = "auto";
+  field.style.height = `${field.scrollHeight}px`;
+}
+
+/** Edited text keeps its words' times while it has as many words. @param {Word[] | null | undefined} words @param {string} text */
+function retimed(words, text) {
+  const spelled = text.trim().split(/\s+/);
+  if (!words || spelled.length !== words.length) return null;
+  return words.map((word, i) => ({ ...word, word: ` ${spelled[i]}` }));
+}

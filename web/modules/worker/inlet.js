@@ -1,0 +1,44 @@
+/**
+ * Sound that comes in while a request is running: a queue of blocks that one reader takes from, Python as `await inlet.take()`.
+ */
+import { joined } from "../audio/blocks.js";
+import { SAMPLE_RATE } from "../audio/wav-writer.js";
+
+const MOST_WAITING = 120 * SAMPLE_RATE; // samples: 8 MB
+
+export class Inlet {
+  /** @param {() => void} onBehind more waits than fits: nothing more is taken */
+  constructor(onBehind) {
+    this.onBehind = onBehind;
+    /** @type {Float32Array[]} */
+    this.blocks = [];
+    this.waiting = 0; // samples
+    this.ended = false;
+    this.wake = null;
+  }
+
+  /** @param {Float32Array} block */
+  push(block) {
+    if (this.ended) return;
+    this.blocks.push(block);
+    this.waiting += block.length;
+    if (this.waiting > MOST_WAITING) {
+      this.onBehind();
+      this.finish();
+    }
+    this.wake?.();
+  }
+
+  finish() {
+    this.ended = true;
+    this.wake?.();
+  }
+
+  /** @returns {Promise<Float32Array | undefined>} all that has come since, joined; nothing at the end */
+  async take() {
+    while (!this.waiting && !this.ended) await new Promise((resolve) => (this.wake = resolve));
+    if (!this.waiting) return undefined; // which Python takes for None, unlike null
+    this.waiting = 0;
+    return joined(this.blocks.splice(0));
+  }
+}
