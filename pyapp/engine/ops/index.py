@@ -10,7 +10,7 @@ from ..launch import KERNELS, capturing, launch
 from ..lazy import np
 from ..op import describe, primitive, view_op
 from ..shape import broadcast_shapes, normalize_dim
-from ..tensor import Tensor
+from ..tensor import Tensor, adopt_array
 from .base import array_of, computed, is_plain, tensor_of, unbroadcast
 from .inplace import tracked, write_tracked
 from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
@@ -273,10 +273,8 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     computed("gather")
     d = normalize_dim(dim, x.ndim, "gather")
     found = _index_array("gather", x, d, index)
-    return tensor_of(
-        x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found],
-        x.dtype if x.dtype.is_bits else None,
-    )
+    picked = x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found]
+    return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
 
 
 @primitive(vjp=lambda g, _, x, dim, index, source: (g, None, None, g.gather(dim, index)), saves="none")

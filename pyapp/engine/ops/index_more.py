@@ -171,7 +171,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in equal bins from min to max (of the elements, where both are equal)."""
-    values = array_of(x).reshape(-1)
+    values = array_of(x, _dtype.float64).reshape(-1)  # NumPy would warn of bools
     low, high = float(min), float(max)
     if low == high and values.size:
         low, high = float(values.min()), float(values.max())

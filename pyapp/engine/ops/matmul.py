@@ -9,7 +9,7 @@ from ..lazy import np
 from ..op import describe, op, primitive
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
-from .base import array_of, common_dtype, computed, same_device, tensor_of
+from .base import array_of, computed, same_device, tensor_of
 
 
 def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
@@ -52,8 +52,10 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product with broadcast batch dims, as torch.matmul. (..., M, K) @ (..., K, N) → (..., M, N)."""
     matmul_shape(a, b)
     same_device("matmul", a, b)
+    if a.dtype is not b.dtype:
+        raise TypeError(f"matmul: {describe(a)} and {describe(b)} differ in dtype; convert one with .to(dtype)")
     computed("matmul")
-    kind = common_dtype(a, b)
+    kind = a.dtype
     compute = _dtype.float32 if kind in (_dtype.float16, _dtype.bfloat16) else kind
     return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute)), kind)
 

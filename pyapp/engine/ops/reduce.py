@@ -121,6 +121,8 @@ def _arg(name: str) -> Any:
         computed(name)
         if x.numel() == 0:
             raise ValueError(f"{name}: {describe(x)} has no elements")
+        if x.dtype is _dtype.bool_:
+            raise TypeError(f"{name}: takes numbers, not {describe(x)}")
         function = np.argmax if name == "argmax" else np.argmin
         if dim is None:
             return tensor_of(np.asarray(function(array_of(x).reshape(-1))), _dtype.int64)
@@ -157,9 +159,10 @@ def _quantifier(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         computed(name)
         axes = normalize_dims(dim, x.ndim, name)
-        return tensor_of(getattr(array_of(x), name)(axis=axes, keepdims=keepdim), _dtype.bool_)
+        found = getattr(array_of(x), name)(axis=axes, keepdims=keepdim)
+        return tensor_of(found, _dtype.uint8 if x.dtype is _dtype.uint8 else _dtype.bool_)
 
-    body.__doc__ = f"Whether {name} element is non-zero."
+    body.__doc__ = f"Whether {name} element is non-zero: bool, of uint8 in uint8 as torch has it."
     return primitive(name=name)(body)
 
 
@@ -215,6 +218,8 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
 @op(method=True)
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over dims, stable."""
+    if not x.dtype.is_floating_point:
+        x = x.to(_dtype.float32)
     top = amax(x, dim, True).detach()
     top = where(top.isfinite(), top, 0.0)
     total = (x - top).exp().sum(dim, keepdim).log()

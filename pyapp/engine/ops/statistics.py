@@ -199,7 +199,9 @@ def nansum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Mean of the elements that are not NaN."""
+    """Mean of the elements that are not NaN. TypeError for integers."""
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"nanmean: takes floating-point tensors, not {describe(x)}")
     return nansum(x, dim, keepdim) / sum(x.isnan().logical_not(), dim, keepdim)
 
 
