@@ -55,7 +55,8 @@ SAMPLES: dict[str, tuple[Scene, Sequence[tuple[Voice, str]]]] = {
 
 
 def write_samples(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name, (scene, parts) in SAMPLES.items():
         silence = np.zeros(int(PAUSE * SAMPLE_RATE), np.float32)
         pieces = [silence]
