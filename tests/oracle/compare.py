@@ -129,8 +129,10 @@ def check_gradients(found: Any, expected: Any, ours: list[Any], theirs: list[Any
     pairs = [(a, b) for a, b in pairs if isinstance(b, torch.Tensor) and b.requires_grad]
     if not pairs or not all(a.requires_grad for a, _ in pairs):
         # pyapp has no gradient: torch's is 0
-        steady = [torch.autograd.grad(b.sum(), x, allow_unused=True, retain_graph=True) for _, b in pairs for x in theirs
-                  if x.requires_grad]  # fmt: skip
+        wanted = [x for x in theirs if x.requires_grad]
+        steady = [
+            torch.autograd.grad(b.sum(), x, allow_unused=True, retain_graph=True) for _, b in pairs for x in wanted
+        ]
         assert not any(g is not None and values(g).any() for (g,) in steady), "pyapp has no gradient"
         return
     losses = []
