@@ -19,7 +19,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress
 from pyapp.models.whisper import Config, Whisper
 from pyapp.nn.layers import initialize_normal
-from pyapp.nn.schedule import Shape, warmup_cosine
+from pyapp.nn.lr_scheduler import Shape, warmup_cosine
 from pyapp.train.loop import CHECKPOINT, IGNORED, Recipe, Trainer, same_settings
 from pyapp.train.plot import loss_curve
 from pyapp.train.speech_export import export

@@ -27,7 +27,7 @@ logaddexp2 copysign nextafter ldexp heaviside gcd lcm xlogy eq ne lt le gt ge bi
 bitwise_left_shift bitwise_right_shift logical_and logical_or logical_xor float_power isclose rsub dist
 """.split()
 QUOTIENTS = {"floor_divide", "remainder", "fmod", "div", "true_divide"}
-COUNTS = {"bitwise_left_shift", "bitwise_right_shift", "ldexp", "pow", "float_power"}
+COUNTS = {"bitwise_left_shift", "bitwise_right_shift", "ldexp", "pow", "float_power", "xlogy"}
 SHAPES = array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
 FEW = settings(max_examples=5, phases=[Phase.generate])  # small already: nothing to shrink
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
@@ -26,7 +27,7 @@ def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
     if not b.requires_grad:
         return grad_a, None
     if b.ndim == 2 and a.ndim > 2:  # one product instead of a sum of many
-        return grad_a, a.reshape(-1, a.shape[-1]).mT @ g.reshape(-1, g.shape[-1])
+        return grad_a, a.flatten(0, -2).mT @ g.flatten(0, -2)
     return grad_a, _sum_to(a.mT @ g, b.shape)
 
 
@@ -86,7 +87,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
 def _d_linear(
     g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
 ) -> Any:
-    flat = g.reshape(-1, g.shape[-1])
+    flat = g.reshape(prod(g.shape[:-1]), g.shape[-1])  # -1 would be any number where there are no elements
     if weight.dtype.is_quantized:
         from ..quant import dequantize
 
@@ -97,7 +98,7 @@ def _d_linear(
         weight = dequantize(weight)
     return (
         (g @ weight.to(g.dtype)) if x.requires_grad else None,
-        (flat.mT @ x.reshape(-1, x.shape[-1])).to(weight.dtype) if weight.requires_grad else None,
+        (flat.mT @ x.reshape(flat.shape[0], x.shape[-1])).to(weight.dtype) if weight.requires_grad else None,
         _sum_to(flat, (1, flat.shape[-1])).reshape(-1) if bias is not None and bias.requires_grad else None,
         g if residual is not None and residual.requires_grad else None,
     )

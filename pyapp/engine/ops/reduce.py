@@ -119,17 +119,22 @@ amin = _extreme("amin")
 def _arg(name: str) -> Any:
     def body(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         computed(name)
-        if x.numel() == 0:
-            raise ValueError(f"{name}: {describe(x)} has no elements")
+        if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
+            raise ValueError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
         if x.dtype is _dtype.bool_:
             raise TypeError(f"{name}: takes numbers, not {describe(x)}")
-        function = np.argmax if name == "argmax" else np.argmin
-        if dim is None:
-            return tensor_of(np.asarray(function(array_of(x).reshape(-1))), _dtype.int64)
-        return tensor_of(function(array_of(x), axis=normalize_dim(dim, x.ndim, name), keepdims=keepdim), _dtype.int64)
+        return _index_of_extreme(name, x, dim, keepdim)
 
     body.__doc__ = f"Index (int64) of the {'largest' if name == 'argmax' else 'smallest'} element, the first of equals."
     return primitive(vjp=None, name=name)(body)
+
+
+def _index_of_extreme(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    array, function = array_of(x), np.argmax if name == "argmax" else np.argmin
+    if dim is None:
+        found = np.asarray(function(array.reshape(-1)))
+        return tensor_of(found.reshape((1,) * x.ndim) if keepdim else found, _dtype.int64)
+    return tensor_of(function(array, axis=normalize_dim(dim, x.ndim, name), keepdims=keepdim), _dtype.int64)
 
 
 argmax = _arg("argmax")
@@ -144,7 +149,10 @@ def _max_or_min(whole: Any, index: Any) -> Any:
             return (maximum if whole is amax else minimum)(x, dim)
         if dim is None:
             return whole(x)
-        indices = index(x, dim, True)
+        if x.dtype is _dtype.bool_:  # argmax takes numbers only
+            indices = index(x.to(_dtype.uint8), dim, True)
+        else:
+            indices = index(x, dim, True)
         values = x.gather(dim, indices)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
@@ -220,6 +228,8 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over dims, stable."""
     if not x.dtype.is_floating_point:
         x = x.to(_dtype.float32)
+    if not x.numel():  # log of no sum
+        return x.sum(dim, keepdim).log()
     top = amax(x, dim, True).detach()
     top = where(top.isfinite(), top, 0.0)
     total = (x - top).exp().sum(dim, keepdim).log()
