@@ -2,7 +2,7 @@
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
 brings wllama (llama.cpp for browsers); `pip install .[bench]` brings gguf, which writes their weights;
-llama-cpp-python, where installed, is measured natively.
+llama-cpp-python and torch, where installed, are measured natively.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, native, speech, startup
+from . import browser, native, ops, speech, startup
 from .report import Figure, show
 from .shapes import SHAPES
 
@@ -32,6 +32,8 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     for kind in ("f32", "q8_0"):
         found[f"chromium/whisper-tiny/{kind}"] = partial(speech.browser_figures, kind, runs)
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)
+    found["chromium/ops"] = partial(ops.browser_figures, runs, with_peers)
+    found["native/ops"] = partial(ops.native_figures, runs, with_peers)
     found["startup"] = partial(startup.figures, runs)
     found["startup speech"] = partial(startup.speech_figures, runs)
     return found

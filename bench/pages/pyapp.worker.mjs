@@ -1,7 +1,8 @@
-// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind), figure(name), stream(megabytes).
+// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind), figure(name),
+// loadOps(packages), opFigure(package, name), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 
-const FILES = ["__init__", "shapes", "workload", "speech_workload"];
+const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload"];
 const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
@@ -19,6 +20,7 @@ async function start() {
 
 const ready = start();
 let workload;
+let ops;
 const methods = {
   async load(pyodide, { shape, kind }) {
     const module = pyodide.pyimport("bench.workload");
@@ -31,6 +33,14 @@ const methods = {
     workload = pyodide.pyimport("bench.speech_workload").SpeechWorkload(kind);
     const about = pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
     return { ...about, heap: pyodide._module.HEAPU8.length };
+  },
+  async loadOps(pyodide, { packages }) {
+    const { OpsWorkload } = pyodide.pyimport("bench.ops_workload");
+    ops = new Map(packages.map((name) => [name, OpsWorkload(name)]));
+    return pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
+  },
+  async opFigure(pyodide, { package: name, name: op }) {
+    return ops.get(name).figure(op);
   },
   async stream(pyodide, { megabytes }) {
     return pyodide.pyimport("bench.workload").stream(megabytes);
