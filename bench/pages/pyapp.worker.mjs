@@ -1,5 +1,5 @@
-// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind), figure(name),
-// loadOps(packages), opFigure(package, name), stream(megabytes).
+// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind),
+// loadBlocks(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 
 const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload"];
@@ -41,6 +41,15 @@ const methods = {
   },
   async opFigure(pyodide, { package: name, name: op }) {
     return ops.get(name).figure(op);
+  },
+  async loadBlocks(pyodide, { kind }) {
+    const module = pyodide.pyimport("bench.workload");
+    workload?.destroy();
+    workload = module.BlockStream(kind);
+    return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
+  },
+  async sampleBlocks() {
+    return workload.sample().toJs();
   },
   async stream(pyodide, { megabytes }) {
     return pyodide.pyimport("bench.workload").stream(megabytes);
