@@ -33,6 +33,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         found[f"chromium/whisper-tiny/{kind}"] = partial(speech.browser_figures, kind, runs)
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)
     found["startup"] = partial(startup.figures, runs)
+    found["startup speech"] = partial(startup.speech_figures, runs)
     return found
 
 
