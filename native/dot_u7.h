@@ -17,13 +17,15 @@ typedef int16_t u7_value;
 typedef sums u7_sums;
 #endif
 
-/* A block of activations: `weighted` is the scale times the sum of the first and of the last 16. */
+/* A block of activations: `weighted` is the scale times the sum of the first and of the last 16; `start` what the sums
+ * of products start at, so that weights count from -bias on: for the first and the last 16, or for all and 0. */
 typedef struct ready {
     u7_value values[BLOCK];
     float scale, weighted[2];
+    int32_t start[2];
 } ready;
 
-INLINE void make_ready(ready *to, const activations *from)
+INLINE void make_ready(ready *to, const activations *from, int32_t bias, int apart)
 {
     int32_t first = 0;
     for (int i = 0; i < BLOCK; i++)
@@ -33,6 +35,8 @@ INLINE void make_ready(ready *to, const activations *from)
     to->scale = from->scale;
     to->weighted[0] = from->scale * (float)first;
     to->weighted[1] = from->scale * (float)(from->sum - first);
+    to->start[0] = -bias * (apart ? first : from->sum);
+    to->start[1] = apart ? -bias * (from->sum - first) : 0;
 }
 
 INLINE part_bits bits_load(const uint8_t *p) { return *(const part_bits_unaligned *)p; }
@@ -42,8 +46,7 @@ INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
 
 #if U7_WORDS
 typedef short8 u7_step;
-INLINE u7_sums u7_zero(void) { return (u7_sums){{0}, {0}}; }
-INLINE u7_sums u7_join(u7_sums a, u7_sums b) { return (u7_sums){a.low + b.low, a.high + b.high}; }
+INLINE u7_sums u7_start(int32_t s) { return (u7_sums){{s, 0, s, 0}, {s, 0, s, 0}}; }
 INLINE u7_step u7_step_load(const ready *x, int index)
 {
 #if defined(__wasm_simd128__)
@@ -70,10 +73,10 @@ INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
     return (u7_sums){to.low + pair_dot(wide.low, x), to.high + pair_dot(wide.high, x)};
 }
 INLINE part_sums u7_finish(u7_sums s) { return sums_finish(s, NULL); }
+INLINE void u7_in_order(u7_sums *s) { sums_in_order(s); }
 #else
 typedef part_sums u7_step;
-INLINE u7_sums u7_zero(void) { return (u7_sums){0}; }
-INLINE u7_sums u7_join(u7_sums a, u7_sums b) { return a + b; }
+INLINE u7_sums u7_start(int32_t s) { return (u7_sums){0} + s; }
 INLINE u7_step u7_step_load(const ready *x, int index)
 {
 #if defined(__wasm_simd128__)
@@ -102,30 +105,42 @@ INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
 #endif
 }
 INLINE part_sums u7_finish(u7_sums s) { return s; }
+INLINE void u7_in_order(u7_sums *s) { (void)s; }
 #endif
 
-/* PART_ROWS bytes as f32. */
-INLINE part_float floats_of_u8(const uint8_t *p)
-{
+/* BAND bytes as f32. */
 #if defined(__AVX2__)
-    return (part_float)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)));
-#elif defined(__wasm_simd128__)
-    return (part_float)wasm_f32x4_convert_i32x4(
-        wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p))));
-#else
-    return (part_float){(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
-#endif
-}
-INLINE part_float floats_of_i8(const uint8_t *p)
+INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)
 {
-#if defined(__AVX2__)
-    return (part_float)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
-#elif defined(__wasm_simd128__)
-    return (part_float)wasm_f32x4_convert_i32x4(
-        wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p))));
-#else
-    const int8_t *s = (const int8_t *)p;
-    return (part_float){(float)s[0], (float)s[1], (float)s[2], (float)s[3]};
-#endif
+    to[0] = (part_float)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)));
 }
+INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
+{
+    to[0] = (part_float)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+}
+#elif defined(__wasm_simd128__)
+INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)
+{
+    const v128_t wide = wasm_u16x8_load8x8(p);
+    to[0] = (part_float)wasm_f32x4_convert_i32x4(wasm_u32x4_extend_low_u16x8(wide));
+    to[1] = (part_float)wasm_f32x4_convert_i32x4(wasm_u32x4_extend_high_u16x8(wide));
+}
+INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
+{
+    const v128_t wide = wasm_i16x8_load8x8(p);
+    to[0] = (part_float)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(wide));
+    to[1] = (part_float)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(wide));
+}
+#else
+INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)
+{
+    for (int i = 0; i < PARTS; i++, p += PART_ROWS)
+        to[i] = (part_float){(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
+}
+INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
+{
+    for (int i = 0; i < PARTS; i++, p += PART_ROWS)
+        to[i] = (part_float){(float)(int8_t)p[0], (float)(int8_t)p[1], (float)(int8_t)p[2], (float)(int8_t)p[3]};
+}
+#endif
 #endif

@@ -30,89 +30,124 @@ INLINE void store_band(const task *t, const float sum[BAND], int64_t row, int64_
 
 /* ---- streaming: one row of x */
 
-typedef struct nibble_sums {
-    u7_sums low, high; /* of the first and the last 16 columns */
-} nibble_sums;
+/* Bands streamed side by side, and those of them that registers hold at once. */
+#if LANES == 16 /* 32 registers */
+enum { STREAM_BANDS = 4, BANDS_AT_ONCE = 4 };
+#elif U7_WORDS
+enum { STREAM_BANDS = 2, BANDS_AT_ONCE = 1 };
+#else
+enum { STREAM_BANDS = 2, BANDS_AT_ONCE = 2 };
+#endif
+typedef part_float band_sums[PARTS];
 
-/* 32 columns of a part: nibbles, and with six_bits the two bits above them. */
-INLINE nibble_sums part_sums_of(const uint8_t *w, const ready *x, const int six)
+typedef struct run_sums {
+    u7_sums low[BANDS_AT_ONCE][PARTS], high[BANDS_AT_ONCE][PARTS]; /* of the first and the last 16 columns */
+} run_sums;
+
+/* 32 columns of bands that lie `stride` bytes apart: nibbles, and with `six` the two bits above them, for which all sums
+ * stay apart; without, they are in `low`. */
+INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands, const int six)
 {
-    nibble_sums s = {u7_zero(), u7_zero()};
-    UNROLL_SAFE for (int p = 0; p < 4; p++)
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
     {
-        const part_bits both = bits_load(w + p * BAND * 4);
-        part_bits low = low_nibbles(both), high = high_nibbles(both);
-        if (six) {
-            const part_bits above = bits_load(w + PACKED_NIBBLES + p / 2 * BAND * 4) >> (p % 2 * 4);
-            low |= (above & 0x03030303) << 4, high |= (above & 0x0c0c0c0c) << 2;
-        }
-        s.low = u7_add(s.low, low, u7_step_load(x, p));
-        s.high = u7_add(s.high, high, u7_step_load(x, p + 4));
+        s->low[b][p] = u7_start(x->start[0]);
+        s->high[b][p] = u7_start(x->start[1]);
     }
-    return s;
+    UNROLL_SAFE for (int u = 0; u < 2; u++) UNROLL for (int i = 0; i < 2; i++)
+    {
+        const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+        {
+            const uint8_t *at = w + b * stride + p * PART_BYTES;
+            const part_bits both = bits_load(at + (2 * u + i) * BAND * 4);
+            part_bits low = low_nibbles(both), high = high_nibbles(both);
+            if (six) {
+                const part_bits above = bits_load(at + PACKED_NIBBLES + u * BAND * 4);
+                low |= (i ? above : above << 4) & 0x30303030, high |= (i ? above >> 2 : above << 2) & 0x30303030;
+            }
+            s->low[b][p] = u7_add(s->low[b][p], low, first);
+            if (six)
+                s->high[b][p] = u7_add(s->high[b][p], high, last);
+            else
+                s->low[b][p] = u7_add(s->low[b][p], high, last);
+            u7_in_order(&s->low[b][p]);
+        }
+    }
 }
 
 INLINE part_float floats_of(u7_sums s) { return part_from_int(u7_finish(s)); }
 
-/* Adds a block's product: 32 columns of q4_0, 256 of the others. x: its blocks of 32; p: which part of the band. */
-INLINE part_float add_block(part_float total, const uint8_t *w, const ready *x, const int64_t type, const int p)
+/* Adds the products of a block: 32 columns of q4_0, 256 of the others. x: its blocks of 32. */
+INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const ready *x, const int64_t type,
+                      const int bands)
 {
-    const part_float d = scales_load_f16(w + p * PART_ROWS * 2);
-    if (type == Q4_0) {
-        const nibble_sums s = part_sums_of(w + 2 * BAND + p * PART_BYTES, x, 0);
-        const float correction = 8 * (x->weighted[0] + x->weighted[1]);
-        return total + d * (floats_of(u7_join(s.low, s.high)) * part_splat(x->scale) - part_splat(correction));
-    }
-    part_float sum = part_splat(0), least = part_splat(0);
-    for (int run = 0; run < 8; run++, x++) {
-        const uint8_t *at = w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
-        const nibble_sums s = part_sums_of(at + 2 * BAND + p * PART_BYTES, x, type == Q6_K);
-        if (type == Q4_K) {
-            const part_float scale = floats_of_u8(at + p * PART_ROWS) * part_splat(x->scale);
-            sum += floats_of(u7_join(s.low, s.high)) * scale;
-            least += floats_of_u8(at + BAND + p * PART_ROWS) * part_splat(x->weighted[0] + x->weighted[1]);
-        } else {
-            const part_float first = floats_of_i8(at + p * PART_ROWS), last = floats_of_i8(at + BAND + p * PART_ROWS);
-            sum += first * (floats_of(s.low) * part_splat(x->scale) - part_splat(32 * x->weighted[0]));
-            sum += last * (floats_of(s.high) * part_splat(x->scale) - part_splat(32 * x->weighted[1]));
+    run_sums s;
+    band_sums sum[BANDS_AT_ONCE] = {0}, least[BANDS_AT_ONCE] = {0};
+    for (int run = 0; run < (type == Q4_0 ? 1 : 8); run++, x++) {
+        const uint8_t *at =
+            type == Q4_0 ? w : w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
+        add_run(&s, at + 2 * BAND, stride, x, bands, type == Q6_K);
+        UNROLL for (int b = 0; b < bands; b++)
+        {
+            part_float first[PARTS], last[PARTS];
+            if (type == Q4_K)
+                floats_of_u8(first, at + b * stride), floats_of_u8(last, at + b * stride + BAND);
+            else if (type == Q6_K)
+                floats_of_i8(first, at + b * stride), floats_of_i8(last, at + b * stride + BAND);
+            UNROLL for (int p = 0; p < PARTS; p++)
+            {
+                const part_float dot = floats_of(s.low[b][p]), scale = part_splat(x->scale);
+                if (type == Q4_0)
+                    sum[b][p] = dot * scale;
+                else
+                    sum[b][p] += dot * (first[p] * scale);
+                if (type == Q4_K)
+                    least[b][p] += last[p] * part_splat(x->weighted[0] + x->weighted[1]);
+                else if (type == Q6_K)
+                    sum[b][p] += floats_of(s.high[b][p]) * (last[p] * scale);
+            }
         }
     }
-    if (type == Q4_K)
-        return total + (d * sum - scales_load_f16(w + 2 * BAND + p * PART_ROWS * 2) * least);
-    return total + d * sum;
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        const uint8_t *at = w + b * stride + p * PART_ROWS * 2;
+        total[b][p] += scales_load_f16(at) * sum[b][p];
+        if (type == Q4_K)
+            total[b][p] -= scales_load_f16(at + 2 * BAND) * least[b][p];
+    }
 }
 
 /* out[band] = sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. */
-INLINE void stream_bands(float out[2][BAND], const uint8_t *w, int64_t stride, const ready *x, int64_t blocks,
-                         const int64_t type, const int bands)
+INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
+                         int64_t blocks, const int64_t type, const int bands)
 {
     const int64_t step = type == Q4_0 ? 1 : 8, nbytes = type_of(type).packed_bytes;
-    part_float total[2][PARTS] = {0};
+    band_sums total[STREAM_BANDS] = {0};
+    const int once = bands < BANDS_AT_ONCE ? bands : BANDS_AT_ONCE;
     for (int64_t k = 0; k < blocks; k += step, w += nbytes)
-        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) total[b][p] =
-            add_block(total[b][p], w + b * stride, x + k, type, p);
+        UNROLL for (int b = 0; b < bands; b += once) add_block(total + b, w + b * stride, stride, x + k, type, once);
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) *
         (part_unaligned *)&out[b][p * PART_ROWS] = total[b][p];
 }
 
-/* One row of x through bands first .. last - 1, in two far streams: memory likes that better. */
+/* One row of x through bands first .. last - 1, in far streams: memory likes that better. */
 INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, const int64_t type)
 {
     ready x[STREAM_BLOCKS];
-    float out[2][BAND];
+    float out[STREAM_BANDS][BAND];
     const int64_t values = t->kind.values / BLOCK, band_bytes = t->blocks / values * t->kind.packed_bytes;
-    const int64_t pairs = (last - first) / 2;
+    const int64_t far = (last - first) / STREAM_BANDS;
     for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
         const int64_t left = t->blocks - start, blocks = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
         const uint8_t *w = t->w + start / values * t->kind.packed_bytes;
         for (int64_t k = 0; k < blocks; k++)
-            make_ready(&x[k], t->x + row * t->blocks + start + k);
-        for (int64_t band = first; band < first + pairs; band++) {
-            stream_bands(out, w + band * band_bytes, pairs * band_bytes, x, blocks, type, 2);
-            store_band(t, out[0], row, band, start == 0);
-            store_band(t, out[1], row, band + pairs, start == 0);
+            make_ready(&x[k], t->x + row * t->blocks + start + k, t->kind.bias, t->kind.runs16);
+        for (int64_t band = first; band < first + far; band++) {
+            stream_bands(out, w + band * band_bytes, far * band_bytes, x, blocks, type, STREAM_BANDS);
+            for (int b = 0; b < STREAM_BANDS; b++)
+                store_band(t, out[b], row, band + b * far, start == 0);
         }
-        for (int64_t band = first + 2 * pairs; band < last; band++) {
+        for (int64_t band = first + STREAM_BANDS * far; band < last; band++) {
             stream_bands(out, w + band * band_bytes, 0, x, blocks, type, 1);
             store_band(t, out[0], row, band, start == 0);
         }
@@ -215,7 +250,7 @@ INLINE void multiply_tile(float out[TILE_ROWS][BAND], const tile_block *w, const
         for (int h = 0; h < halves; h++) {
             u7_sums sum[TILE_ROWS][PARTS], ones[TILE_ROWS][PARTS];
             UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++) sum[r][p] = ones[r][p] =
-                u7_zero();
+                u7_start(0);
             UNROLL_SAFE for (int s = 0; s < STEPS / halves; s++)
                 tile_step(sum, ones, w->numbers, x, k, h * STEPS / 2 + s, rows, wide);
             UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++)
@@ -265,7 +300,7 @@ static void multiply_bands(const task *t, int64_t first, int bands)
             for (int r = 0; r < TILE_ROWS; r++) {
                 in[r] = x[r < rows ? r : 0]; /* rows that are not there repeat the first */
                 for (int64_t k = 0; r < rows && k < blocks; k++)
-                    make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k);
+                    make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, 0, 0);
             }
             for (int b = 0; b < bands; b++) {
                 multiply_rows(out, tile[b], in, blocks, rows, &t->kind);
