@@ -90,6 +90,17 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
             )
 
 
+def block_figures(kind: str, runs: int) -> Iterator[Figure]:
+    """How fast a product in a block format reads its weights, beside how fast they can be read at all: the ratio is the
+    share of the memory's bandwidth."""
+    with chromium() as (server, browser):
+        page = _open(browser, f"{server.url}pages/pyapp.html")
+        environment = call(page, "loadBlocks", kind=kind)
+        pairs = [call(page, "sampleBlocks") for _ in range(runs + 1)][1:]
+        samples = {"pyapp": [ours for ours, _ in pairs], "stream": [stream for _, stream in pairs]}
+        yield Figure(f"chromium/linear/{kind}", "GB/s", samples, {**environment, "browser": browser.version})
+
+
 def stream_figures(runs: int) -> Iterator[Figure]:
     """How fast weights can be read at all: from memory (192 MB) and from the cache (1 MB)."""
     with chromium() as (server, browser):

@@ -64,6 +64,19 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
         yield Figure(f"native/{shape}/{kind}/{name}", "tok/s", samples, environment())
 
 
+def block_figures(kind: str, runs: int) -> Iterator[Figure]:
+    """As browser.block_figures, natively."""
+    import pyapp
+
+    from .workload import BlockStream, environment
+
+    pyapp.set_num_threads(1)
+    workload = BlockStream(kind)
+    pairs = [workload.sample() for _ in range(runs + 1)][1:]  # the first warms up
+    samples = {"pyapp": [ours for ours, _ in pairs], "stream": [stream for _, stream in pairs]}
+    yield Figure(f"native/linear/{kind}", "GB/s", samples, environment())
+
+
 def stream_figures(runs: int) -> Iterator[Figure]:
     """As browser.stream_figures, natively."""
     import pyapp

@@ -93,6 +93,38 @@ def stream(megabytes: int = 192) -> float:
     return done / spent / 1e9
 
 
+class BlockStream:
+    """Matrix × vector products with more weights than caches hold: in a block format, 4096 × 11008 (llama's down
+    projection), as many of them as make 192 MB; and 192 MB of f32, which is how fast weights can be read at all."""
+
+    def __init__(self, kind: str) -> None:
+        rows, columns, repeats = 64, 11008, 64
+        random = pyapp.randn(rows, columns, generator=Generator(1))
+        blocks = bytes(quant.to_blocks(quant.quantize(random, kind)).data) * repeats
+        count = -(-192_000_000 // quant.packed_bytes((rows * repeats, columns), kind))
+        self.weights = [quant.from_blocks(blocks, (rows * repeats, columns), kind) for _ in range(count)]
+        self.nbytes = count * quant.packed_bytes((rows * repeats, columns), kind)
+        self.dense = pyapp.ones(192_000_000 // (4 * columns), columns)
+        self.x = pyapp.randn(1, columns, generator=Generator(2))
+
+    def sample(self) -> tuple[float, float]:
+        """GB/s of the fastest pass over the blocks and of the fastest over the f32, pass by pass in turn: what else runs
+        on the machine slows some of the passes, and both alike."""
+        fastest, spent = [0.0, 0.0], 0.0
+        with no_grad():
+            while spent < 2 * SAMPLE_SECONDS:
+                for i, (weights, nbytes) in enumerate(
+                    ((self.weights, self.nbytes), ([self.dense], 4 * self.dense.numel()))
+                ):
+                    start = time.perf_counter()
+                    for weight in weights:
+                        ops.linear(self.x, weight)
+                    seconds = time.perf_counter() - start
+                    fastest[i] = max(fastest[i], nbytes / seconds / 1e9)
+                    spent += seconds
+        return fastest[0], fastest[1]
+
+
 def environment() -> dict[str, Any]:
     """What the figures were taken on."""
     return {"instruction_set": pyapp.instruction_set(), "threads": pyapp.get_num_threads(), "pyapp": pyapp.__version__}

@@ -1,4 +1,5 @@
-// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind), figure(name), stream(megabytes).
+// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind),
+// loadBlocks(kind), sampleBlocks(), figure(name), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 
 const FILES = ["__init__", "shapes", "workload", "speech_workload"];
@@ -31,6 +32,15 @@ const methods = {
     workload = pyodide.pyimport("bench.speech_workload").SpeechWorkload(kind);
     const about = pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
     return { ...about, heap: pyodide._module.HEAPU8.length };
+  },
+  async loadBlocks(pyodide, { kind }) {
+    const module = pyodide.pyimport("bench.workload");
+    workload?.destroy();
+    workload = module.BlockStream(kind);
+    return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
+  },
+  async sampleBlocks() {
+    return workload.sample().toJs();
   },
   async stream(pyodide, { megabytes }) {
     return pyodide.pyimport("bench.workload").stream(megabytes);
