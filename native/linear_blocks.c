@@ -30,13 +30,14 @@ INLINE void store_band(const task *t, const float sum[BAND], int64_t row, int64_
 
 /* ---- streaming: one row of x */
 
-/* Bands streamed side by side, and those of them that registers hold at once. */
-#if LANES == 16 /* 32 registers */
-enum { STREAM_BANDS = 4, BANDS_AT_ONCE = 4 };
+/* Bands streamed side by side, and those of them that are added to at once. */
+enum { STREAM_BANDS = 4 };
+#if LANES == 16 || (defined(__wasm_simd128__) && !U7_WORDS)
+enum { BANDS_AT_ONCE = 4 };
 #elif U7_WORDS
-enum { STREAM_BANDS = 2, BANDS_AT_ONCE = 1 };
+enum { BANDS_AT_ONCE = 1 };
 #else
-enum { STREAM_BANDS = 2, BANDS_AT_ONCE = 2 };
+enum { BANDS_AT_ONCE = 2 };
 #endif
 typedef part_float band_sums[PARTS];
 
@@ -125,7 +126,8 @@ INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_
     band_sums total[STREAM_BANDS] = {0};
     const int once = bands < BANDS_AT_ONCE ? bands : BANDS_AT_ONCE;
     for (int64_t k = 0; k < blocks; k += step, w += nbytes)
-        UNROLL for (int b = 0; b < bands; b += once) add_block(total + b, w + b * stride, stride, x + k, type, once);
+        for (int b = 0; b < bands; b += once)
+            add_block(total + b, w + b * stride, stride, x + k, type, once);
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) *
         (part_unaligned *)&out[b][p * PART_ROWS] = total[b][p];
 }
