@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-sanitize lint format bench lock clean \
+.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize lint format bench lock clean \
 	ready browser-ready lint-ready
 
 help: ## list the targets
@@ -45,6 +45,10 @@ test-pyodide: browser-ready ready page ## only the tests inside Pyodide
 
 test-e2e: browser-ready ready page ## only the page in a browser
 	$(RUN) -m pytest e2e
+
+test-oracle: ready ## compare with torch, live: op x dtype x layout x gradient (ORACLE=python that has torch)
+	$(or $(ORACLE),$(RUN)) -c "import torch" || (echo "needs torch: $(RUN) -m pip install '.[oracle]'"; exit 1)
+	PYTHONPATH=. $(or $(ORACLE),$(RUN)) -m pytest tests/oracle
 
 test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan
 	$(RUN) -m scripts.sanitize

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .nn import lr_scheduler
-from .nn.optim import SGD, AdamW, Optimizer
-from .nn.optimizers import Adagrad, Adam, Lion, RMSprop
+from .nn.optim import SGD, Adagrad, Adam, AdamW, Lion, Optimizer, RMSprop
 
 __all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Lion", "Optimizer", "RMSprop", "lr_scheduler"]

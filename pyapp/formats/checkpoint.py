@@ -87,7 +87,8 @@ class Checkpoint(ABC):
 
 
 def open_checkpoint(source: AnySource) -> Checkpoint:
-    """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, NumPy (npy, npz) or PyTorch file by its content.
+    """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz) or PyTorch file by its content;
+    and model.safetensors.index.json with its shards beside it.
 
     `source` is a path, bytes or a ByteSource. Raises FileFormatError for anything else or broken, OSError as open()
     does.
@@ -116,6 +117,14 @@ def _reader(kind: str) -> Callable[[ByteSource], Checkpoint]:
             from .whisper_ggml import WhisperGgmlFile
 
             return WhisperGgmlFile
+        case "legacy ggml":
+            from .legacy_ggml import LegacyGgmlFile
+
+            return LegacyGgmlFile
+        case "index.json":
+            from .sharded import ShardedFile
+
+            return ShardedFile
         case "npy":
             from .numpy_files import NpyFile
 
@@ -157,7 +166,8 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
 
 
 def sniff(source: ByteSource) -> str:
-    """The format by content: "safetensors", "gguf", "llama2.c", "npy", "npz", "pytorch" or "tokenizer.bin".
+    """The format by content: "safetensors", "index.json" (of its shards), "gguf", "legacy ggml", "whisper.cpp",
+    "llama2.c", "npy", "npz", "pytorch" or "tokenizer.bin".
     FileFormatError for other known kinds and for empty files.
 
     A version 0 llama2.c file has no signature, so whatever is nothing else counts as one and is judged by its header.
@@ -170,8 +180,10 @@ def sniff(source: ByteSource) -> str:
         return "llama2.c"
     if head[:4] == b"GGUF":
         return "gguf"
-    if head[:4] == b"lmgg":
-        return "whisper.cpp"
+    if head[:4] in (b"lmgg", b"fmgg", b"tjgg"):
+        from .legacy_ggml import is_language_model
+
+        return "legacy ggml" if head[:4] != b"lmgg" or is_language_model(head) else "whisper.cpp"
     if len(head) >= 9 and head[8] == 0x7B and int.from_bytes(head[:8], "little") < 1 << 40:
         return "safetensors"
     if head.startswith(b"\x93NUMPY"):
@@ -188,6 +200,8 @@ def sniff(source: ByteSource) -> str:
         if head.startswith(signature):
             raise FileFormatError(f"this is {what}", where=source.name, hint=f"{hint}. {supported}")
     if head.lstrip()[:1] in (b"{", b"["):
+        if source.name.endswith(".safetensors.index.json"):
+            return "index.json"
         raise FileFormatError("this is a JSON text", where=source.name, hint=f"Give the weights. {supported}")
     if _looks_like_tokenizer(head):
         return "tokenizer.bin"

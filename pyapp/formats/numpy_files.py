@@ -7,6 +7,7 @@ Source of the format: https://numpy.org/doc/stable/reference/generated/numpy.lib
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from .archive import Archive, Member
 from .checkpoint import Checkpoint, TensorInfo, check_finite, require_size
 from .dense import as_tensor, read_dense, row_major, swap_bytes
 from .sink import AnySink, open_sink, plain
-from .source import ByteSource
+from .source import ByteSource, FileSource
 
 if TYPE_CHECKING:
     from pyapp.engine.storage import Storage
@@ -232,6 +233,35 @@ def _npy(name: str, tensor: Any) -> tuple[bytes, memoryview]:
         text += " " * (21 - len(str(shape[0])))
     text += " " * (-(len(MAGIC) + 4 + len(text) + 1) % 64) + "\n"
     return MAGIC + b"\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin-1"), data
+
+
+def map_npy(path: str | os.PathLike[str]) -> Tensor:
+    """The array of an .npy file as a tensor over the file's own memory: read when it is touched, as numpy.load does
+    with mmap_mode "c". What is written into the tensor stays in memory; the file is never changed.
+
+    FileFormatError as for open_checkpoint, and for an array that is not little-endian.
+    """
+    import mmap
+
+    from pyapp.engine.dtype import DTYPES
+    from pyapp.engine.lazy import np
+    from pyapp.engine.tensor import adopt_array, empty_contiguous
+
+    with FileSource(path) as source:
+        layout = read_layout(source)
+        if layout.dtype not in DTYPES or layout.big_endian or not layout.itemsize:
+            _broken(f"an array of {layout.dtype}{' (big-endian)' * layout.big_endian} cannot be mapped", source.name)
+        kind = DTYPES[layout.dtype]
+        if 0 in layout.shape:
+            return empty_contiguous(layout.shape, kind)
+    with open(path, "rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    array = np.ndarray(
+        layout.shape, kind.numpy_name, buffer=memory, offset=layout.begin, order="F" if layout.fortran else "C"
+    )
+    if layout.begin % layout.itemsize:  # not where NumPy wrote it: headers are padded to 64 bytes
+        array = array.copy()
+    return adopt_array(array, kind)
 
 
 def write_npy(target: AnySink, tensor: Any) -> None:

@@ -8,12 +8,9 @@ tensors: rank, length of the name, type, sizes (columns first), name, data.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from pyapp.errors import FileFormatError
-
-from .checkpoint import Checkpoint, TensorInfo
-from .gguf import RANK_LIMIT, TENSOR_TYPES, GgufFile
+from .checkpoint import TensorInfo
+from .ggml_stream import GgmlStream
+from .gguf import RANK_LIMIT, TENSOR_TYPES
 from .source import ByteSource
 
 MAGIC = b"lmgg"
@@ -27,20 +24,16 @@ PIECES_LIMIT = 1 << 20
 PIECE_LIMIT = 1 << 10  # bytes
 NAME_LIMIT = 256  # bytes
 TENSORS_LIMIT = 1 << 14
-HEADER_BYTES = 1 << 16  # read at once
 
 
-class WhisperGgmlFile(GgufFile):
+class WhisperGgmlFile(GgmlStream):
     """A whisper.cpp model. `config` has openai's names of the hyper-parameters, `pieces` the bytes of the vocabulary's
     tokens by id. Tensors have openai's names; blocks are read as GGUF's are.
     """
 
     def __init__(self, source: ByteSource) -> None:
-        Checkpoint.__init__(self, source)
+        super().__init__(source, len(MAGIC))
         self.format = "whisper.cpp ggml"
-        self._at = len(MAGIC)
-        self._head = b""
-        self._head_at = 0
         numbers = [self._int32("a hyper-parameter", 1, NUMBER_LIMIT) for _ in HYPER_PARAMETERS]
         self.file_type = self._int32("the file type", 0, NUMBER_LIMIT) % 1000  # thousands count versions of the blocks
         self.config = {"model_type": "whisper", **dict(zip(HYPER_PARAMETERS, numbers, strict=True))}
@@ -51,43 +44,7 @@ class WhisperGgmlFile(GgufFile):
             self._broken(f"there are {rows} mel filters for {self.config['n_mels']} mel bins")
         count = self._int32("the number of tokens", 1, PIECES_LIMIT)
         self.pieces = [self._bytes("a token's length", PIECE_LIMIT) for _ in range(count)]
-        self._start = 0
-        self._begins: dict[str, tuple[int, int]] = {}
-        while self._at < source.size:
-            self._tensor()
-        if not self.tensors:
-            self._broken("there is no tensor in the file")
-        self._head = b""
-
-    def _broken(self, what: str) -> NoReturn:
-        raise FileFormatError(what, where=self.source.name, hint="Download the file again")
-
-    def _take(self, count: int, what: str) -> bytes:
-        """The next bytes, read ahead."""
-        end = self._at + count
-        if end > self.source.size:
-            self._broken(f"the file is truncated in {what}, at byte {self.source.size:,}")
-        if not self._head_at <= self._at <= end <= self._head_at + len(self._head):
-            length = min(max(count, HEADER_BYTES), self.source.size - self._at)
-            self._head, self._head_at = bytes(self.source.read(self._at, length)), self._at
-        first = self._at - self._head_at
-        self._at = end
-        return self._head[first : first + count]
-
-    def _skip(self, count: int, what: str) -> None:
-        if self._at + count > self.source.size:
-            self._broken(f"the file is truncated in {what}, at byte {self.source.size:,}")
-        self._at += count
-
-    def _int32(self, what: str, low: int, high: int) -> int:
-        at = self._at
-        value = int.from_bytes(self._take(4, what), "little", signed=True)
-        if not low <= value <= high:
-            self._broken(f"{what} at byte {at:,} is {value:,}, expected {low:,} to {high:,}")
-        return value
-
-    def _bytes(self, what: str, limit: int) -> bytes:
-        return self._take(self._int32(what, 0, limit), what)
+        self._tensors()
 
     def _tensor(self) -> None:
         """The entry at hand; leaves its data unread."""

@@ -9,9 +9,10 @@ from .layers import Embedding, KVCache, LayerNorm, Linear, RMSNorm
 from .module import Module, ModuleList, Parameter, Sequential
 
 if TYPE_CHECKING:
-    from . import functional, init
+    from . import functional, init, lr_scheduler, optim, utils
     from .activations import ReLU, Sigmoid, SiLU, Softmax, Tanh
     from .attention import MultiheadAttention
+    from .averages import ExponentialMovingAverage
     from .containers import ModuleDict, ParameterDict, ParameterList
     from .dropout import Dropout
     from .losses import (
@@ -32,19 +33,23 @@ if TYPE_CHECKING:
     from .lr_scheduler import (
         CosineAnnealingLR,
         ExponentialLR,
+        LambdaLR,
         LinearLR,
         MultiStepLR,
         OneCycleLR,
         ReduceLROnPlateau,
+        SequentialLR,
         StepLR,
+        constant,
+        warmup_cosine,
+        warmup_linear,
     )
     from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, Bilinear, Flatten, GroupNorm, Identity
-    from .optim import SGD, AdamW, Optimizer, clip_grad_norm_
-    from .optimizers import Adagrad, Adam, ExponentialMovingAverage, Lion, RMSprop, clip_grad_value_
+    from .optim import SGD, Adagrad, Adam, AdamW, Lion, Optimizer, RMSprop
     from .quantization import quantize
     from .recurrent import GRU, LSTM, RNN
-    from .schedule import Schedule, constant, warmup_cosine, warmup_linear
     from .transformer import TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer
+    from .utils import clip_grad_norm_, clip_grad_value_
 
 # Layers by their modules, beside those above.
 _NAMES = {
@@ -81,23 +86,24 @@ _NAMES = {
 _MORE = [name for names in _NAMES.values() for name in names.split()]
 
 __all__ = [
-    "Adagrad", "Adam", "AdamW", "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear",
-    "CosineAnnealingLR", "CosineEmbeddingLoss", "CrossEntropyLoss", "Dropout", "Embedding", "ExponentialLR",
-    "ExponentialMovingAverage", "Flatten", "GRU", "GroupNorm", "HingeEmbeddingLoss", "HuberLoss", "Identity",
-    "KLDivLoss", "KVCache", "L1Loss", "LSTM", "LayerNorm", "Linear", "LinearLR", "Lion", "MSELoss", "MarginRankingLoss",
-    "Module", "ModuleDict", "ModuleList", "MultiMarginLoss", "MultiStepLR", "MultiheadAttention", "NLLLoss",
-    "OneCycleLR", "Optimizer", "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "RMSprop", "RNN", "ReLU",
-    "ReduceLROnPlateau", "SGD", "Schedule", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax", "StepLR",
-    "Tanh", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
-    "clip_grad_norm_", "clip_grad_value_", "constant", "functional", "init", "quantize", "warmup_cosine",
-    "warmup_linear",
+    "Adagrad", "Adam", "AdamW", "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
+    "Bilinear", "CosineAnnealingLR", "CosineEmbeddingLoss", "CrossEntropyLoss", "Dropout", "Embedding",
+    "ExponentialLR", "ExponentialMovingAverage", "Flatten", "GRU", "GroupNorm", "HingeEmbeddingLoss", "HuberLoss",
+    "Identity", "KLDivLoss", "KVCache", "L1Loss", "LSTM", "LambdaLR", "LayerNorm", "Linear", "LinearLR", "Lion",
+    "MSELoss", "MarginRankingLoss", "Module", "ModuleDict", "ModuleList", "MultiMarginLoss", "MultiStepLR",
+    "MultiheadAttention", "NLLLoss", "OneCycleLR", "Optimizer", "Parameter", "ParameterDict", "ParameterList",
+    "RMSNorm", "RMSprop", "RNN", "ReLU", "ReduceLROnPlateau", "SGD", "Sequential", "SequentialLR", "SiLU",
+    "Sigmoid", "SmoothL1Loss", "Softmax", "StepLR", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer", "clip_grad_norm_", "clip_grad_value_", "constant",
+    "functional", "init", "lr_scheduler", "optim", "quantize", "utils", "warmup_cosine", "warmup_linear",
 ] + _MORE  # fmt: skip
 
 # Imported when first asked for: the page writes a story without them.
 _LATER = {
     **dict.fromkeys(("ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh"), "activations"),
-    **dict.fromkeys(("AdamW", "Optimizer", "SGD", "clip_grad_norm_"), "optim"),
-    **dict.fromkeys(("Schedule", "constant", "warmup_cosine", "warmup_linear"), "schedule"),
+    **dict.fromkeys(("Adagrad", "Adam", "AdamW", "Lion", "Optimizer", "RMSprop", "SGD"), "optim"),
+    **dict.fromkeys(("ExponentialMovingAverage",), "averages"),
+    **dict.fromkeys(("clip_grad_norm_", "clip_grad_value_"), "utils"),
     **dict.fromkeys(("MultiheadAttention",), "attention"),
     **dict.fromkeys(("ModuleDict", "ParameterDict", "ParameterList"), "containers"),
     **dict.fromkeys(("Dropout",), "dropout"),
@@ -120,14 +126,24 @@ _LATER = {
         "losses",
     ),
     **dict.fromkeys(
-        ("CosineAnnealingLR", "ExponentialLR", "LinearLR", "MultiStepLR", "OneCycleLR", "ReduceLROnPlateau", "StepLR"),
+        (
+            "CosineAnnealingLR",
+            "ExponentialLR",
+            "LambdaLR",
+            "LinearLR",
+            "MultiStepLR",
+            "OneCycleLR",
+            "ReduceLROnPlateau",
+            "SequentialLR",
+            "StepLR",
+            "constant",
+            "warmup_cosine",
+            "warmup_linear",
+        ),
         "lr_scheduler",
     ),
     **dict.fromkeys(
         ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Flatten", "GroupNorm", "Identity"), "normalization"
-    ),
-    **dict.fromkeys(
-        ("Adagrad", "Adam", "ExponentialMovingAverage", "Lion", "RMSprop", "clip_grad_value_"), "optimizers"
     ),
     **dict.fromkeys(("quantize",), "quantization"),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), "recurrent"),
@@ -137,7 +153,7 @@ _LATER = {
     ),
 }
 _LATER |= {name: module for module, names in _NAMES.items() for name in names.split()}
-_ROOMS = ("functional", "init")
+_ROOMS = ("functional", "init", "lr_scheduler", "optim", "utils")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,17 +1,76 @@
-"""torch's learning-rate schedulers by their names: shapes for Schedule, the one-cycle policy and the plateau rule."""
+"""Learning-rate schedules by torch.optim.lr_scheduler's names, and warm-up shapes for LambdaLR.
+
+A shape is a function from the step (0, 1, ...) to a factor of each parameter group's first learning rate:
+`schedule = LambdaLR(optimizer, warmup_cosine(100, 2000))`, and `schedule.step()` after each optimizer.step().
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import cos, inf, pi
 from typing import Any
 
 from .optim import Optimizer
-from .schedule import Schedule
+
+Shape = Callable[[int], float]
 
 
-class StepLR(Schedule):
+class LRScheduler:
+    """Base of the schedules: sets `lr` of every group to its initial one times `shape(step)`, at once and at each
+    `step()`. `last_epoch` counts the steps taken.
+    """
+
+    def __init__(self, optimizer: Optimizer, shape: Shape, step: int = 0) -> None:
+        self.optimizer = optimizer
+        self.shape = shape
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.last_epoch = step
+        self._apply()
+
+    @property
+    def base_lrs(self) -> list[float]:
+        """The rate that each group began with."""
+        return [group["initial_lr"] for group in self.optimizer.param_groups]
+
+    def step(self) -> None:
+        """On to the next step's rate."""
+        self.last_epoch += 1
+        self._apply()
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group now."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def _apply(self) -> None:
+        factor = self.shape(self.last_epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self.last_epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.last_epoch = int(state["step"])
+        self._apply()
+
+
+class LambdaLR(LRScheduler):
+    """Times `lr_lambda(step)`: one function (a shape), or one for each parameter group."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Shape | Sequence[Shape], step: int = 0) -> None:
+        self.shapes = [lr_lambda] * len(optimizer.param_groups) if callable(lr_lambda) else list(lr_lambda)
+        if len(self.shapes) != len(optimizer.param_groups):
+            raise ValueError(f"LambdaLR: {len(self.shapes)} functions for {len(optimizer.param_groups)} groups")
+        super().__init__(optimizer, self.shapes[0], step)
+
+    def _apply(self) -> None:
+        for group, shape in zip(self.optimizer.param_groups, self.shapes, strict=True):
+            group["lr"] = group["initial_lr"] * shape(self.last_epoch)
+
+
+class StepLR(LRScheduler):
     """Times `gamma` after every `step_size` steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
@@ -20,7 +79,7 @@ class StepLR(Schedule):
         super().__init__(optimizer, lambda step: gamma ** (step // step_size))
 
 
-class MultiStepLR(Schedule):
+class MultiStepLR(LRScheduler):
     """Times `gamma` at each of the milestones."""
 
     def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1) -> None:
@@ -28,14 +87,14 @@ class MultiStepLR(Schedule):
         super().__init__(optimizer, lambda step: gamma ** bisect_right(ordered, step))
 
 
-class ExponentialLR(Schedule):
+class ExponentialLR(LRScheduler):
     """Times `gamma` after every step."""
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
         super().__init__(optimizer, lambda step: gamma**step)
 
 
-class LinearLR(Schedule):
+class LinearLR(LRScheduler):
     """From `start_factor` to `end_factor` in a line over `total_iters` steps, then constant."""
 
     def __init__(
@@ -50,7 +109,7 @@ class LinearLR(Schedule):
         super().__init__(optimizer, lambda step: start_factor + slope * min(step, total_iters))
 
 
-class CosineAnnealingLR(Schedule):
+class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the first rate to `eta_min` at step `T_max`, and up again after it."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
@@ -60,12 +119,12 @@ class CosineAnnealingLR(Schedule):
         super().__init__(optimizer, lambda step: 0.5 * (1 + cos(pi * step / T_max)))
 
     def _apply(self) -> None:
-        share = self.shape(self.count)
+        share = self.shape(self.last_epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = self.eta_min + (group["initial_lr"] - self.eta_min) * share
 
 
-class OneCycleLR(Schedule):
+class OneCycleLR(LRScheduler):
     """The one-cycle policy (Smith and Topin 2018, https://arxiv.org/abs/1708.07120), stepped after every batch: up from
     max_lr / div_factor to max_lr in the first `pct_start` of the steps, then down to max_lr / div_factor /
     final_div_factor; the momentum (or beta1) runs the other way. ValueError for a step beyond the last.
@@ -136,13 +195,74 @@ class OneCycleLR(Schedule):
         raise AssertionError("no phase")
 
     def _apply(self) -> None:
-        factor, momentum = self._at(self.count)
+        factor, momentum = self._at(self.last_epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
             if self.cycle_momentum and "betas" in group:
                 group["betas"] = (momentum, *group["betas"][1:])
             elif self.cycle_momentum:
                 group["momentum"] = momentum
+
+
+class ConstantLR(LRScheduler):
+    """Times `factor` for the first `total_iters` steps."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
+        if not 0 <= factor <= 1:
+            raise ValueError(f"ConstantLR: factor must be in 0 .. 1, got {factor}")
+        super().__init__(optimizer, lambda step: factor if step < total_iters else 1.0)
+
+
+class PolynomialLR(LRScheduler):
+    """Times (1 - step / total_iters) ** power, to 0 at `total_iters`."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
+        if total_iters < 1:
+            raise ValueError(f"PolynomialLR: total_iters must be at least 1, got {total_iters}")
+        super().__init__(optimizer, lambda step: (1 - min(step, total_iters) / total_iters) ** power)
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half a cosine from the first rate to `eta_min` over T_0 steps, again and again, each `T_mult` times as long as
+    the one before (Loshchilov and Hutter 2017, https://arxiv.org/abs/1608.03983).
+    """
+
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
+        if T_0 < 1 or T_mult < 1:
+            raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1, got {T_0}, {T_mult}")
+        self.eta_min = eta_min
+
+        def share(step: int) -> float:
+            length = T_0
+            while step >= length:
+                step, length = step - length, length * T_mult
+            return 0.5 * (1 + cos(pi * step / length))
+
+        super().__init__(optimizer, share)
+
+    def _apply(self) -> None:
+        share = self.shape(self.last_epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.eta_min + (group["initial_lr"] - self.eta_min) * share
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other: the next begins, at its own step 0, at each of the milestones."""
+
+    def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int]) -> None:
+        if len(milestones) != len(schedulers) - 1 or any(s.optimizer is not optimizer for s in schedulers):
+            raise ValueError(
+                f"SequentialLR: {len(schedulers)} schedules of one optimiser need {len(schedulers) - 1} milestones, "
+                f"got {len(milestones)}"
+            )
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        super().__init__(optimizer, lambda step: 1.0)
+
+    def _apply(self) -> None:
+        which = bisect_right(self.milestones, self.last_epoch)
+        current = self.schedulers[which]
+        current.last_epoch = self.last_epoch - (self.milestones[which - 1] if which else 0)
+        current._apply()
 
 
 class ReduceLROnPlateau:
@@ -174,12 +294,12 @@ class ReduceLROnPlateau:
         self.best = inf if mode == "min" else -inf
         self.num_bad_epochs = 0
         self.cooldown_counter = 0
-        self.count = 0
+        self.last_epoch = 0
 
     def step(self, metrics: Any) -> None:
         """Takes the metric (a number or a tensor of one) of the step that is over."""
         value = float(metrics)
-        self.count += 1
+        self.last_epoch += 1
         if self._is_better(value):
             self.best, self.num_bad_epochs = value, 0
         else:
@@ -205,8 +325,47 @@ class ReduceLROnPlateau:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("best", "num_bad_epochs", "cooldown_counter", "count")}
+        return {name: getattr(self, name) for name in ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in self.state_dict():
             setattr(self, name, state[name])
+
+
+def constant() -> Shape:
+    """Always 1."""
+    return lambda step: 1.0
+
+
+def warmup_cosine(warmup: int, total: int, floor: float = 0.0) -> Shape:
+    """Up in a line over the first `warmup` steps (the first step takes 1 / warmup), then half a cosine down to `floor`
+    at step `total`, and `floor` from there on. (Loshchilov and Hutter 2017, https://arxiv.org/abs/1608.03983)
+    """
+    _check(warmup, total, floor)
+
+    def shape(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        done = min(1.0, (step - warmup) / max(1, total - warmup))
+        return floor + (1 - floor) * 0.5 * (1 + cos(pi * done))
+
+    return shape
+
+
+def warmup_linear(warmup: int, total: int, floor: float = 0.0) -> Shape:
+    """Up in a line as warmup_cosine, then down in a line to `floor` at step `total`."""
+    _check(warmup, total, floor)
+
+    def shape(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / warmup
+        return 1 - (1 - floor) * min(1.0, (step - warmup) / max(1, total - warmup))
+
+    return shape
+
+
+def _check(warmup: int, total: int, floor: float) -> None:
+    if warmup < 0 or total < 1 or not 0 <= floor <= 1:
+        raise ValueError(
+            f"a schedule needs warmup >= 0, total >= 1 and 0 <= floor <= 1, got {warmup}, {total}, {floor}"
+        )

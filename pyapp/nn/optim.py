@@ -1,16 +1,16 @@
-"""Optimisers: SGD and AdamW with parameter groups and a state that can be saved, as in torch.optim."""
+"""Optimisers by torch.optim's names, with parameter groups and a state that can be saved; and Lion."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from math import inf, isfinite
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from typing import Any
 
-from ..engine import Tensor, float32, no_grad
+from ..engine import Tensor, enable_grad, float32, no_grad
 from ..engine.launch import KERNELS, launch
 from ..engine.lazy import np
 from ..engine.op import describe
-from ..engine.ops import empty, zeros
+from ..engine.ops import empty, full, zeros
 
 Group = dict[str, Any]
 
@@ -53,20 +53,28 @@ class Optimizer:
             if not (isfinite(value) and value >= 0):
                 raise ValueError(f"{type(self).__name__}: {name} must be a number >= 0, got {value}")
 
-    def zero_grad(self) -> None:
-        """Forgets all gradients."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets all gradients, or sets them to zero."""
         for group in self.param_groups:
             for parameter in group["params"]:
-                parameter.grad = None
+                if set_to_none:
+                    parameter.grad = None
+                elif parameter.grad is not None:
+                    parameter.grad = zeros(parameter.shape)
 
-    def step(self) -> None:
-        """Changes every parameter that has a gradient."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Changes every parameter that has a gradient; after `closure()`, whose loss it returns, where there is one."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
         with no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
                         self._update(group, parameter, parameter.grad.contiguous())
                         parameter.storage.version += 1
+        return loss
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         raise NotImplementedError
@@ -189,24 +197,167 @@ class AdamW(Optimizer):
         launch(KERNELS["adamw_f32"], 4 * count >> 10, *addresses, count)
 
 
-def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0) -> float:
-    """Scales all gradients together so that their norm is at most `max_norm`; returns the norm before.
+def _check_range(optimizer: Optimizer, group: Group, *names: str) -> None:
+    for name in names:
+        values = group[name] if isinstance(group[name], (tuple, list)) else (group[name],)
+        if not all(0 <= value < 1 for value in values):
+            raise ValueError(f"{type(optimizer).__name__}: {name} must be in [0, 1), got {group[name]}")
 
-    The sum is made in float64 and in the order of the parameters: the same on every machine with the same gradients.
+
+def _decayed(group: Group, values: Any, change: Any) -> Any:
+    """The gradient with L2 weight decay."""
+    return change + np.float32(group["weight_decay"]) * values if group["weight_decay"] else change
+
+
+class Adam(AdamW):
+    """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), weight decay as L2, as torch.optim.Adam. AMSGrad: Reddi et
+    al. 2018 (https://arxiv.org/abs/1904.09237).
     """
-    every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    grads = [parameter.grad for parameter in every if parameter.grad is not None]
-    arrays = [grad.contiguous().array() for grad in grads]
-    if norm_type == inf:
-        total = max((float(np.abs(array).max(initial=0)) for array in arrays), default=0.0)
-    elif norm_type == 2.0:
-        total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays) ** 0.5
-    else:
-        powers = (float((np.abs(array).astype(np.float64) ** norm_type).sum()) for array in arrays)
-        total = sum(powers) ** (1 / norm_type)
-    scale = max_norm / (total + 1e-6)
-    if scale < 1:
-        with no_grad():
-            for grad in grads:
-                grad.array()[...] *= np.float32(scale)
-    return total
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+    ) -> None:
+        self._amsgrad = amsgrad  # before the groups are checked
+        super().__init__(params, lr, betas, eps, weight_decay)
+        self.defaults["amsgrad"] = amsgrad
+
+    def _check(self, group: Group) -> None:
+        group.setdefault("amsgrad", self._amsgrad)
+        _check_range(self, group, "betas")
+        super()._check(group)
+
+    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        if group["weight_decay"]:
+            grad = grad + parameter.detach() * group["weight_decay"]
+        if not group["amsgrad"]:
+            super()._update({**group, "weight_decay": 0.0}, parameter, grad)  # the fused kernel
+            return
+        entry = self.state.get(parameter)
+        if entry is None:
+            names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+            entry = self.state[parameter] = {"step": 0, **{name: zeros(parameter.shape) for name in names}}
+        entry["step"] += 1
+        beta1, beta2 = group["betas"]
+        change = grad.array()
+        mean, square, top = (entry[name].array() for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"))
+        mean += np.float32(1 - beta1) * (change - mean)
+        square *= np.float32(beta2)
+        square += np.float32(1 - beta2) * change * change
+        np.maximum(top, square, out=top)
+        root = np.sqrt(top) / np.float32((1 - beta2 ** entry["step"]) ** 0.5) + np.float32(group["eps"])
+        parameter.array()[...] -= np.float32(group["lr"] / (1 - beta1 ** entry["step"])) * mean / root
+
+
+class RMSprop(Optimizer):
+    """The gradient divided by a moving root mean square (Tieleman and Hinton 2012), as torch.optim.RMSprop."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ) -> None:
+        settings = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
+        super().__init__(params, {**settings, "centered": centered})
+
+    def _check(self, group: Group) -> None:
+        super()._check(group)
+        _check_range(self, group, "alpha")
+
+    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        entry = self.state.setdefault(parameter, {})
+        for name, wanted in (
+            ("square_avg", True), ("momentum_buffer", group["momentum"] > 0), ("grad_avg", group["centered"])
+        ):  # fmt: skip
+            if wanted and name not in entry:
+                entry[name] = zeros(parameter.shape)
+        values = parameter.array()
+        change = _decayed(group, values, grad.array())
+        rest = np.float32(1 - group["alpha"])
+        square = entry["square_avg"].array()
+        square *= np.float32(group["alpha"])
+        square += rest * change * change
+        root = square
+        if group["centered"]:
+            mean = entry["grad_avg"].array()
+            mean += rest * (change - mean)
+            root = square - mean * mean
+        step = change / (np.sqrt(root) + np.float32(group["eps"]))
+        if group["momentum"]:
+            buffer = entry["momentum_buffer"].array()
+            buffer *= np.float32(group["momentum"])
+            buffer += step
+            step = buffer
+        values -= np.float32(group["lr"]) * step
+
+
+class Adagrad(Optimizer):
+    """The gradient divided by the root of the sum of all squares (Duchi et al. 2011), as torch.optim.Adagrad."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+    ) -> None:
+        if lr_decay < 0 or initial_accumulator_value < 0:
+            raise ValueError("Adagrad: lr_decay and initial_accumulator_value must not be negative")
+        settings = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
+        super().__init__(params, {**settings, "initial_accumulator_value": initial_accumulator_value})
+
+    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        entry = self.state.get(parameter)
+        if entry is None:
+            start = full(parameter.shape, float(group["initial_accumulator_value"]))
+            entry = self.state[parameter] = {"step": 0, "sum": start}
+        entry["step"] += 1
+        values = parameter.array()
+        change = _decayed(group, values, grad.array())
+        total = entry["sum"].array()
+        total += change * change
+        rate = group["lr"] / (1 + (entry["step"] - 1) * group["lr_decay"])
+        values -= np.float32(rate) * change / (np.sqrt(total) + np.float32(group["eps"]))
+
+
+class Lion(Optimizer):
+    """The sign of an interpolated momentum, decoupled weight decay (Chen et al. 2023, https://arxiv.org/abs/2302.06675,
+    algorithm 2).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay})
+
+    def _check(self, group: Group) -> None:
+        super()._check(group)
+        _check_range(self, group, "betas")
+
+    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        entry = self.state.get(parameter)
+        if entry is None:
+            entry = self.state[parameter] = {"exp_avg": zeros(parameter.shape)}
+        values, change, mean = parameter.array(), grad.array(), entry["exp_avg"].array()
+        beta1, beta2 = group["betas"]
+        if group["weight_decay"]:
+            values *= np.float32(1 - group["lr"] * group["weight_decay"])
+        values -= np.float32(group["lr"]) * np.sign(np.float32(beta1) * mean + np.float32(1 - beta1) * change)
+        mean *= np.float32(beta2)
+        mean += np.float32(1 - beta2) * change

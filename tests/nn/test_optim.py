@@ -8,7 +8,7 @@ import pytest
 
 from pyapp import nn
 from pyapp.engine.ops import from_numpy, ones, zeros
-from pyapp.nn import optim, schedule
+from pyapp.nn import lr_scheduler, optim
 from tests.nn.cases import OPTIMIZERS, SHAPES, STEPS, TOTAL, WARMUP, gradient, start
 
 GOLDEN = np.load(Path(__file__).with_name("golden.npz"))
@@ -107,7 +107,7 @@ def test_clipping(norm_type: float) -> None:
     every = parameters()
     for i, parameter in enumerate(every):
         parameter.grad = from_numpy(gradient(i, 0))
-    total = optim.clip_grad_norm_(every, 0.5, norm_type)
+    total = nn.utils.clip_grad_norm_(every, 0.5, norm_type)
     assert total == pytest.approx(float(GOLDEN[f"clip/{norm_type}/total"]), rel=1e-5)
     for i, parameter in enumerate(every):
         np.testing.assert_allclose(parameter.grad.numpy(), GOLDEN[f"clip/{norm_type}/{i}"], rtol=1e-5)
@@ -116,15 +116,15 @@ def test_clipping(norm_type: float) -> None:
 def test_small_gradients_are_not_clipped() -> None:
     parameter = nn.Parameter(zeros(4))
     parameter.grad = ones(4)
-    assert optim.clip_grad_norm_(parameter, 3.0) == 2.0
+    assert nn.utils.clip_grad_norm_(parameter, 3.0) == 2.0
     assert parameter.grad.tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize("name", ["cosine", "linear"])
 def test_schedules_are_those_of_torch(name: str) -> None:
-    shape = getattr(schedule, f"warmup_{name}")(WARMUP, TOTAL, 0.1)
+    shape = getattr(lr_scheduler, f"warmup_{name}")(WARMUP, TOTAL, 0.1)
     optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=0.3)
-    plan = schedule.Schedule(optimizer, shape)
+    plan = lr_scheduler.LambdaLR(optimizer, shape)
     rates = []
     for _ in range(TOTAL):
         rates += plan.get_last_lr()
@@ -134,15 +134,15 @@ def test_schedules_are_those_of_torch(name: str) -> None:
 
 
 def test_a_schedule_goes_on_where_it_was() -> None:
-    shape = schedule.warmup_cosine(3, 20)
+    shape = lr_scheduler.warmup_cosine(3, 20)
     optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=0.3)
-    plan = schedule.Schedule(optimizer, shape)
+    plan = lr_scheduler.LambdaLR(optimizer, shape)
     for _ in range(7):
         plan.step()
     rate, state, saved = plan.get_last_lr(), plan.state_dict(), optimizer.state_dict()
     other = optim.SGD([nn.Parameter(zeros(1))], lr=0.3)
     other.load_state_dict(saved)
-    again = schedule.Schedule(other, shape)
+    again = lr_scheduler.LambdaLR(other, shape)
     again.load_state_dict(state)
     assert again.get_last_lr() == rate
 
@@ -150,4 +150,4 @@ def test_a_schedule_goes_on_where_it_was() -> None:
 def test_bad_schedules() -> None:
     for arguments in ((-1, 10, 0.0), (0, 0, 0.0), (0, 10, 2.0)):
         with pytest.raises(ValueError, match="warmup"):
-            schedule.warmup_cosine(*arguments)
+            lr_scheduler.warmup_cosine(*arguments)

@@ -9,7 +9,7 @@ import pytest
 
 import pyapp
 from pyapp import nn
-from pyapp.engine.ops import from_numpy, zeros
+from pyapp.engine.ops import from_numpy, ones, zeros
 from pyapp.nn import init
 from tests.nn.cases import SHAPES, STEPS, gradient, start
 from tests.nn.more_cases import METRICS, MORE_OPTIMIZERS, SCHEDULE_STEPS, SCHEDULES, load_golden
@@ -176,3 +176,39 @@ def test_constants_and_orthogonal() -> None:
     assert init.calculate_gain("leaky_relu", 0.2) == (2 / 1.04) ** 0.5 and init.calculate_gain("tanh") == 5 / 3
     with pytest.raises(ValueError, match="at least two dims"):
         init.xavier_uniform_(zeros(3))
+
+
+def test_schedules_in_a_row_and_of_each_group() -> None:
+    optimizer = nn.SGD([{"params": [nn.Parameter(zeros(1))]}, {"params": [nn.Parameter(zeros(1))], "lr": 1.0}], lr=0.5)
+    plans = nn.lr_scheduler
+    rise = plans.LinearLR(optimizer, 0.5, 1.0, 2)
+    fall = plans.LambdaLR(optimizer, [lambda step: 1 / (1 + step), lambda step: 0.25])
+    schedule = plans.SequentialLR(optimizer, [rise, fall], [2])
+    rates = []
+    for _ in range(4):
+        rates.append(schedule.get_last_lr())
+        schedule.step()
+    assert rates == [[0.25, 0.5], [0.375, 0.75], [0.5, 0.25], [0.25, 0.25]]
+    with pytest.raises(ValueError, match="2 schedules of one optimiser need 1 milestones, got 0"):
+        plans.SequentialLR(optimizer, [rise, fall], [])
+    with pytest.raises(ValueError, match="1 functions for 2 groups"):
+        plans.LambdaLR(optimizer, [lambda step: 1.0])
+
+
+def test_a_closure_and_one_vector_of_all() -> None:
+    parameter = nn.Parameter(ones(2))
+    optimizer = nn.SGD([parameter], lr=0.5)
+
+    def closure() -> Any:
+        optimizer.zero_grad(set_to_none=False)
+        loss = (parameter * parameter).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 2 and parameter.tolist() == [0, 0]
+    flat = nn.utils.parameters_to_vector([parameter, nn.Parameter(ones(1, 3))])
+    assert flat.tolist() == [0, 0, 1, 1, 1]
+    nn.utils.vector_to_parameters(flat[1:3], [parameter])
+    assert parameter.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="for 2 numbers"):
+        nn.utils.vector_to_parameters(flat, [parameter])

@@ -441,6 +441,16 @@ _MODULES: dict[str, list[str]] = {
         bincount bucketize histc index_copy index_fill index_put isin logcumsumexp masked_scatter mode msort
         nanmedian nanquantile scatter_reduce searchsorted std_mean take unique_consecutive
     """.split(),
+    "named": """
+        addmv addr argwhere as_tensor asarray can_cast cumulative_trapezoid finfo get_default_dtype iinfo
+        inference_mode initial_seed inner is_complex is_floating_point is_nonzero is_tensor logdet promote_types
+        result_type seed select unravel_index
+        bitwise_and bitwise_not bitwise_or bitwise_xor clone detach eq floor_divide ge gt le log1p logical_and
+        logical_not logical_or lt ne numel reciprocal remainder t
+        arccos arccosh arcsin arcsinh arctan arctan2 arctanh chain_matmul divide fix ger greater greater_equal less
+        less_equal multiply negative not_equal row_stack subtract trapz vdot
+        Size double dtype e float half inf int long nan newaxis pi short
+    """.split(),
     "normalization": """
         batch_norm group_norm instance_norm local_response_norm normalize
     """.split(),
@@ -477,8 +487,8 @@ def __getattr__(name: str) -> Any:
 
 def _method(self: Tensor, name: str) -> Any:
     """A method that comes with a module that is not imported yet."""
-    module = LATER.get(name.rstrip("_"))
-    if module is not None and not name.startswith("_"):
+    module = LATER.get(name.rstrip("_"), "named")
+    if not name.startswith("_"):
         importlib.import_module(f".{module}", __name__)
         for kind in type(self).__mro__:
             if name in kind.__dict__:

@@ -6,29 +6,29 @@ from typing import Any
 
 from ..op import describe, op
 from ..tensor import Tensor
-from .elementwise import clamp, maximum, minimum, where
+from .elementwise import maximum, minimum, where
 from .norm import softmax
-from .special import elu, expm1
+from .special import elu, expm1, hardtanh
 
 
 def relu6(x: Tensor) -> Tensor:
     """min(max(x, 0), 6)."""
-    return clamp(x, 0.0, 6.0)
+    return hardtanh(x, 0.0, 6.0)
 
 
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x / 6 + ½, 0), 1)."""
-    return clamp(x + 3.0, 0.0, 6.0) / 6.0
+    return hardtanh(x + 3.0, 0.0, 6.0) / 6.0
 
 
 def hardswish(x: Tensor) -> Tensor:
     """x hardsigmoid(x) (Howard et al. 2019, arXiv 1905.02244)."""
-    return x * hardsigmoid(x)
+    return where(x <= -3, x * 0, where(x >= 3, x, x * (x + 3.0) / 6.0))
 
 
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1)) (Barron 2017, arXiv 1704.07483)."""
-    return where(x > 0, x, expm1(minimum(x, 0.0) / alpha) * alpha)
+    return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805

@@ -130,7 +130,10 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
         return x
     if not isinstance(x, (int, float, bool)) and not hasattr(x, "__float__"):
         raise TypeError(f"expected a tensor or a number, got {type(x).__name__}")
-    result = tensor_of(np.asarray(x, dtype=of_number(x).numpy_name), of_number(x))
+    kind = of_number(x)
+    if like.dtype is _dtype.float64 and kind is _dtype.float32:
+        kind = _dtype.float64  # or 0.1 would be rounded
+    result = tensor_of(np.asarray(x, dtype=kind.numpy_name), kind)
     result.weak = True
     return result
 

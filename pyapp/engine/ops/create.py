@@ -123,6 +123,8 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device
         start, end = 0, start
     if step == 0:
         raise ValueError("arange: step is 0")
+    if (end - start) * step < 0:
+        raise ValueError(f"arange: the step {step} leads from {start} away from {end}")
     whole = all(isinstance(v, int) for v in (start, end, step))
     kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.float32
     values = np.arange(start, end, step, dtype="int64" if whole else "float64")

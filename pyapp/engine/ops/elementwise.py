@@ -32,6 +32,8 @@ def _binary(
         if not isinstance(b, (Tensor, int, float)) and not hasattr(b, "__float__"):
             raise TypeError(f"{name}: cannot combine {describe(a)} with {type(b).__name__}")
         kind = common_dtype(a, b)
+        if name == "sub":
+            _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
         if out == "float" and not kind.is_floating_point:
             kind = _dtype.float32
         if isinstance(b, Tensor):
@@ -42,6 +44,12 @@ def _binary(
 
     body.__doc__ = f"`{name}` of two tensors (or a tensor and a number), broadcast; dtypes are promoted as in torch."
     return primitive(vjp=vjp, saves=saves, name=name)(body)
+
+
+def _refuse_bool(name: str, instead: str, *operands: Any) -> None:
+    """As torch: bools are not numbers for every op."""
+    if any(isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype is _dtype.bool_) for x in operands):
+        raise TypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
 
 
 def _d_mul(g: Tensor, _: Any, a: Any, b: Any) -> Any:
@@ -110,12 +118,17 @@ logical_and = _binary("logical_and", lambda: np.logical_and, None, out="bool")
 logical_or = _binary("logical_or", lambda: np.logical_or, None, out="bool")
 
 
+_NOT_OF_BOOLS = {"neg", "relu"}  # where NumPy would take them or say it worse
+
+
 def _unary(name: str, function: Callable[[Any], Any], vjp: Any, out: str = "float", saves: str = "inputs") -> Op:
     """A primitive of one operand. `out`: "float" (integers become float32), "same" or "bool"."""
 
     def body(x: Tensor) -> Tensor:
         computed(name)
         kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
+        if name in _NOT_OF_BOOLS:
+            _refuse_bool(name, "convert it first", x)
         with np.errstate(all="ignore"):
             value = function(array_of(x, kind))
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
@@ -137,7 +150,9 @@ sqrt = _unary("sqrt", lambda x: np.sqrt(x), lambda g, y, x: (g / (y * 2),), save
 rsqrt = _unary("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y * y * y,), saves="output")
 reciprocal = _unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,), saves="output")
 abs = _unary("abs", lambda x: np.abs(x), lambda g, _, x: (g * x.sign(),), out="same")
-sign = _unary("sign", lambda x: np.sign(x), lambda g, _, x: (g * 0,), out="same", saves="none")
+sign = _unary(
+    "sign", lambda x: np.sign(x) if x.dtype != bool else x, lambda g, _, x: (g * 0,), out="same", saves="none"
+)
 sin = _unary("sin", lambda x: np.sin(x), lambda g, _, x: (g * x.cos(),))
 cos = _unary("cos", lambda x: np.cos(x), lambda g, _, x: (-g * x.sin(),))
 tanh = _unary("tanh", lambda x: np.tanh(x), lambda g, y, x: (g * (1 - y * y),), saves="output")
@@ -244,18 +259,50 @@ def where(condition: Tensor, a: Any, b: Any) -> Tensor:
     return _where(condition, a, b)
 
 
+def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
+    """To x inside and on the limits, else to the limit that holds it."""
+    below: Any = None if low is None else lt(x, low)
+    above: Any = None if high is None else gt(x, high)
+    beyond = [side for side in (below, above) if side is not None]
+    outside = beyond[0] if len(beyond) == 1 else logical_or(*beyond)
+    g_low = g_high = None
+    if isinstance(low, Tensor) and low.requires_grad:
+        holds = below if high is None else logical_and(below, lt(low, high))
+        g_low = unbroadcast(where(holds, g, 0.0), low)
+    if isinstance(high, Tensor) and high.requires_grad:
+        holds = above if low is None else logical_or(above, gt(as_tensor(low, high), high))
+        g_high = unbroadcast(where(holds, g, 0.0), high)
+    return unbroadcast(where(outside, 0.0, g), x), g_low, g_high
+
+
+@primitive(vjp=_d_clamp, name="_clamp", method=False)
+def _clamp(x: Tensor, low: Any, high: Any) -> Tensor:
+    computed("clamp")
+    limits = [v for v in (low, high) if v is not None]
+    same_device("clamp", x, *limits)
+    kind = common_dtype(x, *limits)
+    broadcast_shapes(x.shape, *(v.shape for v in limits if isinstance(v, Tensor)), op="clamp")
+    value = array_of(x, kind)
+    if low is not None:
+        value = np.maximum(value, array_of(low, kind))
+    return tensor_of(value if high is None else np.minimum(value, array_of(high, kind)), kind)
+
+
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Limits each element to min .. max."""
+    """Limits each element to min .. max, each a number or a tensor; where min > max, to max."""
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
-    if min is not None:
-        x = maximum(x, min)
-    return x if max is None else minimum(x, max)
+    if common_dtype(x, *(v for v in (min, max) if v is not None)) is _dtype.bool_:
+        raise TypeError(f"clamp: takes numbers, not {describe(x)}")
+    return _clamp(x, min, max)
 
 
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`value` where the mask holds, else x."""
-    return where(mask, value, x)
+    """`value` where the mask holds, else x; in x's dtype. TypeError for a mask that is not of bools."""
+    if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_:
+        raise TypeError(f"masked_fill: the mask is a tensor of bools, not {describe(mask)}")
+    found = where(mask, value, x)
+    return found if found.dtype is x.dtype else found.to(x.dtype)
 
 
 def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
@@ -314,11 +361,13 @@ Tensor.__invert__ = lambda self: bitwise_not(self)  # type: ignore[method-assign
 for _function in (silu, clamp, masked_fill, to, contiguous):
     setattr(Tensor, _function.__name__, _function)
 Tensor.where = lambda self, condition, other: where(condition, self, other)  # type: ignore[attr-defined]
-Tensor.square = lambda self: self * self  # type: ignore[attr-defined]
 
 
 for _short, _kind in (
     ("float", "float32"),
+    ("byte", "uint8"),
+    ("char", "int8"),
+    ("short", "int16"),
     ("double", "float64"),
     ("half", "float16"),
     ("long", "int64"),

@@ -7,10 +7,10 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..lazy import np
-from ..op import describe
+from ..op import describe, op, primitive
 from ..tensor import Tensor
-from .base import as_tensor
-from .elementwise import _binary, _unary, abs, clamp, div, pow, sign, where
+from .base import as_tensor, common_dtype
+from .elementwise import _binary, _unary, abs, clamp, div, pow, sign, sub, where
 from .special import _polygamma, _wide, exp2
 
 
@@ -55,21 +55,27 @@ copysign = _binary("copysign", lambda: np.copysign, _d_copysign, out="float")
 nextafter = _binary("nextafter", lambda: np.nextafter, None, out="float")
 gcd = _binary("gcd", lambda: np.gcd, None)
 lcm = _binary("lcm", lambda: np.lcm, None)
-heaviside = _binary("heaviside", lambda: np.heaviside, None)
+
+
+@primitive()
+def heaviside(x: Tensor, values: Tensor) -> Tensor:
+    """0 below zero, 1 above, `values` at zero; both of one dtype."""
+    if not isinstance(values, Tensor) or x.dtype is not values.dtype:
+        raise TypeError(f"heaviside: {describe(x)} and {describe(values)} differ in dtype")
+    return _heaviside(x, values)
+
+
+_heaviside = _binary("_heaviside", lambda: np.heaviside, None)
 
 
 def fmax(a: Tensor, b: Tensor) -> Tensor:
-    """The larger one; the other one where one is NaN."""
-    from .elementwise import maximum
-
-    return where(a.isnan(), b, where(b.isnan(), a, maximum(a, b)))
+    """The larger one; the other one where one is NaN. Of equals, the first has the gradient."""
+    return where((a >= b).logical_or(b.isnan()), a, b)
 
 
 def fmin(a: Tensor, b: Tensor) -> Tensor:
-    """The smaller one; the other one where one is NaN."""
-    from .elementwise import minimum
-
-    return where(a.isnan(), b, where(b.isnan(), a, minimum(a, b)))
+    """The smaller one; the other one where one is NaN. Of equals, the first has the gradient."""
+    return where((a <= b).logical_or(b.isnan()), a, b)
 
 
 def float_power(x: Tensor, exponent: Any) -> Tensor:
@@ -80,27 +86,40 @@ def float_power(x: Tensor, exponent: Any) -> Tensor:
 
 
 def ldexp(x: Tensor, other: Tensor) -> Tensor:
-    """x 2^other."""
-    return x * exp2(other if other.dtype.is_floating_point else other.to("float32"))
+    """x 2^other; integer powers count as of x's dtype where that is a float."""
+    if not other.dtype.is_floating_point:
+        other = other.to(x.dtype if x.dtype.is_floating_point else _dtype.float32)
+    return x * exp2(other)
 
 
 def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
     """log2(2^x + 2^other), stable."""
     from .special import logaddexp
 
-    return logaddexp(x * log(2), other * log(2)) / log(2)
+    kind = common_dtype(x, other)
+    if not kind.is_floating_point:
+        raise TypeError(f"logaddexp2: takes floating-point tensors, not {describe(x)} and {describe(other)}")
+    return logaddexp(x.to(kind) * log(2), other.to(kind) * log(2)) / log(2)
 
 
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)); with eps, x is limited to eps .. 1 - eps first."""
-    if eps is not None:
-        x = clamp(x, eps, 1 - eps)
+    if not x.dtype.is_floating_point:
+        x = x.to("float32")
+    return _logit(x if eps is None else clamp(x, eps, 1 - eps))
+
+
+@op(vjp=lambda g, _, x: (where((x < 0).logical_or(x > 1), float("nan"), g / (x * (1 - x))),))
+def _logit(x: Tensor) -> Tensor:
     return (x / (1 - x)).log()
 
 
 def xlogy(x: Any, other: Any) -> Tensor:
     """x log(other), 0 where x is 0."""
     a, b = (as_tensor(v, x if isinstance(x, Tensor) else other) for v in (x, other))
+    kind = common_dtype(a, b)
+    kind = kind if kind.is_floating_point else _dtype.float32
+    a, b = a.to(kind), b.to(kind)
     zero = (a == 0).logical_and(b.isnan().logical_not())
     return where(zero, 0.0, a * where(zero, 1.0, b).log())
 
@@ -171,13 +190,13 @@ true_divide = _alias("true_divide", div)
 
 
 def square(x: Tensor) -> Tensor:
-    """x²."""
-    return x * x
+    """x²; of bools in int64."""
+    return x * x if x.dtype is not _dtype.bool_ else x.to("int64")
 
 
 def rsub(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
     """other - alpha x."""
-    return as_tensor(other, x) - x * alpha
+    return sub(as_tensor(other, x), x if alpha == 1 else x * alpha)
 
 
 def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
@@ -187,6 +206,6 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
 
 for _function in (
     fmax, fmin, float_power, ldexp, logit, xlogy, isclose, allclose, equal, clip, clamp_min, clamp_max, sgn, absolute,
-    dist, frexp,
+    dist, frexp, square, logaddexp2, positive,
 ):  # fmt: skip
     setattr(Tensor, _function.__name__, _function)

@@ -164,12 +164,12 @@ def irfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str 
 
 def fftfreq(n: int, d: float = 1.0) -> Tensor:
     """The frequencies of fft, in cycles per unit of the spacing d."""
-    return tensor(np.fft.fftfreq(n, d))
+    return tensor(np.fft.fftfreq(n, d), dtype="float32")
 
 
 def rfftfreq(n: int, d: float = 1.0) -> Tensor:
     """The frequencies of rfft."""
-    return tensor(np.fft.rfftfreq(n, d))
+    return tensor(np.fft.rfftfreq(n, d), dtype="float32")
 
 
 def fftshift(x: Tensor, dim: Any = None) -> Tensor:

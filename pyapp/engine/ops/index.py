@@ -10,7 +10,7 @@ from ..launch import KERNELS, capturing, launch
 from ..lazy import np
 from ..op import describe, primitive, view_op
 from ..shape import broadcast_shapes, normalize_dim
-from ..tensor import Tensor
+from ..tensor import Tensor, adopt_array
 from .base import array_of, computed, is_plain, tensor_of, unbroadcast
 from .inplace import tracked, write_tracked
 from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
@@ -115,10 +115,24 @@ def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
         raise IndexError(f"index: {error} (tensor: {describe(x)})") from None
 
 
+def _is_int(entry: Any) -> bool:
+    return entry is not None and entry is not Ellipsis and not isinstance(entry, slice) and _is_basic(entry)
+
+
+def _ints_of(entries: list[Any]) -> tuple[Any, ...]:
+    """Only the ints of an index: torch selects by them first, NumPy would count them among the arrays."""
+    found: list[Any] = []
+    for entry in entries:
+        found += [entry] if _is_int(entry) else [slice(None)] * _consumes(entry)
+    return tuple(found)
+
+
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     entries = _entries(x, index)
     if not all(_is_basic(e) for e in entries):
+        if any(_is_int(e) for e in entries):
+            return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
         lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
         return _take(x, _array_index(lists))
     if STATE.enabled and not x.is_contiguous():
@@ -168,6 +182,10 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     if all(_is_basic(e) for e in entries):
         with no_grad():
             copy_(strided_slice(x, *_basic(x, entries)), value)
+        return
+    if any(_is_int(e) for e in entries):
+        with no_grad():
+            setitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
         return
     computed("setitem")
     kind = x.dtype
@@ -273,10 +291,8 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     computed("gather")
     d = normalize_dim(dim, x.ndim, "gather")
     found = _index_array("gather", x, d, index)
-    return tensor_of(
-        x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found],
-        x.dtype if x.dtype.is_bits else None,
-    )
+    picked = x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found]
+    return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
 
 
 @primitive(vjp=lambda g, _, x, dim, index, source: (g, None, None, g.gather(dim, index)), saves="none")
@@ -312,6 +328,10 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """Entries of a dim by a 1-dim tensor of integers."""
     d = normalize_dim(dim, x.ndim, "index_select")
+    if index.dtype not in (_dtype.int32, _dtype.int64) or index.ndim > 1:
+        raise TypeError(f"index_select: the index is a vector of int32 or int64, not {describe(index)}")
+    if not capturing() and index.numel() and int(index.amin()) < 0:
+        raise IndexError(f"index_select: the index has negative values, to {int(index.amin())} ({describe(x)})")
     return getitem(x, (slice(None),) * d + (index,))
 
 

@@ -144,8 +144,8 @@ def scatter_reduce(
     from .create import ones, zeros
 
     hits = zeros(x.shape).scatter_add(d, index, ones(index.shape))
-    count = (hits + 1.0 if include_self else hits).clamp(1.0)
-    return total / count if x.dtype.is_floating_point else total.floor_divide(count.to(x.dtype))
+    count = (hits + 1.0 if include_self else hits).clamp(1.0).to(x.dtype)
+    return total / count if x.dtype.is_floating_point else total.floor_divide(count)
 
 
 # -- counting and searching
@@ -163,7 +163,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         counts = np.zeros(size, np.int64)
         np.add.at(counts, array, 1)
         return tensor_of(counts)
-    kind = weights.dtype if weights.dtype.is_floating_point else _dtype.float64
+    kind = _dtype.float32 if weights.dtype is _dtype.float32 else _dtype.float64
     sums = np.zeros(size, "float64")
     np.add.at(sums, array, array_of(weights))
     return tensor_of(sums, kind)
@@ -171,7 +171,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in equal bins from min to max (of the elements, where both are equal)."""
-    values = array_of(x).reshape(-1)
+    values = array_of(x, _dtype.float64).reshape(-1)  # NumPy would warn of bools
     low, high = float(min), float(max)
     if low == high and values.size:
         low, high = float(values.min()), float(values.max())
@@ -251,6 +251,8 @@ def std_mean(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = Fa
 
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp along a dim, stable."""
+    if not x.numel():
+        return x.clone()
     top = x.detach().amax(dim, True)
     safe = where(top.isfinite(), top, 0.0)
     return (x - safe).exp().cumsum(dim).log() + safe

@@ -103,10 +103,13 @@ def _derive_views(owner: Tensor) -> None:
 _KEEP = """
     mul div pow remainder fmod clamp log abs sin cos log2 log10 log1p erf elu lgamma square masked_fill lerp
     addcmul addcdiv silu leaky_relu hardtanh nan_to_num
+    acos acosh addmm asin asinh atan atan2 atanh baddbmm clip copysign cosh cumprod cumsum digamma erfc exp2 float_power
+    hypot ldexp logaddexp logit polygamma rad2deg deg2rad sinc sinh xlogy clamp_min clamp_max sgn absolute frac
 """.split()
 _FORGET = """
     add sub floor_divide neg exp sqrt rsqrt tan expm1 logical_not erfinv tanh sigmoid relu floor ceil round
-    trunc sign reciprocal index_add scatter scatter_add bitwise_and bitwise_or bitwise_xor tril triu
+    bitwise_left_shift bitwise_right_shift bitwise_not eq ne lt le gt ge gcd lcm heaviside logical_and logical_or
+    logical_xor trunc sign reciprocal index_add scatter scatter_add bitwise_and bitwise_or bitwise_xor tril triu
 """.split()
 
 

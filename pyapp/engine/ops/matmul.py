@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
@@ -9,7 +10,7 @@ from ..lazy import np
 from ..op import describe, op, primitive
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
-from .base import array_of, common_dtype, computed, same_device, tensor_of
+from .base import array_of, computed, same_device, tensor_of
 
 
 def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
@@ -26,7 +27,7 @@ def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
     if not b.requires_grad:
         return grad_a, None
     if b.ndim == 2 and a.ndim > 2:  # one product instead of a sum of many
-        return grad_a, a.reshape(-1, a.shape[-1]).mT @ g.reshape(-1, g.shape[-1])
+        return grad_a, a.flatten(0, -2).mT @ g.flatten(0, -2)
     return grad_a, _sum_to(a.mT @ g, b.shape)
 
 
@@ -52,8 +53,10 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Matrix product with broadcast batch dims, as torch.matmul. (..., M, K) @ (..., K, N) → (..., M, N)."""
     matmul_shape(a, b)
     same_device("matmul", a, b)
+    if a.dtype is not b.dtype:
+        raise TypeError(f"matmul: {describe(a)} and {describe(b)} differ in dtype; convert one with .to(dtype)")
     computed("matmul")
-    kind = common_dtype(a, b)
+    kind = a.dtype
     compute = _dtype.float32 if kind in (_dtype.float16, _dtype.bfloat16) else kind
     return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute)), kind)
 
@@ -84,7 +87,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
 def _d_linear(
     g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
 ) -> Any:
-    flat = g.reshape(-1, g.shape[-1])
+    flat = g.reshape(prod(g.shape[:-1]), g.shape[-1])  # -1 would be any number where there are no elements
     if weight.dtype.is_quantized:
         from ..quant import dequantize
 
@@ -95,7 +98,7 @@ def _d_linear(
         weight = dequantize(weight)
     return (
         (g @ weight.to(g.dtype)) if x.requires_grad else None,
-        (flat.mT @ x.reshape(-1, x.shape[-1])).to(weight.dtype) if weight.requires_grad else None,
+        (flat.mT @ x.reshape(flat.shape[0], x.shape[-1])).to(weight.dtype) if weight.requires_grad else None,
         _sum_to(flat, (1, flat.shape[-1])).reshape(-1) if bias is not None and bias.requires_grad else None,
         g if residual is not None and residual.requires_grad else None,
     )

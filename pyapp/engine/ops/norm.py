@@ -32,6 +32,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -
 @op(vjp=lambda g, y, x, dim=-1: (y * (g - (g * y).sum(dim, True)),), saves="output", method=True)
 def softmax(x: Tensor, dim: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along a dim; rows of -inf give NaN, as in torch."""
+    if not x.numel():
+        return x.clone()
     top = x.amax(dim, True)
     e = (x - top).exp()
     return e / e.sum(dim, True)
@@ -40,6 +42,8 @@ def softmax(x: Tensor, dim: int = -1) -> Tensor:
 @op(vjp=lambda g, y, x, dim=-1: (g - y.exp() * g.sum(dim, True),), saves="output", method=True)
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
     """log of softmax, stable."""
+    if not x.numel():
+        return x.clone()
     top = x.amax(dim, True)
     top = where(top.isfinite(), top, 0.0)
     centred = x - top

@@ -119,15 +119,22 @@ amin = _extreme("amin")
 def _arg(name: str) -> Any:
     def body(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         computed(name)
-        if x.numel() == 0:
-            raise ValueError(f"{name}: {describe(x)} has no elements")
-        function = np.argmax if name == "argmax" else np.argmin
-        if dim is None:
-            return tensor_of(np.asarray(function(array_of(x).reshape(-1))), _dtype.int64)
-        return tensor_of(function(array_of(x), axis=normalize_dim(dim, x.ndim, name), keepdims=keepdim), _dtype.int64)
+        if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
+            raise ValueError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
+        if x.dtype is _dtype.bool_:
+            raise TypeError(f"{name}: takes numbers, not {describe(x)}")
+        return _index_of_extreme(name, x, dim, keepdim)
 
     body.__doc__ = f"Index (int64) of the {'largest' if name == 'argmax' else 'smallest'} element, the first of equals."
     return primitive(vjp=None, name=name)(body)
+
+
+def _index_of_extreme(name: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    array, function = array_of(x), np.argmax if name == "argmax" else np.argmin
+    if dim is None:
+        found = np.asarray(function(array.reshape(-1)))
+        return tensor_of(found.reshape((1,) * x.ndim) if keepdim else found, _dtype.int64)
+    return tensor_of(function(array, axis=normalize_dim(dim, x.ndim, name), keepdims=keepdim), _dtype.int64)
 
 
 argmax = _arg("argmax")
@@ -142,7 +149,10 @@ def _max_or_min(whole: Any, index: Any) -> Any:
             return (maximum if whole is amax else minimum)(x, dim)
         if dim is None:
             return whole(x)
-        indices = index(x, dim, True)
+        if x.dtype is _dtype.bool_:  # argmax takes numbers only
+            indices = index(x.to(_dtype.uint8), dim, True)
+        else:
+            indices = index(x, dim, True)
         values = x.gather(dim, indices)
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
@@ -157,9 +167,10 @@ def _quantifier(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         computed(name)
         axes = normalize_dims(dim, x.ndim, name)
-        return tensor_of(getattr(array_of(x), name)(axis=axes, keepdims=keepdim), _dtype.bool_)
+        found = getattr(array_of(x), name)(axis=axes, keepdims=keepdim)
+        return tensor_of(found, _dtype.uint8 if x.dtype is _dtype.uint8 else _dtype.bool_)
 
-    body.__doc__ = f"Whether {name} element is non-zero."
+    body.__doc__ = f"Whether {name} element is non-zero: bool, of uint8 in uint8 as torch has it."
     return primitive(name=name)(body)
 
 
@@ -215,6 +226,10 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
 @op(method=True)
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over dims, stable."""
+    if not x.dtype.is_floating_point:
+        x = x.to(_dtype.float32)
+    if not x.numel():  # log of no sum
+        return x.sum(dim, keepdim).log()
     top = amax(x, dim, True).detach()
     top = where(top.isfinite(), top, 0.0)
     total = (x - top).exp().sum(dim, keepdim).log()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations as _combinations
 from typing import Any
 
-from ..dtype import as_dtype
+from ..dtype import as_dtype, bool_
 from ..lazy import np
 from ..op import describe
 from ..shape import normalize_dim
@@ -183,7 +183,8 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
         size = x.shape[dim]
         if not size:
             break
-        x = narrow(x, dim, 1, size - 1) - narrow(x, dim, 0, size - 1)
+        after, before = narrow(x, dim, 1, size - 1), narrow(x, dim, 0, size - 1)
+        x = after.ne(before) if x.dtype is bool_ else after - before
     return x
 
 
@@ -213,8 +214,12 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 def cov(x: Tensor, *, correction: int = 1) -> Tensor:
     """Covariances of variables (rows) over observations (columns)."""
+    if x.dtype is bool_:
+        raise TypeError(f"cov: takes numbers, not {describe(x)}")
     if x.ndim < 2:
         x = reshape(x, (1, -1))
+    if not x.dtype.is_floating_point:
+        x = x.to("float32")
     centred = x - x.mean(1, True)
     found = (centred @ centred.mT) / max(x.shape[1] - correction, 0)
     return found.squeeze() if found.shape == (1, 1) else found

@@ -13,8 +13,8 @@ from .. import dtype as _dtype
 from ..lazy import np
 from ..op import Op, describe, op, primitive
 from ..tensor import Tensor
-from .base import array_of, computed, tensor_of, unbroadcast
-from .elementwise import _binary, _unary, exp, log1p, maximum, minimum, tanh, where
+from .base import array_of, common_dtype, computed, tensor_of, unbroadcast
+from .elementwise import _binary, _unary, exp, log1p, minimum, tanh, where
 
 _LN2 = _math_log(2.0)
 _LN10 = _math_log(10.0)
@@ -204,7 +204,7 @@ def _shift(name: str, function: Any) -> Op:
     compute = made.kernels["cpu"]
 
     def checked(a: Tensor, b: Any) -> Tensor:
-        if any((x.dtype.category != 1) if isinstance(x, Tensor) else not isinstance(x, int) for x in (a, b)):
+        if common_dtype(a, b).category != 1:
             raise TypeError(f"{name}: takes integers, not {describe(a)} and {describe(b)}")
         return compute(a, b)
 
@@ -244,7 +244,7 @@ def mish(x: Tensor) -> Tensor:
 @op(method=True)
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x, or alpha (exp(x) - 1) below zero (Clevert et al. 2015, arXiv 1511.07289)."""
-    return where(x > 0, x, expm1(minimum(x, 0.0)) * alpha)
+    return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)  # minimum would halve the slope at 0
 
 
 @op(method=True)
@@ -255,8 +255,12 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 @op(method=True)
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """x limited to min_val .. max_val."""
-    return minimum(maximum(x, min_val), max_val)
+    """x limited to min_val .. max_val; the gradient at the limits is 0."""
+    if not x.dtype.is_floating_point:
+        if x.dtype.category != 1 or (x.dtype.name[0] == "u" and min_val < 0):
+            raise TypeError(f"hardtanh: {describe(x)} does not hold the limits {min_val} .. {max_val}")
+        min_val, max_val = int(min_val), int(max_val)
+    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
 
 
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
@@ -270,7 +274,9 @@ def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
 
 
 def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
-    """x + value tensor1 / tensor2."""
+    """x + value tensor1 / tensor2. TypeError where both are integers."""
+    if not (tensor1.dtype.is_floating_point or tensor2.dtype.is_floating_point):
+        raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
     return x + tensor1 / tensor2 * value
 
 

@@ -91,6 +91,17 @@ def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return sum(x * x, dim, keepdim).sqrt()
 
 
+def _d_p_norm(g: Tensor, y: Tensor, x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Any:
+    whole = _spread(y, x, dim, keepdim)
+    share = x.sign() * where(whole == 0, 0.0, x.abs() / whole) ** (p - 1)
+    return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, share),)
+
+
+@op(vjp=_d_p_norm, saves="both")
+def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tensor:
+    return sum(x.abs() ** p, dim, keepdim) ** (1 / p)
+
+
 def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
     """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" (2), inf, -inf or 0 (how many)."""
     if not x.dtype.is_floating_point:
@@ -105,7 +116,7 @@ def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> T
         return sum(x != 0, dim, keepdim).to(x.dtype)
     if p == 1:
         return sum(x.abs(), dim, keepdim)
-    return sum(x.abs() ** p, dim, keepdim) ** (1 / p)
+    return _p_norm(x, p, dim, keepdim)
 
 
 def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
@@ -161,6 +172,8 @@ def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, i
         raise ValueError(f"quantile: interpolation is one of {', '.join(_BETWEEN)}, not {interpolation!r}")
     if not x.dtype.is_floating_point:
         raise TypeError(f"quantile: takes floating-point tensors, not {describe(x)}")
+    if isinstance(q, Tensor) and q.dtype is not x.dtype:
+        raise TypeError(f"quantile: {describe(x)} and q, {describe(q)}, differ in dtype")
     _filled(x, "quantile", dim)
     parts = array_of(q).astype(np.float64)
     if parts.ndim > 1 or not ((parts >= 0) & (parts <= 1)).all():
@@ -199,7 +212,9 @@ def nansum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Mean of the elements that are not NaN."""
+    """Mean of the elements that are not NaN. TypeError for integers."""
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"nanmean: takes floating-point tensors, not {describe(x)}")
     return nansum(x, dim, keepdim) / sum(x.isnan().logical_not(), dim, keepdim)
 
 

@@ -218,7 +218,11 @@ def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, .
 
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Up to `chunks` pieces of equal size."""
+    if chunks < 1:
+        raise ValueError(f"chunk: {chunks} chunks of {describe(x)} are none")
     total = x.shape[normalize_dim(dim, x.ndim, "chunk")]
+    if not total:
+        return tuple(narrow(x, dim, 0, 0) for _ in range(chunks))
     return split(x, max(1, -(-total // chunks)), dim)
 
 

@@ -1,0 +1,147 @@
+"""Checkpoints in several safetensors files, with model.safetensors.index.json: read lazily, and written.
+
+Source of the format: huggingface_hub/serialization/_torch.py and transformers' save_pretrained. The index is a JSON
+object of `metadata` (with `total_size`, the bytes of all tensors) and `weight_map`, from each tensor's name to the
+name of its file, which lies beside the index: model-00001-of-00002.safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyapp.errors import FileFormatError
+
+from .checkpoint import Checkpoint, TensorInfo
+from .nesting import check_nesting
+from .safetensors import SafetensorsFile, write_safetensors
+from .source import AnySource, ByteSource, FileSource, close_source, open_source
+
+if TYPE_CHECKING:
+    from pyapp.engine.tensor import Tensor
+
+INDEX = "model.safetensors.index.json"
+INDEX_LIMIT = 64 << 20  # bytes
+SHARDS_LIMIT = 4096
+NAME_LIMIT = 1000
+HINT = "The index is damaged, or not of these files: download all of them again"
+
+
+class ShardedFile(Checkpoint):
+    """All tensors of an index. `shards(name)` opens a shard by its name; by default the file beside the index.
+
+    `metadata` is that of the first shard and of the index. FileFormatError where a shard is missing, or has other
+    tensors than the index says.
+    """
+
+    def __init__(self, source: ByteSource, shards: Callable[[str], AnySource] | None = None) -> None:
+        super().__init__(source)
+        index = self._index()
+        places = index["weight_map"]
+        names = sorted(set(places.values()))
+        if not names or len(names) > SHARDS_LIMIT:
+            self._broken(f"the index names {len(names):,} shards, expected 1 to {SHARDS_LIMIT:,}")
+        self._shards: dict[str, SafetensorsFile] = {}
+        try:
+            for name in names:
+                self._shards[name] = self._open(name, shards or self._beside)
+            self._merge(places, index)
+        except BaseException:
+            self._close_shards()
+            raise
+        self.format = f"safetensors in {len(names)} shards"
+
+    def _broken(self, what: str) -> NoReturn:
+        raise FileFormatError(what, where=self.source.name, hint=HINT)
+
+    def _index(self) -> dict[str, Any]:
+        if self.source.size > INDEX_LIMIT:
+            self._broken(f"the index has {self.source.size:,} bytes, expected at most {INDEX_LIMIT:,}")
+        text = bytes(self.source.read(0, self.source.size))
+        try:
+            check_nesting(text)
+            index = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            self._broken(f"the index is no JSON ({str(error)[:100]})")
+        places = index.get("weight_map") if isinstance(index, dict) else None
+        if not isinstance(places, dict):
+            self._broken("the index has no weight_map")
+        for tensor, name in places.items():
+            plain = isinstance(name, str) and 0 < len(name) <= NAME_LIMIT and name not in (".", "..")
+            if len(tensor) > NAME_LIMIT or not plain or any(c in name for c in "/\\:\0"):
+                self._broken(f"the index sends {tensor[:50]!r} to {str(name)[:50]!r}, which is no file beside it")
+        return dict(index)
+
+    def _beside(self, name: str) -> AnySource:
+        if not isinstance(self.source, FileSource):
+            self._broken("the shards of an index that is no file on disk are not known: give ShardedFile `shards`")
+        return self.source.path.with_name(name)
+
+    def _open(self, name: str, shards: Callable[[str], AnySource]) -> SafetensorsFile:
+        try:
+            source = open_source(shards(name))
+        except (FileNotFoundError, KeyError):
+            self._broken(f"the shard {name!r} is not there")
+        try:
+            return SafetensorsFile(source)
+        except BaseException:
+            close_source(source)
+            raise
+
+    def _merge(self, places: Mapping[str, str], index: Mapping[str, Any]) -> None:
+        self._places = dict(places)
+        for tensor, name in places.items():
+            info = self._shards[name].tensors.get(tensor)
+            if info is None:
+                self._broken(f"the shard {name!r} has no tensor {tensor[:100]!r}")
+            self.tensors[tensor] = info
+        first = next(iter(self._shards.values()))
+        noted = index.get("metadata")
+        self.metadata = dict(first.metadata)
+        self.metadata |= {k: str(v)[:NAME_LIMIT] for k, v in (noted if isinstance(noted, dict) else {}).items()}
+        self.config = first.config
+
+    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
+        return self._shards[self._places[info.name]].read(info.name, finite=finite)
+
+    def read_bytes(self, name: str) -> bytes | memoryview:
+        return self._shards[self._places[name]].read_bytes(name)
+
+    def _close_shards(self) -> None:
+        for shard in self._shards.values():
+            shard.close()
+
+    def close(self) -> None:
+        self._close_shards()
+        super().close()
+
+
+def write_sharded_safetensors(
+    folder: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, limit: int = 5 << 30
+) -> Path:
+    """Writes tensors to files of at most `limit` bytes of data each (or of one tensor that is larger), and the index,
+    which it returns. The index comes last: where it is, all is there.
+    """
+    if limit < 1:
+        raise ValueError(f"write_sharded_safetensors: the limit is {limit} bytes")
+    groups: list[dict[str, Tensor]] = [{}]
+    filled = total = 0
+    for name, tensor in tensors.items():
+        if groups[-1] and filled + tensor.nbytes > limit:
+            groups.append({})
+            filled = 0
+        groups[-1][name] = tensor
+        filled, total = filled + tensor.nbytes, total + tensor.nbytes
+    places: dict[str, str] = {}
+    for number, group in enumerate(groups, 1):
+        file = f"model-{number:05d}-of-{len(groups):05d}.safetensors"
+        write_safetensors(Path(folder) / file, group, metadata)
+        places.update(dict.fromkeys(group, file))
+    index = Path(folder) / INDEX
+    text = json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2) + "\n"
+    partial = index.with_name(f"{INDEX}.partial")
+    partial.write_text(text)
+    partial.replace(index)
+    return index

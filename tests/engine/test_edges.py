@@ -1,0 +1,93 @@
+"""Where a careless definition differs from torch: equals, limits, bools, dtypes that NumPy lacks. Torch's values."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import pyapp
+from pyapp import nn, tensor
+
+
+def slopes(function: Any, *values: float) -> list[float]:
+    x = tensor(list(values), requires_grad=True)
+    function(x).sum().backward()
+    assert x.grad is not None
+    return list(x.grad.tolist())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e5m2"])
+def test_picking_keeps_the_bits(dtype: str) -> None:
+    x = tensor([0.25, -0.5, 1.5, 0.75]).to(dtype)
+    index = tensor([2, 0, 0])
+    assert x.gather(0, index).to("float32").tolist() == [1.5, 0.25, 0.25]
+    if dtype != "float8_e5m2":
+        assert x.sort()[0].to("float32").tolist() == [-0.5, 0.25, 0.75, 1.5]
+        assert x.topk(2)[0].to("float32").tolist() == [1.5, 0.75]
+        assert x.median().to("float32").item() == 0.25
+        assert x.cummax(0)[0].to("float32").tolist() == [0.25, 0.25, 1.5, 1.5]
+        assert x.mode()[0].to("float32").item() == -0.5
+
+
+def test_slopes_at_the_limits() -> None:
+    f = nn.functional
+    assert slopes(lambda x: x.clamp(-1, 1), -2.0, -1.0, 0.0, 1.0, 2.0) == [0, 1, 1, 1, 0]
+    assert slopes(f.hardtanh, -2.0, -1.0, 0.0, 1.0, 2.0) == [0, 0, 1, 0, 0]
+    assert slopes(f.relu6, 0.0, 3.0, 6.0) == [0, 1, 0]
+    assert slopes(f.hardswish, -3.0, 0.0, 3.0) == [0, 0.5, 1]
+    assert slopes(f.elu, -0.0, 0.0, 1.0) == [1, 1, 1]
+    assert slopes(lambda x: pyapp.fmax(x, x.detach()), 2.0) == [1]
+
+
+def test_a_clamp_by_tensors_has_gradients() -> None:
+    x, low, high = (tensor(v, requires_grad=True) for v in ([0.0, 2.0, 5.0], [1.0, 1.0, 1.0], [3.0, 3.0, 3.0]))
+    (x.clamp(low, high) * tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert [t.grad.tolist() for t in (x, low, high) if t.grad is not None] == [[0, 10, 0], [1, 0, 0], [0, 0, 100]]
+
+
+def test_bools_are_not_numbers_everywhere() -> None:
+    mask = tensor([True, False])
+    for refused in (lambda: 1 - mask, lambda: mask.relu(), lambda: mask.argmax(), lambda: -mask):
+        with pytest.raises(TypeError, match="bool"):
+            refused()
+    assert (mask.square().dtype, mask.sign().dtype) == (pyapp.int64, pyapp.bool)
+    assert pyapp.diff(mask).tolist() == [True]
+    assert tensor([0, 3], dtype="uint8").any().dtype is pyapp.uint8
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pyapp.histc(mask.to("float32"), 2).tolist() == [1, 1]
+        assert mask.histc(2).shape == (2,)
+
+
+def test_dtypes_that_do_not_meet() -> None:
+    with pytest.raises(TypeError, match=r"matmul: float32\[2, 2\] on cpu and float16"):
+        pyapp.ones(2, 2) @ pyapp.ones(2, 2, dtype="float16")
+    with pytest.raises(TypeError, match="heaviside"):
+        pyapp.heaviside(tensor([1.0]), tensor([1]))
+    assert pyapp.ldexp(tensor([1.0], dtype="float16"), tensor([3])).dtype is pyapp.float16
+    assert pyapp.zeros(2).masked_fill(tensor([True, False]), 3).dtype is pyapp.float32
+    assert tensor([1, 2]).masked_fill(tensor([True, False]), 3.0).dtype is pyapp.int64
+
+
+def test_names_of_functions_dtypes_and_constants() -> None:
+    x = tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert pyapp.eq(x, x).all() and pyapp.clone(x).tolist() == x.tolist()
+    assert pyapp.multiply(x, x).tolist() == x.multiply(x).tolist() == [[1, 4], [9, 16]]
+    assert x.select(1, -1).tolist() == [2, 4] and pyapp.t(x).tolist() == [[1, 3], [2, 4]]
+    assert pyapp.inner(x, x).tolist() == [[5, 11], [11, 25]]
+    assert pyapp.addmv(tensor([1.0, 1.0]), x, tensor([1.0, 1.0]), alpha=2).tolist() == [7, 15]
+    assert (pyapp.long, pyapp.float, pyapp.half) == (pyapp.int64, pyapp.float32, pyapp.float16)
+    assert (pyapp.finfo(pyapp.float16).max, pyapp.finfo("bfloat16").eps) == (65504, 2**-7)
+    assert (pyapp.iinfo("int8").min, pyapp.iinfo("uint32").max) == (-128, 2**32 - 1)
+    assert pyapp.promote_types("int8", "uint8") is pyapp.int16 and pyapp.result_type(x, 1.0) is pyapp.float32
+    assert not pyapp.can_cast("float32", "int64") and pyapp.as_tensor(x) is x
+    assert x.type_as(tensor([1])).dtype is pyapp.int64 and x.new_tensor([1]).dtype is pyapp.float32
+    assert [p.tolist() for p in pyapp.unravel_index(tensor([5]), (2, 3))] == [[1], [2]]
+    with pyapp.inference_mode():
+        assert not (tensor([1.0], requires_grad=True) * 2).requires_grad
+    with pytest.raises(AttributeError, match="no_such_name"):
+        pyapp.no_such_name  # noqa: B018
+    y = tensor([0.5])
+    assert y.asin_() is y and y.atan2_(y) is y

@@ -1,0 +1,48 @@
+"""The cases of tests/engine live, in dtypes that are not in their golden files: float64 with gradients, halves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine import cases, cases_image, cases_list, cases_more, cases_signal
+from tests.engine.cases import LAYOUTS, make_inputs
+
+from .compare import agree
+
+CASES = [*cases.CASES, *cases_more.CASES, *cases_image.CASES, *cases_signal.CASES, *cases_list.CASES]
+IDS = [case[0] for case in CASES]
+# Sums of many rounded steps, and what picks one of nearly equal values: not to be compared in halves.
+ROUGH = {
+    "argmax", "argmin", "argsort", "cholesky", "cov", "corrcoef", "det", "digamma", "histc", "inverse", "kthvalue",
+    "lgamma", "linalg", "lu", "matrix", "median", "mode", "multi", "nan", "norm", "pdist", "cdist", "pinv", "prod",
+    "qr", "quantile", "remainder", "searchsorted", "slogdet", "solve", "sort", "svd", "topk", "trace", "eigh",
+    "eigvalsh", "cumprod", "local", "polygamma", "kron", "var", "std", "frexp", "float", "isclose", "vander", "grid",
+    "fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2", "stft", "istft",  # torch has none in halves
+    "fmod", "logaddexp2", "tan", "logspace", "bucketize", "eq", "round", "floor",
+}  # fmt: skip
+
+
+def inputs(name: str, specs: list[Any], dtype: str) -> list[tuple[np.ndarray, str]]:
+    found = []
+    for array in make_inputs(name, specs):
+        kind = {"f": dtype, "i": "int64", "b": "bool"}[array.dtype.kind]
+        found.append((array.astype("float64") if array.dtype.kind == "f" else array, kind))
+    return found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "function", "specs"), CASES, ids=IDS)
+def test_in_float64(name: str, function: Any, specs: list[Any], layout: str) -> None:
+    agree(function, inputs(name, specs, "float64"), layout, gradient=True, tolerance=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("name", "function", "specs"), CASES, ids=IDS)
+def test_in_halves(name: str, function: Any, specs: list[Any], dtype: str) -> None:
+    if ROUGH & set(name.replace("linalg_", "linalg ").replace(" ", "_").split("_")):
+        pytest.skip("the answer hangs on the last bit")
+    tolerance = {"float16": 2e-2, "bfloat16": 1.2e-1}[dtype]
+    agree(function, inputs(name, specs, dtype), "transposed", tolerance=tolerance)
