@@ -108,8 +108,8 @@ class BlockStream:
         self.x = pyapp.randn(1, columns, generator=Generator(2))
 
     def sample(self) -> tuple[float, float]:
-        """GB/s of the fastest pass over the blocks and of the fastest over the f32, pass by pass in turn: what else runs
-        on the machine slows some of the passes, and both alike."""
+        """GB/s of the fastest pass over the blocks and of the fastest over the f32, in turn: what else runs on the
+        machine slows some of the passes, and both alike."""
         fastest, spent = [0.0, 0.0], 0.0
         with no_grad():
             while spent < 2 * SAMPLE_SECONDS:
