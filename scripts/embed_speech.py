@@ -39,7 +39,7 @@ SAMPLES: dict[str, tuple[Scene, Sequence[tuple[Voice, str]]]] = {
     "weather.wav": (
         Scene(echo=0.3, distance=0.2),
         [
-            (Voice("en-us", "Andy", 150, 50), "There will be snow in the north on Saturday at noon."),
+            (Voice("en-us", "Andy", 150, 50), "There will be snow in the west next Friday."),
             (Voice("en-us", "Andy", 150, 50), "The temperature is minus twenty eight degrees."),
         ],
     ),
@@ -47,7 +47,7 @@ SAMPLES: dict[str, tuple[Scene, Sequence[tuple[Voice, str]]]] = {
         Scene(noise=15, slope=1.0),
         [
             (Voice("en-gb-scotland", "f4", 150, 55), "I would like eight bottles of water."),
-            (Voice("en-gb-scotland", "f4", 150, 55), "How much is the white umbrella?"),
+            (Voice("en-gb-scotland", "f4", 150, 55), "How much is the yellow ticket?"),
             (Voice("en-gb", "m1", 150, 40), "Five dollars and ninety six cents."),
         ],
     ),

@@ -29,12 +29,12 @@ ROLES = {
 SAMPLES = {
     "station.wav": ["Two tickets to Rome, please.", "The train from Berlin arrives at half past eight."],
     "weather.wav": [
-        "There will be snow in the north on Saturday at noon.",
+        "There will be snow in the west next Friday.",
         "The temperature is minus twenty eight degrees.",
     ],
     "market.wav": [
         "I would like eight bottles of water.",
-        "How much is the white umbrella?",
+        "How much is the yellow ticket?",
         "Five dollars and ninety six cents.",
     ],
 }
