@@ -35,6 +35,7 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
     found["chromium/ops"] = partial(ops.browser_figures, runs, with_peers)
     found["native/ops"] = partial(ops.native_figures, runs, with_peers)
     found["startup"] = partial(startup.figures, runs)
+    found["startup speech"] = partial(startup.speech_figures, runs)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from .browser import _open, call, chromium
 from .report import Figure
 
-UNITS = {"mel": "s", "encoder": "s", "decoder": "tok/s"}
+UNITS = {"mel": "s", "encoder": "s", "decoder": "tok/s", "window": "s"}
 
 
 def sampled(

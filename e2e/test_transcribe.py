@@ -408,7 +408,7 @@ def test_microphone(microphone: TranscribePage, dist: Path) -> None:
     page.get_by_role("button", name="Record", exact=True).click()
     expect(page.locator("#live")).to_be_visible()
     said = "(document.querySelector('#transcript')?.innerText ?? '').trim().length > 3"
-    microphone.until(said, timeout=6)
+    microphone.until(said, timeout=30)
     page.wait_for_timeout(2500)
     committed = [segment["text"] for segment in microphone.segments()]
     page.get_by_role("button", name="Stop", exact=True).click()

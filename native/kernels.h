@@ -75,6 +75,12 @@ enum {
  *   at most 512.
  * log_mel: y (mels, frames): log10 of the sum of filters (mels, size / 2 + 1) times power, at least `smallest` (a normal
  *   positive number); int32 ranges (mels, 2): first and one past the last bin of each filter.
+ * *_blocks: weights in GGML's block types, `type` by GGML's code (blocks.h), row after row as files have them; but q4_0,
+ *   q4_K and q6_K packed for linear_blocks: for each band of 8 rows, for each of GGML's blocks: the 8 rows' f16 scales
+ *   (q4_K: and 8 f16 minimums); for each 32 columns: 8 scales and 8 minimums of six bits as bytes (q4_K), or 8 int8
+ *   scales of the first 16 and 8 of the last 16 columns (q6_K), nothing (q4_0); then 128 bytes of nibbles: for each 4 of
+ *   the first 16 columns (low nibbles; high ones: 16 columns on), row 0's 4, row 1's 4, ...; then (q6_K) 64 bytes of two
+ *   bits: in vector u, from the lowest, those of columns 8u .., 16 + 8u .., 8u + 4 .., 20 + 8u ... Rows padded to 8.
  * random_uniform / random_normal: Philox4x32-10 with key = seed and counter = offset + i / 4; element i takes word i % 4;
  *   uniform = (word >> 8) * 2^-24; normal = Box-Muller on word pairs (2j, 2j+1). Same bits on every platform for uniform.
  */
@@ -145,7 +151,11 @@ enum {
     KERNEL(sum_columns_f32, "y x | rows columns x_stride |")                                                           \
     KERNEL(fold_f32, "y windows | batch length channels size stride padding window_rows |")                            \
     KERNEL(power_spectrum_f32, "y samples roots | frames hop size y_stride |")                                         \
-    KERNEL(log_mel_f32, "y samples roots filters ranges | frames hop size mels y_stride | smallest")
+    KERNEL(log_mel_f32, "y samples roots filters ranges | frames hop size mels y_stride | smallest")                   \
+    KERNEL(pack_blocks, "packed blocks | rows columns type |")                                                         \
+    KERNEL(unpack_blocks, "y blocks | rows columns type packed |")                                                     \
+    KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type packed |")                             \
+    KERNEL(linear_blocks, "y xq w residual? | rows outputs inputs y_stride residual_stride type |")
 
 /* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
  * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.

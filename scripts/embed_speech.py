@@ -29,14 +29,34 @@ PAUSE = 0.6  # seconds between sentences, and around them
 
 # As pyapp/registry.json lists them.
 SAMPLES: dict[str, tuple[Scene, Sequence[tuple[Voice, str]]]] = {
-    "name.wav": (Scene(), [(Voice("en-us", "f2", 150, 50), "What is your name?")]),
-    "apples.wav": (Scene(), [(Voice("en-gb", "m3", 145, 45), "How much are the apples?")]),
-    "museum.wav": (Scene(), [(Voice("en-gb", "f4", 140, 55), "How do I get to the museum?")]),
+    "station.wav": (
+        Scene(),
+        [
+            (Voice("en-gb", "m3", 150, 45), "Two tickets to Rome, please."),
+            (Voice("en-us", "f2", 155, 50), "The train from Berlin arrives at half past eight."),
+        ],
+    ),
+    "weather.wav": (
+        Scene(echo=0.3, distance=0.2),
+        [
+            (Voice("en-us", "Andy", 150, 50), "There will be snow in the north on Saturday at noon."),
+            (Voice("en-us", "Andy", 150, 50), "The temperature is minus twenty eight degrees."),
+        ],
+    ),
+    "market.wav": (
+        Scene(noise=15, slope=1.0),
+        [
+            (Voice("en-gb-scotland", "f4", 150, 55), "I would like eight bottles of water."),
+            (Voice("en-gb-scotland", "f4", 150, 55), "How much is the white umbrella?"),
+            (Voice("en-gb", "m1", 150, 40), "Five dollars and ninety six cents."),
+        ],
+    ),
 }
 
 
 def write_samples(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name, (scene, parts) in SAMPLES.items():
         silence = np.zeros(int(PAUSE * SAMPLE_RATE), np.float32)
         pieces = [silence]

@@ -15,7 +15,7 @@ const models = new ModelFiles(storePromise, python);
 const handlers = handlersFor({ python, models, storePromise, inlets });
 
 models.prefetchEmbedded();
-python.start();
+python.start(self.name.split(" ").slice(1)); // the page gives the worker the names of packages that it will need
 
 /** Messages about a request that is running; they have no answer of their own. */
 const asides = {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.token_rules import TokenRules, log_sum_exp
+from pyapp.engine import ops
 from pyapp.engine.lazy import np
 from pyapp.events import Cancel
 from pyapp.text.whisper_tokenizer import WhisperTokenizer
@@ -104,16 +105,14 @@ class Greedy:
     def choose(self, choices: Choices, logits: NDArray[np.float32], ranges: list[tuple[int, int]]) -> list[int] | None:
         for index, (row, (first, last)) in enumerate(zip(choices.rows, ranges, strict=True)):
             allowed = logits[index, first:last]
+            place, total = ops.peak(ops.from_numpy(allowed))
             if self._temperature:
-                place, best = draw_token(allowed, self._temperature, self._draw()), None
-            else:
-                place = int(allowed.argmax())
-                best = float(allowed[place])
+                place = draw_token(allowed, self._temperature, self._draw())
             if row and row[-1] == self._eot:
                 row.append(self._eot)
                 continue
             row.append(first + place)
-            choices.sums[index] += float(allowed[place]) - log_sum_exp(allowed, best)
+            choices.sums[index] += float(allowed[place]) - total
         choices.done = all(row[-1] == self._eot for row in choices.rows)
         return None
 
@@ -135,7 +134,7 @@ class BeamSearch:
         for index, (row, (first, last)) in enumerate(zip(choices.rows, ranges, strict=True)):
             allowed = logits[index, first:last]
             places = highest(allowed, self._size + 1)
-            total = log_sum_exp(allowed, float(allowed[places[0]]))
+            total = log_sum_exp(allowed)
             for place in places:
                 sequence = (*row, first + place)
                 scores[sequence] = choices.sums[index] + float(allowed[place]) - total

@@ -21,6 +21,7 @@ from pyapp.audio.windows import checked
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Language, Partial, Segment
+from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
 
 REPEATED = 5  # words that a decoding may say again from before its beginning
 PROMPT_CHARACTERS = 200
@@ -43,6 +44,11 @@ class LiveOptions:
     def __post_init__(self) -> None:
         if not (0 < self.interval <= self.trim < self.longest <= 28 and self.pause > 0):
             raise OptionError("needs 0 < interval <= trim < longest <= 28, and a pause", where="LiveOptions")
+
+    @classmethod
+    def for_window(cls, seconds: float) -> LiveOptions:
+        """For a model that sees so much at once: all that is held is one window of it."""
+        return cls(trim=min(cls.trim, 0.6 * seconds), longest=min(cls.longest, 0.9 * seconds))
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,8 @@ class LiveTranscriber:
         cancel: Cancel | None = None,
     ) -> None:
         options = options or TranscribeOptions(temperature=0.0)
-        self._model, self._live, self._cancel = model, live or LiveOptions(), cancel or Cancel()
+        window = model.model.config.n_audio_ctx * SECONDS_PER_TIME
+        self._model, self._live, self._cancel = model, live or LiveOptions.for_window(window), cancel or Cancel()
         self._options = replace(
             options, word_timestamps=True, without_timestamps=False, clip_timestamps="0", skip_silence=False
         )

@@ -7,6 +7,8 @@ category.
 
 from __future__ import annotations
 
+from .blocks.layout import BLOCK_TYPES
+
 
 class DType:
     """One element type. `itemsize` is in bytes (0 for block formats); `numpy_name` is how NumPy stores it."""
@@ -54,14 +56,16 @@ float8_e4m3fn = DType("float8_e4m3fn", 2, -1, 1, "uint8", "B")  # Micikevicius e
 float8_e5m2 = DType("float8_e5m2", 2, -1, 1, "uint8", "B")
 float32 = DType("float32", 2, 2, 4, "float32", "f")
 float64 = DType("float64", 2, 3, 8, "float64", "d")
-q8_0 = DType("q8_0", 3, 0, 0, block=32)
-q8_group = DType("q8_group", 3, 1, 0, block=32)
+q8_group = DType("q8_group", 3, 0, 0, block=32)
+# GGML's block types, by name: "q4_0" … "mxfp4".
+GGML = {name: DType(name, 3, 1, 0, block=block.values) for name, block in BLOCK_TYPES.items()}
+q4_0, q8_0, q4_K, q6_K = (GGML[name] for name in ("q4_0", "q8_0", "q4_K", "q6_K"))
 
 DTYPES = {
     d.name: d
     for d in (
         bool_, uint8, uint32, int8, int16, int32, int64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32,
-        float64, q8_0, q8_group,
+        float64, q8_group, *GGML.values(),
     )
 }  # fmt: skip
 ALIASES = {"half": float16, "float": float32, "double": float64, "long": int64, "int": int32, "short": int16}

@@ -1,8 +1,8 @@
-"""Block formats of quantised weights: packed as native/kernels.h says, so that kernels stream them.
+"""Block formats of quantised weights, as the kernels stream them (native/kernels.h).
 
-q8_0 is GGML's: 32 columns share an f16 scale (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md). q8_group
-is llama2.c's version 2: `group` columns share an f32 scale; groups that are not multiples of 32 columns are kept as
-float32.
+GGML's types (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) keep their names; those of BANDED are repacked
+in bands of 8 rows, the others lie row after row as in files. q8_group is llama2.c's version 2: `group` columns share an
+f32 scale; groups that are not multiples of 32 columns are kept as float32.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import dtype as _dtype
+from .blocks.layout import BLOCK_TYPES, GgmlBlocks, block_bytes
 from .dtype import DType, as_dtype
 from .launch import KERNELS, launch
 from .lazy import np
@@ -18,9 +19,9 @@ from .storage import Storage
 from .tensor import Tensor, adopt_array, empty_contiguous, make
 
 BAND = 8  # rows packed side by side
-BLOCK = 32  # columns that share a scale
-_SCALE_BYTES = {_dtype.q8_0: 2, _dtype.q8_group: 4}
-GGML_BLOCK_BYTES = {"q8_0": 34}
+BLOCK = 32  # columns that share a scale in q8_0 and q8_group
+# Bytes of eight rows' blocks, packed.
+BANDED = {"q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_K": BAND * 148, "q6_K": BAND * 210}
 
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
@@ -30,9 +31,14 @@ def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
 
 
 def packed_bytes(shape: Sequence[int], dtype: DType | str) -> int:
-    """Bytes of a packed matrix."""
+    """Bytes of a matrix in a block format. ValueError where its rows are not whole blocks."""
+    kind = as_dtype(dtype)
     rows, columns = _matrix(shape, "packed_bytes")
-    return -(-rows // BAND) * -(-columns // BLOCK) * BAND * (BLOCK + _SCALE_BYTES[as_dtype(dtype)])
+    if kind.name not in BANDED:
+        return block_bytes(kind.name, (rows, columns))
+    if columns % kind.block and kind.block != BLOCK:
+        raise ValueError(f"{kind} needs rows of whole blocks of {kind.block} values, not {columns}")
+    return -(-rows // BAND) * -(-columns // kind.block) * BANDED[kind.name]
 
 
 def activation_bytes(rows: int, columns: int) -> int:
@@ -55,19 +61,40 @@ def _address(data: Any) -> tuple[int, Any]:
 
 
 def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
-    """GGML blocks, row by row, to a packed matrix. ValueError when the length is not the shape's."""
+    """GGML blocks, row by row, to a matrix that linear and embedding take. ValueError when the length is not the
+    shape's."""
     kind = as_dtype(dtype)
     rows, columns = _matrix(shape, "from_blocks")
-    if kind is not _dtype.q8_0 or columns % BLOCK:
-        raise ValueError(f"from_blocks: {kind} blocks of {BLOCK} columns do not hold a matrix of {columns} columns")
-    expected = rows * columns // BLOCK * GGML_BLOCK_BYTES[kind.name]
+    if kind.name not in BLOCK_TYPES or columns % kind.block:
+        raise ValueError(f"from_blocks: {kind} blocks do not hold a matrix of {columns} columns")
+    expected = block_bytes(kind.name, (rows, columns))
     if memoryview(data).nbytes != expected:
         raise ValueError(f"from_blocks: {shape} of {kind} holds {expected} bytes, the buffer {memoryview(data).nbytes}")
     result = _empty(shape, kind)
+    if kind.name not in BANDED:
+        result.storage.bytes_view()[:expected] = memoryview(data).cast("B")
+        return result
     address, keeper = _address(data)
-    launch(KERNELS["pack_q8_0"], rows * columns >> 10, result.address, address, rows, columns)
+    work = rows * columns >> 10
+    if kind is _dtype.q8_0:
+        launch(KERNELS["pack_q8_0"], work, result.address, address, rows, columns)
+    else:
+        launch(KERNELS["pack_blocks"], work, result.address, address, rows, columns, BLOCK_TYPES[kind.name].code)
     del keeper
     return result
+
+
+def to_blocks(x: Tensor) -> GgmlBlocks:
+    """The way back from `from_blocks`, bit for bit: what write_gguf stores. ValueError for q8_group and q8_0 of columns
+    that are not whole blocks."""
+    if x.dtype.name not in BLOCK_TYPES or x.shape[1] % x.dtype.block:
+        raise ValueError(f"to_blocks: {x.dtype} of shape {tuple(x.shape)} is not in GGML's blocks")
+    data = bytes(x.storage.bytes_view()[: packed_bytes(x.shape, x.dtype)])
+    if x.dtype.name in BANDED:
+        from .blocks.bands import unpack_bands
+
+        data = unpack_bands(data, x.dtype.name, x.shape[0], x.shape[1])
+    return GgmlBlocks(x.dtype.name, (x.shape[0], x.shape[1]), data)
 
 
 def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int) -> Tensor:
@@ -94,13 +121,18 @@ def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int) -> T
     return result
 
 
-def quantize(x: Tensor, dtype: DType | str = "q8_0") -> Tensor:
-    """A float matrix in a block format."""
+def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> Tensor:
+    """A float matrix in one of GGML's block types. `importance` (columns,) says which columns count (llama.cpp's
+    imatrix). ValueError for other types and shapes, and (but for q8_0) NaN and infinite values."""
     kind = as_dtype(dtype)
     rows, columns = _matrix(x.shape, "quantize")
-    if kind is not _dtype.q8_0:
-        raise ValueError(f"quantize: cannot write {kind}; use q8_0")
+    if kind.name not in BLOCK_TYPES:
+        raise ValueError(f"quantize: cannot write {kind}; use one of {', '.join(BLOCK_TYPES)}")
     x = x.detach().to(_dtype.float32).contiguous()
+    if kind is not _dtype.q8_0:
+        from .blocks.writing import quantize_blocks
+
+        return from_blocks(quantize_blocks(x.numpy(), kind.name, importance).data, (rows, columns), kind)
     result = _empty(x.shape, kind)
     launch(KERNELS["quantize_q8_0"], rows * columns >> 9, result.address, x.address, rows, columns, columns)
     return result
@@ -112,17 +144,19 @@ def dequantize(x: Tensor) -> Tensor:
         return x
     rows, columns = x.shape
     result = empty_contiguous((rows, columns), _dtype.float32)
-    launch(KERNELS["unpack_" + x.dtype.name], rows * columns >> 10, result.address, x.address, rows, columns)
+    kernel = KERNELS.get("unpack_" + x.dtype.name)
+    kind = () if kernel else (BLOCK_TYPES[x.dtype.name].code, x.dtype.name in BANDED)
+    launch(kernel or KERNELS["unpack_blocks"], rows * columns >> 10, result.address, x.address, rows, columns, *kind)
     return result
 
 
 def concatenate(parts: Sequence[Tensor]) -> Tensor:
     """Matrices of one format and width on top of each other: (N1, K), (N2, K) … → (N1 + N2 + …, K), without arithmetic.
 
-    Block formats need row counts that are multiples of 8; where one is not, all become float32.
+    Banded formats need row counts that are multiples of 8; where one is not, all become float32.
     """
     kind = parts[0].dtype
-    if any(p.dtype is not kind for p in parts) or (kind.is_quantized and any(p.shape[0] % BAND for p in parts)):
+    if any(p.dtype is not kind for p in parts) or (kind.name in BANDED and any(p.shape[0] % BAND for p in parts)):
         parts = [dequantize(p).to(_dtype.float32) for p in parts]
         kind = _dtype.float32
     shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
@@ -131,7 +165,7 @@ def concatenate(parts: Sequence[Tensor]) -> Tensor:
     start = 0
     for part in parts:
         part = part if kind.is_quantized else part.contiguous()
-        size = part.storage.nbytes if kind.is_quantized else part.numel() * kind.itemsize
+        size = packed_bytes(part.shape, kind) if kind.is_quantized else part.numel() * kind.itemsize
         offset = 0 if kind.is_quantized else part.offset * kind.itemsize
         view[start : start + size] = part.storage.bytes_view()[offset : offset + size]
         start += size

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.errors import FileFormatError, ModelError
 
 from .source import AnySource, ByteSource, close_source, open_source, read_into
@@ -246,14 +247,27 @@ _EXPONENTS: dict[str, tuple[int, bytes, int]] = {
 
 
 def packed(data: bytes | memoryview, info: TensorInfo, finite: bool, where: str | None = None) -> Tensor:
-    """GGML's q8_0 blocks of a matrix, packed for the kernels. ModelError for a scale that is not finite, when asked."""
+    """GGML's blocks of a matrix, as the kernels want them. ModelError for a scale that is not finite, when asked."""
     from pyapp.engine import quant
 
     if finite:
-        scales = bytearray(len(data) // 34 * 2)
-        scales[0::2], scales[1::2] = bytes(data[0::34]), bytes(data[1::34])
-        check_finite(bytes(scales), "float16", f"{info.name} (scales)", where)
-    return quant.from_blocks(data, info.shape, "q8_0")
+        for scales, kind in _scales(data, info.dtype):
+            check_finite(scales, kind, f"{info.name} (scales)", where)
+    return quant.from_blocks(data, info.shape, info.dtype)
+
+
+def _scales(data: bytes | memoryview, kind: str) -> Iterator[tuple[bytes, str]]:
+    """The blocks' own numbers, field by field, and their type."""
+    block = BLOCK_TYPES[kind]
+    offset = 0
+    for name, spelled, *count in block.fields:
+        width = int(spelled[-1])
+        if name in ("d", "m"):
+            found = bytearray(len(data) // block.nbytes * width)
+            for i in range(width):
+                found[i::width] = bytes(data[offset + i :: block.nbytes])
+            yield bytes(found), "float16" if width == 2 else "float32"
+        offset += width * (count[0] if count else 1)
 
 
 def check_finite(data: bytes | memoryview, dtype: str, name: str, where: str | None = None) -> None:

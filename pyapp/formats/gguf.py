@@ -54,10 +54,7 @@ TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
     40: ("nvfp4", 64, 36),
     41: ("q1_0", 128, 18),
 }
-BLOCK_CODES = {
-    "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "q8_1": 9, "q2_K": 10, "q3_K": 11, "q4_K": 12,
-    "q5_K": 13, "q6_K": 14, "q8_K": 15, "iq4_nl": 20, "iq4_xs": 23, "mxfp4": 39,
-}  # fmt: skip
+BLOCK_CODES = {name: block.code for name, block in BLOCK_TYPES.items()}
 TENSOR_TYPES |= {code: (name, BLOCK_TYPES[name].values, BLOCK_TYPES[name].nbytes) for name, code in BLOCK_CODES.items()}
 DENSE_CODES = {name: code for code, (name, values, _) in TENSOR_TYPES.items() if values == 1}
 
@@ -78,9 +75,10 @@ class GgufFile(Checkpoint):
     names ("uint32", "array of string" ...), `metadata` their texts (long arrays as their length), `config` the
     architecture as `model_type` and its hyper-parameters without their prefix (or what `pyapp.config` says).
 
-    Shapes are row-major: (rows, columns). A q8_0 matrix is read as a packed pyapp.q8_0 tensor, other blocks become
-    float32. A tensor of a type that cannot be read (iq2_xxs, a code of the future as "ggml_type_99") is listed;
-    `read_bytes` gives its bytes (of an unknown code: those up to the next tensor), `read` raises FileFormatError.
+    Shapes are row-major: (rows, columns). A matrix in blocks is read as a tensor of that block format (pyapp.q4_K …),
+    other shapes of blocks become float32. A tensor of a type that cannot be read (iq2_xxs, a code of the future as
+    "ggml_type_99") is listed; `read_bytes` gives its bytes (of an unknown code: those up to the next tensor), `read`
+    raises FileFormatError.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -114,8 +112,8 @@ class GgufFile(Checkpoint):
 
         where = self.source.name
         if info.dtype in BLOCK_TYPES:
-            if info.dtype == "q8_0" and len(info.shape) == 2 and info.numel:
-                return self._read_packed(info, finite)
+            if len(info.shape) == 2 and info.numel:
+                return self._read_blocks(info, finite)
             tensor = self._read_dequantized(info)
             dtype, nbytes = "float32", 4 * info.numel
         elif info.dtype in DTYPES:
@@ -131,7 +129,7 @@ class GgufFile(Checkpoint):
             check_finite(tensor.storage.bytes_view()[:nbytes], dtype, info.name, where)
         return tensor
 
-    def _read_packed(self, info: TensorInfo, finite: bool) -> Tensor:
+    def _read_blocks(self, info: TensorInfo, finite: bool) -> Tensor:
         """Without NumPy: the page's way to the first token."""
         return packed(self.read_bytes(info.name), info, finite, self.source.name)
 

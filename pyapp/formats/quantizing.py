@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyapp.engine.blocks import BLOCK_TYPES, QUANTIZABLE, quantize_blocks
+from pyapp.engine.blocks.layout import SHORTER
 from pyapp.engine.dtype import ALIASES
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.events import Cancel, Event, Progress
 
 from .checkpoint import Checkpoint, TensorInfo, open_checkpoint
+from .ggml_blocks import BLOCK_TYPES, QUANTIZABLE, quantize_blocks
 from .gguf import CONFIG_KEY, GgufFile
 from .gguf_writer import write_gguf
 from .imatrix import read_imatrix
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 DENSE = ("float32", "float16", "bfloat16")
 CHUNK = 1 << 20  # values quantised between two reports of progress
-# What llama.cpp takes where rows are no multiple of 256 values.
-SHORTER = {"q2_K": "q4_0", "q3_K": "q4_0", "q4_K": "q5_0", "q5_K": "q5_1", "q6_K": "q8_0", "iq4_xs": "iq4_nl"}
 # Small, or read otherwise than by matrix products: norms, positions, convolutions, routers of experts.
 KEPT = re.compile(r"norm|ln_|pos(ition)?_?emb|rotary|conv|bias|token_types|ffn_gate_inp|gamma|beta", re.IGNORECASE)
 # general.file_type of llama.cpp, for a file that is of one type throughout.

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, Bilinear, Flatten, GroupNorm, Identity
     from .optim import SGD, Adagrad, Adam, AdamW, Lion, Optimizer, RMSprop
+    from .quantization import quantize
     from .recurrent import GRU, LSTM, RNN
     from .transformer import TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer
     from .utils import clip_grad_norm_, clip_grad_value_
@@ -94,7 +95,7 @@ __all__ = [
     "RMSNorm", "RMSprop", "RNN", "ReLU", "ReduceLROnPlateau", "SGD", "Sequential", "SequentialLR", "SiLU",
     "Sigmoid", "SmoothL1Loss", "Softmax", "StepLR", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
     "TransformerEncoder", "TransformerEncoderLayer", "clip_grad_norm_", "clip_grad_value_", "constant",
-    "functional", "init", "lr_scheduler", "optim", "utils", "warmup_cosine", "warmup_linear",
+    "functional", "init", "lr_scheduler", "optim", "quantize", "utils", "warmup_cosine", "warmup_linear",
 ] + _MORE  # fmt: skip
 
 # Imported when first asked for: the page writes a story without them.
@@ -144,6 +145,7 @@ _LATER = {
     **dict.fromkeys(
         ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Flatten", "GroupNorm", "Identity"), "normalization"
     ),
+    **dict.fromkeys(("quantize",), "quantization"),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), "recurrent"),
     **dict.fromkeys(
         ("TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"),

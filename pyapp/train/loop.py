@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.errors import FileFormatError, PyappError
 from pyapp.formats import open_checkpoint, write_safetensors
-from pyapp.nn.lr_scheduler import LambdaLR, warmup_cosine
+from pyapp.nn.lr_scheduler import LambdaLR, Shape, warmup_cosine
 from pyapp.nn.module import Module
 from pyapp.nn.optim import AdamW
 from pyapp.nn.utils import clip_grad_norm_
@@ -67,9 +67,13 @@ class Trainer:
         self.loader = loader
         self.recipe = recipe
         self.optimizer = recipe.optimizer(model)
-        self.schedule = LambdaLR(self.optimizer, warmup_cosine(recipe.warmup, recipe.steps, recipe.floor))
+        self.schedule = LambdaLR(self.optimizer, self.shape())
         self.losses: list[float] = []
         self.held_out: list[tuple[int, float]] = []
+
+    def shape(self) -> Shape:
+        """How the learning rate goes."""
+        return warmup_cosine(self.recipe.warmup, self.recipe.steps, self.recipe.floor)
 
     @property
     def step_count(self) -> int:

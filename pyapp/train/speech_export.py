@@ -8,7 +8,7 @@ from typing import Any
 
 from pyapp.audio.mel import FFT_SIZE, HOP, SAMPLE_RATE
 from pyapp.engine import Tensor, float16
-from pyapp.engine.blocks import quantize_blocks
+from pyapp.engine.blocks.writing import quantize_blocks
 from pyapp.formats import write_safetensors
 from pyapp.formats.sink import open_sink
 from pyapp.models.whisper import Config, Whisper

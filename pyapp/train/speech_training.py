@@ -19,6 +19,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress
 from pyapp.models.whisper import Config, Whisper
 from pyapp.nn.layers import initialize_normal
+from pyapp.nn.lr_scheduler import Shape, warmup_cosine
 from pyapp.train.loop import CHECKPOINT, IGNORED, Recipe, Trainer, same_settings
 from pyapp.train.plot import loss_curve
 from pyapp.train.speech_export import export
@@ -35,10 +36,14 @@ TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before
 # Shares of all steps at which lessons begin. rows * seconds are about alike.
 LESSONS = (
     (0.0, Lesson(4.0, 6, clear=True)),
-    (0.1, Lesson(4.0, 6)),
-    (0.4, Lesson(8.0, 3)),
-    (0.65, Lesson(15.0, 2)),
+    (1 / 13, Lesson(4.0, 6)),
+    (4 / 13, Lesson(8.0, 3)),
+    (1 / 2, Lesson(15.0, 2)),
+    (10 / 13, Lesson(15.0, 2, before=12, prompted=0.6)),
 )
+RESTART = 0.4
+"""Of the first rate: with the last lesson it begins to fall anew."""
+
 VOCABULARY_SENTENCES = 8000
 
 
@@ -46,7 +51,7 @@ VOCABULARY_SENTENCES = 8000
 class SpeechSettings:
     """What decides the result, apart from the seed. The defaults made the embedded model."""
 
-    steps: int = 20000
+    steps: int = 26000
     seed: int = 1
     rate: float = 1.5e-3
     state: int = 128
@@ -77,13 +82,21 @@ class SpeechSettings:
 
     def stages(self) -> list[Stage]:
         return [
-            Stage(int(share * self.steps), replace(lesson, seconds=min(lesson.seconds, self.seconds)))
+            Stage(round(share * self.steps), replace(lesson, seconds=min(lesson.seconds, self.seconds)))
             for share, lesson in LESSONS
         ]
 
 
 class SpeechTrainer(Trainer):
     """Trains a Speller: its batches are Examples."""
+
+    def shape(self) -> Shape:
+        """Half a cosine down, and from the last lesson on another (Loshchilov and Hutter 2017, with one restart)."""
+        recipe = self.recipe
+        last = round(LESSONS[-1][0] * recipe.steps)
+        first = warmup_cosine(recipe.warmup, max(1, last), recipe.floor)
+        second = warmup_cosine(0, max(1, recipe.steps - last), recipe.floor)
+        return lambda step: first(step) if step < last else RESTART * second(step - last)
 
     def step(self) -> float:
         with flush_denormals():  # half of the time else, once attention is sharp

@@ -67,13 +67,21 @@ class Example:
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """A kind of windows: `seconds` long, `rows` of them in a batch, each laid out and recorded in `takes` ways of the
-    same speech (speaking costs most). `clear`: few voices, without noise and echo.
+    same speech (speaking costs most). `clear`: few voices, without noise and echo. The share `prompted` of the windows
+    has up to `before` sentences before it.
     """
 
     seconds: float
     rows: int
     takes: int = 4
     clear: bool = False
+    before: int = 4
+    prompted: float = 0.3
+
+    @property
+    def name(self) -> str:
+        """Lessons of the same name are of the same speech."""
+        return str(self.seconds) if self.before == 4 else f"{self.seconds} after {self.before}"
 
     @property
     def sentences(self) -> int:
@@ -114,9 +122,9 @@ class WindowMaker:
 
     def examples(self, number: int, lesson: Lesson) -> list[Example]:
         """The same speech in `lesson.takes` windows: features (80, seconds * 100), tokens and letters."""
-        chooser = Chooser("window", self._seed, lesson.seconds, number)
+        chooser = Chooser("window", self._seed, lesson.name, number)
         random = np.random.Generator(np.random.PCG64(int(chooser.random() * 2**53)))
-        sentences = self._sentences(f"{self._seed}/{lesson.seconds}/{number}")
+        sentences = self._sentences(f"{self._seed}/{lesson.name}/{number}")
         spoken = self.speech(chooser, sentences, lesson)
         return [self._example(chooser, random, spoken, sentences, lesson) for _ in range(lesson.takes)]
 
@@ -151,8 +159,9 @@ class WindowMaker:
         if lesson.clear or (lesson.seconds < LONG and chooser.chance(0.5)):
             scene = Scene(scene.gain)
         samples = record(window.samples, scene, random)
-        before = [next(sentences) for _ in range(int(chooser.between(1, 5)))] if chooser.chance(0.3) else []
-        inputs, targets = self.token_rows(window, self._prompt(before, chooser), chooser.chance(0.1))
+        count = int(chooser.between(1, lesson.before + 1)) if chooser.chance(lesson.prompted) else 0
+        prompt = self._prompt([next(sentences) for _ in range(count)], chooser, lesson.seconds)
+        inputs, targets = self.token_rows(window, prompt, chooser.chance(0.1))
         mel = features(samples, round(lesson.seconds * 100), chooser)
         return Example(mel, inputs, targets, *letters(window, lesson.seconds))
 
@@ -194,11 +203,13 @@ class WindowMaker:
             return chooser.between(0, 0.2)
         return chooser.between(0.15, 1.0) if draw < 0.75 else chooser.between(1.0, 3.0)
 
-    def _prompt(self, before: list[str], chooser: Chooser) -> list[int]:
-        """The text before, with its timestamps, as Whisper's decoder hands it on."""
+    def _prompt(self, before: list[str], chooser: Chooser, seconds: float) -> list[int]:
+        """The text before, with the timestamps of window after window, as Whisper's decoder hands it on."""
         ids, at = [], chooser.between(0, 1)
         for text in before:
             end = at + chooser.between(1, 4)
+            if end > seconds:
+                at, end = 0.0, end - at
             ids += [self._tokens.time(at), *self._tokens.encode(text), self._tokens.time(end)]
             at = end + chooser.between(0, 1)
         return [self._tokens.previous, *ids[-(self._limit - 1) :]] if before else []

@@ -51,6 +51,12 @@ def test_words_become_final_within_two_seconds() -> None:
         assert abs(start - true_start) < 0.25 and abs(end - true_end) < 0.25
 
 
+def test_what_is_held_fits_the_window_of_the_model() -> None:
+    assert LiveOptions.for_window(30.0) == LiveOptions()
+    short = LiveOptions.for_window(15.0)
+    assert short.trim < short.longest < 15.0
+
+
 def test_text_is_shown_before_it_is_final() -> None:
     samples, spoken = speech([-1.0, *sentences(1, 12, 1.5)])
     found = listen(LiveTranscriber(ToneModel()), samples)

@@ -284,3 +284,18 @@ def test_concatenate_quantized() -> None:
 def test_errors_name_what_is_wrong(make: Callable[[], Any], message: str) -> None:
     with pytest.raises((ValueError, IndexError), match=message):
         make()
+
+
+def test_peak_is_the_first_of_the_largest_and_the_log_of_the_sum() -> None:
+    from pyapp.engine import ops
+
+    random = np.random.Generator(np.random.PCG64(5))
+    for size in (1, 3, 31, 1501, 51865):
+        values = random.standard_normal(size).astype(np.float32) * 5
+        values[random.integers(0, size, size // 3)] = -np.inf
+        values[-1] = 2.5
+        place, total = ops.peak(ops.from_numpy(values))
+        assert place == int(values.argmax())
+        assert total == pytest.approx(float(np.log(np.exp(values.astype(np.float64)).sum())), rel=1e-6, abs=1e-6)
+    assert ops.peak(ops.from_numpy(np.full(3, -np.inf, np.float32)))[1] == -np.inf
+    assert np.isnan(ops.peak(ops.from_numpy(np.array([1, np.nan], np.float32)))[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyapp.engine.blocks import BLOCK_TYPES, dequantize_blocks
+from pyapp.formats.ggml_blocks import BLOCK_TYPES, dequantize_blocks
 from pyapp.formats.gguf import BLOCK_CODES
 from tests.formats.test_ggml_quantizers import KINDS, error, numbers_to_quantize
 

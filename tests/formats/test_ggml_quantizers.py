@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyapp.engine.blocks import BLOCK_TYPES, QUANTIZABLE, dequantize_blocks, quantize_blocks
+from pyapp.formats.ggml_blocks import BLOCK_TYPES, QUANTIZABLE, dequantize_blocks, quantize_blocks
 
 np = pytest.importorskip("numpy")
 KINDS = (

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyapp.engine.blocks import dequantize_blocks, quantize_blocks
 from pyapp.errors import Cancelled, FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import GgufFile, open_checkpoint, write_gguf, write_safetensors
+from pyapp.formats.ggml_blocks import dequantize_blocks, quantize_blocks
 from pyapp.formats.imatrix import read_imatrix
 from pyapp.formats.quantizing import quantize_file, type_name
 

@@ -56,6 +56,13 @@ def test_it_learns() -> None:
     assert sum(learning.losses[-5:]) / 5 < 0.75 * first
 
 
+def test_the_rate_falls_twice() -> None:
+    rate = trainer(steps=130).shape()
+    assert rate(0) == 1 / 3 and rate(2) == 1
+    assert rate(99) < 0.06 and rate(100) == 0.4 and rate(129) < 0.03
+    assert all(rate(step) > rate(step + 1) for step in (*range(3, 99), *range(100, 129)))
+
+
 def test_the_loss_of_spelling_is_in_nats_per_letter() -> None:
     """Two ways to hear "a" in two positions with even odds: (a, a), (a, blank), (blank, a)."""
     from pyapp.engine import ops
@@ -109,7 +116,7 @@ def test_training_from_end_to_end(tmp_path: Path) -> None:
     assert (
         isinstance(done, Done)
         and done.reason == "complete"
-        and done.results["windows"] == 2 * 6 + 6 * 6 + 5 * 3 + 7 * 2
+        and done.results["windows"] == 2 * 6 + 4 * 6 + 4 * 3 + 5 * 2 + 5 * 2
     )
     assert sorted(entry.name for entry in (tmp_path / "whole").iterdir()) == [
         "checkpoint.safetensors", "config.json", "generation_config.json", "loss.png", "model.safetensors",

@@ -113,6 +113,18 @@ def test_shapes_and_tokens() -> None:
     assert kinds == {"prompt", "no prompt", "silence", "plain", "times"}
 
 
+def test_the_text_before_may_be_long() -> None:
+    """Up to what the decoder keeps for it, with times that begin anew in each of its windows."""
+    prompts = []
+    for number in range(20):
+        example = maker().examples(number, Lesson(8.0, 1, takes=1, before=12, prompted=1.0))[0]
+        prompts.append(example.inputs[1 : example.inputs.index(TOKENS.start)])
+    assert max(map(len, prompts)) == 448 // 2 - 1
+    times = [[number - TOKENS.times for number in prompt if number >= TOKENS.times] for prompt in prompts]
+    assert all(0 <= time <= 400 for prompt in times for time in prompt)
+    assert any(before > after for prompt in times for before, after in zip(prompt, prompt[1:], strict=False))
+
+
 def test_silence_has_no_text() -> None:
     inputs, targets = maker().token_rows(Window(np.zeros(16_000, np.float32)), [])
     assert inputs == [TOKENS.start, TOKENS.times]

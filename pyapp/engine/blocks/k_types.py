@@ -141,7 +141,7 @@ def write_q3_k(x: Array, blocks: Array, importance: Array | None) -> None:
     blocks["high"] = gather(three_bits >> np.uint8(2), 32, 1)
 
 
-def _pack_scales(scales: Array, minimums: Array) -> Array:
+def pack_scales(scales: Array, minimums: Array) -> Array:
     """Eight scales and minimums of six bits in twelve bytes, as q4_K and q5_K have them."""
     scales, minimums = scales.astype(np.uint8), minimums.astype(np.uint8)
     four, two = np.uint8(4), np.uint8(2)
@@ -155,14 +155,14 @@ def _pack_scales(scales: Array, minimums: Array) -> Array:
 def write_q4_k(x: Array, blocks: Array, importance: Array | None) -> None:
     d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 8, 15, 63, steps(-1.0, 1.0, 21))
     blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
-    blocks["scales"] = _pack_scales(scales, minimums)
+    blocks["scales"] = pack_scales(scales, minimums)
     blocks["low"] = gather(numbers.astype(np.uint8), 32, 4)
 
 
 def write_q5_k(x: Array, blocks: Array, importance: Array | None) -> None:
     d, m, scales, minimums, numbers = affine_block(x, weights(x, importance, 1), 8, 31, 63, steps(-0.5, 1.0, 16))
     blocks["d"], blocks["m"] = d[:, 0], m[:, 0]
-    blocks["scales"] = _pack_scales(scales, minimums)
+    blocks["scales"] = pack_scales(scales, minimums)
     five_bits = numbers.astype(np.uint8)
     blocks["low"] = gather(five_bits & np.uint8(15), 32, 4)
     blocks["high"] = gather(five_bits >> np.uint8(4), 32, 1)

@@ -21,8 +21,10 @@ CHUNK = 1 << 18  # values computed together: bounds the memory of intermediate r
 
 @dataclass(frozen=True, slots=True)
 class BlockType:
-    """A block of `values` values in `nbytes` bytes; `fields` are the members of ggml's struct, as NumPy spells them."""
+    """A block of `values` values in `nbytes` bytes; `code` is ggml's number of the type, `fields` are the members of
+    its struct, as NumPy spells them."""
 
+    code: int
     values: int
     nbytes: int
     fields: tuple[tuple[Any, ...], ...]
@@ -30,26 +32,28 @@ class BlockType:
 
 _HALF, _BYTES = "<f2", "u1"
 BLOCK_TYPES: dict[str, BlockType] = {
-    "q4_0": BlockType(32, 18, (("d", _HALF), ("low", _BYTES, 16))),
-    "q4_1": BlockType(32, 20, (("d", _HALF), ("m", _HALF), ("low", _BYTES, 16))),
-    "q5_0": BlockType(32, 22, (("d", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
-    "q5_1": BlockType(32, 24, (("d", _HALF), ("m", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
-    "q8_0": BlockType(32, 34, (("d", _HALF), ("low", "i1", 32))),
-    "q8_1": BlockType(32, 36, (("d", _HALF), ("sum", _HALF), ("low", "i1", 32))),
-    "q2_K": BlockType(256, 84, (("scales", _BYTES, 16), ("low", _BYTES, 64), ("d", _HALF), ("m", _HALF))),
-    "q3_K": BlockType(256, 110, (("high", _BYTES, 32), ("low", _BYTES, 64), ("scales", _BYTES, 12), ("d", _HALF))),
-    "q4_K": BlockType(256, 144, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("low", _BYTES, 128))),
+    "q4_0": BlockType(2, 32, 18, (("d", _HALF), ("low", _BYTES, 16))),
+    "q4_1": BlockType(3, 32, 20, (("d", _HALF), ("m", _HALF), ("low", _BYTES, 16))),
+    "q5_0": BlockType(6, 32, 22, (("d", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
+    "q5_1": BlockType(7, 32, 24, (("d", _HALF), ("m", _HALF), ("high", _BYTES, 4), ("low", _BYTES, 16))),
+    "q8_0": BlockType(8, 32, 34, (("d", _HALF), ("low", "i1", 32))),
+    "q8_1": BlockType(9, 32, 36, (("d", _HALF), ("sum", _HALF), ("low", "i1", 32))),
+    "q2_K": BlockType(10, 256, 84, (("scales", _BYTES, 16), ("low", _BYTES, 64), ("d", _HALF), ("m", _HALF))),
+    "q3_K": BlockType(11, 256, 110, (("high", _BYTES, 32), ("low", _BYTES, 64), ("scales", _BYTES, 12), ("d", _HALF))),
+    "q4_K": BlockType(12, 256, 144, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("low", _BYTES, 128))),
     "q5_K": BlockType(
-        256, 176, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("high", _BYTES, 32), ("low", _BYTES, 128))
+        13, 256, 176, (("d", _HALF), ("m", _HALF), ("scales", _BYTES, 12), ("high", _BYTES, 32), ("low", _BYTES, 128))
     ),
-    "q6_K": BlockType(256, 210, (("low", _BYTES, 128), ("high", _BYTES, 64), ("scales", "i1", 16), ("d", _HALF))),
-    "q8_K": BlockType(256, 292, (("d", "<f4"), ("low", "i1", 256), ("sums", "<i2", 16))),
-    "iq4_nl": BlockType(32, 18, (("d", _HALF), ("low", _BYTES, 16))),
+    "q6_K": BlockType(14, 256, 210, (("low", _BYTES, 128), ("high", _BYTES, 64), ("scales", "i1", 16), ("d", _HALF))),
+    "q8_K": BlockType(15, 256, 292, (("d", "<f4"), ("low", "i1", 256), ("sums", "<i2", 16))),
+    "iq4_nl": BlockType(20, 32, 18, (("d", _HALF), ("low", _BYTES, 16))),
     "iq4_xs": BlockType(
-        256, 136, (("d", _HALF), ("scales_high", _BYTES, 2), ("scales_low", _BYTES, 4), ("low", _BYTES, 128))
+        23, 256, 136, (("d", _HALF), ("scales_high", _BYTES, 2), ("scales_low", _BYTES, 4), ("low", _BYTES, 128))
     ),
-    "mxfp4": BlockType(32, 17, (("exponent", _BYTES), ("low", _BYTES, 16))),
+    "mxfp4": BlockType(39, 32, 17, (("exponent", _BYTES), ("low", _BYTES, 16))),
 }
+# What llama.cpp takes where rows are no multiple of 256 values.
+SHORTER = {"q2_K": "q4_0", "q3_K": "q4_0", "q4_K": "q5_0", "q5_K": "q5_1", "q6_K": "q8_0", "iq4_xs": "iq4_nl"}
 # The values that four bits stand for: of the non-linear types, and of mxfp4 (E2M1, doubled).
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)

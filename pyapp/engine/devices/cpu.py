@@ -11,11 +11,12 @@ from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
+from ..blocks.layout import BLOCK_TYPES
 from ..launch import KERNELS, launch, launch_all
 from ..op import OPS
 from ..ops.base import dense, is_plain
 from ..ops.matmul import check_linear
-from ..quant import activation_bytes
+from ..quant import BANDED, activation_bytes
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
 
@@ -59,7 +60,11 @@ def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
 # ---- linear, embedding
 
 _LINEAR = {_F32: K["linear_f32"], _dtype.float16: K["linear_f16"], _dtype.bfloat16: K["linear_bf16"]}
-_LINEAR_Q = {_dtype.q8_0: K["linear_q8_0"], _dtype.q8_group: K["linear_q8_group"]}
+# Of each block format: the kernel, and which type it is told.
+_LINEAR_Q: dict[Any, tuple[Any, tuple[int, ...]]] = {
+    kind: (K["linear_blocks"], (BLOCK_TYPES[name].code,)) for name, kind in _dtype.GGML.items()
+}
+_LINEAR_Q |= {_dtype.q8_0: (K["linear_q8_0"], ()), _dtype.q8_group: (K["linear_q8_group"], ())}
 _QUANTIZE_ROWS = K["quantize_rows"]
 
 
@@ -109,13 +114,28 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     launch_all(
         work,
         (_QUANTIZE_ROWS, scratch.address, x.address, rows, columns, x_stride),
-        (quantized, y.address, scratch.address, weight.address, added, rows, outputs, inputs, outputs, added_stride),
+        (
+            quantized[0],
+            y.address,
+            scratch.address,
+            weight.address,
+            added,
+            rows,
+            outputs,
+            inputs,
+            outputs,
+            added_stride,
+            *quantized[1],
+        ),
     )
     return y
 
 
-_EMBEDDING = {
-    d: K["embedding_" + n]
+_EMBEDDING: dict[Any, tuple[Any, tuple[int, ...]]] = {
+    kind: (K["embedding_blocks"], (BLOCK_TYPES[name].code, name in BANDED)) for name, kind in _dtype.GGML.items()
+}
+_EMBEDDING |= {
+    d: (K["embedding_" + n], ())
     for d, n in (
         (_F32, "f32"),
         (_dtype.float16, "f16"),
@@ -128,13 +148,15 @@ _EMBEDDING = {
 
 @claims("_embedding")
 def _embedding(weight: Tensor, ids: Tensor) -> Any:
-    kernel = _EMBEDDING.get(weight.dtype)
-    if kernel is None or ids.dtype is not _I32 or not ids.is_contiguous() or not weight.is_contiguous():
+    found = _EMBEDDING.get(weight.dtype)
+    if found is None or ids.dtype is not _I32 or not ids.is_contiguous() or not weight.is_contiguous():
         return NotImplemented
     vocabulary, columns = weight.shape
     y = empty_contiguous((*ids.shape, columns))
     count = ids.numel()
-    launch(kernel, count * columns >> 10, y.address, weight.address, ids.address, count, columns, vocabulary, columns)
+    kernel, kind = found
+    work = count * columns >> 10
+    launch(kernel, work, y.address, weight.address, ids.address, count, columns, vocabulary, columns, *kind)
     return y
 
 

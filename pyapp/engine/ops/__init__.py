@@ -82,7 +82,7 @@ from .linalg import (
     svd,
     trace,
 )
-from .loss import SampleBuffers, cross_entropy, embedding, sample
+from .loss import SampleBuffers, cross_entropy, embedding, peak, sample
 from .matmul import bmm, linear, matmul
 from .norm import layer_norm, log_softmax, rms_norm, softmax
 from .random import (
@@ -365,6 +365,7 @@ __all__ = [
     "rope_table",
     "round",
     "rsqrt",
+    "peak",
     "sample",
     "scatter",
     "scatter_add",

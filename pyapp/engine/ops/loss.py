@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from .. import dtype as _dtype
 from ..autograd import STATE
-from ..launch import KERNELS, launch
+from ..launch import KERNELS, launch, launch_all
 from ..lazy import np
 from ..op import describe, op, primitive
 from ..tensor import Tensor, empty_contiguous
 from .base import array_of, computed, dense, tensor_of
 
 _SAMPLE = KERNELS["sample_f32"]
+_ARGMAX = KERNELS["argmax_f32"]
+_CROSS_ENTROPY = KERNELS["cross_entropy_f32"]
 
 
 def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
@@ -69,6 +72,21 @@ def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> 
     if logits.shape[:-1] != targets.shape:
         raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
     return _cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index)
+
+
+def peak(logits: Tensor) -> tuple[int, float]:
+    """Of logits (V,) float32: where the first of the largest is, and log(sum(exp(logits))); -inf where all are -inf."""
+    logits = dense(logits)
+    size = logits.shape[0]
+    place, loss = empty_contiguous((1,), _dtype.int32), empty_contiguous((1,), _dtype.float32)
+    launch_all(
+        size >> 7,
+        (_ARGMAX, place.address, logits.address, 1, size, size),
+        (_CROSS_ENTROPY, loss.address, 0, logits.address, place.address, 1, size, -1, 1.0),
+    )  # -log(softmax) of the largest is what the sum adds to it
+    index = place.data_view()[0]
+    largest = logits.data_view()[index]
+    return index, largest if largest == -inf else largest + loss.data_view()[0]
 
 
 class SampleBuffers:

@@ -6,6 +6,7 @@ import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
 import { clearError, showError } from "./errors.js";
 import { ModelChoice } from "./model-choice.js";
+import { isShown } from "./shell.js";
 
 export const DEFAULT_HUB = "https://huggingface.co/";
 
@@ -13,7 +14,7 @@ export class App extends EventTarget {
   /** @param {HTMLElement[]} errorSlots one in each view: where it is said that the engine does not run */
   constructor(errorSlots) {
     super();
-    this.engine = new Engine(new URL(siteUrl("worker.js")));
+    this.engine = new Engine(new URL(siteUrl("worker.js")), () => (isShown(byId("view-transcribe")) ? ["numpy"] : []));
     this.errorSlots = errorSlots;
     this.choices = {
       generate: new ModelChoice("generate", "model"),

@@ -11,10 +11,11 @@ const STOP_PATIENCE = 2000; // ms from Stop until the worker is given up
 const SILENCE = 20000; // ms without an event until the page says so
 
 export class Engine extends EventTarget {
-  /** @param {URL} url of worker.js */
-  constructor(url) {
+  /** @param {URL} url of worker.js @param {() => string[]} needs packages that will soon be asked for, when it starts */
+  constructor(url, needs = () => []) {
     super();
     this.url = url;
+    this.needs = needs;
     /** @type {Map<number, Request>} */
     this.requests = new Map();
     this.lastId = 0;
@@ -26,7 +27,7 @@ export class Engine extends EventTarget {
   spawn() {
     this.about = null;
     this.stopFlag = null;
-    this.worker = new Worker(this.url, { type: "module", name: "pyapp" });
+    this.worker = new Worker(this.url, { type: "module", name: ["pyapp", ...this.needs()].join(" ") });
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
   }

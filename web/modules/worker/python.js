@@ -19,20 +19,20 @@ export class Python {
     this.stopFlag = null;
   }
 
-  /** Starts loading; tells the page how far it is. */
-  start() {
+  /** Starts loading; tells the page how far it is. @param {string[]} early packages to fetch at once */
+  start(early) {
     const onStage = (what) => this.notify({ notice: "stage", what });
-    this.runtime = this.#start(onStage);
+    this.runtime = this.#start(onStage, early);
     this.runtime.then(
       (runtime) => this.notify({ notice: "ready", ...this.about(runtime) }),
       (error) => this.notify({ notice: "failed", event: { fatal: true, ...eventFromError(error) } }),
     );
   }
 
-  async #start(onStage) {
+  async #start(onStage, early) {
     const tokenizers = loadTokenizers();
     tokenizers.catch(() => {}); // reported below, where it is awaited
-    const runtime = await startRuntime({ store: await this.storePromise, onStage });
+    const runtime = await startRuntime({ store: await this.storePromise, onStage, early });
     const { pyodide, marks } = runtime;
     if (self.crossOriginIsolated) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
     this.browser = pyodide.pyimport("pyapp.browser");
@@ -58,9 +58,10 @@ export class Python {
 
   /** NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle time. */
   async installNumpy() {
-    const { pyodide, lock } = await this.runtime;
-    this.numpy ??= fetchWheel(lock, "numpy").then((wheel) => installWheel(pyodide, wheel)).catch((error) => {
-      this.numpy = null; // offline before it was kept: the next call asks again
+    const { pyodide, lock, wheels } = await this.runtime;
+    this.numpy ??= (wheels.numpy ?? fetchWheel(lock, "numpy")).then((wheel) => installWheel(pyodide, wheel)).catch((error) => {
+      this.numpy = null;
+      delete wheels.numpy; // offline before it was kept: the next call asks again
       throw error;
     });
     return this.numpy;

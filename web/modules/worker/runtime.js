@@ -3,7 +3,8 @@
  * when one is kept, and our wheel is checked by the hash in the lock file and unpacked.
  *
  * @typedef {{info: {version: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
- * @typedef {{pyodide: any, lock: LockFile, marks: Record<string, number>, fromSnapshot: boolean}} Runtime
+ * @typedef {{pyodide: any, lock: LockFile, wheels: Record<string, Promise<ArrayBuffer>>,
+ *   marks: Record<string, number>, fromSnapshot: boolean}} Runtime
  */
 import { UserError } from "../shared/protocol.js";
 import { BROWSERS_THAT_WORK, bestInstructionSet } from "../shared/features.js";
@@ -67,10 +68,11 @@ export async function fetchWheel(lock, name) {
 }
 
 /**
- * @param {{store: import("./store.js").Store | null, onStage: (what: string) => void}} options
+ * @param {{store: import("./store.js").Store | null, onStage: (what: string) => void, early: string[]}} options `early`: packages
+ *   to fetch beside Python
  * @returns {Promise<Runtime>}
  */
-export async function startRuntime({ store, onStage }) {
+export async function startRuntime({ store, onStage, early }) {
   if (bestInstructionSet() === null) {
     throw new UserError("This browser's WebAssembly has no SIMD instructions, which the model needs to compute.", {
       hint: `Please use another browser: ${BROWSERS_THAT_WORK}.`,
@@ -80,8 +82,8 @@ export async function startRuntime({ store, onStage }) {
   const marks = { start: performance.now() };
   onStage("Loading Python");
   const lockPromise = fetchFile(LOCK_FILE).then((response) => response.json());
-  const wheelPromise = lockPromise.then((lock) => fetchWheel(lock, "pyapp"));
-  wheelPromise.catch(() => {}); // reported below, where it is awaited
+  const wheels = Object.fromEntries(["pyapp", ...early].map((name) => [name, lockPromise.then((lock) => fetchWheel(lock, name))]));
+  for (const wheel of Object.values(wheels)) wheel.catch(() => {}); // reported where it is awaited
   const { info } = await lockPromise;
   const snapshotName = `python-${info.version}-${(info.stdlib_sha256 ?? "").slice(0, 16)}-${SNAPSHOT_FORMAT}.bin`;
   const snapshot = store ? await store.readSnapshot(snapshotName).catch(() => null) : null;
@@ -98,9 +100,9 @@ export async function startRuntime({ store, onStage }) {
   if (store && !snapshot) keepSnapshot(pyodide, store, snapshotName);
   if (snapshot) reseed(pyodide);
   onStage("Loading the engine");
-  await installWheel(pyodide, await wheelPromise);
+  await installWheel(pyodide, await wheels.pyapp);
   marks.wheel = performance.now();
-  return { pyodide, lock: await lockPromise, marks, fromSnapshot: snapshot !== null };
+  return { pyodide, lock: await lockPromise, wheels, marks, fromSnapshot: snapshot !== null };
 }
 
 async function loadPython(lockFileContents, snapshot, makeSnapshot) {

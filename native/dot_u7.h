@@ -1,0 +1,131 @@
+/* Dot products of weights 0 .. 127 with int8 activations: what every instruction set has an exact instruction for (see
+ * int8.h, whose parts and sums these are). Weights come as bits in registers: unpacked there, not in memory. */
+#ifndef PYAPP_DOT_U7_H
+#define PYAPP_DOT_U7_H
+#include "int8.h"
+
+typedef uint32_t part_bits __attribute__((vector_size(PART_BYTES)));
+typedef uint32_t part_bits_unaligned __attribute__((vector_size(PART_BYTES), aligned(1), may_alias));
+
+#if defined(__AVX2__) || defined(__wasm_relaxed_simd__) || defined(__ARM_FEATURE_DOTPROD)
+#define U7_WORDS 0
+typedef int8_t u7_value;
+typedef part_sums u7_sums;
+#else /* pairs of int16 */
+#define U7_WORDS 1
+typedef int16_t u7_value;
+typedef sums u7_sums;
+#endif
+
+/* A block of activations: `weighted` is the scale times the sum of the first and of the last 16. */
+typedef struct ready {
+    u7_value values[BLOCK];
+    float scale, weighted[2];
+} ready;
+
+INLINE void make_ready(ready *to, const activations *from)
+{
+    int32_t first = 0;
+    for (int i = 0; i < BLOCK; i++)
+        to->values[i] = from->values[i];
+    for (int i = 0; i < BLOCK / 2; i++)
+        first += from->values[i];
+    to->scale = from->scale;
+    to->weighted[0] = from->scale * (float)first;
+    to->weighted[1] = from->scale * (float)(from->sum - first);
+}
+
+INLINE part_bits bits_load(const uint8_t *p) { return *(const part_bits_unaligned *)p; }
+INLINE part_bits bits_splat(uint32_t x) { return (part_bits){0} + x; }
+INLINE part_bits low_nibbles(part_bits w) { return w & 0x0f0f0f0f; }
+INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
+
+#if U7_WORDS
+typedef short8 u7_step;
+INLINE u7_sums u7_zero(void) { return (u7_sums){{0}, {0}}; }
+INLINE u7_sums u7_join(u7_sums a, u7_sums b) { return (u7_sums){a.low + b.low, a.high + b.high}; }
+INLINE u7_step u7_step_load(const ready *x, int index)
+{
+#if defined(__wasm_simd128__)
+    return (short8)wasm_v128_load64_splat(x->values + 4 * index);
+#elif defined(__SSE2__)
+    const __m128i four = _mm_loadl_epi64((const void *)(x->values + 4 * index));
+    return (short8)_mm_unpacklo_epi64(four, four);
+#else
+    const int16x4_t four = vld1_s16(x->values + 4 * index);
+    return (short8)vcombine_s16(four, four);
+#endif
+}
+INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
+{
+#if defined(__wasm_simd128__)
+    const part wide = {(short8)wasm_u16x8_extend_low_u8x16((v128_t)w), (short8)wasm_u16x8_extend_high_u8x16((v128_t)w)};
+#elif defined(__SSE2__)
+    const __m128i zero = _mm_setzero_si128();
+    const part wide = {(short8)_mm_unpacklo_epi8((__m128i)w, zero), (short8)_mm_unpackhi_epi8((__m128i)w, zero)};
+#else
+    const uint8x16_t bytes = (uint8x16_t)w;
+    const part wide = {(short8)vmovl_u8(vget_low_u8(bytes)), (short8)vmovl_u8(vget_high_u8(bytes))};
+#endif
+    return (u7_sums){to.low + pair_dot(wide.low, x), to.high + pair_dot(wide.high, x)};
+}
+INLINE part_sums u7_finish(u7_sums s) { return sums_finish(s, NULL); }
+#else
+typedef part_sums u7_step;
+INLINE u7_sums u7_zero(void) { return (u7_sums){0}; }
+INLINE u7_sums u7_join(u7_sums a, u7_sums b) { return a + b; }
+INLINE u7_step u7_step_load(const ready *x, int index)
+{
+#if defined(__wasm_simd128__)
+    return (u7_step)wasm_v128_load32_splat(x->values + 4 * index);
+#elif defined(__AVX2__)
+    int32_t four;
+    memcpy(&four, x->values + 4 * index, 4);
+    return (u7_step)_mm256_set1_epi32(four);
+#else
+    int32_t four;
+    memcpy(&four, x->values + 4 * index, 4);
+    return (u7_step)vdupq_n_s32(four);
+#endif
+}
+INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
+{
+#if defined(__AVX512VNNI__)
+    return (u7_sums)_mm256_dpbusd_epi32((__m256i)to, (__m256i)w, (__m256i)x);
+#elif defined(__AVX2__) /* pairs stay below 2 * 127 * 127 < 2^15 */
+    const __m256i pairs = _mm256_maddubs_epi16((__m256i)w, (__m256i)x);
+    return to + (u7_sums)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#elif defined(__wasm_simd128__)
+    return (u7_sums)wasm_i32x4_relaxed_dot_i8x16_i7x16_add((v128_t)x, (v128_t)w, (v128_t)to);
+#else
+    return (u7_sums)vdotq_s32((int32x4_t)to, (int8x16_t)w, (int8x16_t)x);
+#endif
+}
+INLINE part_sums u7_finish(u7_sums s) { return s; }
+#endif
+
+/* PART_ROWS bytes as f32. */
+INLINE part_float floats_of_u8(const uint8_t *p)
+{
+#if defined(__AVX2__)
+    return (part_float)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)));
+#elif defined(__wasm_simd128__)
+    return (part_float)wasm_f32x4_convert_i32x4(
+        wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p))));
+#else
+    return (part_float){(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
+#endif
+}
+INLINE part_float floats_of_i8(const uint8_t *p)
+{
+#if defined(__AVX2__)
+    return (part_float)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+#elif defined(__wasm_simd128__)
+    return (part_float)wasm_f32x4_convert_i32x4(
+        wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p))));
+#else
+    const int8_t *s = (const int8_t *)p;
+    return (part_float){(float)s[0], (float)s[1], (float)s[2], (float)s[3]};
+#endif
+}
+#endif

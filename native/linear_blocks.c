@@ -1,0 +1,322 @@
+/* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations.
+ *
+ * A few rows of x with q4_0, q4_K or q6_K: the bands are streamed, and their bits come apart in registers. All else: a
+ * tile of weights is decoded into bytes, which then serve all rows of x. A block's part of y is
+ * scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a minimum.
+ */
+#include "blocks.h"
+#include "dot_u7.h"
+
+enum { FEW_ROWS = 3, STREAM_BLOCKS = 128, TILE_ROWS = 4, TILE_BANDS = 4, TILE_BLOCKS = 16 };
+
+typedef struct task {
+    float *y;
+    const activations *x;
+    const uint8_t *w;
+    const float *residual;
+    int64_t rows, outputs, blocks, y_stride, residual_stride, type;
+    block_type kind;
+} task;
+
+/* Adds a band's sums to y: to the residual (or nothing) for the first blocks of a row, to y itself after that. */
+INLINE void store_band(const task *t, const float sum[BAND], int64_t row, int64_t band, int first)
+{
+    float *y = t->y + row * t->y_stride + band * BAND;
+    const float *add = first ? (t->residual ? t->residual + row * t->residual_stride + band * BAND : NULL) : y;
+    const int64_t count = t->outputs - band * BAND;
+    for (int i = 0; i < BAND && i < count; i++)
+        y[i] = add ? add[i] + sum[i] : sum[i];
+}
+
+/* ---- streaming: one row of x */
+
+typedef struct nibble_sums {
+    u7_sums low, high; /* of the first and the last 16 columns */
+} nibble_sums;
+
+/* 32 columns of a part: nibbles, and with six_bits the two bits above them. */
+INLINE nibble_sums part_sums_of(const uint8_t *w, const ready *x, const int six)
+{
+    nibble_sums s = {u7_zero(), u7_zero()};
+    UNROLL_SAFE for (int p = 0; p < 4; p++)
+    {
+        const part_bits both = bits_load(w + p * BAND * 4);
+        part_bits low = low_nibbles(both), high = high_nibbles(both);
+        if (six) {
+            const part_bits above = bits_load(w + PACKED_NIBBLES + p / 2 * BAND * 4) >> (p % 2 * 4);
+            low |= (above & 0x03030303) << 4, high |= (above & 0x0c0c0c0c) << 2;
+        }
+        s.low = u7_add(s.low, low, u7_step_load(x, p));
+        s.high = u7_add(s.high, high, u7_step_load(x, p + 4));
+    }
+    return s;
+}
+
+INLINE part_float floats_of(u7_sums s) { return part_from_int(u7_finish(s)); }
+
+/* Adds a block's product: 32 columns of q4_0, 256 of the others. x: its blocks of 32; p: which part of the band. */
+INLINE part_float add_block(part_float total, const uint8_t *w, const ready *x, const int64_t type, const int p)
+{
+    const part_float d = scales_load_f16(w + p * PART_ROWS * 2);
+    if (type == Q4_0) {
+        const nibble_sums s = part_sums_of(w + 2 * BAND + p * PART_BYTES, x, 0);
+        const float correction = 8 * (x->weighted[0] + x->weighted[1]);
+        return total + d * (floats_of(u7_join(s.low, s.high)) * part_splat(x->scale) - part_splat(correction));
+    }
+    part_float sum = part_splat(0), least = part_splat(0);
+    for (int run = 0; run < 8; run++, x++) {
+        const uint8_t *at = w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
+        const nibble_sums s = part_sums_of(at + 2 * BAND + p * PART_BYTES, x, type == Q6_K);
+        if (type == Q4_K) {
+            const part_float scale = floats_of_u8(at + p * PART_ROWS) * part_splat(x->scale);
+            sum += floats_of(u7_join(s.low, s.high)) * scale;
+            least += floats_of_u8(at + BAND + p * PART_ROWS) * part_splat(x->weighted[0] + x->weighted[1]);
+        } else {
+            const part_float first = floats_of_i8(at + p * PART_ROWS), last = floats_of_i8(at + BAND + p * PART_ROWS);
+            sum += first * (floats_of(s.low) * part_splat(x->scale) - part_splat(32 * x->weighted[0]));
+            sum += last * (floats_of(s.high) * part_splat(x->scale) - part_splat(32 * x->weighted[1]));
+        }
+    }
+    if (type == Q4_K)
+        return total + (d * sum - scales_load_f16(w + 2 * BAND + p * PART_ROWS * 2) * least);
+    return total + d * sum;
+}
+
+/* out[band] = sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. */
+INLINE void stream_bands(float out[2][BAND], const uint8_t *w, int64_t stride, const ready *x, int64_t blocks,
+                         const int64_t type, const int bands)
+{
+    const int64_t step = type == Q4_0 ? 1 : 8, nbytes = type_of(type).packed_bytes;
+    part_float total[2][PARTS] = {0};
+    for (int64_t k = 0; k < blocks; k += step, w += nbytes)
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) total[b][p] =
+            add_block(total[b][p], w + b * stride, x + k, type, p);
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) *
+        (part_unaligned *)&out[b][p * PART_ROWS] = total[b][p];
+}
+
+/* One row of x through bands first .. last - 1, in two far streams: memory likes that better. */
+INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, const int64_t type)
+{
+    ready x[STREAM_BLOCKS];
+    float out[2][BAND];
+    const int64_t values = t->kind.values / BLOCK, band_bytes = t->blocks / values * t->kind.packed_bytes;
+    const int64_t pairs = (last - first) / 2;
+    for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
+        const int64_t left = t->blocks - start, blocks = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
+        const uint8_t *w = t->w + start / values * t->kind.packed_bytes;
+        for (int64_t k = 0; k < blocks; k++)
+            make_ready(&x[k], t->x + row * t->blocks + start + k);
+        for (int64_t band = first; band < first + pairs; band++) {
+            stream_bands(out, w + band * band_bytes, pairs * band_bytes, x, blocks, type, 2);
+            store_band(t, out[0], row, band, start == 0);
+            store_band(t, out[1], row, band + pairs, start == 0);
+        }
+        for (int64_t band = first + 2 * pairs; band < last; band++) {
+            stream_bands(out, w + band * band_bytes, 0, x, blocks, type, 1);
+            store_band(t, out[0], row, band, start == 0);
+        }
+    }
+}
+
+/* ---- tiles: any type, many rows of x */
+
+/* 32 columns of a band as bytes 0 .. 255, in steps of 4 columns as kernels.h has them; the bias is in the minimums. */
+typedef struct tile_block {
+    uint8_t numbers[BAND_BYTES];
+    float scales[2][BAND], minimums[2][BAND];
+} tile_block;
+
+/* 32 columns of a packed band, whose nibbles lie in the order of a tile. */
+INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *w, const int six)
+{
+    const uint8_t *above = w + PACKED_NIBBLES;
+    for (int i = 0; i < PACKED_NIBBLES; i++)
+        numbers[i] = w[i] & 15, numbers[PACKED_NIBBLES + i] = w[i] >> 4;
+    for (int p = 0; six && p < 4; p++, numbers += BAND * 4)
+        for (int i = 0; i < BAND * 4; i++) {
+            const int four = above[p / 2 * BAND * 4 + i] >> p % 2 * 4;
+            numbers[i] |= (uint8_t)((four & 3) << 4), numbers[PACKED_NIBBLES + i] |= (uint8_t)((four & 12) << 2);
+        }
+}
+
+/* The same blocks of a packed band as decode_tile's. */
+static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+{
+    const int64_t inner = t->kind.values / BLOCK, type = t->type;
+    const uint8_t *w = t->w + (band * t->blocks + first) / inner * t->kind.packed_bytes;
+    for (int64_t k = 0; k < blocks; k++, to++) {
+        const int run = (int)(k % inner);
+        const uint8_t *at =
+            type == Q4_0 ? w : w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
+        for (int row = 0; row < BAND; row++)
+            for (int h = 0; h < 2; h++) {
+                float scale = half_at(w + 2 * row), minimum = 0;
+                if (type == Q4_K)
+                    scale *= (float)at[row], minimum = half_at(w + 2 * BAND + 2 * row) * (float)at[BAND + row];
+                else if (type == Q6_K)
+                    scale *= (float)(int8_t)at[h * BAND + row];
+                to->scales[h][row] = scale;
+                to->minimums[h][row] = minimum + scale * (float)t->kind.bias;
+            }
+        unpack_numbers(to->numbers, at + 2 * BAND, type == Q6_K);
+        if (run == inner - 1)
+            w += t->kind.packed_bytes;
+    }
+}
+
+/* Blocks first .. first + blocks - 1 (of 32 columns) of a band. */
+static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+{
+    const int64_t inner = t->kind.values / BLOCK, count = t->blocks / inner;
+    decoded block;
+    for (int row = 0; row < BAND; row++)
+        for (int64_t k = first / inner; k < (first + blocks) / inner; k++) {
+            if (band * BAND + row >= t->outputs)
+                memset(&block, 0, sizeof block);
+            else
+                decode_block(&block, t->w + ((band * BAND + row) * count + k) * t->kind.nbytes, t->type);
+            for (int64_t i = 0; i < inner; i++) {
+                tile_block *at = to + k * inner - first + i;
+                for (int s = 0; s < STEPS; s++)
+                    memcpy(at->numbers + s * BAND * 4 + row * 4, block.numbers + i * BLOCK + 4 * s, 4);
+                for (int h = 0; h < 2; h++) {
+                    const float scale = block.scales[2 * i + h];
+                    at->scales[h][row] = scale;
+                    at->minimums[h][row] = block.minimums[2 * i + h] + scale * (float)t->kind.bias;
+                }
+            }
+        }
+}
+
+/* Adds one step of weights; `wide`: numbers up to 255, in two halves where an instruction takes only 127. */
+INLINE void tile_step(u7_sums sum[TILE_ROWS][PARTS], u7_sums ones[TILE_ROWS][PARTS], const uint8_t *w,
+                      const ready *const x[TILE_ROWS], int64_t k, int s, const int rows, const int wide)
+{
+    UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        const part_bits bits = bits_load(w + s * BAND * 4 + p * PART_BYTES);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            const u7_step four = u7_step_load(&x[r][k], s);
+            sum[r][p] = u7_add(sum[r][p], wide ? bits >> 1 & 0x7f7f7f7f : bits, four);
+            if (wide)
+                ones[r][p] = u7_add(ones[r][p], bits & 0x01010101, four);
+        }
+    }
+}
+
+/* out[row] = sums over the blocks of a tile. halves 2: scales for each 16 columns. */
+INLINE void multiply_tile(float out[TILE_ROWS][BAND], const tile_block *w, const ready *const x[TILE_ROWS],
+                          int64_t blocks, const int rows, const int halves, const int wide)
+{
+    part_float total[TILE_ROWS][PARTS] = {0};
+    for (int64_t k = 0; k < blocks; k++, w++)
+        for (int h = 0; h < halves; h++) {
+            u7_sums sum[TILE_ROWS][PARTS], ones[TILE_ROWS][PARTS];
+            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++) sum[r][p] = ones[r][p] =
+                u7_zero();
+            UNROLL_SAFE for (int s = 0; s < STEPS / halves; s++)
+                tile_step(sum, ones, w->numbers, x, k, h * STEPS / 2 + s, rows, wide);
+            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++)
+            {
+                const ready *in = &x[r][k];
+                const float weighted = halves == 2 ? in->weighted[h] : in->weighted[0] + in->weighted[1];
+                const part_float scale = *(const part_unaligned *)&w->scales[h][p * PART_ROWS];
+                const part_float minimum = *(const part_unaligned *)&w->minimums[h][p * PART_ROWS];
+                part_float dot = floats_of(sum[r][p]);
+                if (wide)
+                    dot = dot * part_splat(2) + floats_of(ones[r][p]);
+                total[r][p] += scale * (dot * part_splat(in->scale)) - minimum * part_splat(weighted);
+            }
+        }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++) *
+        (part_unaligned *)&out[r][p * PART_ROWS] = total[r][p];
+}
+
+static void multiply_rows(float out[TILE_ROWS][BAND], const tile_block *w, const ready *const x[TILE_ROWS],
+                          int64_t blocks, int rows, const block_type *kind)
+{
+    const int wide = kind->bias == 128;
+    if (rows == 1 && wide)
+        multiply_tile(out, w, x, blocks, 1, 1, 1);
+    else if (rows == 1)
+        kind->runs16 ? multiply_tile(out, w, x, blocks, 1, 2, 0) : multiply_tile(out, w, x, blocks, 1, 1, 0);
+    else if (wide)
+        multiply_tile(out, w, x, blocks, TILE_ROWS, 1, 1);
+    else
+        kind->runs16 ? multiply_tile(out, w, x, blocks, TILE_ROWS, 2, 0)
+                     : multiply_tile(out, w, x, blocks, TILE_ROWS, 1, 0);
+}
+
+/* Bands first .. first + bands - 1 with all rows of x. */
+static void multiply_bands(const task *t, int64_t first, int bands)
+{
+    tile_block tile[TILE_BANDS][TILE_BLOCKS];
+    ready x[TILE_ROWS][TILE_BLOCKS];
+    float out[TILE_ROWS][BAND];
+    for (int64_t start = 0; start < t->blocks; start += TILE_BLOCKS) {
+        const int64_t left = t->blocks - start, blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS;
+        for (int b = 0; b < bands; b++)
+            (t->kind.packed_bytes ? unpack_tile : decode_tile)(tile[b], t, first + b, start, blocks);
+        for (int64_t row = 0; row < t->rows; row += TILE_ROWS) {
+            const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
+            const ready *in[TILE_ROWS];
+            for (int r = 0; r < TILE_ROWS; r++) {
+                in[r] = x[r < rows ? r : 0]; /* rows that are not there repeat the first */
+                for (int64_t k = 0; r < rows && k < blocks; k++)
+                    make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k);
+            }
+            for (int b = 0; b < bands; b++) {
+                multiply_rows(out, tile[b], in, blocks, rows, &t->kind);
+                for (int r = 0; r < rows; r++)
+                    store_band(t, out[r], row + r, first + b, start == 0);
+            }
+        }
+    }
+}
+
+KERNEL(linear_blocks)
+{
+    const int64_t *d = record->dims, outputs = d[1], type = d[5];
+    const task t = {record->pointers[0],
+                    record->pointers[1],
+                    record->pointers[2],
+                    record->pointers[3],
+                    d[0],
+                    outputs,
+                    d[2] / BLOCK,
+                    d[3],
+                    d[4],
+                    type,
+                    type_of(type)};
+    int64_t first, last;
+    if (t.rows == 0 || outputs == 0)
+        return KERNEL_OK;
+    if (t.kind.nbytes == 0 || d[2] % t.kind.values)
+        return KERNEL_BAD_ARGUMENT;
+    worker_share((outputs + BAND - 1) / BAND, 1, worker, workers, &first, &last);
+    if (t.blocks == 0) { /* an empty sum */
+        for (int64_t row = 0; row < t.rows; row++)
+            for (int64_t band = first; band < last; band++)
+                store_band(&t, (const float[BAND]){0}, row, band, 1);
+        return KERNEL_OK;
+    }
+    if (t.kind.packed_bytes && t.rows <= FEW_ROWS) {
+        for (int64_t row = 0; row < t.rows; row++)
+            switch (type) {
+            case Q4_0:
+                stream(&t, row, first, last, Q4_0);
+                break;
+            case Q4_K:
+                stream(&t, row, first, last, Q4_K);
+                break;
+            default:
+                stream(&t, row, first, last, Q6_K);
+            }
+        return KERNEL_OK;
+    }
+    for (int64_t band = first; band < last; band += TILE_BANDS)
+        multiply_bands(&t, band, last - band < TILE_BANDS ? (int)(last - band) : TILE_BANDS);
+    return KERNEL_OK;
+}

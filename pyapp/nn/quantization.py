@@ -1,0 +1,58 @@
+"""A model's weights in a block format: fewer bytes to stream, the same layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..engine import Tensor, as_dtype, quant
+from ..engine.blocks.layout import SHORTER
+from .layers import Embedding, Linear
+from .module import Module, Parameter
+
+
+def quantize(
+    model: Module,
+    kind: str = "q8_0",
+    where: Callable[[str, Tensor], bool] | None = None,
+    importance: Mapping[str, Any] | None = None,
+) -> dict[str, str]:
+    """Replaces the weights of the model's Linear and Embedding layers by tensors of the block type `kind`, in place.
+
+    `where(name, weight)` chooses among them; `importance` maps names to what each column (columns,) counts. Weights
+    that layers share stay shared; rows that are not whole blocks get the SHORTER type, or stay as they are. Returns
+    name → type of what was replaced. Such weights have no gradient: train in floating point. ValueError for unknown
+    types, and for NaN and infinite weights.
+    """
+    if as_dtype(kind).name not in quant.BLOCK_TYPES:
+        raise ValueError(f"quantize: {kind} is not a block type; use one of {', '.join(quant.BLOCK_TYPES)}")
+    made: dict[int, tuple[Tensor, Tensor]] = {}  # by identity: (the old weight, which must stay alive, the new one)
+    names: dict[str, str] = {}
+    for path, module in model.named_modules():
+        if not isinstance(module, Linear | Embedding):
+            continue
+        weight, name = module.weight, f"{path}.weight" if path else "weight"
+        if id(weight) not in made:
+            chosen = _fitting(kind, weight)
+            if chosen is None or (where is not None and not where(name, weight)):
+                continue
+            columns = None if importance is None else importance.get(name)
+            made[id(weight)] = weight, Parameter(_quantized(name, weight, chosen, columns), requires_grad=False)
+            names[name] = chosen
+        module.weight = made[id(weight)][1]
+    return names
+
+
+def _fitting(kind: str, weight: Tensor) -> str | None:
+    """`kind`, the SHORTER type, or None where the weight's rows fit neither or it is quantised already."""
+    if not weight.dtype.is_floating_point or weight.ndim != 2 or not weight.numel():
+        return None
+    fits = (name for name in (kind, SHORTER.get(kind)) if name and weight.shape[1] % as_dtype(name).block == 0)
+    return next(fits, None)
+
+
+def _quantized(name: str, weight: Tensor, kind: str, importance: Any) -> Tensor:
+    try:
+        return quant.quantize(weight, kind, importance)
+    except ValueError as error:
+        raise ValueError(f"quantize: {name}: {error}") from None
