@@ -32,3 +32,29 @@ def test_an_embedding_of_given_rows() -> None:
     layer = nn.Embedding.from_pretrained(tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert layer(tensor([1, 0])).tolist() == [[3, 4], [1, 2]] and not layer.weight.requires_grad
     assert nn.Embedding.from_pretrained(tensor([[1.0]]), freeze=False).weight.requires_grad
+
+
+def test_modules_are_found_by_their_paths() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 1)))
+    assert net.get_submodule("1.1") is net[1][1] and net.get_submodule("") is net
+    assert net.get_parameter("1.1.weight") is net[1][1].weight
+    with pytest.raises(AttributeError, match="no module '1.7': '7' is not there"):
+        net.get_submodule("1.7")
+    with pytest.raises(AttributeError, match="no parameter '0.gain'"):
+        net.get_parameter("0.gain")
+    net.add_module("last", nn.Linear(1, 1))
+    net.register_parameter("scale", nn.Parameter(tensor([1.0])))
+    assert [name for name, _ in net.named_children()] == ["0", "1", "last"] and "scale" in net.state_dict()
+    first = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.ReLU())[:2]
+    assert isinstance(first, nn.Sequential) and len(first) == 2
+    plain = nn.ModuleList([nn.ReLU()]).extend([nn.Tanh()])
+    plain[0] = nn.Sigmoid()
+    assert [type(m).__name__ for m in plain[:]] == ["Sigmoid", "Tanh"]
+
+
+def test_what_is_shared_stays_shared_in_another_dtype() -> None:
+    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
+    two.weight = one.weight
+    net = nn.ModuleList([one, two]).double()
+    assert net[0].weight is net[1].weight and net[0].weight.dtype.name == "float64"
+    assert net.half().float().cpu()[0].bias.dtype.name == "float32"
