@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from . import dtype as _dtype
@@ -10,11 +11,23 @@ from .lazy import np
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-_OPTIONS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80}
+_DEFAULT = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": _DEFAULT,
+    "short": {**_DEFAULT, "precision": 2, "edgeitems": 2},
+    "full": {**_DEFAULT, "threshold": inf},
+}
+_OPTIONS: dict[str, Any] = dict(_DEFAULT)
 
 
-def set_printoptions(**options: int) -> None:
-    """precision, threshold (elements shown in full), edgeitems, linewidth."""
+def set_printoptions(*, profile: str | None = None, **options: Any) -> None:
+    """precision (digits), threshold (elements shown in full), edgeitems, linewidth, sci_mode (True, False, None: as the
+    values ask); `profile` "default", "short" or "full" first sets all of them.
+    """
+    if profile is not None:
+        if profile not in _PROFILES:
+            raise ValueError(f"set_printoptions: the profile is {', '.join(_PROFILES)}, not {profile!r}")
+        _OPTIONS.update(_PROFILES[profile])
     unknown = options.keys() - _OPTIONS.keys()
     if unknown:
         raise TypeError(f"set_printoptions: unknown option {sorted(unknown)[0]!r}; known: {', '.join(_OPTIONS)}")
@@ -26,6 +39,9 @@ def _float_formatter(values: Any) -> Any:
     precision = _OPTIONS["precision"]
     finite = values[np.isfinite(values)]
     sizes = np.abs(finite[finite != 0])
+    if _OPTIONS["sci_mode"] is not None:
+        style = "e" if _OPTIONS["sci_mode"] else "f"
+        return lambda v: f"{v:.{precision}{style}}"
     if sizes.size == 0 or bool((finite == np.floor(finite)).all()):
         if sizes.size and sizes.max() >= 1e8:
             return lambda v: f"{v:.{precision}e}"

@@ -248,4 +248,4 @@ def _weight_shape(module: Module) -> tuple[int, ...] | None:
         return (module.out_features, module.in_features)
     if isinstance(module, Embedding):
         return (module.num_embeddings, module.embedding_dim)
-    return (module.dim,) if isinstance(module, RMSNorm) else None
+    return module.normalized_shape if isinstance(module, RMSNorm) else None

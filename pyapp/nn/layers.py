@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import sqrt
 from typing import Any
@@ -61,58 +61,99 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Integer ids (...) → rows (..., dim) of a weight (num, dim), standard normal at first."""
+    """Integer ids (...) → rows (..., dim) of a weight (num, dim), standard normal at first. The row `padding_idx` is
+    zero at first and gets no gradient.
+    """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> None:
         super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueError(f"Embedding: padding_idx {padding_idx} is none of {num_embeddings} rows")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         self.weight = _parameter(empty, num_embeddings, embedding_dim)
         if _Initialization.on:
             self.reset_parameters()
 
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
+        """Over a given weight (num, dim), which is not trained while `freeze`."""
+        with skip_initialization():
+            made = cls(embeddings.shape[0], embeddings.shape[1], padding_idx)
+        made.weight = Parameter(embeddings.detach(), requires_grad=not freeze)
+        return made
+
     def reset_parameters(self) -> None:
         with no_grad():
             self.weight.normal_()
+            if self.padding_idx is not None:
+                self.weight[self.padding_idx] = 0.0
 
     def forward(self, ids: Tensor) -> Tensor:
-        return ops.embedding(self.weight, ids)
+        if self.padding_idx is None:
+            return ops.embedding(self.weight, ids)
+        from .functional import embedding
+
+        rows: Tensor = embedding(ids, self.weight, self.padding_idx)
+        return rows
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
-class RMSNorm(Module):
-    """Root mean square norm over the last dim, times a weight (dim,)."""
+class _Norm(Module):
+    """What the two norms share: the shape of the last dims, eps, a weight and perhaps a bias of that shape."""
 
-    def __init__(self, dim: int, epsilon: float = 1e-5) -> None:
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float, affine: bool, bias: bool) -> None:
         super().__init__()
-        self.dim = dim
-        self.epsilon = epsilon
-        self.weight = _parameter(ones, dim)
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = affine
+        self.weight = _parameter(ones, *self.normalized_shape) if affine else None
+        self.bias = _parameter(zeros, *self.normalized_shape) if affine and bias else None
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class RMSNorm(_Norm):
+    """Root mean square norm over the last dims, times a weight. eps None: the smallest step of float32, as torch."""
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine: bool = True
+    ) -> None:
+        super().__init__(normalized_shape, 2.0**-23 if eps is None else eps, elementwise_affine, False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return ops.rms_norm(x, self.weight, self.epsilon)
+        if self.weight is not None and len(self.normalized_shape) == 1:
+            return ops.rms_norm(x, self.weight, self.eps)
+        from .functional import rms_norm
 
-    def extra_repr(self) -> str:
-        return f"{self.dim}, epsilon={self.epsilon}"
+        y: Tensor = rms_norm(x, self.normalized_shape, self.weight, self.eps)
+        return y
 
 
-class LayerNorm(Module):
-    """Mean and variance norm over the last dim, times a weight plus a bias (dim,)."""
+class LayerNorm(_Norm):
+    """Mean and variance norm over the last dims, times a weight, plus a bias."""
 
-    def __init__(self, dim: int, epsilon: float = 1e-5) -> None:
-        super().__init__()
-        self.dim = dim
-        self.epsilon = epsilon
-        self.weight = _parameter(ones, dim)
-        self.bias = _parameter(zeros, dim)
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return ops.layer_norm(x, self.weight, self.bias, self.epsilon)
+        if self.bias is not None and len(self.normalized_shape) == 1:
+            return ops.layer_norm(x, self.weight, self.bias, self.eps)
+        from .functional import layer_norm
 
-    def extra_repr(self) -> str:
-        return f"{self.dim}, epsilon={self.epsilon}"
+        y: Tensor = layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        return y
 
 
 class KVCache:

@@ -57,6 +57,33 @@ class Module:
         if not persistent:
             self._transient.add(name)
 
+    def register_parameter(self, name: str, param: Tensor | None) -> None:
+        """A parameter by its name; None keeps the name for none."""
+        setattr(self, name, param)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """A module by its name."""
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a dotted path ("" is this one). AttributeError where there is none."""
+        found = self
+        for part in target.split(".") if target else ():
+            if part not in found._modules:
+                raise AttributeError(f"{type(self).__name__} has no module {target!r}: {part!r} is not there")
+            found = found._modules[part]
+        return found
+
+    def get_parameter(self, target: str) -> Tensor:
+        """The parameter at a dotted path. AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if name not in owner._parameters:
+            raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
+        return owner._parameters[name]
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
@@ -207,16 +234,39 @@ class Module:
         return self
 
     def to(self, dtype: Any = None) -> Module:
-        """Converts floating-point parameters and buffers."""
+        """Converts floating-point parameters and buffers; what is shared stays so. ("cpu" is where they are.)"""
+        shared: dict[int, Tensor] = {}
         for module in self.modules():
             for group in (module._parameters, module._buffers):
                 for name, value in list(group.items()):
                     if value.dtype.is_floating_point and dtype is not None:
-                        converted = value.detach().to(dtype)
-                        if group is module._parameters:
+                        known = shared.get(id(value))
+                        converted = value.detach().to(dtype) if known is None else known
+                        if known is None and group is module._parameters:
                             converted = Parameter(converted, value.requires_grad)
+                        shared[id(value)] = converted
                         object.__setattr__(module, name, converted)
                         group[name] = converted
+        return self
+
+    def float(self) -> Module:
+        """to(float32)."""
+        return self.to("float32")
+
+    def double(self) -> Module:
+        """to(float64)."""
+        return self.to("float64")
+
+    def half(self) -> Module:
+        """to(float16)."""
+        return self.to("float16")
+
+    def bfloat16(self) -> Module:
+        """to(bfloat16)."""
+        return self.to("bfloat16")
+
+    def cpu(self) -> Module:
+        """Itself: modules live on the CPU."""
         return self
 
     def extra_repr(self) -> str:
@@ -248,8 +298,24 @@ class ModuleList(Module):
     def __iter__(self) -> Iterator[Module]:
         return iter(self._modules.values())
 
-    def __getitem__(self, index: int) -> Module:
-        return list(self._modules.values())[index]
+    def extend(self, modules: Any) -> ModuleList:
+        for module in modules:
+            self.append(module)
+        return self
+
+    def __getitem__(self, index: Any) -> Any:
+        """A module, or by a slice a list of the same kind."""
+        found = list(self._modules.values())[index]
+        return type(self)._of(found) if isinstance(index, slice) else found
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        name = list(self._modules)[index]
+        self._modules[name] = module  # in its place, where setattr would put it last
+        object.__setattr__(self, name, module)
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> ModuleList:
+        return cls(modules)
 
 
 class Sequential(ModuleList):
@@ -257,6 +323,10 @@ class Sequential(ModuleList):
 
     def __init__(self, *modules: Module) -> None:
         super().__init__(modules)
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> ModuleList:
+        return cls(*modules)
 
     def forward(self, x: Any) -> Any:
         for module in self:

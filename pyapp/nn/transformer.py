@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, ops
-from ..engine.ops import zeros
 from .attention import MultiheadAttention
 from .dropout import Dropout
 from .layers import LayerNorm, Linear
@@ -28,15 +27,6 @@ def _activation(given: str | Activation) -> Activation:
     return found
 
 
-class _LayerNormWithoutBias(LayerNorm):
-    def __init__(self, dim: int, epsilon: float) -> None:
-        super().__init__(dim, epsilon)
-        self.bias = None  # type: ignore[assignment]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.layer_norm(x, self.weight, zeros(self.dim, dtype=self.weight.dtype), self.epsilon)
-
-
 class _TransformerLayer(Module):
     """What the two layers share: the feed-forward part, norms before (`norm_first`) or after each block."""
 
@@ -52,7 +42,7 @@ class _TransformerLayer(Module):
         self.activation = _activation(self._arguments["activation"])
         epsilon = self._arguments["layer_norm_eps"]
         for i in range(1, norms + 1):
-            setattr(self, f"norm{i}", (LayerNorm if bias else _LayerNormWithoutBias)(dim, epsilon))
+            setattr(self, f"norm{i}", LayerNorm(dim, epsilon, bias=bias))
             setattr(self, f"dropout{i}", Dropout(rate))
 
     def _attention(self) -> MultiheadAttention:

@@ -91,3 +91,21 @@ def test_names_of_functions_dtypes_and_constants() -> None:
         pyapp.no_such_name  # noqa: B018
     y = tensor([0.5])
     assert y.asin_() is y and y.atan2_(y) is y
+
+
+def test_printing_has_torchs_options() -> None:
+    x = tensor([1.5, 100.123])
+    try:
+        pyapp.set_printoptions(precision=2, sci_mode=True)
+        assert repr(x) == "tensor([1.50e+00, 1.00e+02])"
+        pyapp.set_printoptions(sci_mode=False)
+        assert repr(tensor([1.5e-7, 100.123])) == "tensor([  0.00, 100.12])"
+        pyapp.set_printoptions(profile="full")
+        assert "..." not in repr(pyapp.arange(2000))
+        with pytest.raises(ValueError, match="profile"):
+            pyapp.set_printoptions(profile="long")
+        with pytest.raises(TypeError, match="'digits'"):
+            pyapp.set_printoptions(digits=2)
+    finally:
+        pyapp.set_printoptions(profile="default")
+    assert repr(x) == "tensor([  1.5000, 100.1230])"

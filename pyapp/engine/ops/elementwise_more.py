@@ -120,8 +120,8 @@ def xlogy(x: Any, other: Any) -> Tensor:
     kind = common_dtype(a, b)
     kind = kind if kind.is_floating_point else _dtype.float32
     a, b = a.to(kind), b.to(kind)
-    zero = (a == 0).logical_and(b.isnan().logical_not())
-    return where(zero, 0.0, a * where(zero, 1.0, b).log())
+    hidden = (a == 0).logical_and((b <= 0).logical_or(b.isinf()))  # where the logarithm would make 0 a NaN
+    return a * where(hidden, 1.0, b).log()
 
 
 def polygamma(n: int, x: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ def _shapes(module: Module) -> dict[str, tuple[int, ...]]:
     if isinstance(module, Embedding):
         return {"weight": (module.num_embeddings, module.embedding_dim)}
     if isinstance(module, LayerNorm):
-        return {"weight": (module.dim,), "bias": (module.dim,)}
+        return {"weight": module.normalized_shape, "bias": module.normalized_shape}
     if isinstance(module, Convolution):
         return {"weight": module.shape, "bias": module.shape[:1]}
     if isinstance(module, Decoder):
