@@ -390,3 +390,14 @@ def test_five_minutes_need_no_more_memory_than_one(loads: list[Any]) -> None:
         assert len(said(events)) >= minutes * 60 / (len(part) / RATE) * 3 - 3
         del events
     assert peaks[1] < peaks[0] + 1_500_000
+
+
+def test_no_time_passes_the_end_of_the_recording() -> None:
+    words = ({"word": " a", "start": 1.0, "end": 2.0}, {"word": " b", "start": 2.1, "end": 2.4})
+    segment = Segment(" a b", 1.0, 2.5, words=words)
+    cut = speech.until(segment, 2.05)
+    assert (cut.start, cut.end) == (1.0, 2.05) and cut.text == segment.text
+    assert cut.words is not None
+    assert [(word["start"], word["end"]) for word in cut.words] == [(1.0, 2.0), (2.05, 2.05)]
+    assert speech.until(segment, 3.0) is segment
+    assert speech.until(Segment(" a", 4.0, 5.0), 3.0).start == 3.0

@@ -86,6 +86,8 @@ async def transcribe(
                     yield notice
             elif isinstance(event, Progress) and event.total is None:
                 event = replace(event, total=reader.duration)
+            elif isinstance(event, Segment) and reader.duration is not None:
+                event = until(event, reader.duration)
             yield event
             await breath.take()
 
@@ -132,6 +134,16 @@ async def listen(
     for notice in quality.notices(MICROPHONE):
         yield notice
     yield Done("complete", results | {"duration": transcriber.seconds})
+
+
+def until(segment: Segment, end: float) -> Segment:
+    """The segment with times that do not pass the recording's end: the model's last window is longer than the sound."""
+    if segment.end <= end:
+        return segment
+    words = segment.words and tuple(
+        {**word, "start": min(word["start"], end), "end": min(word["end"], end)} for word in segment.words
+    )
+    return replace(segment, start=min(segment.start, end), end=end, words=words)
 
 
 def note(event: Event, results: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ def test_it_keeps_to_the_name_that_it_was_given(loaded: LoadedModel) -> None:
     ):
         text = tell(loaded, f"Once upon a time, there was a little {kind} named {name}.", temperature=0)
         assert text.count(name) >= 5
-        assert he in text
+        assert re.search(rf"\b{he}\b", text, re.IGNORECASE)
 
 
 def test_held_out_loss(loaded: LoadedModel) -> None:
