@@ -72,9 +72,8 @@ class Transcription:
         self._segments: list[Segment] = []
         self._tokens: list[int] = []  # the initial prompt and all text
         self._prompt_from = 0
-        self._initial = self._tokenizer.encode(" " + (options.initial_prompt or "").strip())
-        if options.initial_prompt is None:
-            self._initial = []
+        initial = options.initial_prompt
+        self._initial = [] if initial is None else self._tokenizer.encode(" " + initial.strip())
         self._tokens.extend(self._initial)
 
     def events(self) -> Iterator[Event]:

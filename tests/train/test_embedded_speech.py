@@ -46,8 +46,9 @@ def loaded() -> LoadedSpeechModel:
 
 
 def transcribe(loaded: LoadedSpeechModel, path: Path) -> list[Segment]:
-    """Inside Pyodide there is no library to find the tokens of suppressed signs; none of them is ever likely here."""
-    options = TranscribeOptions(suppress_tokens="" if sys.platform == "emscripten" else "-1")
+    """Inside Pyodide there is no library to find the tokens of what is suppressed; none of it is ever likely here."""
+    page = sys.platform == "emscripten"
+    options = TranscribeOptions(suppress_tokens="" if page else "-1", suppress_blank=not page)
     events = list(transcribe_events(loaded, load_speech(path), options))
     assert isinstance(events[-1], Done)
     return [event for event in events if isinstance(event, Segment)]
