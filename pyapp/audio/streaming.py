@@ -97,7 +97,8 @@ class LiveTranscriber:
         self._hypothesis: list[LiveWord] = []  # of the last decoding, not final
         self._final_end = 0.0
         self._tail: list[LiveWord] = []  # the last final words
-        self._prompt = ""
+        self._prompt = ""  # final words whose sound is not held any more
+        self._heard: list[LiveWord] = []  # final words whose sound may still be held
         self._count = 0
         self._language: str | None = None
         self._shown = ""
@@ -169,6 +170,7 @@ class LiveTranscriber:
 
     def _decode(self) -> tuple[list[LiveWord], Language | None]:
         """The words of the sound that is held, and its language where it is news."""
+        self._prompt = (self._prompt + self._forgotten())[-PROMPT_CHARACTERS:]
         options = replace(
             self._options,
             language=self._language or self._options.language,
@@ -182,6 +184,16 @@ class LiveTranscriber:
             elif isinstance(event, Segment):
                 words += [live_word(word, offset) for word in event.words or ()]
         return words, self._settle(heard, bool(words))
+
+    def _forgotten(self) -> str:
+        """The final words whose sound was let go since the last decoding: only these are told to the model as text
+        before. What it is told and hears too it may leave out, or say twice.
+        """
+        begin = self._offset / SAMPLE_RATE + BACK
+        gone = next((i for i, word in enumerate(self._heard) if word.end > begin), len(self._heard))
+        text = "".join(word.text for word in self._heard[:gone])
+        self._heard = self._heard[gone:]
+        return text
 
     def _settle(self, heard: Language | None, spoken: bool) -> Language | None:
         """The first words decide on the language."""
@@ -217,7 +229,7 @@ class LiveTranscriber:
             self._final_end = max(start, word.end)
             times.append({"word": word.text, "start": start, "end": self._final_end, "probability": word.probability})
         text = "".join(word.text for word in words)
-        self._prompt = (self._prompt + text)[-PROMPT_CHARACTERS:]
+        self._heard += words
         self._tail = [*self._tail, *words][-REPEATED:]
         yield Segment(text, first, self._final_end, self._count, words=tuple(times))
         self._count += 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pyapp.audio import streaming
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.streaming import LiveOptions, LiveTranscriber
 from pyapp.errors import Cancelled, OptionError
@@ -55,6 +57,24 @@ def test_what_is_held_fits_the_window_of_the_model() -> None:
     assert LiveOptions.for_window(30.0) == LiveOptions()
     short = LiveOptions.for_window(15.0)
     assert short.trim < short.longest < 15.0
+
+
+def test_the_model_is_not_told_what_it_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text before is of sound that is not held any more."""
+    told: list[tuple[float, str]] = []
+    decode = streaming.transcribe_events
+
+    def watched(model: Any, sound: np.ndarray, options: TranscribeOptions, cancel: Cancel) -> Any:
+        told.append((live.seconds - len(sound) / RATE, options.initial_prompt or ""))
+        return decode(model, sound, options, cancel)
+
+    monkeypatch.setattr(streaming, "transcribe_events", watched)
+    samples, spoken = speech([-1.0, *sentences(3, 7, 1.5)])
+    live = LiveTranscriber(ToneModel())
+    listen(live, samples)
+    assert told[-1][1]
+    for begin, prompt in told:
+        assert len(prompt.split()) <= sum(end <= begin + 0.5 for _, _, end in spoken)
 
 
 def test_text_is_shown_before_it_is_final() -> None:
