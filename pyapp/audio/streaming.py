@@ -26,6 +26,7 @@ from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
 REPEATED = 5  # words that a decoding may say again from before its beginning, where a rest of them is heard
 PROMPT_CHARACTERS = 200
 BACK = 0.1  # seconds that times of words may differ between two decodings
+RIPE = 0.2  # seconds that must be heard after a word for it to be final
 MARGIN = 0.5  # seconds of silence that are kept before speech
 
 
@@ -135,10 +136,15 @@ class LiveTranscriber:
             self._forget(len(self._final))
             self._let_go(int((spans[-1].end - first / SAMPLE_RATE) * SAMPLE_RATE))
             return
-        agreed = common(self._hypothesis, words)
+        agreed = min(common(self._hypothesis, words), self._spoken(words))
         yield from self._commit(words[:agreed])
         self._hypothesis = words[agreed:]
         yield from self._stay_short()
+
+    def _spoken(self, words: Sequence[LiveWord]) -> int:
+        """How many words ended some time ago. One at the end of the sound may still be going on, or be guessed."""
+        now = self._offset / SAMPLE_RATE + len(self._sound) / SAMPLE_RATE - RIPE
+        return next((number for number, word in enumerate(words) if word.end > now), len(words))
 
     def _stay_short(self) -> Iterator[Event]:
         """Lets sound go whose words are final, and makes words final that never agreed when there is too much."""
