@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
-from .nesting import check_nesting
+from .nesting import parse_json
 from .safetensors import SafetensorsFile, write_safetensors
-from .source import AnySource, ByteSource, FileSource, close_source, open_source
+from .source import AnySource, ByteSource, FileSource, close_source, open_source, read_whole
 
 if TYPE_CHECKING:
     from pyapp.engine.tensor import Tensor
 
 INDEX = "model.safetensors.index.json"
-INDEX_LIMIT = 64 << 20  # bytes
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
 HINT = "The index is damaged, or not of these files: download all of them again"
@@ -46,13 +45,10 @@ def _names(source: ByteSource, index: Mapping[str, Any]) -> list[str]:
 
 
 def _index(source: ByteSource) -> dict[str, Any]:
-    if source.size > INDEX_LIMIT:
-        _broken(source, f"the index has {source.size:,} bytes, expected at most {INDEX_LIMIT:,}")
-    text = bytes(source.read(0, source.size))
+    text = read_whole(source)
     try:
-        check_nesting(text)
-        index = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        index = parse_json(text)
+    except ValueError as error:
         _broken(source, f"the index is no JSON ({str(error)[:100]})")
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict):

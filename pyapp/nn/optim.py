@@ -177,8 +177,7 @@ class AdamW(Optimizer):
 
     def _check(self, group: Group) -> None:
         super()._check(group)
-        if not all(0 <= beta < 1 for beta in group["betas"]):
-            raise ValueError(f"AdamW: betas must be in [0, 1), got {group['betas']}")
+        _check_range(self, group, "betas")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = self.state.get(parameter)
@@ -229,7 +228,6 @@ class Adam(AdamW):
 
     def _check(self, group: Group) -> None:
         group.setdefault("amsgrad", self._amsgrad)
-        _check_range(self, group, "betas")
         super()._check(group)
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
