@@ -28,6 +28,27 @@ def test_a_padding_row_is_zero_and_stays() -> None:
         nn.Embedding(4, 2, padding_idx=4)
 
 
+def test_gradients_of_rows_are_scaled_by_how_often_they_occur() -> None:
+    """Once, also in bags, where torch's CPU kernel divides twice."""
+    ids = tensor([[1, 1, 2], [1, 3, 3]])
+    for layer in (
+        nn.Embedding(4, 1, scale_grad_by_freq=True, padding_idx=2),
+        nn.EmbeddingBag(4, 1, scale_grad_by_freq=True, mode="sum", padding_idx=2),
+    ):
+        layer(ids).sum().backward()
+        assert layer.weight.grad.flatten().tolist() == pytest.approx([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="maximum's gradient"):
+        nn.EmbeddingBag(4, 1, scale_grad_by_freq=True, mode="max")(ids)
+    with pytest.raises(NotImplementedError, match="EmbeddingBag: sparse gradients are not there"):
+        nn.EmbeddingBag(4, 1, sparse=True)
+
+
+def test_long_rows_are_shrunk_where_they_are_looked_up() -> None:
+    layer = nn.Embedding.from_pretrained(tensor([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]]), max_norm=1.0)
+    assert layer(tensor([[0, 1], [0, 1]]))[0].flatten().tolist() == pytest.approx([0.6, 0.8, 0.3, 0.4])
+    assert layer.weight.flatten().tolist() == pytest.approx([0.6, 0.8, 0.3, 0.4, 6, 8])
+
+
 def test_an_embedding_of_given_rows() -> None:
     layer = nn.Embedding.from_pretrained(tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert layer(tensor([1, 0])).tolist() == [[3, 4], [1, 2]] and not layer.weight.requires_grad

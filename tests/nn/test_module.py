@@ -108,7 +108,7 @@ def test_repr_shows_the_tree() -> None:
     assert repr(Net()) == (
         "Net(\n  (first): Linear(in_features=3, out_features=4, bias=True)\n"
         "  (rest): ModuleList(\n    (0): Linear(in_features=4, out_features=4, bias=False)\n"
-        "    (1): RMSNorm((4,), eps=1.1920928955078125e-07, elementwise_affine=True)\n  )\n)"
+        "    (1): RMSNorm((4,), eps=None, elementwise_affine=True)\n  )\n)"
     )
 
 

@@ -28,7 +28,7 @@ def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
     flat = array_of(g).reshape(-1, weight.shape[1])
     order = np.argsort(ids.array().reshape(-1), kind="stable")
     sorted_ids = ids.array().reshape(-1)[order]
-    whole = np.zeros(weight.shape, np.float32)
+    whole = np.zeros(weight.shape, np.float64 if weight.dtype is _dtype.float64 else np.float32)
     if len(order):
         starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]])
         whole[sorted_ids[starts]] = np.add.reduceat(flat[order], starts, axis=0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
-from ..engine import Tensor, no_grad
-from ..engine.lazy import np
-from ..engine.op import describe
-from ..engine.ops import cat
+from ...engine import Tensor, no_grad
+from ...engine.lazy import np
+from ...engine.op import describe
+from ...engine.ops import cat
 
 
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0) -> float:
