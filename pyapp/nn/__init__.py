@@ -39,6 +39,9 @@ _NAMES = {
     "embeddings": """
         EmbeddingBag
     """,
+    "lbfgs": """
+        LBFGS
+    """,
     "loss_modules": """
         BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss
         HuberLoss KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss
@@ -46,8 +49,9 @@ _NAMES = {
         TripletMarginWithDistanceLoss
     """,
     "lr_scheduler": """
-        CosineAnnealingLR ExponentialLR LambdaLR LinearLR MultiStepLR OneCycleLR ReduceLROnPlateau SequentialLR
-        StepLR constant warmup_cosine warmup_linear
+        ChainedScheduler ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LambdaLR
+        LinearLR MultiStepLR MultiplicativeLR OneCycleLR PolynomialLR ReduceLROnPlateau SequentialLR StepLR constant
+        warmup_cosine warmup_linear
     """,
     "normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d Bilinear Flatten GroupNorm Identity InstanceNorm1d InstanceNorm2d
@@ -55,6 +59,9 @@ _NAMES = {
     """,
     "optim": """
         Adagrad Adam AdamW Lion Optimizer RMSprop SGD
+    """,
+    "optim_more": """
+        ASGD Adadelta Adafactor Adamax Muon NAdam RAdam Rprop
     """,
     "quantization": """
         quantize

@@ -10,8 +10,19 @@ from typing import Any
 
 import torch
 
-from .make_golden_more import golden, keep, leaf, losses, modules, save, tensors, to_torch, weighted
-from .module_cases import FUNCTIONS, LOSSES, MODULES, PACKED
+from .make_golden_more import (
+    keep,
+    leaf,
+    losses,
+    modules,
+    optimizers,
+    save,
+    schedules,
+    tensors,
+    to_torch,
+    weighted,
+)
+from .module_cases import FUNCTIONS, LOSSES, MODULES, OPTIMIZERS, PACKED, SCHEDULES
 from .more_cases import values
 
 
@@ -64,5 +75,6 @@ if __name__ == "__main__":
     losses(LOSSES)
     functions()
     packed()
-    assert golden
+    optimizers(OPTIMIZERS)
+    schedules(SCHEDULES)
     save("golden_modules.npz")

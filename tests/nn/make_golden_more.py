@@ -111,8 +111,8 @@ class Lion(torch.optim.Optimizer):
                 m.copy_(group["betas"][1] * m + (1 - group["betas"][1]) * p.grad)
 
 
-def optimizers() -> None:
-    for name, (kind, settings) in MORE_OPTIMIZERS.items():
+def optimizers(cases: dict[str, Any]) -> None:
+    for name, (kind, settings) in cases.items():
         parameters = [torch.nn.Parameter(torch.from_numpy(start(i))) for i in range(len(SHAPES))]
         optimizer = (Lion if kind == "Lion" else getattr(torch.optim, kind))(parameters, **settings)
         for step in range(STEPS):
@@ -124,8 +124,8 @@ def optimizers() -> None:
                     keep(f"{name}/{step}/{i}", parameter)
 
 
-def schedules() -> None:
-    for name, (kind, settings) in SCHEDULES.items():
+def schedules(cases: dict[str, Any]) -> None:
+    for name, (kind, settings) in cases.items():
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3, momentum=0.9)
         schedule = getattr(torch.optim.lr_scheduler, kind)(optimizer, **settings)
         rates = []
@@ -148,6 +148,6 @@ def save(file: str) -> None:
 if __name__ == "__main__":
     modules(MODULES)
     losses(LOSSES)
-    optimizers()
-    schedules()
+    optimizers(MORE_OPTIMIZERS)
+    schedules(SCHEDULES)
     save("golden_more.npz")

@@ -138,3 +138,26 @@ PACKED: dict[str, tuple[str, dict[str, Any], list[int], bool]] = {
     "lstm": ("LSTM", {**CELL, "proj_size": 2, "bidirectional": True}, [2, 5, 1], True),
     "rnn": ("RNN", {**CELL, "batch_first": True}, [3, 4], False),
 }
+
+# Like more_cases.MORE_OPTIMIZERS and SCHEDULES.
+OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "adadelta": ("Adadelta", {"lr": 0.7, "rho": 0.8, "weight_decay": 0.02}),
+    "adamax": ("Adamax", {"lr": 0.02, "betas": (0.8, 0.95)}),
+    "nadam": ("NAdam", {"lr": 0.01, "weight_decay": 0.02, "momentum_decay": 0.01}),
+    "radam": ("RAdam", {"lr": 0.02, "betas": (0.8, 0.9), "weight_decay": 0.02, "decoupled_weight_decay": True}),
+    "asgd": ("ASGD", {"lr": 0.05, "lambd": 0.01, "t0": 2, "weight_decay": 0.02}),
+    "rprop": ("Rprop", {"lr": 0.02, "step_sizes": (1e-3, 0.05)}),
+    "adafactor": ("Adafactor", {"lr": 0.05, "weight_decay": 0.02}),
+    "adamw amsgrad": ("AdamW", {"lr": 0.01, "amsgrad": True, "maximize": True}),
+    "sgd up": ("SGD", {"lr": 0.01, "momentum": 0.9, "maximize": True}),
+}
+SCHEDULES: dict[str, tuple[str, dict[str, Any]]] = {
+    "constant": ("ConstantLR", {"factor": 0.5, "total_iters": 3}),
+    "polynomial": ("PolynomialLR", {"total_iters": 9, "power": 1.5}),
+    "restarts": ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2, "eta_min": 0.02}),
+    "cycles": ("CyclicLR", {"base_lr": 0.05, "max_lr": 0.4, "step_size_up": 3, "step_size_down": 5}),
+    "lower cycles": ("CyclicLR", {"base_lr": 0.05, "max_lr": 0.4, "step_size_up": 3, "mode": "triangular2"}),
+    "falling cycles": (
+        "CyclicLR", {"base_lr": 0.05, "max_lr": 0.4, "step_size_up": 4, "mode": "exp_range", "gamma": 0.9}
+    ),
+}  # fmt: skip

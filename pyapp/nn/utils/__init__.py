@@ -30,7 +30,7 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     if scale < 1:
         with no_grad():
             for grad in grads:
-                grad.array()[...] *= np.float32(scale)
+                grad.array()[...] *= scale
     return total
 
 
