@@ -6,7 +6,8 @@ import importlib
 from typing import Any
 
 from .layers import Embedding, KVCache, LayerNorm, Linear, RMSNorm
-from .module import Module, ModuleList, Parameter, Sequential
+from .module import Buffer, Module, Parameter
+from .module_lists import ModuleList, Sequential
 
 # What is imported when first asked for, by its module: the page writes a story without it.
 _NAMES = {
@@ -91,7 +92,10 @@ _NAMES = {
 _ROOMS = ("functional", "init", "lr_scheduler", "optim", "utils")
 _LATER = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = ["Embedding", "KVCache", "LayerNorm", "Linear", "Module", "ModuleList", "Parameter", "RMSNorm", "Sequential"]
+__all__ = [
+    "Buffer", "Embedding", "KVCache", "LayerNorm", "Linear", "Module", "ModuleList", "Parameter", "RMSNorm",
+    "Sequential",
+]  # fmt: skip
 __all__ += [*_LATER, *_ROOMS]
 
 

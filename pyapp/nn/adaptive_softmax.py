@@ -12,7 +12,8 @@ from ..engine.lazy import np
 from ..engine.op import describe
 from ..engine.ops import from_numpy
 from .layers import Linear
-from .module import Module, ModuleList, Sequential
+from .module import Module
+from .module_lists import ModuleList, Sequential
 
 
 class AdaptiveSoftmaxOutput(NamedTuple):

@@ -12,7 +12,8 @@ from .attention import MultiheadAttention, additive, subsequent_mask
 from .dropout import Dropout
 from .init import xavier_uniform_
 from .layers import LayerNorm, Linear
-from .module import Module, ModuleList
+from .module import Module
+from .module_lists import ModuleList
 
 Activation = Callable[[Tensor], Tensor]
 
