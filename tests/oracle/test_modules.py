@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import warnings
 from typing import Any
@@ -189,3 +190,45 @@ def test_layers_take_torchs_arguments(name: str) -> None:
     assert [n for n, _ in ours] == [n for n, _ in theirs]
     for (argument, own), (_, told) in zip(ours, theirs, strict=True):
         assert own == told or callable(told), argument
+
+
+@pytest.mark.parametrize("place", ["utils", "utils.parametrizations"])
+@pytest.mark.parametrize("wrap", ["weight_norm", "spectral_norm"])
+def test_computed_weights(wrap: str, place: str) -> None:
+    """Same names, and from the same state the same results and gradients, call after call."""
+    sides = []
+    torch.manual_seed(2)
+    for P in (torch, pyapp):
+        room = P.nn.utils.parametrizations if place.endswith("parametrizations") else P.nn.utils
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sides.append(getattr(room, wrap)(P.nn.Conv1d(3, 4, 2)))
+    theirs, ours = sides
+    state = {key: to_pyapp(value.detach().numpy(), "float32") for key, value in theirs.state_dict().items()}
+    assert ours.load_state_dict(state) == ([], [])
+    x = np.random.RandomState(0).randn(2, 3, 5)
+    for _ in range(3):
+        check_equal(ours(to_pyapp(x, "float32")), theirs(to_torch(x, "float32")), 2e-5)
+    ours(to_pyapp(x, "float32")).square().sum().backward()
+    theirs(to_torch(x, "float32")).square().sum().backward()
+    grads = dict(ours.named_parameters())
+    for key, parameter in theirs.named_parameters():
+        check_equal(grads[key].grad, parameter.grad, 2e-4, key)
+
+
+@pytest.mark.parametrize("room", ["nn.init", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler"])
+def test_functions_of_the_other_rooms_are_there(room: str) -> None:
+    left_out = {
+        "clip_grad_norm", "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format", "skip_init",
+        "PackedSequence_", "bind", "SparseAdam", "swap_in_optimizer_params_and_state", "constant", "dirac", "eye",
+        "kaiming_normal", "kaiming_uniform", "normal", "orthogonal", "sparse", "uniform", "xavier_normal",
+        "xavier_uniform", "copy_method_params", "Optimizer",
+    }  # fmt: skip
+    theirs = importlib.import_module(f"torch.{room}")
+    ours = importlib.import_module(f"pyapp.{room}")
+    public = [
+        n for n, value in vars(theirs).items()
+        if n[0] != "_" and callable(value) and str(getattr(value, "__module__", "")).startswith("torch")
+    ]  # fmt: skip
+    missing = [n for n in public if not hasattr(ours, n) and n not in left_out and n != "Tensor"]
+    assert not missing

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
-from math import inf
+from math import inf, isfinite
+from typing import Any
 
-from ...engine import Tensor, no_grad
+from ...engine import Tensor, float32, no_grad
 from ...engine.lazy import np
 from ...engine.op import describe
 from ...engine.ops import cat
 
 
-def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0) -> float:
-    """Scales all gradients together so that their norm is at most `max_norm`; returns the norm before.
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None
+) -> float:
+    """The norm of all tensors as one vector.
 
-    The sum is made in float64 and in the order of the parameters: the same on every machine with the same gradients.
+    The sum is made in float64 and in the order given: the same on every machine with the same tensors.
     """
-    every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    grads = [parameter.grad for parameter in every if parameter.grad is not None]
-    arrays = [grad.contiguous().array() for grad in grads]
+    every = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    arrays = [tensor.detach().contiguous().to(_wide(tensor)).array() for tensor in every]
     if norm_type == inf:
         total = max((float(np.abs(array).max(initial=0)) for array in arrays), default=0.0)
     elif norm_type == 2.0:
@@ -26,15 +29,40 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, norm
     else:
         powers = (float((np.abs(array).astype(np.float64) ** norm_type).sum()) for array in arrays)
         total = sum(powers) ** (1 / norm_type)
-    scale = max_norm / (total + 1e-6)
-    if scale < 1:
-        with no_grad():
-            for grad in grads:
-                grad.array()[...] *= scale
+    if error_if_nonfinite and not isfinite(total):
+        raise RuntimeError(f"the norm of order {norm_type} of the gradients is {total}")
     return total
 
 
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+def _wide(tensor: Tensor) -> Any:
+    return float32 if tensor.dtype.itemsize < 4 else tensor.dtype
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: float, foreach: Any = None
+) -> None:
+    """Scales all gradients, whose norm together is `total_norm`, so that it is at most `max_norm`."""
+    scale = max_norm / (float(total_norm) + 1e-6)
+    if scale < 1:
+        with no_grad():
+            for parameter in [parameters] if isinstance(parameters, Tensor) else parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(scale)
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: Any = None,
+) -> float:  # fmt: skip
+    """Scales all gradients together so that their norm is at most `max_norm`; returns the norm before."""
+    every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    grads = [parameter.grad for parameter in every if parameter.grad is not None]
+    total = get_total_norm(grads, norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(every, max_norm, total)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: Any = None) -> None:
     """Limits each element of the gradients to ±clip_value, in place."""
     if not clip_value >= 0:
         raise ValueError(f"clip_grad_value_: clip_value must be a number >= 0, got {clip_value}")
@@ -61,3 +89,20 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         for parameter in every:
             parameter.copy_(vec[start : start + parameter.numel()].reshape(parameter.shape))
             start += parameter.numel()
+
+
+_ROOMS = ("parametrizations", "parametrize", "rnn")
+_LATER = {
+    **dict.fromkeys(("remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"), "weight_hooks"),
+    **dict.fromkeys(
+        ("fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"), "fusion"
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
