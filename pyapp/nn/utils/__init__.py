@@ -7,20 +7,18 @@ from collections.abc import Iterable
 from math import inf, isfinite
 from typing import Any
 
-from ...engine import Tensor, float32, no_grad
+from ...engine import Tensor, float32, float64, no_grad
 from ...engine.lazy import np
 from ...engine.op import describe
 from ...engine.ops import cat
+from ...engine.ops.create import scalar
 
 
-def get_total_norm(
-    tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None
-) -> float:
+def _norm(every: list[Tensor], norm_type: float, error_if_nonfinite: bool) -> float:
     """The norm of all tensors as one vector.
 
     The sum is made in float64 and in the order given: the same on every machine with the same tensors.
     """
-    every = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     arrays = [tensor.detach().contiguous().to(_wide(tensor)).array() for tensor in every]
     if norm_type == inf:
         total = max((float(np.abs(array).max(initial=0)) for array in arrays), default=0.0)
@@ -34,12 +32,24 @@ def get_total_norm(
     return total
 
 
+def _as_tensor(total: float, every: list[Tensor]) -> Tensor:
+    return scalar(total, float64 if any(tensor.dtype is float64 for tensor in every) else float32)
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None
+) -> Tensor:
+    """The norm of all tensors as one vector, (). RuntimeError for NaN or infinity if `error_if_nonfinite`."""
+    every = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    return _as_tensor(_norm(every, norm_type, error_if_nonfinite), every)
+
+
 def _wide(tensor: Tensor) -> Any:
     return float32 if tensor.dtype.itemsize < 4 else tensor.dtype
 
 
 def clip_grads_with_norm_(
-    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: float, foreach: Any = None
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor | float, foreach: Any = None
 ) -> None:
     """Scales all gradients, whose norm together is `total_norm`, so that it is at most `max_norm`."""
     scale = max_norm / (float(total_norm) + 1e-6)
@@ -53,13 +63,13 @@ def clip_grads_with_norm_(
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: Any = None,
-) -> float:  # fmt: skip
-    """Scales all gradients together so that their norm is at most `max_norm`; returns the norm before."""
+) -> Tensor:  # fmt: skip
+    """Scales all gradients together so that their norm is at most `max_norm`; returns the norm before, ()."""
     every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [parameter.grad for parameter in every if parameter.grad is not None]
-    total = get_total_norm(grads, norm_type, error_if_nonfinite)
+    total = _norm(grads, norm_type, error_if_nonfinite)
     clip_grads_with_norm_(every, max_norm, total)
-    return total
+    return _as_tensor(total, grads)
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: Any = None) -> None:
