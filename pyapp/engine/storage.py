@@ -119,6 +119,20 @@ class Storage:
         self.version = 0
         return self
 
+    @classmethod
+    def of_bytes(cls, data: Any) -> Storage:
+        """Memory of its own with these bytes in it."""
+        self = cls(len(data))
+        if self.nbytes:
+            self.bytes_view()[:] = data
+        return self
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return Storage.of_bytes, (bytes(self.bytes_view()) if self.nbytes else b"",)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        return Storage.of_bytes(self.bytes_view() if self.nbytes else b"")  # without the copy between that bytes are
+
     def __del__(self) -> None:
         if self.capacity:
             self.pool.give(self.address, self.capacity)

@@ -229,6 +229,13 @@ class Tensor:
 
     __hash__ = object.__hash__
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What copy.deepcopy and pickle keep: memory that is shared stays so, the place in a graph is not kept."""
+        if self.node is not None:
+            raise RuntimeError("only leaves can be copied or pickled with their gradient's ways: detach() first")
+        left_out = ("hooks", "after_hooks", "seen_through", "views")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
     def __repr__(self) -> str:
         from .display import tensor_repr
 

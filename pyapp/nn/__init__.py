@@ -3,157 +3,100 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .layers import Embedding, KVCache, LayerNorm, Linear, RMSNorm
-from .module import Module, ModuleList, Parameter, Sequential
+from .module import Buffer, Module, Parameter
+from .module_lists import ModuleList, Sequential
 
-if TYPE_CHECKING:
-    from . import functional, init, lr_scheduler, optim, utils
-    from .activations import ReLU, Sigmoid, SiLU, Softmax, Tanh
-    from .attention import MultiheadAttention
-    from .averages import ExponentialMovingAverage
-    from .containers import ModuleDict, ParameterDict, ParameterList
-    from .dropout import Dropout
-    from .losses import (
-        BCELoss,
-        BCEWithLogitsLoss,
-        CosineEmbeddingLoss,
-        CrossEntropyLoss,
-        HingeEmbeddingLoss,
-        HuberLoss,
-        KLDivLoss,
-        L1Loss,
-        MarginRankingLoss,
-        MSELoss,
-        MultiMarginLoss,
-        NLLLoss,
-        SmoothL1Loss,
-    )
-    from .lr_scheduler import (
-        CosineAnnealingLR,
-        ExponentialLR,
-        LambdaLR,
-        LinearLR,
-        MultiStepLR,
-        OneCycleLR,
-        ReduceLROnPlateau,
-        SequentialLR,
-        StepLR,
-        constant,
-        warmup_cosine,
-        warmup_linear,
-    )
-    from .normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d, Bilinear, Flatten, GroupNorm, Identity
-    from .optim import SGD, Adagrad, Adam, AdamW, Lion, Optimizer, RMSprop
-    from .quantization import quantize
-    from .recurrent import GRU, LSTM, RNN
-    from .transformer import TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer
-    from .utils import clip_grad_norm_, clip_grad_value_
-
-# Layers by their modules, beside those above.
+# What is imported when first asked for, by its module: the page writes a story without it.
 _NAMES = {
     "activations": """
         CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU
-        ReLU6 SELU Softmin Softplus Softshrink Softsign Tanhshrink Threshold
+        ReLU ReLU6 RReLU SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink
+        Threshold
+    """,
+    "adaptive_softmax": """
+        AdaptiveLogSoftmaxWithLoss
+    """,
+    "attention": """
+        MultiheadAttention
+    """,
+    "averages": """
+        ExponentialMovingAverage
     """,
     "caches": """
         FixedCache GrowingCache RotatingCache
     """,
+    "containers": """
+        ModuleDict ParameterDict ParameterList
+    """,
     "convolution": """
         Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d
     """,
-    "ctc": """
-        CTCLoss
+    "dropout": """
+        AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout
     """,
-    "embedding_bag": """
+    "embeddings": """
         EmbeddingBag
     """,
+    "lbfgs": """
+        LBFGS
+    """,
+    "loss_modules": """
+        BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss HingeEmbeddingLoss
+        HuberLoss KLDivLoss L1Loss MSELoss MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss
+        MultiMarginLoss NLLLoss PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss
+        TripletMarginWithDistanceLoss
+    """,
+    "lr_scheduler": """
+        ChainedScheduler ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR ExponentialLR LambdaLR
+        LinearLR MultiStepLR MultiplicativeLR OneCycleLR PolynomialLR ReduceLROnPlateau SequentialLR StepLR constant
+        warmup_cosine warmup_linear
+    """,
     "normalization": """
-        InstanceNorm1d InstanceNorm2d InstanceNorm3d LocalResponseNorm
+        BatchNorm1d BatchNorm2d BatchNorm3d Bilinear Flatten GroupNorm Identity InstanceNorm1d InstanceNorm2d
+        InstanceNorm3d LocalResponseNorm
+    """,
+    "optim": """
+        Adagrad Adam AdamW Lion Optimizer RMSprop SGD
+    """,
+    "optim_more": """
+        ASGD Adadelta Adafactor Adamax Muon NAdam RAdam Rprop
+    """,
+    "quantization": """
+        quantize
+    """,
+    "recurrent": """
+        GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase
     """,
     "stateless": """
         AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d AdaptiveMaxPool2d
-        AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d CircularPad1d CircularPad2d CircularPad3d ConstantPad1d
-        ConstantPad2d ConstantPad3d Fold LPPool1d LPPool2d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d
-        MaxUnpool3d PixelShuffle PixelUnshuffle ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d
-        ReplicationPad2d ReplicationPad3d Unflatten Unfold Upsample ZeroPad1d ZeroPad2d ZeroPad3d
+        AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d ChannelShuffle CircularPad1d CircularPad2d CircularPad3d
+        ConstantPad1d ConstantPad2d ConstantPad3d CosineSimilarity Fold FractionalMaxPool2d FractionalMaxPool3d
+        LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d
+        PairwiseDistance PixelShuffle PixelUnshuffle ReflectionPad1d ReflectionPad2d ReflectionPad3d
+        ReplicationPad1d ReplicationPad2d ReplicationPad3d Unflatten Unfold Upsample UpsamplingBilinear2d
+        UpsamplingNearest2d ZeroPad1d ZeroPad2d ZeroPad3d
+    """,
+    "transformer": """
+        Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer
+    """,
+    "utils": """
+        clip_grad_norm_ clip_grad_value_
     """,
     "weights": """
         Weights
     """,
 }
-_MORE = [name for names in _NAMES.values() for name in names.split()]
+_ROOMS = ("functional", "init", "lr_scheduler", "optim", "utils")
+_LATER = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
-    "Adagrad", "Adam", "AdamW", "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d",
-    "Bilinear", "CosineAnnealingLR", "CosineEmbeddingLoss", "CrossEntropyLoss", "Dropout", "Embedding",
-    "ExponentialLR", "ExponentialMovingAverage", "Flatten", "GRU", "GroupNorm", "HingeEmbeddingLoss", "HuberLoss",
-    "Identity", "KLDivLoss", "KVCache", "L1Loss", "LSTM", "LambdaLR", "LayerNorm", "Linear", "LinearLR", "Lion",
-    "MSELoss", "MarginRankingLoss", "Module", "ModuleDict", "ModuleList", "MultiMarginLoss", "MultiStepLR",
-    "MultiheadAttention", "NLLLoss", "OneCycleLR", "Optimizer", "Parameter", "ParameterDict", "ParameterList",
-    "RMSNorm", "RMSprop", "RNN", "ReLU", "ReduceLROnPlateau", "SGD", "Sequential", "SequentialLR", "SiLU",
-    "Sigmoid", "SmoothL1Loss", "Softmax", "StepLR", "Tanh", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "clip_grad_norm_", "clip_grad_value_", "constant",
-    "functional", "init", "lr_scheduler", "optim", "quantize", "utils", "warmup_cosine", "warmup_linear",
-] + _MORE  # fmt: skip
-
-# Imported when first asked for: the page writes a story without them.
-_LATER = {
-    **dict.fromkeys(("ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh"), "activations"),
-    **dict.fromkeys(("Adagrad", "Adam", "AdamW", "Lion", "Optimizer", "RMSprop", "SGD"), "optim"),
-    **dict.fromkeys(("ExponentialMovingAverage",), "averages"),
-    **dict.fromkeys(("clip_grad_norm_", "clip_grad_value_"), "utils"),
-    **dict.fromkeys(("MultiheadAttention",), "attention"),
-    **dict.fromkeys(("ModuleDict", "ParameterDict", "ParameterList"), "containers"),
-    **dict.fromkeys(("Dropout",), "dropout"),
-    **dict.fromkeys(
-        (
-            "BCELoss",
-            "BCEWithLogitsLoss",
-            "CosineEmbeddingLoss",
-            "CrossEntropyLoss",
-            "HingeEmbeddingLoss",
-            "HuberLoss",
-            "KLDivLoss",
-            "L1Loss",
-            "MSELoss",
-            "MarginRankingLoss",
-            "MultiMarginLoss",
-            "NLLLoss",
-            "SmoothL1Loss",
-        ),
-        "losses",
-    ),
-    **dict.fromkeys(
-        (
-            "CosineAnnealingLR",
-            "ExponentialLR",
-            "LambdaLR",
-            "LinearLR",
-            "MultiStepLR",
-            "OneCycleLR",
-            "ReduceLROnPlateau",
-            "SequentialLR",
-            "StepLR",
-            "constant",
-            "warmup_cosine",
-            "warmup_linear",
-        ),
-        "lr_scheduler",
-    ),
-    **dict.fromkeys(
-        ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Flatten", "GroupNorm", "Identity"), "normalization"
-    ),
-    **dict.fromkeys(("quantize",), "quantization"),
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), "recurrent"),
-    **dict.fromkeys(
-        ("TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"),
-        "transformer",
-    ),
-}
-_LATER |= {name: module for module, names in _NAMES.items() for name in names.split()}
-_ROOMS = ("functional", "init", "lr_scheduler", "optim", "utils")
+    "Buffer", "Embedding", "KVCache", "LayerNorm", "Linear", "Module", "ModuleList", "Parameter", "RMSNorm",
+    "Sequential",
+]  # fmt: skip
+__all__ += [*_LATER, *_ROOMS]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,103 +1,56 @@
-"""Activations as modules."""
+"""Activations as modules; those of torch with their functions' settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..engine import Tensor, ops
-from ..engine.ops import activations as more
-from .module import Module, Parameter
-
-
-class ReLU(Module):
-    """max(x, 0)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.relu(x)
-
-
-class SiLU(Module):
-    """x * sigmoid(x)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.silu(x)
-
-
-class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.sigmoid(x)
-
-
-class Tanh(Module):
-    """Hyperbolic tangent."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.tanh(x)
-
-
-class Softmax(Module):
-    """exp(x) / sum(exp(x)) along `dim`."""
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.softmax(x, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+from ..engine import Tensor, no_grad, ops
+from ..engine.op import describe
+from . import activation_functions as functions
+from .function_layers import function_layer
+from .layers import _parameter
+from .module import Module
 
 
 class PReLU(Module):
     """See prelu; the weight is trained: one, or one for each channel."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
-        self.weight = Parameter(ops.full((num_parameters,), init, dtype="float32"))
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = _parameter(ops.empty, num_parameters, device=device, dtype=dtype)
+        self.reset_parameters()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return more.prelu(x, self.weight)
+    def reset_parameters(self) -> None:
+        """All `init`."""
+        with no_grad():
+            self.weight.fill_(self.init)
 
+    def forward(self, input: Tensor) -> Tensor:
+        return functions.prelu(input, self.weight)
 
-def _layer(name: str, function: Any, **settings: Any) -> Any:
-    """A layer that gives its settings to a function; the defaults are those of torch."""
-
-    def __init__(self: Any, *given: Any, inplace: bool = False, **named: Any) -> None:
-        Module.__init__(self)
-        if len(given) > len(settings) or named.keys() - settings.keys():
-            raise TypeError(f"{name} takes {', '.join(settings) or 'no settings'}, got {given}, {named}")
-        self.settings = {**settings, **dict(zip(settings, given, strict=False)), **named}
-
-    def forward(self: Any, x: Tensor) -> Any:
-        return function(x, **self.settings)
-
-    def extra_repr(self: Any) -> str:
-        return ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
-
-    body = {"__init__": __init__, "forward": forward, "extra_repr": extra_repr, "__doc__": function.__doc__}
-    return type(name, (Module,), {**body, "__module__": __name__})
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
 
 
-CELU = _layer("CELU", more.celu, alpha=1.0)
-ELU = _layer("ELU", ops.elu, alpha=1.0)
-GELU = _layer("GELU", ops.gelu, approximate="none")
-GLU = _layer("GLU", more.glu, dim=-1)
-Hardshrink = _layer("Hardshrink", more.hardshrink, lambd=0.5)
-Hardsigmoid = _layer("Hardsigmoid", more.hardsigmoid)
-Hardswish = _layer("Hardswish", more.hardswish)
-Hardtanh = _layer("Hardtanh", ops.hardtanh, min_val=-1.0, max_val=1.0)
-LeakyReLU = _layer("LeakyReLU", ops.leaky_relu, negative_slope=0.01)
-LogSigmoid = _layer("LogSigmoid", more.logsigmoid)
-LogSoftmax = _layer("LogSoftmax", ops.log_softmax, dim=-1)
-Mish = _layer("Mish", ops.mish)
-ReLU6 = _layer("ReLU6", more.relu6)
-SELU = _layer("SELU", more.selu)
-Softmin = _layer("Softmin", more.softmin, dim=-1)
-Softplus = _layer("Softplus", ops.softplus, beta=1.0, threshold=20.0)
-Softshrink = _layer("Softshrink", more.softshrink, lambd=0.5)
-Softsign = _layer("Softsign", more.softsign)
-Tanhshrink = _layer("Tanhshrink", more.tanhshrink)
-Threshold = _layer("Threshold", more.threshold, threshold=0.0, value=0.0)
+class Softmax2d(Module):
+    """softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in (3, 4):
+            raise ValueError(f"Softmax2d: takes (N, C, H, W) or (C, H, W), got {describe(input)}")
+        return ops.softmax(input, -3)
+
+
+for _name, _function in (
+    ("CELU", "celu"), ("ELU", "elu"), ("GELU", "gelu"), ("GLU", "glu"), ("Hardshrink", "hardshrink"),
+    ("Hardsigmoid", "hardsigmoid"), ("Hardswish", "hardswish"), ("Hardtanh", "hardtanh"), ("LeakyReLU", "leaky_relu"),
+    ("LogSigmoid", "logsigmoid"), ("Mish", "mish"), ("ReLU", "relu"), ("ReLU6", "relu6"), ("SELU", "selu"),
+    ("SiLU", "silu"), ("Sigmoid", "sigmoid"), ("Softplus", "softplus"), ("Softshrink", "softshrink"),
+    ("Softsign", "softsign"), ("Tanh", "tanh"), ("Tanhshrink", "tanhshrink"), ("Threshold", "threshold"),
+):  # fmt: skip
+    globals()[_name] = function_layer(_name, getattr(functions, _function))
+for _name in ("Softmax", "LogSoftmax", "Softmin"):
+    _function = {"LogSoftmax": "log_softmax"}.get(_name, _name.lower())
+    globals()[_name] = function_layer(_name, getattr(functions, _function), "dim")
+RReLU = function_layer("RReLU", functions.rrelu, "lower upper inplace")

@@ -24,9 +24,12 @@ class _ConvolutionBase(Module):
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-        groups: int, bias: bool,
+        groups: int, bias: bool, padding_mode: str, **made: Any,
     ) -> None:  # fmt: skip
         super().__init__()
+        modes = ("zeros",) if self.transposed else ("zeros", "reflect", "replicate", "circular")
+        if padding_mode not in modes:
+            raise ValueError(f"{type(self).__name__}: padding_mode is one of {', '.join(modes)}, not {padding_mode!r}")
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"{type(self).__name__}: {in_channels} and {out_channels} channels do not make {groups} groups"
@@ -35,9 +38,10 @@ class _ConvolutionBase(Module):
         self.kernel_size = _each(kernel_size, self.dims)
         self.stride, self.dilation = _each(stride, self.dims), _each(dilation, self.dims)
         self.padding: Any = padding if isinstance(padding, str) else _each(padding, self.dims)
+        self.padding_mode = padding_mode
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
-        self.weight = _parameter(empty, first, second // groups, *self.kernel_size)
-        self.bias = _parameter(zeros, out_channels) if bias else None
+        self.weight = _parameter(empty, first, second // groups, *self.kernel_size, **made)
+        self.bias = _parameter(zeros, out_channels, **made) if bias else None
         if _Initialization.on:
             self.reset_parameters()
 
@@ -51,7 +55,7 @@ class _ConvolutionBase(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        plain = {"padding": (0,) * self.dims, "dilation": (1,) * self.dims, "groups": 1}
+        plain = {"padding": (0,) * self.dims, "dilation": (1,) * self.dims, "groups": 1, "padding_mode": "zeros"}
         for name, usual in plain.items():
             if getattr(self, name) != usual:
                 text += f", {name}={getattr(self, name)}"
@@ -65,12 +69,13 @@ class _Conv(_ConvolutionBase):
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+        dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
+        dtype: Any = None,
     ) -> None:  # fmt: skip
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
-        if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
-            raise ValueError(f"{type(self).__name__}: unknown padding_mode {padding_mode!r}")
-        self.padding_mode = padding_mode
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device=device, dtype=dtype,
+        )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
         function = getattr(ops, f"conv{self.dims}d")
@@ -107,9 +112,13 @@ class _ConvTranspose(_ConvolutionBase):
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros",
+        device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device=device, dtype=dtype,
+        )  # fmt: skip
         self.output_padding = _each(output_padding, self.dims)
 
     def forward(self, x: Tensor, output_size: Any = None) -> Tensor:

@@ -12,7 +12,7 @@ from ..engine.lazy import np
 from ..engine.op import describe, primitive
 from ..engine.ops import where
 from ..engine.ops.base import array_of, computed, tensor_of
-from .losses import _Loss, _reduce
+from .losses import _reduce
 
 
 def _shifted(rows: Any, by: int) -> Any:
@@ -155,13 +155,3 @@ def ctc_loss(
     if reduction == "mean":
         losses = losses / tensor_of(np.maximum(wanted, 1), int64).to(losses.dtype)
     return _reduce("ctc_loss", losses, reduction)
-
-
-class CTCLoss(_Loss):
-    """See ctc_loss."""
-
-    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
-        super().__init__(reduction, blank=blank, zero_infinity=zero_infinity)
-
-    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
-        return ctc_loss(log_probs, targets, input_lengths, target_lengths, **self._arguments())

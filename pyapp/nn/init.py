@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import ceil, prod, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -154,3 +154,32 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator = None) ->
     values = (q if rows >= columns else q.T) * gain
     with no_grad():
         return tensor.copy_(from_numpy(np.ascontiguousarray(values, np.float32).reshape(tensor.shape)))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Makes a convolution's weight (out, in / groups, kernel...) pass its input on: 1 in the kernel's middle where the
+    output channel of a group is the input channel.
+    """
+    if tensor.ndim not in (3, 4, 5) or tensor.shape[0] % groups:
+        raise ValueError(f"dirac_: takes a weight of 3, 4 or 5 dims for {groups} groups, got {describe(tensor)}")
+    values = np.zeros(tensor.shape, np.float32)
+    each = tensor.shape[0] // groups
+    middle = tuple(n // 2 for n in tensor.shape[2:])
+    for group in range(groups):
+        for channel in range(min(each, tensor.shape[1])):
+            values[(group * each + channel, channel, *middle)] = 1.0
+    with no_grad():
+        return tensor.copy_(from_numpy(values))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator = None) -> Tensor:
+    """Normal, but zeros in a share `sparsity` of each column of a matrix (Martens 2010)."""
+    if tensor.ndim != 2 or not 0 <= sparsity <= 1:
+        raise ValueError(f"sparse_: takes a matrix and a share from 0 to 1, got {describe(tensor)}, {sparsity}")
+    rows, columns = tensor.shape
+    count = ceil(sparsity * rows)
+    order = np.argsort(rand(rows, columns, generator=generator).array(), axis=0)
+    values = randn(rows, columns, generator=generator).array() * np.float32(std)
+    np.put_along_axis(values, order[:count], 0.0, 0)
+    with no_grad():
+        return tensor.copy_(from_numpy(values))

@@ -1,4 +1,4 @@
-"""Losses as functions and as modules, as in torch.nn.functional and torch.nn.
+"""Losses as functions, as in torch.nn.functional: of numbers, classes and distributions.
 
 `reduction` is "mean", "sum" or "none" everywhere ("batchmean" too for kl_div). torch's deprecated `size_average` and
 `reduce` are left out, so what follows the tensors is given by name.
@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+from math import log, pi
 from typing import Any
 
 from ..engine import Tensor, float32, int64, ops
 from ..engine.op import describe, op
-from .module import Module
+from ..engine.ops.activations import logsigmoid
 
 
 def _reduce(name: str, values: Tensor, reduction: str) -> Tensor:
@@ -28,27 +29,42 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
         raise ValueError(f"{name}: the target {describe(target)} does not have the shape of {describe(input)}")
 
 
-def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """(input - target)²."""
+def _weighted(name: str, values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Reduced; with a weight for each element the mean is the weighted one."""
+    if weight is None:
+        return _reduce(name, values, reduction)
+    if weight.shape != values.shape:
+        raise ValueError(f"{name}: the weight {describe(weight)} does not have the shape of {describe(values)}")
+    values = values * weight
+    return values.sum() / weight.sum() if reduction == "mean" else _reduce(name, values, reduction)
+
+
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """(input - target)², times a weight for each element."""
     _same_shape("mse_loss", input, target)
     difference = input - target
-    return _reduce("mse_loss", difference * difference, reduction)
+    return _weighted("mse_loss", difference * difference, weight, reduction)
 
 
-def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """|input - target|."""
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """|input - target|, times a weight for each element."""
     _same_shape("l1_loss", input, target)
-    return _reduce("l1_loss", (input - target).abs(), reduction)
+    return _weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the square of the difference up to `delta`, from there on in a line (Huber 1964)."""
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """Half the square of the difference up to `delta`, from there on in a line (Huber 1964); times a weight."""
     _same_shape("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be above 0, got {delta}")
     d = input - target
     size = d.abs()
-    return _reduce("huber_loss", ops.where(size < delta, 0.5 * d * d, delta * (size - 0.5 * delta)), reduction)
+    values = ops.where(size < delta, 0.5 * d * d, delta * (size - 0.5 * delta))
+    if weight is None or reduction != "mean":
+        return _weighted("huber_loss", values, weight, reduction)
+    return _weighted("huber_loss", values, weight, "none").mean()  # as torch, by the count alone
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -174,12 +190,6 @@ def _binary_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     return -(target * _limited_log(x) + (1 - target) * _limited_log(1 - x))
 
 
-@op(vjp=lambda g, _, x: (g * (-x).sigmoid(),))
-def _log_sigmoid(x: Tensor) -> Tensor:
-    """log(sigmoid(x)), stable."""
-    return ops.minimum(x, 0.0) - (-x.abs()).exp().log1p()
-
-
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -203,11 +213,11 @@ def binary_cross_entropy_with_logits(
     name = "binary_cross_entropy_with_logits"
     _same_shape(name, input, target)
     log_weight = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
-    values = (1 - target) * input - _log_sigmoid(input) * log_weight
+    values = (1 - target) * input - logsigmoid(input) * log_weight
     return _reduce(name, values if weight is None else values * weight, reduction)
 
 
-# -- distributions, similarities, margins
+# -- distributions
 
 
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -223,241 +233,61 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     return _reduce("kl_div", values, reduction)
 
 
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1 · x2 / (|x1| |x2|) along a dim, each norm at least `eps`."""
-    norms = [ops.maximum((x * x).sum(dim), eps * eps).sqrt() for x in (x1, x2)]
-    return (x1 * x2).sum(dim) / (norms[0] * norms[1])
-
-
-def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
-) -> Tensor:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1. Inputs (N, D) with (N,), or (D,) with ()."""
-    _same_shape("cosine_embedding_loss", input1, input2)
-    if target.shape != input1.shape[:-1] or input1.ndim not in (1, 2):
-        raise ValueError(f"cosine_embedding_loss: targets {describe(target)} do not fit inputs {describe(input1)}")
-    lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
-    cosine = (input1 * input2).sum(-1) / lengths.sqrt()
-    values = ops.where(target == 1, 1 - cosine, 0.0) + ops.where(target == -1, (cosine - margin).relu(), 0.0)
-    return _reduce("cosine_embedding_loss", values, reduction)
-
-
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
-    """input where the target is 1, max(0, margin - input) where it is -1."""
-    _same_shape("hinge_embedding_loss", input, target)
-    values = ops.where(target != 1, (margin - input).relu(), 0.0) + ops.where(target != -1, input, 0.0)
-    return _reduce("hinge_embedding_loss", values, reduction)
-
-
-def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
-) -> Tensor:
-    """max(0, -target * (input1 - input2) + margin): a target of 1 wants the first higher, -1 the second."""
-    _same_shape("margin_ranking_loss", input1, input2)
-    return _reduce("margin_ranking_loss", (-target * (input1 - input2) + margin).relu(), reduction)
-
-
-def multi_margin_loss(
+def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
-    p: int = 1,
-    margin: float = 1.0,
-    weight: Tensor | None = None,
+    log_input: bool = True,
+    full: bool = False,
     *,
+    eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """Hinge loss of several classes: mean over the other classes of max(0, margin - input[target] + input)^p.
-
-    input (N, C) or (C,), integer targets (N,) or ().
+    """-log of Poisson's probability of counts `target` at rates exp(input), or `input` itself unless `log_input`, which
+    `eps` keeps from 0. What does not hang on the rate is left out, or, where `full`, told by Stirling's formula.
     """
-    if p not in (1, 2):
-        raise ValueError(f"multi_margin_loss: p must be 1 or 2, got {p}")
-    if input.shape[:-1] != target.shape or input.ndim not in (1, 2):
-        raise ValueError(f"multi_margin_loss: targets {describe(target)} do not fit inputs {describe(input)}")
-    index = target.to(int64)
-    own = input.gather(-1, index.unsqueeze(-1))
-    others = ops.arange(input.shape[-1]) != index.unsqueeze(-1)
-    short = (input - own + margin).relu() * others.to(input.dtype)
-    if p == 2:
-        short = short * short
-    if weight is not None:
-        short = short * ops.index_select(weight, 0, index.reshape(-1)).reshape((*index.shape, 1))
-    return _reduce("multi_margin_loss", short.sum(-1) / input.shape[-1], reduction)
+    values = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        safe = ops.where(target > 1, target, 1.0)
+        values = values + ops.where(target > 1, safe * safe.log() - safe + 0.5 * (safe * (2 * pi)).log(), 0.0)
+    return _reduce("poisson_nll_loss", values, reduction)
 
 
-# -- modules
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """-log of the normal density of `target` around `input` with variance `var`: a number, or as the input, the last
+    dim perhaps 1 or left out. At least `eps`, of which the gradient does not know. `full` adds log(2 π) / 2.
+    """
+    name = "gaussian_nll_loss"
+    spread = var if isinstance(var, Tensor) else ops.full(input.shape, float(var), dtype=input.dtype)
+    if spread.shape != input.shape:
+        if spread.shape == input.shape[:-1]:
+            spread = spread.unsqueeze(-1)
+        elif not input.ndim or spread.shape != (*input.shape[:-1], 1):
+            raise ValueError(f"{name}: the variance {describe(spread)} does not fit {describe(input)}")
+    if spread.numel() and spread.detach().amin().item() < 0:
+        raise ValueError(f"{name}: the variance has negative elements")
+    spread = spread + (spread.detach().clamp(eps) - spread.detach())
+    values = 0.5 * (spread.log() + (input - target) ** 2 / spread)
+    return _reduce(name, values + 0.5 * log(2 * pi) if full else values, reduction)
 
 
-class _Loss(Module):
-    """Settings as attributes, shown by repr."""
-
-    def __init__(self, reduction: str, **settings: Any) -> None:
-        super().__init__()
-        if reduction not in ("mean", "sum", "none", *(("batchmean",) if isinstance(self, KLDivLoss) else ())):
-            raise ValueError(f"{type(self).__name__}: unknown reduction {reduction!r}")
-        self.reduction = reduction
-        self._settings = tuple(settings)
-        for name, value in settings.items():
-            setattr(self, name, value)
-
-    def _weight(self, name: str, value: Tensor | None) -> None:
-        """A weight is part of the state, as in torch; or None."""
-        if value is None:
-            setattr(self, name, None)
-        else:
-            self.register_buffer(name, value)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in (*self._settings, "reduction")}
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self._arguments().items())
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target * input)) for targets of 1 and -1."""
+    _same_shape("soft_margin_loss", input, target)
+    return _reduce("soft_margin_loss", -logsigmoid(target * input), reduction)
 
 
-class MSELoss(_Loss):
-    """See mse_loss."""
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return mse_loss(input, target, **self._arguments())
-
-
-class L1Loss(_Loss):
-    """See l1_loss."""
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return l1_loss(input, target, **self._arguments())
-
-
-class HuberLoss(_Loss):
-    """See huber_loss."""
-
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction, delta=delta)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return huber_loss(input, target, **self._arguments())
-
-
-class SmoothL1Loss(_Loss):
-    """See smooth_l1_loss."""
-
-    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction, beta=beta)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return smooth_l1_loss(input, target, **self._arguments())
-
-
-class NLLLoss(_Loss):
-    """See nll_loss."""
-
-    def __init__(self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
-        super().__init__(reduction, ignore_index=ignore_index)
-        self._weight("weight", weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return nll_loss(input, target, self.weight, **self._arguments())
-
-
-class CrossEntropyLoss(_Loss):
-    """See cross_entropy."""
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(reduction, ignore_index=ignore_index, label_smoothing=label_smoothing)
-        self._weight("weight", weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return cross_entropy(input, target, self.weight, **self._arguments())
-
-
-class BCELoss(_Loss):
-    """See binary_cross_entropy."""
-
-    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
-        super().__init__(reduction)
-        self._weight("weight", weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return binary_cross_entropy(input, target, self.weight, **self._arguments())
-
-
-class BCEWithLogitsLoss(_Loss):
-    """See binary_cross_entropy_with_logits."""
-
-    def __init__(
-        self, weight: Tensor | None = None, *, reduction: str = "mean", pos_weight: Tensor | None = None
-    ) -> None:
-        super().__init__(reduction)
-        self._weight("weight", weight)
-        self._weight("pos_weight", pos_weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return binary_cross_entropy_with_logits(
-            input, target, self.weight, pos_weight=self.pos_weight, **self._arguments()
-        )
-
-
-class KLDivLoss(_Loss):
-    """See kl_div."""
-
-    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(reduction, log_target=log_target)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return kl_div(input, target, **self._arguments())
-
-
-class CosineEmbeddingLoss(_Loss):
-    """See cosine_embedding_loss."""
-
-    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
-        super().__init__(reduction, margin=margin)
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return cosine_embedding_loss(input1, input2, target, **self._arguments())
-
-
-class HingeEmbeddingLoss(_Loss):
-    """See hinge_embedding_loss."""
-
-    def __init__(self, margin: float = 1.0, *, reduction: str = "mean") -> None:
-        super().__init__(reduction, margin=margin)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return hinge_embedding_loss(input, target, **self._arguments())
-
-
-class MarginRankingLoss(_Loss):
-    """See margin_ranking_loss."""
-
-    def __init__(self, margin: float = 0.0, *, reduction: str = "mean") -> None:
-        super().__init__(reduction, margin=margin)
-
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return margin_ranking_loss(input1, input2, target, **self._arguments())
-
-
-class MultiMarginLoss(_Loss):
-    """See multi_margin_loss."""
-
-    def __init__(
-        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, *, reduction: str = "mean"
-    ) -> None:
-        super().__init__(reduction, p=p, margin=margin)
-        self._weight("weight", weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return multi_margin_loss(input, target, weight=self.weight, **self._arguments())
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """The mean over the classes (..., C) of binary_cross_entropy_with_logits; `weight` (C,) is multiplied in."""
+    name = "multilabel_soft_margin_loss"
+    _same_shape(name, input, target)
+    values = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    return _reduce(name, (values if weight is None else values * weight).mean(-1), reduction)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..engine import Tensor, no_grad
+from ..engine import DType, Tensor, no_grad
+from ..engine.dtype import DTYPES
 from ..engine.op import describe
+from ..engine.ops import empty
+from ..engine.tensor import check_device
 
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
@@ -15,12 +18,26 @@ if TYPE_CHECKING:
 class Parameter:
     """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
 
-    def __new__(cls, data: Tensor, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
-        data = data.detach()
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
+        data = empty(0) if data is None else data.detach()
         if requires_grad and data.dtype.is_floating_point:
             data.requires_grad_()
         data.is_parameter = True
         return data
+
+
+class Buffer:
+    """`Buffer(tensor)`, assigned to a Module, becomes one of its buffers; saved unless `persistent` is False."""
+
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
+        self.data, self.persistent = empty(0) if data is None else data.detach(), persistent
+
+
+class IncompatibleKeys(NamedTuple):
+    """What load_state_dict found missing in a state, and what it has no place for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
 
 
 class Module:
@@ -41,24 +58,53 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         state = self.__dict__
-        if "_modules" in state and name not in ("_parameters", "_buffers", "_modules", "_transient"):
+        if "_modules" not in state:
+            if isinstance(value, Module) or getattr(value, "is_parameter", False) is True:
+                raise AttributeError(f"{type(self).__name__}: call super().__init__() before {name!r} is assigned")
+        elif name not in ("_parameters", "_buffers", "_modules", "_transient"):
+            if isinstance(value, Buffer):
+                self.register_buffer(name, value.data, value.persistent)
+                return
+            is_parameter = isinstance(value, Tensor) and getattr(value, "is_parameter", False)
+            if isinstance(value, Tensor) and not is_parameter:
+                if name in self._parameters:
+                    raise TypeError(
+                        f"{type(self).__name__}: {name!r} is a parameter: put {describe(value)} into a Parameter"
+                    )
+                if name in self._buffers:
+                    self._buffers[name] = value
+                    object.__setattr__(self, name, value)
+                    return
             for group in (self._parameters, self._buffers, self._modules):
                 group.pop(name, None)
             if isinstance(value, Module):
                 self._modules[name] = value
-            elif isinstance(value, Tensor) and getattr(value, "is_parameter", False):
+            elif is_parameter:
                 self._parameters[name] = value
         object.__setattr__(self, name, value)
 
-    def register_buffer(self, name: str, value: Tensor, persistent: bool = True) -> None:
-        """A tensor that belongs to the module but is not trained; saved in state_dict unless `persistent` is False."""
-        object.__setattr__(self, name, value)
-        self._buffers[name] = value
+    def __delattr__(self, name: str) -> None:
+        for group in (self._parameters, self._buffers, self._modules):
+            group.pop(name, None)
+        object.__delattr__(self, name)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """A tensor that belongs to the module but is not trained; saved in state_dict unless `persistent` is False.
+        None: there is none.
+        """
+        object.__setattr__(self, name, tensor)
+        self._transient.discard(name)
+        if tensor is None:
+            self._buffers.pop(name, None)
+            return
+        self._buffers[name] = tensor
         if not persistent:
             self._transient.add(name)
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
-        """A parameter by its name; None keeps the name for none."""
+        """A parameter by its name; None: there is none. TypeError for a tensor that is no Parameter."""
+        if param is not None and not getattr(param, "is_parameter", False):
+            raise TypeError(f"register_parameter: takes a Parameter or None, got {describe(param)}")
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -83,6 +129,22 @@ class Module:
         if name not in owner._parameters:
             raise AttributeError(f"{type(self).__name__} has no parameter {target!r}")
         return owner._parameters[name]
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path. AttributeError where there is none."""
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if name not in owner._buffers:
+            raise AttributeError(f"{type(self).__name__} has no buffer {target!r}")
+        return owner._buffers[name]
+
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Puts a module in the place of the one at a dotted path."""
+        path, _, name = target.rpartition(".")
+        self.get_submodule(target)
+        owner = self.get_submodule(path)
+        owner._modules[name] = module  # in its place, where setattr would put it last
+        object.__setattr__(owner, name, module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
@@ -122,59 +184,93 @@ class Module:
 
     # -- walking
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Itself and every module below, by dotted path."""
+    def _paths(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Module]]:
+        """Itself and every module below, by dotted path; a shared one under each of its names."""
         yield prefix, self
-        for name, child in self._modules.items():
-            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+        if recurse:
+            for name, child in self._modules.items():
+                yield from child._paths(f"{prefix}.{name}" if prefix else name)
+
+    def _members(self, group: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[tuple[str, Tensor]]:
+        seen: set[int] = set()
+        for path, module in self._paths(prefix, recurse):
+            for name, value in getattr(module, group).items():
+                if id(value) not in seen:
+                    if remove_duplicate:
+                        seen.add(id(value))
+                    yield (f"{path}.{name}" if path else name), value
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Itself and every module below, by dotted path; each once, and none that `memo` holds."""
+        known = set() if memo is None else memo
+        for path, module in self._paths(prefix):
+            if module not in known:
+                if remove_duplicate:
+                    known.add(module)
+                yield path, module
 
     def modules(self) -> Iterator[Module]:
         return (module for _, module in self.named_modules())
 
     def children(self) -> Iterator[Module]:
-        return iter(self._modules.values())
+        return (child for _, child in self.named_children())
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        return iter(self._modules.items())
-
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter once (a shared one under its first name)."""
         seen: set[int] = set()
-        for path, module in self.named_modules():
-            for name, parameter in module._parameters.items():
-                if id(parameter) not in seen:
-                    seen.add(id(parameter))
-                    yield (f"{path}.{name}" if path else name), parameter
+        for name, child in self._modules.items():
+            if id(child) not in seen:
+                seen.add(id(child))
+                yield name, child
 
-    def parameters(self) -> Iterator[Tensor]:
-        return (parameter for _, parameter in self.named_parameters())
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter once (a shared one under its first name); only its own unless `recurse`."""
+        return self._members("_parameters", prefix, recurse, remove_duplicate)
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        for path, module in self.named_modules():
-            for name, buffer in module._buffers.items():
-                yield (f"{path}.{name}" if path else name), buffer
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
-    def buffers(self) -> Iterator[Tensor]:
-        return (buffer for _, buffer in self.named_buffers())
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Each buffer once; only its own unless `recurse`."""
+        return self._members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     # -- state
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Parameters and persistent buffers by dotted name, sharing memory with the module."""
-        result = {}
-        for path, module in self.named_modules():
+    def state_dict(
+        self, *, destination: dict[str, Tensor] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Tensor]:
+        """Parameters and persistent buffers by dotted name after `prefix`, sharing memory with the module; with
+        `keep_vars` themselves, with their gradients. Written into `destination`, if there is one.
+        """
+        result = {} if destination is None else destination
+        for path, module in self._paths():
             for name, value in (*module._parameters.items(), *module._buffers.items()):
                 if name not in module._transient:
-                    result[f"{path}.{name}" if path else name] = value.detach()
+                    key = f"{prefix}{path}.{name}" if path else f"{prefix}{name}"
+                    result[key] = value if keep_vars else value.detach()
         return result
 
     def load_state_dict(
-        self, state: Mapping[str, Tensor], strict: bool = True, renames: Mapping[str, str] | None = None
-    ) -> tuple[list[str], list[str]]:
+        self,
+        state_dict: Mapping[str, Tensor],
+        strict: bool = True,
+        assign: bool = False,
+        renames: Mapping[str, str] | None = None,
+    ) -> IncompatibleKeys:
         """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree.
 
-        `renames`: parts of the state's names and what they are called here, {"gamma": "weight", "beta": "bias"}.
+        `assign`: the state's tensors themselves, in their dtypes, take the place of the module's. `renames`: parts of
+        the state's names and what they are called here, {"gamma": "weight", "beta": "bias"}.
         """
+        state = state_dict
         own = self.state_dict()
         if renames:
             from .weights import renamed
@@ -194,14 +290,24 @@ class Module:
                 )
         with no_grad():
             for name, target in own.items():
-                if name in state:
+                if name in state and assign:
+                    self._assign(name, state[name])
+                elif name in state:
                     target.copy_(state[name])
-        return missing, unexpected
+        return IncompatibleKeys(missing, unexpected)
+
+    def _assign(self, name: str, value: Tensor) -> None:
+        path, _, last = name.rpartition(".")
+        owner = self.get_submodule(path)
+        if last in owner._parameters:
+            setattr(owner, last, Parameter(value, owner._parameters[last].requires_grad))
+        else:
+            setattr(owner, last, value)
 
     def replace(self, name: str, value: Tensor) -> None:
         """Puts another tensor (another dtype, a block format) in the place of the parameter `name` (dotted)."""
         path, _, last = name.rpartition(".")
-        owner = dict(self.named_modules())[path]
+        owner = self.get_submodule(path)
         if last not in owner._parameters:
             raise KeyError(f"replace: there is no parameter {name!r}")
         setattr(owner, last, Parameter(value, requires_grad=False))
@@ -222,19 +328,35 @@ class Module:
                 parameter.requires_grad_(on)
         return self
 
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets all gradients, or sets them to zero."""
         for parameter in self.parameters():
-            parameter.grad = None
+            if set_to_none or parameter.grad is None:
+                parameter.grad = None
+            else:
+                parameter.grad = parameter.new_zeros(parameter.shape)
 
-    def apply(self, function: Callable[[Module], Any]) -> Module:
-        """Calls `function` on every module, children first."""
-        for child in self._modules.values():
-            child.apply(function)
-        function(self)
+    def apply(self, fn: Callable[[Module], Any]) -> Module:
+        """Calls `fn` on every module, children first."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
         return self
 
-    def to(self, dtype: Any = None) -> Module:
-        """Converts floating-point parameters and buffers; what is shared stays so. ("cpu" is where they are.)"""
+    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Module:
+        """Converts floating-point parameters and buffers to a dtype, or that of a tensor; what is shared stays so. A
+        device is checked: modules live on the CPU.
+        """
+        for argument in args:
+            if isinstance(argument, Tensor):
+                device, dtype = argument.device, argument.dtype
+            elif isinstance(argument, DType):
+                dtype = argument
+            elif isinstance(argument, str) and argument in DTYPES:
+                dtype = argument
+            elif argument is not None and not isinstance(argument, bool):
+                device = argument
+        check_device(device)
         shared: dict[int, Tensor] = {}
         for module in self.modules():
             for group in (module._parameters, module._buffers):
@@ -248,6 +370,10 @@ class Module:
                         object.__setattr__(module, name, converted)
                         group[name] = converted
         return self
+
+    def type(self, dst_type: Any) -> Module:
+        """to(dst_type)."""
+        return self.to(dtype=dst_type)
 
     def float(self) -> Module:
         """to(float32)."""
@@ -278,57 +404,3 @@ class Module:
         if not lines:
             return f"{type(self).__name__}({self.extra_repr()})"
         return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
-
-
-class ModuleList(Module):
-    """Modules in a list, named by position."""
-
-    def __init__(self, modules: Any = ()) -> None:
-        super().__init__()
-        for module in modules:
-            self.append(module)
-
-    def append(self, module: Module) -> ModuleList:
-        setattr(self, str(len(self._modules)), module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
-
-    def extend(self, modules: Any) -> ModuleList:
-        for module in modules:
-            self.append(module)
-        return self
-
-    def __getitem__(self, index: Any) -> Any:
-        """A module, or by a slice a list of the same kind."""
-        found = list(self._modules.values())[index]
-        return type(self)._of(found) if isinstance(index, slice) else found
-
-    def __setitem__(self, index: int, module: Module) -> None:
-        name = list(self._modules)[index]
-        self._modules[name] = module  # in its place, where setattr would put it last
-        object.__setattr__(self, name, module)
-
-    @classmethod
-    def _of(cls, modules: list[Module]) -> ModuleList:
-        return cls(modules)
-
-
-class Sequential(ModuleList):
-    """Modules applied one after another."""
-
-    def __init__(self, *modules: Module) -> None:
-        super().__init__(modules)
-
-    @classmethod
-    def _of(cls, modules: list[Module]) -> ModuleList:
-        return cls(*modules)
-
-    def forward(self, x: Any) -> Any:
-        for module in self:
-            x = module(x)
-        return x

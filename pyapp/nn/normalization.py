@@ -10,8 +10,22 @@ from ..engine.op import describe
 from ..engine.ops import empty, ones, zeros
 from ..engine.ops import normalization as functional
 from ..engine.ops.normalization import per_channel, scaled
+from .function_layers import function_layer
 from .layers import _Initialization, _parameter
 from .module import Module
+
+
+def _scale(module: Module, channels: int, affine: bool, bias: bool, device: Any, dtype: Any) -> None:
+    """Weight and bias (C,), or None."""
+    module.weight = _parameter(ones, channels, device=device, dtype=dtype) if affine else None
+    module.bias = _parameter(zeros, channels, device=device, dtype=dtype) if affine and bias else None
+
+
+def _reset_scale(module: Module) -> None:
+    with no_grad():
+        for parameter, value in ((module.weight, 1.0), (module.bias, 0.0)):
+            if parameter is not None:
+                parameter.fill_(value)
 
 
 class GroupNorm(Module):
@@ -19,13 +33,26 @@ class GroupNorm(Module):
     weight plus bias (C,). (Wu and He 2018, https://arxiv.org/abs/1803.08494)
     """
 
-    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ValueError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self.weight = _parameter(ones, num_channels) if affine else None
-        self.bias = _parameter(zeros, num_channels) if affine else None
+        _scale(self, num_channels, affine, bias, device, dtype)
+
+    def reset_parameters(self) -> None:
+        """Ones and zeros."""
+        _reset_scale(self)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[1] != self.num_channels:
@@ -51,16 +78,22 @@ class _BatchNorm(Module):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        self.weight = _parameter(ones, num_features) if affine else None
-        self.bias = _parameter(zeros, num_features) if affine else None
+        _scale(self, num_features, affine, bias, device, dtype)
         if track_running_stats:
-            self.register_buffer("running_mean", zeros(num_features))
-            self.register_buffer("running_var", ones(num_features))
-            self.register_buffer("num_batches_tracked", zeros((), dtype=int64))
+            self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype))
+            self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype))
+            self.register_buffer("num_batches_tracked", zeros((), device=device, dtype=int64))
+        else:
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                setattr(self, name, None)
 
     def reset_running_stats(self) -> None:
         """As at the start."""
@@ -68,6 +101,11 @@ class _BatchNorm(Module):
             self.running_mean.zero_()
             self.running_var.fill_(1.0)
             self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Weight, bias and running values as at the start."""
+        self.reset_running_stats()
+        _reset_scale(self)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in self.ranks or x.shape[1] != self.num_features:
@@ -132,15 +170,19 @@ class _InstanceNorm(_BatchNorm):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim + 1 in self.ranks and x.ndim not in self.ranks:
             return self.forward(x.unsqueeze(0)).squeeze(0)
         if x.ndim not in self.ranks or x.shape[1] != self.num_features:
             raise ValueError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(x)}")
-        mean, var = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        mean, var = self.running_mean, self.running_var
         own = self.training or not self.track_running_stats
         return functional.instance_norm(x, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps)
 
@@ -160,27 +202,36 @@ class InstanceNorm3d(_InstanceNorm):
     ranks = (5,)
 
 
-class LocalResponseNorm(Module):
-    """See local_response_norm."""
+LocalResponseNorm = function_layer("LocalResponseNorm", functional.local_response_norm)
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 (..., I) and input2 (..., J) with weight (O, I, J) → (..., O)."""
+    outputs, first, second = weight.shape
+    half = (input1 @ weight.permute(1, 0, 2).reshape(first, -1)).reshape((*input1.shape[:-1], outputs, second))
+    y = (half * input2.unsqueeze(-2)).sum(-1)
+    return y if bias is None else y + bias
 
 
 class Bilinear(Module):
     """x1 (..., in1), x2 (..., in2) → (..., out): x1 @ weight[o] @ x2 + bias[o] for each o; weight (out, in1, in2)."""
 
-    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True) -> None:
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
         super().__init__()
         if in1_features < 1:
             raise ValueError(f"Bilinear: in1_features must be at least 1, got {in1_features}")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
-        self.weight = _parameter(empty, out_features, in1_features, in2_features)
-        self.bias = _parameter(empty, out_features) if bias else None
+        made = {"device": device, "dtype": dtype}
+        self.weight = _parameter(empty, out_features, in1_features, in2_features, **made)
+        self.bias = _parameter(empty, out_features, **made) if bias else None
         if _Initialization.on:
             self.reset_parameters()
 
@@ -197,10 +248,7 @@ class Bilinear(Module):
             raise ValueError(
                 f"Bilinear: takes (..., {sizes[0]}) and (..., {sizes[1]}), got {describe(input1)}, {describe(input2)}"
             )
-        matrix = self.weight.permute(1, 0, 2).reshape(sizes[0], -1)
-        half = (input1 @ matrix).reshape((*input1.shape[:-1], self.out_features, sizes[1]))
-        y = (half * input2.unsqueeze(-2)).sum(-1)
-        return y if self.bias is None else y + self.bias
+        return bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return (

@@ -3,43 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from math import isfinite
 from typing import Any
 
-from ..engine import Tensor, enable_grad, float32, no_grad
+from ..engine import Tensor, enable_grad, float32, float64, no_grad
 from ..engine.launch import KERNELS, launch
 from ..engine.lazy import np
 from ..engine.op import describe
-from ..engine.ops import empty, full, zeros
+from ..engine.ops import empty, full_like, zeros_like
 
 Group = dict[str, Any]
+# How torch goes about it, which changes no result: taken, and of no effect here.
+_MANNERS = {"foreach", "fused", "capturable", "differentiable"}
+_COUNTS = {"step", "mu_product", "eta", "mu"}  # numbers here, tensors of one element in torch's states
 
 
 class Optimizer:
-    """Base of the optimisers. `params`: parameters, or groups `{"params": [...], "lr": ..., ...}` whose settings
-    override the defaults. `param_groups` are these groups, to be changed at will; `state` is a dict per parameter.
+    """Base of the optimisers. `params`: parameters, (name, parameter) pairs, or groups `{"params": [...], "lr": ...,
+    ...}` whose settings override the defaults. `param_groups` are these groups, to be changed at will; `state` is a
+    dict per parameter. With `maximize` they go up instead of down. torch's `foreach`, `fused` and `capturable` are
+    taken and do nothing.
     """
 
-    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any]) -> None:
-        given = list(params)
+    def __init__(
+        self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **manners: Any
+    ) -> None:
+        name = type(self).__name__
+        given: list[Any] = [params] if isinstance(params, Tensor) else list(params)
         if not given:
-            raise ValueError(f"{type(self).__name__} got no parameters")
-        self.defaults = dict(defaults)
+            raise ValueError(f"{name} got no parameters")
+        if manners.keys() - _MANNERS:
+            raise TypeError(f"{name} has no setting {', '.join(sorted(manners.keys() - _MANNERS))}")
+        if manners.get("differentiable"):
+            raise NotImplementedError(f"{name}: steps have no gradients; compute them without an optimiser")
+        self.defaults = {**defaults, "maximize": maximize}
         self.state: dict[Tensor, dict[str, Any]] = {}
         self.param_groups: list[Group] = []
         for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """One more group. TypeError for what is no float32 leaf, ValueError for a parameter that is here already."""
+        """One more group. TypeError for what is no float32 or float64 leaf, ValueError for a parameter that is here
+        already.
+        """
         params = group["params"]
-        params = [params] if isinstance(params, Tensor) else list(params)
+        params = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
         known = {id(parameter) for other in self.param_groups for parameter in other["params"]}
         for parameter in params:
             if not isinstance(parameter, Tensor):
                 raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
-            if parameter.dtype is not float32 or not parameter.is_leaf or not parameter.is_contiguous():
-                raise TypeError(f"{type(self).__name__} takes dense float32 leaf tensors, got {describe(parameter)}")
+            fits = parameter.dtype in (float32, float64) and parameter.is_leaf and parameter.is_contiguous()
+            if not fits:
+                raise TypeError(
+                    f"{type(self).__name__} takes dense float32 or float64 leaf tensors, got {describe(parameter)}"
+                )
             if id(parameter) in known:
                 raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")
             known.add(id(parameter))
@@ -60,7 +78,7 @@ class Optimizer:
                 if set_to_none:
                     parameter.grad = None
                 elif parameter.grad is not None:
-                    parameter.grad = zeros(parameter.shape)
+                    parameter.grad = zeros_like(parameter)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Changes every parameter that has a gradient; after `closure()`, whose loss it returns, where there is one."""
@@ -72,7 +90,8 @@ class Optimizer:
             for group in self.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
-                        self._update(group, parameter, parameter.grad.contiguous())
+                        grad = -parameter.grad if group["maximize"] else parameter.grad
+                        self._update(group, parameter, grad.contiguous())
                         parameter.storage.version += 1
         return loss
 
@@ -99,13 +118,15 @@ class Optimizer:
         loaded: dict[Tensor, dict[str, Any]] = {}
         for number, entry in state["state"].items():
             parameter = every[int(number)]
+            entry = {k: v.item() if isinstance(v, Tensor) and k in _COUNTS else v for k, v in entry.items()}
             for name, value in entry.items():
-                if isinstance(value, Tensor) and value.shape != parameter.shape:
+                reduced = name in ("row_var", "col_var")
+                if isinstance(value, Tensor) and value.shape != parameter.shape and not reduced:
                     raise ValueError(
                         f"load_state_dict: {name} of parameter {number} is {describe(value)}, "
                         f"the parameter {describe(parameter)}"
                     )
-            loaded[parameter] = {k: v.clone() if isinstance(v, Tensor) else v for k, v in entry.items()}
+            loaded[parameter] = deepcopy(entry)
         self.state = loaded
         for own, group in zip(self.param_groups, groups, strict=True):
             own.update({name: value for name, value in group.items() if name != "params"})
@@ -126,91 +147,51 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        **manners: Any,
     ) -> None:
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("SGD: Nesterov momentum needs a momentum and no dampening")
-        super().__init__(
-            params,
-            {
-                "lr": lr,
-                "momentum": momentum,
-                "dampening": dampening,
-                "weight_decay": weight_decay,
-                "nesterov": nesterov,
-            },
-        )
+        settings = {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
+        super().__init__(params, {**settings, "nesterov": nesterov}, maximize, **manners)
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         values, change = parameter.array(), grad.array()
         if group["weight_decay"]:
-            change = change + np.float32(group["weight_decay"]) * values
-        momentum = np.float32(group["momentum"])
+            change = change + group["weight_decay"] * values
+        momentum = group["momentum"]
         if momentum:
             entry = self.state.setdefault(parameter, {})
             if "momentum_buffer" not in entry:
-                entry["momentum_buffer"] = zeros(parameter.shape)
+                entry["momentum_buffer"] = zeros_like(parameter)
                 entry["momentum_buffer"].array()[...] = change
             else:
                 buffer = entry["momentum_buffer"].array()
                 buffer *= momentum
-                buffer += np.float32(1 - group["dampening"]) * change
+                buffer += (1 - group["dampening"]) * change
             buffer = entry["momentum_buffer"].array()
             change = change + momentum * buffer if group["nesterov"] else buffer
-        values -= np.float32(group["lr"]) * change
+        values -= group["lr"] * change
 
 
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101), as
-    torch.optim.AdamW; one fused kernel per parameter.
-    """
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
-        self._settings = empty(7)
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        _check_range(self, group, "betas")
-
-    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        entry = self.state.get(parameter)
-        if entry is None:
-            entry = self.state[parameter] = {
-                "step": 0, "exp_avg": zeros(parameter.shape), "exp_avg_sq": zeros(parameter.shape),
-            }  # fmt: skip
-        entry["step"] += 1
-        beta1, beta2 = group["betas"]
-        corrections = (1 - beta1 ** entry["step"], 1 - beta2 ** entry["step"])
-        view = self._settings.data_view()
-        for i, value in enumerate((group["lr"], beta1, beta2, group["eps"], group["weight_decay"], *corrections)):
-            view[i] = value
-        count = parameter.numel()
-        addresses = (t.address for t in (parameter, entry["exp_avg"], entry["exp_avg_sq"], grad, self._settings))
-        launch(KERNELS["adamw_f32"], 4 * count >> 10, *addresses, count)
-
-
-def _check_range(optimizer: Optimizer, group: Group, *names: str) -> None:
+def check_range(optimizer: Optimizer, group: Group, *names: str, last: bool = False) -> None:
+    """ValueError for settings outside [0, 1), or [0, 1] if `last`."""
     for name in names:
         values = group[name] if isinstance(group[name], (tuple, list)) else (group[name],)
-        if not all(0 <= value < 1 for value in values):
+        if not all(0 <= value < 1 or (last and value == 1) for value in values):
             raise ValueError(f"{type(optimizer).__name__}: {name} must be in [0, 1), got {group[name]}")
 
 
-def _decayed(group: Group, values: Any, change: Any) -> Any:
+def decayed(group: Group, values: Any, change: Any) -> Any:
     """The gradient with L2 weight decay."""
-    return change + np.float32(group["weight_decay"]) * values if group["weight_decay"] else change
+    return change + group["weight_decay"] * values if group["weight_decay"] else change
 
 
-class Adam(AdamW):
-    """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), weight decay as L2, as torch.optim.Adam. AMSGrad: Reddi et
-    al. 2018 (https://arxiv.org/abs/1904.09237).
+class Adam(Optimizer):
+    """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), weight decay as L2 unless it is decoupled, as
+    torch.optim.Adam; one fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018
+    (https://arxiv.org/abs/1904.09237).
     """
 
     def __init__(
@@ -221,35 +202,79 @@ class Adam(AdamW):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+        **manners: Any,
     ) -> None:
-        self._amsgrad = amsgrad  # before the groups are checked
-        super().__init__(params, lr, betas, eps, weight_decay)
-        self.defaults["amsgrad"] = amsgrad
+        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
+        decoupled = {"decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, {**settings, **decoupled}, maximize, **manners)
+        self._settings = empty(7)
 
     def _check(self, group: Group) -> None:
-        group.setdefault("amsgrad", self._amsgrad)
         super()._check(group)
+        check_range(self, group, "betas")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        if group["weight_decay"]:
-            grad = grad + parameter.detach() * group["weight_decay"]
-        if not group["amsgrad"]:
-            super()._update({**group, "weight_decay": 0.0}, parameter, grad)  # the fused kernel
-            return
-        entry = self.state.get(parameter)
-        if entry is None:
-            names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-            entry = self.state[parameter] = {"step": 0, **{name: zeros(parameter.shape) for name in names}}
+        decay = group["weight_decay"]
+        if decay and not group["decoupled_weight_decay"]:
+            grad, decay = grad + parameter.detach() * decay, 0.0
+        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
+        entry = self.state.setdefault(parameter, {"step": 0})
+        for name in names:
+            if name not in entry:
+                entry[name] = zeros_like(parameter)
         entry["step"] += 1
         beta1, beta2 = group["betas"]
-        change = grad.array()
-        mean, square, top = (entry[name].array() for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"))
-        mean += np.float32(1 - beta1) * (change - mean)
-        square *= np.float32(beta2)
-        square += np.float32(1 - beta2) * change * change
-        np.maximum(top, square, out=top)
-        root = np.sqrt(top) / np.float32((1 - beta2 ** entry["step"]) ** 0.5) + np.float32(group["eps"])
-        parameter.array()[...] -= np.float32(group["lr"] / (1 - beta1 ** entry["step"])) * mean / root
+        corrections = (1 - beta1 ** entry["step"], 1 - beta2 ** entry["step"])
+        if group["amsgrad"] or parameter.dtype is not float32:
+            self._update_array(group, parameter, grad.array(), decay, corrections)
+            return
+        view = self._settings.data_view()
+        for i, value in enumerate((group["lr"], beta1, beta2, group["eps"], decay, *corrections)):
+            view[i] = value
+        count = parameter.numel()
+        addresses = (t.address for t in (parameter, entry["exp_avg"], entry["exp_avg_sq"], grad, self._settings))
+        launch(KERNELS["adamw_f32"], 4 * count >> 10, *addresses, count)
+
+    def _update_array(
+        self, group: Group, parameter: Tensor, change: Any, decay: float, corrections: tuple[float, float]
+    ) -> None:
+        entry, (beta1, beta2) = self.state[parameter], group["betas"]
+        values = parameter.array()
+        values *= 1 - group["lr"] * decay
+        mean, square = entry["exp_avg"].array(), entry["exp_avg_sq"].array()
+        mean += (1 - beta1) * (change - mean)
+        square *= beta2
+        square += (1 - beta2) * change * change
+        if group["amsgrad"]:
+            top = entry["max_exp_avg_sq"].array()
+            square = np.maximum(top, square, out=top)
+        root = np.sqrt(square) / corrections[1] ** 0.5 + group["eps"]
+        values -= (group["lr"] / corrections[0]) * mean / root
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101), as
+    torch.optim.AdamW.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        **manners: Any,
+    ) -> None:
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True, **manners
+        )
 
 
 class RMSprop(Optimizer):
@@ -264,13 +289,16 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
+        *,
+        maximize: bool = False,
+        **manners: Any,
     ) -> None:
         settings = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, {**settings, "centered": centered})
+        super().__init__(params, {**settings, "centered": centered}, maximize, **manners)
 
     def _check(self, group: Group) -> None:
         super()._check(group)
-        _check_range(self, group, "alpha")
+        check_range(self, group, "alpha")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = self.state.setdefault(parameter, {})
@@ -278,25 +306,25 @@ class RMSprop(Optimizer):
             ("square_avg", True), ("momentum_buffer", group["momentum"] > 0), ("grad_avg", group["centered"])
         ):  # fmt: skip
             if wanted and name not in entry:
-                entry[name] = zeros(parameter.shape)
+                entry[name] = zeros_like(parameter)
         values = parameter.array()
-        change = _decayed(group, values, grad.array())
-        rest = np.float32(1 - group["alpha"])
+        change = decayed(group, values, grad.array())
+        rest = 1 - group["alpha"]
         square = entry["square_avg"].array()
-        square *= np.float32(group["alpha"])
+        square *= group["alpha"]
         square += rest * change * change
         root = square
         if group["centered"]:
             mean = entry["grad_avg"].array()
             mean += rest * (change - mean)
             root = square - mean * mean
-        step = change / (np.sqrt(root) + np.float32(group["eps"]))
+        step = change / (np.sqrt(root) + group["eps"])
         if group["momentum"]:
             buffer = entry["momentum_buffer"].array()
-            buffer *= np.float32(group["momentum"])
+            buffer *= group["momentum"]
             buffer += step
             step = buffer
-        values -= np.float32(group["lr"]) * step
+        values -= group["lr"] * step
 
 
 class Adagrad(Optimizer):
@@ -310,24 +338,28 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
+        *,
+        maximize: bool = False,
+        **manners: Any,
     ) -> None:
         if lr_decay < 0 or initial_accumulator_value < 0:
             raise ValueError("Adagrad: lr_decay and initial_accumulator_value must not be negative")
         settings = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
-        super().__init__(params, {**settings, "initial_accumulator_value": initial_accumulator_value})
+        start = {"initial_accumulator_value": initial_accumulator_value}
+        super().__init__(params, {**settings, **start}, maximize, **manners)
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = self.state.get(parameter)
         if entry is None:
-            start = full(parameter.shape, float(group["initial_accumulator_value"]))
+            start = full_like(parameter, float(group["initial_accumulator_value"]))
             entry = self.state[parameter] = {"step": 0, "sum": start}
         entry["step"] += 1
         values = parameter.array()
-        change = _decayed(group, values, grad.array())
+        change = decayed(group, values, grad.array())
         total = entry["sum"].array()
         total += change * change
         rate = group["lr"] / (1 + (entry["step"] - 1) * group["lr_decay"])
-        values -= np.float32(rate) * change / (np.sqrt(total) + np.float32(group["eps"]))
+        values -= rate * change / (np.sqrt(total) + group["eps"])
 
 
 class Lion(Optimizer):
@@ -341,21 +373,23 @@ class Lion(Optimizer):
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
+        *,
+        maximize: bool = False,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay}, maximize)
 
     def _check(self, group: Group) -> None:
         super()._check(group)
-        _check_range(self, group, "betas")
+        check_range(self, group, "betas")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = self.state.get(parameter)
         if entry is None:
-            entry = self.state[parameter] = {"exp_avg": zeros(parameter.shape)}
+            entry = self.state[parameter] = {"exp_avg": zeros_like(parameter)}
         values, change, mean = parameter.array(), grad.array(), entry["exp_avg"].array()
         beta1, beta2 = group["betas"]
         if group["weight_decay"]:
-            values *= np.float32(1 - group["lr"] * group["weight_decay"])
-        values -= np.float32(group["lr"]) * np.sign(np.float32(beta1) * mean + np.float32(1 - beta1) * change)
-        mean *= np.float32(beta2)
-        mean += np.float32(1 - beta2) * change
+            values *= 1 - group["lr"] * group["weight_decay"]
+        values -= group["lr"] * np.sign(beta1 * mean + (1 - beta1) * change)
+        mean *= beta2
+        mean += (1 - beta2) * change

@@ -1,97 +1,113 @@
-"""Functions as layers without parameters: pools, resampling, patches, padding. Each takes the settings of its function,
-by position or name, and gives them to it at each call.
-"""
+"""Functions as layers without parameters: pools, resampling, patches, padding, distances."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
+from ..engine import Tensor
+from ..engine.op import describe
 from ..engine.ops import conv, pool, rearrange, resample
-from .module import Module
+from .function_layers import FunctionLayer, function_layer
+from .margin_losses import cosine_similarity, pairwise_distance
+
+_MAX_POOL = "kernel_size stride padding dilation return_indices ceil_mode"  # the function has the last two turned
 
 
-class _Stateless(Module):
-    """Keeps settings for a function of tensors."""
-
-    function: Callable[..., Any]
-    tensors = 1  # how many of the function's first arguments come with each call
-
-    def __init__(self, *settings: Any, **named: Any) -> None:
-        super().__init__()
-        parameters = list(inspect.signature(type(self).function).parameters.values())[self.tensors :]
-        if len(settings) > len(parameters):
-            raise TypeError(f"{type(self).__name__} takes {len(parameters)} settings, got {len(settings)}")
-        self.settings: dict[str, Any] = {p.name: v for p, v in zip(parameters, settings, strict=False)}
-        for name, value in named.items():
-            if name not in {p.name for p in parameters} or name in self.settings:
-                raise TypeError(f"{type(self).__name__} has no setting {name!r}, or got it twice")
-            self.settings[name] = value
-        missing = [p.name for p in parameters if p.default is p.empty and p.name not in self.settings]
-        if missing:
-            raise TypeError(f"{type(self).__name__}: missing {', '.join(missing)}")
-
-    def forward(self, *tensors: Any, **more: Any) -> Any:
-        return type(self).function(*tensors, **{**self.settings, **more})
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
-
-
-def _layer(name: str, function: Any, tensors: int = 1) -> Any:
-    made = type(
-        name, (_Stateless,), {"function": staticmethod(function), "tensors": tensors, "__doc__": function.__doc__}
-    )
-    made.__module__ = __name__
-    return made
-
-
-for _dims in (1, 2, 3):
-    for _kind in ("max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool", "max_unpool", "lp_pool"):
-        _function = getattr(pool, f"{_kind}{_dims}d", None)
-        if _function is not None:
-            _name = "".join(part.capitalize() for part in _kind.split("_")).replace("Lp", "LP") + f"{_dims}d"
-            globals()[_name] = _layer(_name, _function, 2 if _kind == "max_unpool" else 1)
-
-
-def _upsample(
-    x: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """See interpolate."""
-    return resample.interpolate(x, size, scale_factor, mode, align_corners, recompute_scale_factor)
+    return resample.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor)
 
 
-def _constant_pad(x: Any, padding: Any, value: float) -> Any:
-    """See pad: numbers for each side, the last dim's first."""
-    return rearrange.pad(x, padding, value=value)
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """interpolate in the mode "nearest"."""
+    return upsample(input, size, scale_factor)
 
 
-def _unflatten(x: Any, dim: int, unflattened_size: Any) -> Any:
-    """See unflatten."""
-    return rearrange.unflatten(x, dim, unflattened_size)
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """interpolate in the mode "bilinear", with the corners aligned."""
+    return upsample(input, size, scale_factor, "bilinear", True)
 
 
-def _pad_in_mode(mode: str, dims: int) -> Any:
-    def function(x: Any, padding: Any) -> Any:
+def _unflatten(input: Tensor, dim: int, unflattened_size: Any) -> Tensor:
+    """Makes a dim into several; see unflatten."""
+    return rearrange.unflatten(input, dim, unflattened_size)
+
+
+class _Padding(FunctionLayer):
+    """A number for all sides, or one for each, the last dim's first."""
+
+    dims = 0
+    padding: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        sides = 2 * self.dims
+        self.padding = (self.padding,) * sides if isinstance(self.padding, int) else tuple(self.padding)
+        if len(self.padding) != sides:
+            raise ValueError(f"{type(self).__name__}: padding is one number or {sides}, not {self.padding}")
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim < self.dims:
+            raise ValueError(f"{type(self).__name__}: takes at least {self.dims} dims, got {describe(input)}")
+        padded: Tensor = super().forward(input)
+        return padded
+
+
+def _pad_in_mode(mode: str) -> Any:
+    def function(input: Tensor, padding: Any) -> Tensor:
         """See pad: a number, or numbers for each side, the last dim's first."""
-        widths = (padding,) * (2 * dims) if isinstance(padding, int) else padding
-        return rearrange.pad(x, widths, "constant" if mode == "zero" else mode)
+        return rearrange.pad(input, padding, mode)
 
     return function
 
 
-Upsample = _layer("Upsample", _upsample)
-PixelShuffle = _layer("PixelShuffle", resample.pixel_shuffle)
-PixelUnshuffle = _layer("PixelUnshuffle", resample.pixel_unshuffle)
-Fold = _layer("Fold", conv.col2im)
-Unfold = _layer("Unfold", conv.im2col)
-Unflatten = _layer("Unflatten", _unflatten)
-for _dims in (1, 2, 3):
-    for _mode, _title in (("zero", "Zero"), ("reflect", "Reflection"), ("replicate", "Replication"),
-                          ("circular", "Circular")):  # fmt: skip
-        globals()[f"{_title}Pad{_dims}d"] = _layer(f"{_title}Pad{_dims}d", _pad_in_mode(_mode, _dims))
-    globals()[f"ConstantPad{_dims}d"] = _layer(f"ConstantPad{_dims}d", _constant_pad)
+def _pad_constant(input: Tensor, padding: Any, value: float) -> Tensor:
+    """See pad: a number, or numbers for each side, the last dim's first."""
+    return rearrange.pad(input, padding, value=value)
 
-NAMES = tuple(name for name, value in globals().items() if isinstance(value, type) and value.__module__ == __name__)
+
+def _pools(dims: int) -> dict[str, Any]:
+    """The pools of so many dims, by their layers' names."""
+
+    def layer(name: str, function: str, settings: str | None = None, tensors: int = 1) -> Any:
+        return function_layer(f"{name}{dims}d", getattr(pool, f"{function}{dims}d"), settings, tensors)
+
+    return {
+        f"MaxPool{dims}d": layer("MaxPool", "max_pool", _MAX_POOL),
+        f"AvgPool{dims}d": layer("AvgPool", "avg_pool"),
+        f"LPPool{dims}d": layer("LPPool", "lp_pool"),
+        f"AdaptiveAvgPool{dims}d": layer("AdaptiveAvgPool", "adaptive_avg_pool"),
+        f"AdaptiveMaxPool{dims}d": layer("AdaptiveMaxPool", "adaptive_max_pool"),
+        f"MaxUnpool{dims}d": layer("MaxUnpool", "max_unpool", "kernel_size stride padding", 2),
+    }
+
+
+def _pads(dims: int) -> dict[str, Any]:
+    """The paddings of so many dims, by their layers' names."""
+    base = type("_Padding", (_Padding,), {"dims": dims})
+    functions = {
+        "Zero": _pad_in_mode("constant"), "Reflection": _pad_in_mode("reflect"), "Constant": _pad_constant,
+        "Replication": _pad_in_mode("replicate"), "Circular": _pad_in_mode("circular"),
+    }  # fmt: skip
+    return {f"{kind}Pad{dims}d": function_layer(f"{kind}Pad{dims}d", f, base=base) for kind, f in functions.items()}
+
+
+for _dims in (1, 2, 3):
+    globals().update(_pools(_dims) | _pads(_dims))
+for _dims in (2, 3):
+    _name = f"FractionalMaxPool{_dims}d"
+    globals()[_name] = function_layer(_name, getattr(pool, f"fractional_max_pool{_dims}d"))
+Upsample = function_layer("Upsample", upsample)
+UpsamplingNearest2d = function_layer("UpsamplingNearest2d", upsample_nearest)
+UpsamplingBilinear2d = function_layer("UpsamplingBilinear2d", upsample_bilinear)
+PixelShuffle = function_layer("PixelShuffle", resample.pixel_shuffle)
+PixelUnshuffle = function_layer("PixelUnshuffle", resample.pixel_unshuffle)
+ChannelShuffle = function_layer("ChannelShuffle", resample.channel_shuffle)
+Fold = function_layer("Fold", conv.col2im)
+Unfold = function_layer("Unfold", conv.im2col)
+Unflatten = function_layer("Unflatten", _unflatten)
+CosineSimilarity = function_layer("CosineSimilarity", cosine_similarity, tensors=2)
+PairwiseDistance = function_layer("PairwiseDistance", pairwise_distance, tensors=2)

@@ -1,15 +1,19 @@
-"""Transformer encoder and decoder layers in torch's parameter names (Vaswani et al. 2017)."""
+"""Transformer encoders, decoders and both in torch's parameter names (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
-from ..engine import Tensor, ops
-from .attention import MultiheadAttention
+from ..engine import Tensor, as_dtype, ops
+from ..engine.op import describe
+from .attention import MultiheadAttention, additive, subsequent_mask
 from .dropout import Dropout
+from .init import xavier_uniform_
 from .layers import LayerNorm, Linear
-from .module import Module, ModuleList
+from .module import Module
+from .module_lists import ModuleList
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -21,9 +25,7 @@ def _activation(given: str | Activation) -> Activation:
         raise ValueError(
             f"a transformer layer's activation must be 'relu', 'gelu', 'silu' or a function, got {given!r}"
         )
-    found = getattr(ops, given, None)
-    if found is None:
-        raise NotImplementedError(f"a transformer layer's activation {given!r}: this build has no such op")
+    found: Activation = getattr(ops, given)
     return found
 
 
@@ -32,28 +34,20 @@ class _TransformerLayer(Module):
 
     def __init__(self, arguments: dict[str, Any], norms: int) -> None:
         super().__init__()
-        self._arguments = {name: value for name, value in arguments.items() if name not in ("self", "__class__")}
-        dim, inner, rate, bias = (self._arguments[n] for n in ("d_model", "dim_feedforward", "dropout", "bias"))
-        self.self_attn = self._attention()
-        self.linear1 = Linear(dim, inner, bias)
+        a = arguments
+        made = {"device": a["device"], "dtype": a["dtype"]}
+        dim, inner, rate, bias = a["d_model"], a["dim_feedforward"], a["dropout"], a["bias"]
+        for name in ("self_attn", "multihead_attn")[: norms - 1]:
+            attention = MultiheadAttention(dim, a["nhead"], rate, bias, batch_first=a["batch_first"], **made)
+            setattr(self, name, attention)
+        self.linear1 = Linear(dim, inner, bias, **made)
         self.dropout = Dropout(rate)
-        self.linear2 = Linear(inner, dim, bias)
-        self.norm_first = self._arguments["norm_first"]
-        self.activation = _activation(self._arguments["activation"])
-        epsilon = self._arguments["layer_norm_eps"]
+        self.linear2 = Linear(inner, dim, bias, **made)
+        self.norm_first = a["norm_first"]
+        self.activation = _activation(a["activation"])
         for i in range(1, norms + 1):
-            setattr(self, f"norm{i}", LayerNorm(dim, epsilon, bias=bias))
+            setattr(self, f"norm{i}", LayerNorm(dim, a["layer_norm_eps"], bias=bias, **made))
             setattr(self, f"dropout{i}", Dropout(rate))
-
-    def _attention(self) -> MultiheadAttention:
-        a = self._arguments
-        return MultiheadAttention(a["d_model"], a["nhead"], a["dropout"], a["bias"], batch_first=a["batch_first"])
-
-    def copy(self) -> Any:
-        """A layer of its own with the same settings and values."""
-        other = type(self)(**self._arguments)
-        other.load_state_dict(self.state_dict())
-        return other.train(self.training)
 
     def _around(self, x: Tensor, number: int, block: Activation) -> Tensor:
         norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
@@ -81,6 +75,8 @@ class TransformerEncoderLayer(_TransformerLayer):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(dict(locals()), norms=2)
 
@@ -113,9 +109,10 @@ class TransformerDecoderLayer(_TransformerLayer):
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(dict(locals()), norms=3)
-        self.multihead_attn = self._attention()
 
     def forward(
         self,
@@ -138,36 +135,138 @@ class TransformerDecoderLayer(_TransformerLayer):
         return self._around(self._around(self._around(tgt, 1, attend), 2, look), 3, self._feed_forward)
 
 
-class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer, one after another, then `norm`."""
+class _Stack(Module):
+    """`num_layers` copies of a layer, one after another, then `norm`."""
 
-    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
-        self.layers = ModuleList(encoder_layer.copy() for _ in range(num_layers))
+        self.layers = ModuleList(deepcopy(layer) for _ in range(num_layers))
+        self.num_layers = num_layers
         self.norm = norm
+
+    def _through(self, x: Tensor, *rest: Any, **settings: Any) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, *rest, **settings)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerEncoder(_Stack):
+    """`num_layers` copies of an encoder layer, one after another, then `norm`. `enable_nested_tensor` and `mask_check`
+    are taken for torch's sake; the results do not hang on them, but that no padded place is zeroed.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: Module,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(
         self,
         src: Tensor,
         mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
+        is_causal: bool | None = None,
     ) -> Tensor:
-        for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, is_causal)
-        return src if self.norm is None else self.norm(src)
+        return self._through(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
 
 
-class TransformerDecoder(Module):
+class TransformerDecoder(_Stack):
     """`num_layers` copies of a decoder layer, one after another, then `norm`."""
 
-    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
-        super().__init__()
-        self.layers = ModuleList(decoder_layer.copy() for _ in range(num_layers))
-        self.norm = norm
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__(decoder_layer, num_layers, norm)
 
-    def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **settings: Any) -> Tensor:
-        """Further arguments as TransformerDecoderLayer.forward."""
-        for layer in self.layers:
-            tgt = layer(tgt, memory, *masks, **settings)
-        return tgt if self.norm is None else self.norm(tgt)
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        return self._through(
+            tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=bool(tgt_is_causal),
+            memory_is_causal=memory_is_causal,
+        )  # fmt: skip
+
+
+class Transformer(Module):
+    """An encoder of `src` (S, B, E) and a decoder of `tgt` (T, B, E) that looks at what it gives → (T, B, E); or batch
+    first, or without B. Masks as for the layers.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Activation = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        made = {"device": device, "dtype": dtype}
+        layer = (
+            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
+        )  # fmt: skip
+        norm = (d_model, layer_norm_eps)
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(*layer, **made), num_encoder_layers, LayerNorm(*norm, bias=bias, **made)
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(*layer, **made), num_decoder_layers, LayerNorm(*norm, bias=bias, **made)
+        )
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+        for parameter in self.parameters():
+            if parameter.ndim > 1 and parameter.numel():
+                xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        batch = 0 if self.batch_first else 1
+        if src.ndim != tgt.ndim or (src.ndim == 3 and src.shape[batch] != tgt.shape[batch]):
+            raise ValueError(f"Transformer: {describe(src)} and {describe(tgt)} do not have the same batch")
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise ValueError(f"Transformer: takes {self.d_model} features, got {describe(src)} and {describe(tgt)}")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        decoded: Tensor = self.decoder(
+            tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )  # fmt: skip
+        return decoded
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """(sz, sz): -inf above the diagonal, 0 elsewhere."""
+        return additive(subsequent_mask(sz), "mask", as_dtype(dtype or "float32")).to(device=device)

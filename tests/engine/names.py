@@ -41,7 +41,10 @@ leaky_relu prelu rrelu glu hardtanh hardsigmoid hardswish hardshrink softshrink 
 softmax softmin log_softmax logsigmoid threshold gumbel_softmax sigmoid tanh cosine_similarity
 pairwise_distance pdist mse_loss l1_loss smooth_l1_loss huber_loss nll_loss cross_entropy binary_cross_entropy
 binary_cross_entropy_with_logits kl_div ctc_loss cosine_embedding_loss hinge_embedding_loss
-margin_ranking_loss multi_margin_loss
+margin_ranking_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss soft_margin_loss
+poisson_nll_loss gaussian_nll_loss triplet_margin_loss triplet_margin_with_distance_loss alpha_dropout dropout1d
+dropout2d dropout3d feature_alpha_dropout channel_shuffle lp_pool3d fractional_max_pool2d fractional_max_pool3d
+upsample_nearest upsample_bilinear multi_head_attention_forward
 """.split()
 ROOMS = {
     "linalg": """

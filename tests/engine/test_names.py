@@ -48,6 +48,7 @@ TOLD_OTHERWISE = {
     "nn.functional.softmax",
     "nn.functional.softmin",
     "nn.functional.log_softmax",
+    "nn.functional.multi_head_attention_forward",
 }
 
 

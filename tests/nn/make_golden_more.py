@@ -20,6 +20,7 @@ from tests.nn.more_cases import (
     MORE_OPTIMIZERS,
     SCHEDULE_STEPS,
     SCHEDULES,
+    Case,
     values,
 )
 
@@ -44,9 +45,9 @@ def keep(name: str, tensor: torch.Tensor) -> None:
     golden[name] = tensor.detach().numpy().copy()
 
 
-def modules() -> None:
+def modules(cases: dict[str, Case]) -> None:
     torch.manual_seed(0)
-    for name, case in MODULES.items():
+    for name, case in cases.items():
         module = getattr(torch.nn, case.kind)(**case.settings)
         with torch.no_grad():
             for parameter in module.parameters():  # biases and norms that are not all zeros and ones
@@ -59,20 +60,29 @@ def modules() -> None:
             keep(f"{name}/state/{key}", value)
         inputs = [leaf(array) for array in case.inputs]
         outputs = tensors(module(*inputs, **{key: to_torch(v) for key, v in case.options.items()}))
-        loss = sum((output * torch.from_numpy(values(i, *output.shape))).sum() for i, output in enumerate(outputs))
-        loss.backward()
+        weighted(outputs).backward()
         for i, output in enumerate(outputs):
             keep(f"{name}/output/{i}", output)
         for i, tensor in enumerate(inputs):
-            keep(f"{name}/input/{i}", tensor.grad)
+            if tensor.grad is not None:
+                keep(f"{name}/input/{i}", tensor.grad)
         for key, parameter in module.named_parameters():
             keep(f"{name}/grad/{key}", parameter.grad)
         for key, buffer in module.named_buffers():
             keep(f"{name}/after/{key}", buffer)
 
 
-def losses() -> None:
-    for name, (function, arrays, settings) in LOSSES.items():
+def weighted(outputs: list[torch.Tensor]) -> torch.Tensor:
+    """A number whose gradient differs from element to element."""
+    return sum(
+        (output * torch.from_numpy(values(i, *output.shape))).sum()
+        for i, output in enumerate(outputs)
+        if output.is_floating_point()
+    )
+
+
+def losses(cases: dict[str, Any]) -> None:
+    for name, (function, arrays, settings) in cases.items():
         kinds = ("none", "sum", "mean", *(("batchmean",) if function == "kl_div" else ()))
         for reduction in kinds:
             arguments = [leaf(array) for array in arrays]
@@ -101,8 +111,8 @@ class Lion(torch.optim.Optimizer):
                 m.copy_(group["betas"][1] * m + (1 - group["betas"][1]) * p.grad)
 
 
-def optimizers() -> None:
-    for name, (kind, settings) in MORE_OPTIMIZERS.items():
+def optimizers(cases: dict[str, Any]) -> None:
+    for name, (kind, settings) in cases.items():
         parameters = [torch.nn.Parameter(torch.from_numpy(start(i))) for i in range(len(SHAPES))]
         optimizer = (Lion if kind == "Lion" else getattr(torch.optim, kind))(parameters, **settings)
         for step in range(STEPS):
@@ -114,8 +124,8 @@ def optimizers() -> None:
                     keep(f"{name}/{step}/{i}", parameter)
 
 
-def schedules() -> None:
-    for name, (kind, settings) in SCHEDULES.items():
+def schedules(cases: dict[str, Any]) -> None:
+    for name, (kind, settings) in cases.items():
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3, momentum=0.9)
         schedule = getattr(torch.optim.lr_scheduler, kind)(optimizer, **settings)
         rates = []
@@ -126,14 +136,18 @@ def schedules() -> None:
         golden[f"{name}/rates"] = np.array(rates)
 
 
-if __name__ == "__main__":
-    modules()
-    losses()
-    optimizers()
-    schedules()
-    # One array and an index: hundreds of entries would be mostly headers.
+def save(file: str) -> None:
+    """One array and an index: hundreds of entries would be mostly headers."""
     index = json.dumps({name: array.shape for name, array in golden.items()}, separators=(",", ":"))
     flat = np.concatenate([array.reshape(-1) for array in golden.values()]).astype(np.float32)
-    np.savez_compressed(
-        Path(__file__).with_name("golden_more.npz"), index=np.frombuffer(index.encode(), np.uint8), values=flat
-    )
+    path = Path(__file__).with_name(file)
+    np.savez_compressed(path, index=np.frombuffer(index.encode(), np.uint8), values=flat)
+    print(file, len(golden), "arrays,", path.stat().st_size, "bytes, torch", torch.__version__)
+
+
+if __name__ == "__main__":
+    modules(MODULES)
+    losses(LOSSES)
+    optimizers(MORE_OPTIMIZERS)
+    schedules(SCHEDULES)
+    save("golden_more.npz")

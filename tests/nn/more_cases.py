@@ -201,9 +201,9 @@ SCHEDULE_STEPS = 19
 METRICS = [1.0, 0.9, 0.95, 0.91, 0.93, 0.92, 0.9, 0.6, 0.6, 0.7, 0.7, 0.7, 0.8, 0.9, 1.1, 1.1, 1.2, 1.1, 1.1]
 
 
-def load_golden() -> dict[str, np.ndarray]:
-    """What make_golden_more.py wrote, by name."""
-    with np.load(Path(__file__).with_name("golden_more.npz")) as file:
+def load_golden(file_name: str = "golden_more.npz") -> dict[str, np.ndarray]:
+    """What make_golden_more.py (or make_golden_modules.py) wrote, by name."""
+    with np.load(Path(__file__).with_name(file_name)) as file:
         index, flat = json.loads(file["index"].tobytes()), file["values"]
     golden, offset = {}, 0
     for name, shape in index.items():

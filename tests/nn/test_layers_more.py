@@ -10,52 +10,15 @@ import pytest
 import pyapp
 from pyapp import nn
 from pyapp.engine.ops import from_numpy
+from tests.nn.checks import check_module, leaf
 from tests.nn.more_cases import MODULES, load_golden, values
 
 GOLDEN = load_golden()
 
 
-def leaf(array: np.ndarray) -> pyapp.Tensor:
-    tensor = from_numpy(array.copy())
-    return tensor.requires_grad_() if array.dtype == np.float32 else tensor
-
-
-def tensors(value: Any) -> list[pyapp.Tensor]:
-    if isinstance(value, pyapp.Tensor):
-        return [value]
-    return [t for part in value if part is not None for t in tensors(part)]
-
-
-def close(found: pyapp.Tensor, name: str) -> None:
-    np.testing.assert_allclose(found.detach().numpy(), GOLDEN[name], rtol=2e-4, atol=2e-5, err_msg=name)
-
-
-def state_of(name: str) -> dict[str, pyapp.Tensor]:
-    start = f"{name}/state/"
-    return {key.removeprefix(start): from_numpy(array) for key, array in GOLDEN.items() if key.startswith(start)}
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_values_gradients_and_state_are_those_of_torch(name: str) -> None:
-    case = MODULES[name]
-    module = getattr(nn, case.kind)(**case.settings)
-    assert module.load_state_dict(state_of(name)) == ([], [])
-    module.train(case.training)
-    inputs = [leaf(array) for array in case.inputs]
-    options = {k: from_numpy(v) if isinstance(v, np.ndarray) else v for k, v in case.options.items()}
-    outputs = tensors(module(*inputs, **options))
-    assert len(outputs) == sum(key.startswith(f"{name}/output/") for key in GOLDEN)
-    loss = pyapp.zeros(())
-    for i, output in enumerate(outputs):
-        close(output, f"{name}/output/{i}")
-        loss = loss + (output * from_numpy(values(i, *output.shape))).sum()
-    loss.backward()
-    for i, tensor in enumerate(inputs):
-        close(tensor.grad, f"{name}/input/{i}")
-    for key, parameter in module.named_parameters():
-        close(parameter.grad, f"{name}/grad/{key}")
-    for key, buffer in module.named_buffers():
-        close(buffer, f"{name}/after/{key}")
+    check_module(GOLDEN, name, MODULES[name])
 
 
 def test_attention_of_one_tensor_is_that_of_three() -> None:

@@ -12,9 +12,13 @@ from pyapp import nn
 from pyapp.engine.ops import from_numpy, ones, zeros
 from pyapp.nn import init
 from tests.nn.cases import SHAPES, STEPS, gradient, start
+from tests.nn.module_cases import OPTIMIZERS
+from tests.nn.module_cases import SCHEDULES as MORE_SCHEDULES
 from tests.nn.more_cases import METRICS, MORE_OPTIMIZERS, SCHEDULE_STEPS, SCHEDULES, load_golden
 
-GOLDEN = load_golden()
+GOLDEN = load_golden() | load_golden("golden_modules.npz")
+MORE_OPTIMIZERS |= OPTIMIZERS
+SCHEDULES |= MORE_SCHEDULES
 
 
 def parameters() -> list[Any]:
@@ -105,6 +109,11 @@ def test_one_cycle_moves_the_first_beta() -> None:
         lambda p: nn.Lion(p, lr=-1.0),
         lambda p: nn.Adagrad(p, lr_decay=-1.0),
         lambda p: nn.StepLR(nn.SGD(p), 0),
+        lambda p: nn.Muon(p),
+        lambda p: nn.Rprop(p, etas=(1.1, 1.2)),
+        lambda p: nn.LBFGS(p, line_search_fn="armijo"),
+        lambda p: nn.CyclicLR(nn.SGD(p, momentum=0.9), 0.1, 0.2, mode="square"),
+        lambda p: nn.CyclicLR(nn.Adagrad(p), 0.1, 0.2),
     ],
 )
 def test_bad_settings_are_refused(build: Any) -> None:
@@ -212,3 +221,57 @@ def test_a_closure_and_one_vector_of_all() -> None:
     assert parameter.tolist() == [0, 1]
     with pytest.raises(ValueError, match="for 2 numbers"):
         nn.utils.vector_to_parameters(flat, [parameter])
+
+
+def test_lbfgs_finds_the_bottom_of_a_bent_valley() -> None:
+    """Rosenbrock's function (1960), whose minimum is at ones; with a history that was saved and loaded."""
+    x = nn.Parameter(pyapp.tensor([-1.2, 1.0], dtype="float64"))
+    optimizer = nn.LBFGS([x], lr=1.0, line_search_fn="strong_wolfe")
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+        loss.backward()
+        return loss
+
+    first = optimizer.step(closure).item()
+    again = nn.LBFGS([x], lr=1.0, line_search_fn="strong_wolfe")
+    again.load_state_dict(optimizer.state_dict())
+    optimizer = again
+    for _ in range(3):
+        optimizer.step(closure)
+    assert 24 < first < 25 and x.detach().numpy() == pytest.approx([1, 1], abs=1e-4)
+    with pytest.raises(TypeError, match="takes a closure"):
+        optimizer.step()
+
+
+def test_muon_turns_and_does_not_stretch() -> None:
+    """Its steps have singular values near the learning rate, whatever those of the gradient."""
+    x = nn.Parameter(zeros(4, 3))
+    x.grad = from_numpy((np.random.default_rng(0).standard_normal((4, 3)) * [9, 3, 1]).astype(np.float32))
+    nn.Muon([x], lr=0.1, weight_decay=0.0).step()
+    lengths = np.linalg.svd(x.detach().numpy())[1] / 0.1 / (4 / 3) ** 0.5
+    assert 0.6 < lengths.min() and lengths.max() < 1.3
+
+
+def test_schedules_at_once() -> None:
+    optimizer = nn.SGD([nn.Parameter(zeros(1))], lr=1.0)
+    plans = nn.lr_scheduler
+    chain = plans.ChainedScheduler([plans.ConstantLR(optimizer, 0.1, 2), plans.ExponentialLR(optimizer, 0.5)])
+    rates = []
+    for _ in range(4):
+        rates += chain.get_last_lr()
+        chain.step()
+    assert rates == pytest.approx([0.1, 0.05, 0.25, 0.125])
+    again = plans.MultiplicativeLR(optimizer, lambda step: 0.5, last_epoch=1)
+    assert again.get_last_lr() == [0.25]
+
+
+def test_manners_of_torch_are_taken() -> None:
+    nn.SGD([nn.Parameter(zeros(1))], foreach=True, fused=None)
+    with pytest.raises(NotImplementedError, match="no gradients"):
+        nn.Adam([nn.Parameter(zeros(1))], differentiable=True)
+    with pytest.raises(TypeError, match="no setting speed"):
+        nn.Adam([nn.Parameter(zeros(1))], speed=1)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        nn.SGD([nn.Parameter(zeros(1, dtype="float16"))])

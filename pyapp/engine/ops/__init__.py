@@ -450,11 +450,11 @@ _MODULES: dict[str, list[str]] = {
     "normalization": "batch_norm group_norm instance_norm local_response_norm normalize".split(),
     "pool": """
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
-        adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d lp_pool1d lp_pool2d max_pool1d max_pool2d
-        max_pool3d max_unpool1d max_unpool2d max_unpool3d
+        adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d fractional_max_pool2d fractional_max_pool3d lp_pool1d
+        lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d max_unpool1d max_unpool2d max_unpool3d
     """.split(),
     "random_more": "bernoulli normal randint_like".split(),
-    "resample": "affine_grid grid_sample interpolate pixel_shuffle pixel_unshuffle".split(),
+    "resample": "affine_grid channel_shuffle grid_sample interpolate pixel_shuffle pixel_unshuffle".split(),
     "scaled_attention": "scaled_dot_product_attention".split(),
     "shape_more": """
         as_strided atleast_1d atleast_2d atleast_3d block_diag cartesian_prod cdist column_stack combinations

@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from .base import tensor_of
 from .conv import _each, _padded, _viewed
 from .create import arange, ones
+from .random import rand
 from .view import cat, expand, narrow, reshape, stack
 
 
@@ -157,6 +158,11 @@ def lp_pool2d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None,
     return _lp_pool("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
 
 
+def lp_pool3d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """(Σ x^p)^(1 / p) of each window of (N, C, D, H, W)."""
+    return _lp_pool("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)
+
+
 # -- adaptive
 
 
@@ -273,3 +279,85 @@ def max_unpool3d(
 ) -> Tensor:
     """max_unpool1d for (N, C, D, H, W)."""
     return _max_unpool("max_unpool3d", 3, x, indices, kernel_size, stride, padding, output_size)
+
+
+# -- fractional
+
+
+def _starts(samples: Any, size: int, out: int, window: int) -> Any:
+    """Where the windows of a dim begin, (N, C, out), from samples (N, C) in 0 .. 1, in their precision as torch."""
+    step = samples.dtype.type((size - window) / (out - 1)) if out > 1 else samples.dtype.type(0)
+    at = np.arange(out, dtype=samples.dtype)
+    begins = np.floor((at + samples[..., None]) * step) - np.floor(samples[..., None] * step)
+    begins[..., out - 1] = size - window
+    return begins.astype(np.int64)
+
+
+def _fractional_sizes(
+    name: str, dims: int, x: Tensor, kernel: tuple[int, ...], output_size: Any, output_ratio: Any
+) -> tuple[int, ...]:
+    spatial = x.shape[x.ndim - dims :]
+    if (output_size is None) == (output_ratio is None) or x.ndim not in (dims + 1, dims + 2):
+        raise ValueError(f"{name}: takes output_size or output_ratio and (N, C, {dims} dims), got {describe(x)}")
+    if output_size is not None:
+        sizes = _each(output_size, dims, name, "output_size")
+    else:
+        ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else tuple(output_ratio)
+        if len(ratios) != dims or not all(0 < r < 1 for r in ratios):
+            raise ValueError(f"{name}: output_ratio must lie between 0 and 1, got {output_ratio}")
+        sizes = tuple(int(n * r) for n, r in zip(spatial, ratios, strict=True))
+    if any(out < 1 or out + k - 1 > n for out, k, n in zip(sizes, kernel, spatial, strict=True)):
+        raise ValueError(f"{name}: {sizes} windows of {kernel} do not fit {describe(x)}")
+    return sizes
+
+
+def _fractional_max_pool(
+    name: str, dims: int, x: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool,
+    samples: Tensor | None,
+) -> Any:  # fmt: skip
+    kernel = _each(kernel_size, dims, name, "kernel_size")
+    sizes = _fractional_sizes(name, dims, x, kernel, output_size, output_ratio)
+    if x.ndim == dims + 1:
+        found = _fractional_max_pool(name, dims, x.unsqueeze(0), kernel, sizes, None, True, samples)
+        return (found[0].squeeze(0), found[1].squeeze(0)) if return_indices else found[0].squeeze(0)
+    lead, spatial = x.shape[:2], x.shape[2:]
+    if samples is None:
+        samples = rand(*lead, dims, dtype=x.dtype)
+    if samples.shape != (*lead, dims):
+        raise ValueError(f"{name}: the samples {describe(samples)} are not {[*lead, dims]}")
+    drawn = samples.numpy()
+    places = np.zeros((*lead, *(1,) * (2 * dims)), np.int64)  # (N, C, *out, *window)
+    for i, (size, out, window) in enumerate(zip(spatial, sizes, kernel, strict=True)):
+        sample = drawn[..., dims - 1 - i if dims == 2 else i]  # torch's order
+        at = _starts(sample, size, out, window)[..., None] + np.arange(window, dtype=np.int64)
+        shape = [*lead, *(1,) * (2 * dims)]
+        shape[2 + i], shape[2 + dims + i] = out, window
+        places = places * size + at.reshape(shape)
+    flat = reshape(x, (*lead, prod(spatial)))
+    inside = tensor_of(np.ascontiguousarray(places.reshape(*lead, prod(sizes) * prod(kernel))))
+    chosen = reshape(flat.detach().gather(2, inside), (*lead, prod(sizes), prod(kernel))).argmax(-1, True)
+    indices = reshape(inside, (*lead, prod(sizes), prod(kernel))).gather(-1, chosen).squeeze(-1)
+    values = reshape(flat.gather(2, indices), (*lead, *sizes))
+    return (values, reshape(indices, (*lead, *sizes))) if return_indices else values
+
+
+def fractional_max_pool2d(
+    x: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """Largest of windows of (N, C, H, W) at pseudo-random steps, `output_size` of them or `output_ratio` of the size
+    (Graham 2014, arXiv 1412.6071). `_random_samples` (N, C, 2) in 0 .. 1 decide where; drawn unless given.
+    """
+    return _fractional_max_pool(
+        "fractional_max_pool2d", 2, x, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )
+
+
+def fractional_max_pool3d(
+    x: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """fractional_max_pool2d for (N, C, D, H, W), samples (N, C, 3)."""
+    return _fractional_max_pool(
+        "fractional_max_pool3d", 3, x, kernel_size, output_size, output_ratio, return_indices, _random_samples
+    )

@@ -277,4 +277,12 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     return reshape(permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
 
 
-__all__ = ["affine_grid", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle"]
+def channel_shuffle(x: Tensor, groups: int) -> Tensor:
+    """(N, C, ...): the channels, in `groups` rows, read column by column (Zhang et al. 2017, arXiv 1707.01083)."""
+    if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
+        raise ValueError(f"channel_shuffle: {describe(x)} has no multiple of {groups} channels")
+    rows = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim))), x.shape)
+
+
+__all__ = ["affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle"]

@@ -1,0 +1,101 @@
+"""Weights with a norm of their own (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868) or of spectral norm 1
+(Miyato et al. 2018, https://arxiv.org/abs/1802.05957), by torch.nn.utils.parametrizations' names.
+"""
+
+from __future__ import annotations
+
+from ...engine import Tensor, no_grad
+from ...engine.op import describe
+from ...engine.ops import normalization, randn
+from ..convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from ..module import Module
+from .parametrize import register_parametrization
+
+TRANSPOSED = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+
+
+def norm_except_dim(v: Tensor, dim: int | None) -> Tensor:
+    """The norms of the slices along a dim, which stays; of all, where it is None or -1."""
+    if dim is None or dim == -1:
+        return v.norm()
+    return (v * v).sum([d for d in range(v.ndim) if d != dim % v.ndim], True).sqrt()
+
+
+class WeightNorm(Module):
+    """(g, v) → g v / |v|, |v| for each slice along `dim`."""
+
+    def __init__(self, dim: int | None = 0) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
+        return weight_v * (weight_g / norm_except_dim(weight_v, self.dim))
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        return norm_except_dim(weight, self.dim), weight
+
+
+class SpectralNorm(Module):
+    """weight / its largest singular value as a matrix, `dim` its rows; found by power iterations, which go on with each
+    call in training. Of a vector: / its norm.
+    """
+
+    u_first = True
+
+    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+        super().__init__()
+        if not -weight.ndim <= dim < weight.ndim or n_power_iterations < 1:
+            raise ValueError(
+                f"spectral_norm: dim {dim} of {describe(weight)}, n_power_iterations {n_power_iterations} do not fit"
+            )
+        self.dim, self.eps, self.n_power_iterations = dim % weight.ndim, eps, n_power_iterations
+        if weight.ndim > 1:
+            matrix = self.matrix(weight)
+            for name, size in zip(("_u", "_v"), matrix.shape, strict=True):
+                self.register_buffer(name, normalization.normalize(randn(size, dtype=weight.dtype), dim=0, eps=eps))
+            self.iterate(matrix, 15)
+
+    def matrix(self, weight: Tensor) -> Tensor:
+        return weight.movedim(self.dim, 0).flatten(1)
+
+    def iterate(self, matrix: Tensor, count: int) -> None:
+        with no_grad():
+            for turn in range(2 * count):
+                if (turn % 2 == 0) == self.u_first:
+                    self._u.copy_(normalization.normalize(matrix @ self._v, dim=0, eps=self.eps))
+                else:
+                    self._v.copy_(normalization.normalize(matrix.mT @ self._u, dim=0, eps=self.eps))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if weight.ndim == 1:
+            return normalization.normalize(weight, dim=0, eps=self.eps)
+        matrix = self.matrix(weight)
+        if self.training:
+            self.iterate(matrix.detach(), self.n_power_iterations)
+        return weight / (self._u.clone() @ (matrix @ self._v.clone()))
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        return value
+
+
+def spectral_dim(module: Module, dim: int | None) -> int:
+    """torch's choice of the rows: those that belong to an output."""
+    return dim if dim is not None else 1 if isinstance(module, TRANSPOSED) else 0
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Trains a tensor's direction and its norms along `dim` apart: `parametrizations.<name>.original0` are the norms,
+    `original1` the direction.
+    """
+    return register_parametrization(module, name, WeightNorm(dim))
+
+
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
+    """Divides a tensor by its largest singular value, as SpectralNorm."""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"spectral_norm: {type(module).__name__} has no tensor {name!r}")
+    made = SpectralNorm(weight.detach(), n_power_iterations, spectral_dim(module, dim), eps).train(module.training)
+    return register_parametrization(module, name, made)

@@ -1,0 +1,114 @@
+"""Parameters that are functions of others: `module.weight` is computed from what `module.parametrizations` holds, by
+torch.nn.utils.parametrize's names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, no_grad
+from ...engine.op import describe
+from ..containers import ModuleDict
+from ..module import Module, Parameter
+from ..module_lists import ModuleList
+
+
+class ParametrizationList(ModuleList):
+    """The functions of one tensor, and what the first of them is given: `original`, or `original0`, `original1`, ..."""
+
+    def __init__(self, modules: list[Module], original: Tensor) -> None:
+        super().__init__(modules)
+        found = self._inverse(original.detach())
+        self.is_tensor = isinstance(found, Tensor)
+        parts = {"original": found} if self.is_tensor else {f"original{i}": part for i, part in enumerate(found)}
+        self._names = tuple(parts)
+        for name, part in parts.items():
+            if getattr(original, "is_parameter", False):
+                setattr(self, name, Parameter(part.clone(), original.requires_grad))
+            else:
+                self.register_buffer(name, part.clone())
+
+    def _inverse(self, value: Tensor) -> Any:
+        """What the functions would have to be given, where they can tell (`right_inverse`)."""
+        found: Any = value
+        with no_grad():
+            for module in reversed(list(self)):
+                invert = getattr(module, "right_inverse", None)
+                found = found if invert is None else invert(found)
+        return found
+
+    def originals(self) -> list[Tensor]:
+        return [getattr(self, name) for name in self._names]
+
+    def right_inverse(self, value: Tensor) -> None:
+        """Writes what makes the functions give `value`."""
+        found = self._inverse(value)
+        with no_grad():
+            for target, part in zip(self.originals(), [found] if self.is_tensor else found, strict=True):
+                target.copy_(part)
+
+    def forward(self) -> Tensor:
+        first, *more = self
+        value: Tensor = first(*self.originals())
+        for module in more:
+            value = module(value)
+        return value
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Whether a module has such a tensor, or any."""
+    held = module.__dict__.get("parametrizations")
+    return bool(held) if tensor_name is None or not held else tensor_name in held
+
+
+def register_parametrization(module: Module, tensor_name: str, parametrization: Module) -> Module:
+    """From now on `module.<tensor_name>` is `parametrization(what it was)`; or, where that has a `right_inverse`, of
+    what this makes of it. ValueError for what is neither a parameter nor a buffer, or changes its shape or dtype.
+    """
+    if is_parametrized(module, tensor_name):
+        module.parametrizations[tensor_name].append(parametrization)
+        return module
+    value = {**module._parameters, **module._buffers}.get(tensor_name)
+    if value is None:
+        raise ValueError(f"register_parametrization: {type(module).__name__} has no tensor {tensor_name!r}")
+    held = ParametrizationList([parametrization], value)
+    with no_grad():
+        made = held()
+    if made.shape != value.shape or made.dtype is not value.dtype:
+        raise ValueError(f"register_parametrization: {describe(value)} would become {describe(made)}")
+    delattr(module, tensor_name)
+    if not is_parametrized(module):
+        kind = type(module)
+        module.__class__ = type(f"Parametrized{kind.__name__}", (kind,), {"plain_class": kind})
+        module.parametrizations = ModuleDict()
+    module.parametrizations[tensor_name] = held
+    setattr(type(module), tensor_name, _property(tensor_name))
+    return module
+
+
+def _property(name: str) -> property:
+    return property(
+        lambda module: module.parametrizations[name](),
+        lambda module, value: module.parametrizations[name].right_inverse(value),
+    )
+
+
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
+    """Makes a tensor a plain one again: of the value it had, or, unless `leave_parametrized`, the original one."""
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"remove_parametrizations: {tensor_name!r} of {type(module).__name__} is not parametrized")
+    held = module.parametrizations[tensor_name]
+    if not leave_parametrized and not held.is_tensor:
+        raise ValueError("remove_parametrizations: there are several originals; leave the parametrized value")
+    first = held.originals()[0]
+    value = (held() if leave_parametrized else first).detach().clone()
+    del module.parametrizations[tensor_name]
+    delattr(type(module), tensor_name)
+    if not module.parametrizations:
+        delattr(module, "parametrizations")
+        module.__class__ = getattr(type(module), "plain_class")  # noqa: B009
+    if getattr(first, "is_parameter", False):
+        setattr(module, tensor_name, Parameter(value, first.requires_grad))
+    else:
+        module.register_buffer(tensor_name, value)
+    return module

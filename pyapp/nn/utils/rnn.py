@@ -1,0 +1,134 @@
+"""Sequences of different lengths: padded to one tensor, or packed so that recurrent layers skip the padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ...engine import Tensor
+from ...engine.lazy import np
+from ...engine.op import describe
+from ...engine.ops import from_numpy, full, index_more, stack
+from ...engine.ops import pad as pad_sides
+
+
+class PackedSequence(NamedTuple):
+    """Sequences step by step: `data` (all elements, ...), of which the first `batch_sizes[0]` rows (int64) are first
+    steps, and so on; longest sequence first. `sorted_indices` (B,) tell which sequence came first of those given,
+    `unsorted_indices` the way back; None where they were in order.
+    """
+
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None = None
+    unsorted_indices: Tensor | None = None
+
+    def to(self, dtype: Any) -> PackedSequence:
+        """The data in another dtype."""
+        return self._replace(data=self.data.to(dtype))
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation (N,) that undoes one; None for None."""
+    if permutation is None:
+        return None
+    return from_numpy(np.argsort(permutation.array(), kind="stable").astype(np.int64))
+
+
+def _lengths_of(lengths: Any, count: int) -> Any:
+    found = np.asarray(lengths.tolist() if isinstance(lengths, Tensor) else lengths, dtype=np.int64).reshape(-1)
+    if found.shape != (count,) or (count and found.min() < 1):
+        raise ValueError(f"pack_padded_sequence: lengths are {count} numbers of at least 1, got {found.tolist()}")
+    return found
+
+
+def _places(sizes: Any, batch: int) -> Any:
+    """Where in (T * B) rows the elements of packed data stand, int64."""
+    return np.concatenate([t * batch + np.arange(n, dtype=np.int64) for t, n in enumerate(sizes)])
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Packs input (T, B, ...), or (B, T, ...) with `batch_first`, of which sequence b has lengths[b] steps. ValueError
+    where the lengths do not fall, unless `enforce_sorted` is False.
+    """
+    if input.ndim < 2:
+        raise ValueError(f"pack_padded_sequence: takes (T, B, ...), got {describe(input)}")
+    x = input.transpose(0, 1) if batch_first else input
+    steps, batch = x.shape[:2]
+    counts = _lengths_of(lengths, batch)
+    if not batch or counts.max() > steps:
+        raise ValueError(f"pack_padded_sequence: lengths {counts.tolist()} do not fit {describe(input)}")
+    order: Tensor | None = None
+    if not enforce_sorted:
+        found = np.argsort(-counts, kind="stable").astype(np.int64)
+        order, counts = from_numpy(found), counts[found]
+        x = x.index_select(1, order)
+    elif (np.diff(counts) > 0).any():
+        raise ValueError(
+            f"pack_padded_sequence: lengths {counts.tolist()} do not fall; sort the sequences, or give "
+            "enforce_sorted=False"
+        )
+    sizes = (counts[None, :] > np.arange(counts[0], dtype=np.int64)[:, None]).sum(1).astype(np.int64)
+    rows = x.reshape(steps * batch, *x.shape[2:])
+    data = rows.index_select(0, from_numpy(_places(sizes, batch)))
+    return PackedSequence(data, from_numpy(sizes), order, invert_permutation(order))
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The sequences (T, B, ...), or (B, T, ...), filled up with `padding_value`, and their lengths (B,), int64, in the
+    order in which they were packed. `total_length`: T, where it shall be more than the longest.
+    """
+    sizes = sequence.batch_sizes.array()
+    batch, steps = int(sizes[0]), len(sizes)
+    if total_length is not None:
+        if total_length < steps:
+            raise ValueError(f"pad_packed_sequence: total_length {total_length} is below the longest, {steps}")
+        steps = total_length
+    data = sequence.data
+    empty = full((steps * batch, *data.shape[1:]), padding_value, dtype=data.dtype)
+    rows = index_more.index_copy(empty, 0, from_numpy(_places(sizes, batch)), data)
+    padded = rows.reshape(steps, batch, *data.shape[1:])
+    lengths = from_numpy((sizes[None, :] > np.arange(batch)[:, None]).sum(1).astype(np.int64))
+    if sequence.unsorted_indices is not None:
+        padded = padded.index_select(1, sequence.unsorted_indices)
+        lengths = lengths.index_select(0, sequence.unsorted_indices)
+    return padded.transpose(0, 1) if batch_first else padded, lengths
+
+
+def pad_sequence(
+    sequences: Iterable[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    """Tensors (L, ...) of different L as one (T, B, ...), or (B, T, ...), filled up with `padding_value`."""
+    every = list(sequences)
+    if not every or any(x.ndim < 1 or x.shape[1:] != every[0].shape[1:] for x in every):
+        raise ValueError(f"pad_sequence: tensors may differ in their first dim, not so {list(map(describe, every))}")
+    if padding_side not in ("right", "left"):
+        raise ValueError(f"pad_sequence: padding_side is 'right' or 'left', not {padding_side!r}")
+    longest = max(x.shape[0] for x in every)
+    rows = []
+    for x in every:
+        missing = longest - x.shape[0]
+        sides = [0, 0] * (x.ndim - 1) + ([0, missing] if padding_side == "right" else [missing, 0])
+        rows.append(pad_sides(x, sides, value=padding_value))
+    return stack(rows, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
+    """The sequences (L, ...) of a tensor that was filled up on the right."""
+    x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [x[i, : int(n)] for i, n in enumerate(lengths.tolist())]
+
+
+def pack_sequence(sequences: Iterable[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Packs tensors (L, ...); see pack_padded_sequence."""
+    every = list(sequences)
+    return pack_padded_sequence(pad_sequence(every), [x.shape[0] for x in every], enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences (L, ...) in the order in which they were packed."""
+    return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), batch_first=True)

@@ -1,0 +1,81 @@
+"""weight_norm and spectral_norm in torch's older form, by the names that older checkpoints have: <name>_g and <name>_v;
+<name>_orig, <name>_u and <name>_v. The tensor is computed anew before each call of the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...engine import Tensor
+from ..module import Module, Parameter
+from .parametrizations import SpectralNorm, WeightNorm, spectral_dim
+
+Compute = Callable[[Any], Tensor]  # the tensor, from the module
+
+
+def _install(kind: str, module: Module, name: str, parts: dict[str, Tensor], compute: Compute) -> Module:
+    if name not in module._parameters:
+        raise ValueError(f"{kind}: {type(module).__name__} has no parameter {name!r}, or it is computed already")
+    delattr(module, name)
+    for part, value in parts.items():
+        setattr(module, part, Parameter(value))
+    object.__setattr__(module, name, compute(module))
+    handle = module.register_forward_pre_hook(lambda owner, _: object.__setattr__(owner, name, compute(owner)))
+    module.__dict__.setdefault("_computed", {})[kind, name] = (handle, tuple(parts), compute)
+    return module
+
+
+def _remove(kind: str, module: Module, name: str, *more: str) -> Module:
+    found = module.__dict__.get("_computed", {}).pop((kind, name), None)
+    if found is None:
+        raise ValueError(f"remove_{kind}: {name!r} of {type(module).__name__} has none")
+    handle, parts, compute = found
+    handle.remove()
+    value = compute(module).detach()
+    for part in (*parts, *more):
+        delattr(module, part)
+    setattr(module, name, Parameter(value.clone()))
+    return module
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Trains a tensor's norms along `dim`, <name>_g, and its direction, <name>_v, apart."""
+    made = WeightNorm(dim)
+    g, v = (f"{name}_{part}" for part in "gv")
+    norms, direction = made.right_inverse(getattr(module, name).detach())
+    parts = {g: norms, v: direction.clone()}
+    return _install("weight_norm", module, name, parts, lambda owner: made(getattr(owner, g), getattr(owner, v)))
+
+
+def remove_weight_norm(module: Module, name: str = "weight") -> Module:
+    """Makes the tensor a plain parameter again."""
+    return _remove("weight_norm", module, name)
+
+
+class _OlderSpectralNorm(SpectralNorm):
+    u_first = False
+
+
+def spectral_norm(
+    module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Module:
+    """Divides a tensor, <name>_orig, by its largest singular value."""
+    weight = getattr(module, name).detach()
+    made = _OlderSpectralNorm(weight, n_power_iterations, spectral_dim(module, dim), eps)
+    u, v = made._u, made._v
+
+    def compute(owner: Module) -> Tensor:
+        made.train(owner.training)
+        made._u, made._v = getattr(owner, f"{name}_u"), getattr(owner, f"{name}_v")
+        computed: Tensor = made(getattr(owner, f"{name}_orig"))
+        return computed
+
+    module.register_buffer(f"{name}_u", u)
+    module.register_buffer(f"{name}_v", v)
+    return _install("spectral_norm", module, name, {f"{name}_orig": weight.clone()}, compute)
+
+
+def remove_spectral_norm(module: Module, name: str = "weight") -> Any:
+    """Makes the tensor a plain parameter again."""
+    return _remove("spectral_norm", module, name, f"{name}_u", f"{name}_v")
