@@ -15,11 +15,11 @@ from .engine.ops.decompose import (
     svdvals,
     vector_norm,
 )
+from .engine.ops.decompose import linalg_norm as norm
 from .engine.ops.decompose import linalg_svd as svd
 from .engine.ops.decompose import lstsq as lstsq_solution
 from .engine.ops.linalg import cholesky, det, inverse, slogdet, solve, solve_triangular
 from .engine.ops.linalg import inverse as inv
-from .engine.ops.statistics import norm
 
 __all__ = [
     "cholesky", "cross", "det", "eigh", "eigvalsh", "inv", "inverse", "lstsq_solution", "matrix_norm", "matrix_power",

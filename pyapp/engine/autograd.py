@@ -310,12 +310,39 @@ def _walk(
         deliver(leaf, _run_hooks(leaf, whole))
 
 
-def _accumulate(edge: Edge, gradient: Tensor) -> None:
-    """Adds to the `grad` of a leaf, and of a tensor that retains it."""
+class _Delivery:
+    """Adds to the `grad` of leaves, and of tensors that retain it: in place, but where a graph is recorded. Each `grad`
+    has memory of its own: other gradients, and what `backward` was given, may share theirs.
+    """
+
+    def __init__(self, given: Sequence[Tensor | None]) -> None:
+        self._seen = {id(t.storage): t.storage for t in given if t is not None}
+
+    def add(self, tensor: Tensor, gradient: Tensor) -> None:
+        known = tensor.grad
+        if known is None:
+            hooks = (tensor.node or tensor).hooks  # which may have kept the gradient
+            tensor.grad = gradient if STATE.enabled else self._own(gradient.clone() if hooks else gradient)
+        elif STATE.enabled or known.requires_grad or known.dtype is not gradient.dtype or not known.is_contiguous():
+            tensor.grad = known + gradient
+        else:
+            from .ops.index import add_into
+
+            add_into(known, gradient)
+
+    def _own(self, gradient: Tensor) -> Tensor:
+        if id(gradient.storage) in self._seen or not gradient.is_contiguous():
+            gradient = gradient.clone()
+        self._seen[id(gradient.storage)] = gradient.storage
+        return gradient
+
+
+def _accumulate(edge: Edge, gradient: Tensor, delivery: _Delivery) -> None:
+    """Adds to the `grad` of a leaf, or of a tensor that retains it."""
     tensor = edge if isinstance(edge, Tensor) else edge.retained and edge.retained()
     if tensor is None:
         return
-    tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
+    delivery.add(tensor, gradient)
     if isinstance(edge, Tensor):
         for hook in tuple(edge.after_hooks or ()):
             hook(edge)
@@ -336,12 +363,13 @@ def backward(
     only = [inputs] if isinstance(inputs, Tensor) else inputs
     wanted = None if only is None else {id(edge_of(t)): t for t in only}
 
+    delivery = _Delivery(weights)
+
     def deliver(edge: Edge, gradient: Tensor) -> None:
         if wanted is None:
-            _accumulate(edge, gradient)
+            _accumulate(edge, gradient, delivery)
         elif id(edge) in wanted:
-            target = wanted[id(edge)]
-            target.grad = gradient if target.grad is None else target.grad + gradient
+            delivery.add(wanted[id(edge)], gradient)
 
     with enable_grad() if create_graph else no_grad():
         kept = create_graph if retain_graph is None else retain_graph

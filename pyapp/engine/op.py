@@ -69,7 +69,11 @@ class Op:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result, by the fastest way that takes these arguments; leaves no node of its own."""
         first = args[0]
-        device = first.device if isinstance(first, Tensor) else _device_of(self.name, args)
+        if isinstance(first, Tensor):
+            device = first.device
+        else:
+            args = _with_tensor_first(args)
+            device = _device_of(self.name, args)
         kernel = self.kernels.get(device.type)
         if kernel is not None:
             result = kernel(*args, **kwargs)
@@ -86,7 +90,7 @@ class Op:
             return self.by_name(*args, **kwargs)
         if not STATE.enabled:
             fast = self.fast
-            if fast is not None and args[0].device is cpu:
+            if fast is not None and getattr(args[0], "device", None) is cpu:
                 result = fast(*args, **kwargs)
                 if result is not NotImplemented:
                     return result
@@ -105,6 +109,7 @@ class Op:
             return self.definition(*args, **kwargs) if self.definition is not None else self.forward(*args, **kwargs)
         if kwargs:
             args = self._positional(args, kwargs)
+        args = _with_tensor_first(args)
         inputs = _flatten(args)
         STATE.enabled = False
         try:
@@ -184,6 +189,15 @@ def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
         elif isinstance(argument, (list, tuple)):
             found.extend(t for t in argument if isinstance(t, Tensor))
     return found
+
+
+def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """add(1, x): the number as a tensor that does not widen x."""
+    if len(args) > 1 and isinstance(args[0], (int, float)) and isinstance(args[1], Tensor):
+        from .ops.base import as_tensor
+
+        return (as_tensor(args[0], args[1]), *args[1:])
+    return args
 
 
 def _device_of(name: str, args: tuple[Any, ...]) -> Any:

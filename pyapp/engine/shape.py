@@ -76,7 +76,12 @@ def normalize_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tupl
     found = tuple(normalize_dim(d, rank, op) for d in dims)
     if len(set(found)) != len(found):
         raise ValueError(f"{op}: dim {dims} names the same dim twice")
-    return tuple(sorted(found))
+    return tuple(sorted(found)) if rank else ()
+
+
+def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
+    """The dims of a reduction: as in torch, no dims are all of them."""
+    return normalize_dims(dims if isinstance(dims, int) or dims else None, rank, op)
 
 
 def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:

@@ -1,5 +1,5 @@
-"""Makes golden/quantized_files.json: SHA-256 of each matrix of the small model (tests/text/small_model.py) that the
-`gguf` package quantised, for every type that it can write.
+"""Makes golden/quantized_files.json: SHA-256 of each matrix of the small model (tests/text/small_model.py), quantised
+by the `gguf` package, for every type that it can write.
 
 Run it from the repository's root with gguf installed: python -m tests.formats.make_golden_quantized_files
 """

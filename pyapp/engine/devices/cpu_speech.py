@@ -13,7 +13,7 @@ from ..launch import KERNELS, launch, launch_all
 from ..op import OPS
 from ..ops.base import definition_gradient, dense, is_plain
 from ..ops.view import copy_strided
-from ..shape import normalize_dims
+from ..shape import reduced_dims
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
 from .cpu import claims, rows_of
@@ -110,7 +110,7 @@ def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
     if dtype is not None or not is_plain(x) or not x.numel() or not x.shape:
         return NotImplemented
     shape = x.shape
-    dims = sorted(normalize_dims(dim, len(shape), "sum"))
+    dims = sorted(reduced_dims(dim, len(shape), "sum"))
     count = prod(shape[d] for d in dims)
     rest = x.numel() // count
     if dims == list(range(len(shape) - len(dims), len(shape))):

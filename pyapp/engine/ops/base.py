@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from .. import dtype as _dtype
@@ -138,6 +139,26 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
     return result
 
 
+def check_number(name: str, value: Any, dtype: DType) -> None:
+    """ValueError for a number that a dtype cannot hold. As in torch, unsigned types take negative numbers of their
+    size, which wrap, and float types infinities."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or dtype.category not in (1, 2):
+        return
+    if dtype.is_floating_point:
+        fits = value != value or value in (inf, -inf) or abs(value) <= _LARGEST.get(dtype.name, 448.0)
+    else:
+        largest = 2 ** (8 * dtype.itemsize - (dtype.name[0] != "u")) - 1
+        fits = -largest - (dtype.name[0] != "u") <= value <= largest
+    if not fits:
+        raise ValueError(f"{name}: {dtype} cannot hold {value!r:.40}")
+
+
+_LARGEST = {
+    "float64": inf, "float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38, "float16": 65504.0,
+    "float8_e5m2": 57344.0,
+}  # fmt: skip
+
+
 def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
     """The gradient of x, from that of what x was broadcast to; None for numbers and tensors that want none."""
     if not isinstance(x, Tensor) or not x.requires_grad:
@@ -163,8 +184,8 @@ def dense(x: Tensor) -> Tensor:
 
 
 __all__ = [
-    "Tensor", "adopt_array", "array_of", "as_dtype", "as_tensor", "bits_to_float32", "common_dtype", "computed",
-    "dense",
+    "Tensor", "adopt_array", "array_of", "as_dtype", "as_tensor", "bits_to_float32", "check_number", "common_dtype",
+    "computed", "dense",
     "empty_contiguous", "float32_to_bits", "is_plain", "same_device", "tensor_of", "unbroadcast",
 ]  # fmt: skip
 

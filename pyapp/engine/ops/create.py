@@ -11,7 +11,7 @@ from ..launch import KERNELS, launch
 from ..lazy import np
 from ..shape import as_shape
 from ..tensor import Tensor, adopt_array, check_device, empty_contiguous
-from .base import tensor_of
+from .base import check_number, tensor_of
 
 _FILL = KERNELS["fill_f32"]
 
@@ -101,6 +101,9 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if array.dtype == object or array.dtype.kind in "USV":
         raise TypeError(f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}")
     if dtype is not None:
+        if from_python and array.size and array.dtype.kind in "if" and as_dtype(dtype).category == 1:
+            for value in (array.max(), array.min()):
+                check_number("tensor", int(value) if np.isfinite(value) else float(value), as_dtype(dtype))
         return _finish(
             tensor_of(array.astype(np.float32) if as_dtype(dtype).is_bits else array, as_dtype(dtype)),
             device,

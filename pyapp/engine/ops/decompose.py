@@ -165,6 +165,21 @@ def matrix_norm(x: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), ke
     return y if keepdim else y.squeeze(max(a, b)).squeeze(min(a, b))
 
 
+def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """torch.linalg.norm: of a matrix (or two dims) matrix_norm, of a vector (or one dim) vector_norm; without `ord` the
+    2-norm of all elements.
+    """
+    x = x if dtype is None else x.to(dtype)
+    dims = tuple(range(x.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if ord is None and (dim is None or len(dims) == 1):
+        return vector_norm(x, 2, dims, keepdim)
+    if len(dims) == 2:
+        return matrix_norm(x, "fro" if ord is None else ord, (dims[0], dims[1]), keepdim)
+    if len(dims) > 2 or isinstance(ord, str):
+        raise ValueError(f"norm: ord {ord!r} takes a vector, a matrix or two dims, not {describe(x)} over {dims}")
+    return vector_norm(x, ord, dims, keepdim)
+
+
 def multi_dot(tensors: Any) -> Tensor:
     """The product of matrices, in the order that costs least."""
     chain = list(tensors)

@@ -38,8 +38,11 @@ def _binary(
             kind = _dtype.float32
         if isinstance(b, Tensor):
             broadcast_shapes(a.shape, b.shape, op=name)
+        left, right = array_of(a, kind), array_of(b, kind)
+        if name in ("floor_divide", "remainder", "fmod") and not kind.is_floating_point and not right.all():
+            raise RuntimeError(f"{name}: an integer is divided by zero ({describe(a)} by {describe(b)})")
         with np.errstate(all="ignore"):
-            value = function()(array_of(a, kind), array_of(b, kind))
+            value = function()(left, right)
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
 
     body.__doc__ = f"`{name}` of two tensors (or a tensor and a number), broadcast; dtypes are promoted as in torch."
@@ -73,6 +76,14 @@ def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
     return grad_a, None
 
 
+def _power(a: Any, b: Any) -> Any:
+    """As torch, integers to negative powers of a tensor: 1 and -1 keep their size, others vanish."""
+    if b.ndim == 0 or b.dtype.kind != "i" or not (b < 0).any():
+        return np.power(a, b)
+    ones = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b % 2), 0))
+    return np.where(b < 0, ones, np.power(a, np.maximum(b, 0))).astype(a.dtype)
+
+
 def _d_pick(chosen: Op) -> Any:
     """max/min of two: the gradient goes to the chosen one, half to each of equals."""
 
@@ -93,7 +104,7 @@ sub = _binary(
 )
 mul = _binary("mul", lambda: np.multiply, _d_mul)
 div = _binary("div", lambda: np.divide, _d_div, out="float")
-pow = _binary("pow", lambda: np.power, _d_pow, saves="both")
+pow = _binary("pow", lambda: _power, _d_pow, saves="both")
 floor_divide = _binary(
     "floor_divide",
     lambda: np.floor_divide,
@@ -151,7 +162,11 @@ rsqrt = _unary("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y 
 reciprocal = _unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,), saves="output")
 abs = _unary("abs", lambda x: np.abs(x), lambda g, _, x: (g * x.sign(),), out="same")
 sign = _unary(
-    "sign", lambda x: np.sign(x) if x.dtype != bool else x, lambda g, _, x: (g * 0,), out="same", saves="none"
+    "sign",
+    lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # of NaN 0, as in torch
+    lambda g, _, x: (g * 0,),
+    out="same",
+    saves="none",
 )
 sin = _unary("sin", lambda x: np.sin(x), lambda g, _, x: (g * x.cos(),))
 cos = _unary("cos", lambda x: np.cos(x), lambda g, _, x: (-g * x.sin(),))
@@ -178,7 +193,9 @@ logical_not = _unary("logical_not", lambda x: np.logical_not(x), None, out="bool
 
 
 def _scaled(operation: Op) -> Any:
-    def call(a: Tensor, b: Any, alpha: float = 1) -> Tensor:
+    def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
+        if isinstance(alpha, float) and not common_dtype(a, b).is_floating_point:
+            raise TypeError(f"{operation.name}: alpha {alpha} is no integer, {describe(a)} and {describe(b)} are")
         return operation(a, b if alpha == 1 else b * alpha)
 
     return call
@@ -194,6 +211,7 @@ def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
 
 
 add.by_name, sub.by_name, div.by_name = _scaled(add), _scaled(sub), _rounded
+pow.by_name = lambda x, exponent: pow(x, exponent)
 
 
 @primitive()
@@ -252,11 +270,13 @@ def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
     return tensor_of(np.where(array_of(condition).astype(bool), array_of(a, kind), array_of(b, kind)), kind)
 
 
-def where(condition: Tensor, a: Any, b: Any) -> Tensor:
-    """a where the condition holds, else b; broadcast."""
-    same_device("where", condition, a, b)
-    broadcast_shapes(*(t.shape for t in (condition, a, b) if isinstance(t, Tensor)), op="where")
-    return _where(condition, a, b)
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition holds, else `other`; broadcast. Of a condition alone: where it holds, by dim."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    same_device("where", condition, input, other)
+    broadcast_shapes(*(t.shape for t in (condition, input, other) if isinstance(t, Tensor)), op="where")
+    return _where(condition, input, other)
 
 
 def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
@@ -354,9 +374,11 @@ _OPERATORS = {
 }  # fmt: skip
 for _name, _op in _OPERATORS.items():
     setattr(Tensor, f"__{_name}__", _accepting(_op))
-    if _name in ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod"):
+    if _name in ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod", "and", "or", "xor"):
         setattr(Tensor, f"__r{_name}__", _reflected(_op))
 Tensor.__neg__ = lambda self: neg(self)  # type: ignore[method-assign]
+Tensor.__abs__ = lambda self: abs(self)  # type: ignore[attr-defined]
+Tensor.__pos__ = lambda self: self  # type: ignore[operator]
 Tensor.__invert__ = lambda self: bitwise_not(self)  # type: ignore[method-assign]
 for _function in (silu, clamp, masked_fill, to, contiguous):
     setattr(Tensor, _function.__name__, _function)

@@ -297,7 +297,7 @@ def istft(
     frames = x.transpose(1, 2)  # (B, frames, F, 2)
     if frames.shape[2] != (n_fft if onesided is False else n_fft // 2 + 1):
         raise ValueError(f"istft: {describe(x)} does not hold the frequencies of n_fft {n_fft}")
-    signal = _dft(frames, True)[..., 0] if onesided is False else _irdft(frames, n_fft)
+    signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft)  # as torch: a real signal's other half says nothing new
     signal = signal * ((n_fft**0.5 if normalized else 1.0) / n_fft) * shape
     count = frames.shape[1]
     total = n_fft + hop * (count - 1)

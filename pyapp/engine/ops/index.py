@@ -11,7 +11,7 @@ from ..lazy import np
 from ..op import describe, primitive, view_op
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor, adopt_array
-from .base import array_of, computed, is_plain, tensor_of, unbroadcast
+from .base import array_of, check_number, computed, is_plain, tensor_of, unbroadcast
 from .inplace import tracked, write_tracked
 from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
 
@@ -25,13 +25,17 @@ def _is_basic(entry: Any) -> bool:
         entry is None
         or entry is Ellipsis
         or isinstance(entry, slice)
-        or (hasattr(entry, "__index__") and not isinstance(entry, bool))
+        or (hasattr(entry, "__index__") and not isinstance(entry, (bool, np.ndarray)))
     )
 
 
 def _entries(x: Tensor, index: Any) -> list[Any]:
-    """One entry for each dim of x (and None for new ones); the ellipsis is spelt out."""
+    """One entry for each dim of x (and None for new ones); the ellipsis is spelt out. As in torch, tensors of uint8 are
+    masks, and a list that holds lists is a tuple."""
+    if isinstance(index, list) and any(isinstance(e, (list, tuple, slice, Tensor)) or e is None for e in index):
+        index = tuple(index)
     entries = list(index) if isinstance(index, tuple) else [index]
+    entries = [e != 0 if isinstance(e, Tensor) and e.dtype is _dtype.uint8 else e for e in entries]
     used = sum(_consumes(e) for e in entries)
     if used > x.ndim:
         raise IndexError(f"index: {used} indices for {describe(x)}")
@@ -240,6 +244,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     if tracked(x, value):
         return write_tracked(x, "fill_", lambda old: _put(old, value, Ellipsis), copy=False)
     check_writable(x, "fill_")
+    check_number("fill_", value, x.dtype)
     if x.dtype is _dtype.float32 and x.is_contiguous():
         launch(_FILL, x.numel() >> 10, x.address, x.numel(), float(value))
     elif (
@@ -309,7 +314,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
 def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
     from .create import zeros
 
-    hole = scatter(g, dim, index, zeros(index.shape))
+    hole = scatter(g, dim, index, zeros(index.shape, dtype=g.dtype))
     return hole, None, None, g.gather(dim, index) if isinstance(source, Tensor) else None
 
 
@@ -317,6 +322,8 @@ def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: An
 def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     """x with source (a tensor or a number) written at index along dim."""
     computed("scatter")
+    if isinstance(source, Tensor) and source.dtype is not x.dtype:
+        raise TypeError(f"scatter: {describe(x)} and the source {describe(source)} differ in dtype")
     d = normalize_dim(dim, x.ndim, "scatter")
     result = array_of(x).copy()
     found = _index_array("scatter", x, d, index)
@@ -325,20 +332,46 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     return tensor_of(result, x.dtype)
 
 
+def _scatter_by_name(
+    x: Tensor, dim: int, index: Tensor, src: Any = None, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    source = value if src is None else src
+    if reduce is None:
+        return scatter(x, dim, index, source)
+    if reduce not in ("add", "multiply"):
+        raise ValueError(f"scatter: reduce is 'add' or 'multiply', not {reduce!r}")
+    if not isinstance(source, Tensor):
+        source = x.new_full(index.shape, source)
+    from .index_more import scatter_reduce
+
+    return scatter_reduce(x, dim, index, source, "sum" if reduce == "add" else "prod")
+
+
+scatter.by_name = _scatter_by_name
+
+
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """Entries of a dim by a 1-dim tensor of integers."""
     d = normalize_dim(dim, x.ndim, "index_select")
+    if not x.ndim:
+        return reshape(index_select(reshape(x, 1), 0, reshape(index, -1)), ())
     if index.dtype not in (_dtype.int32, _dtype.int64) or index.ndim > 1:
         raise TypeError(f"index_select: the index is a vector of int32 or int64, not {describe(index)}")
     if not capturing() and index.numel() and int(index.amin()) < 0:
         raise IndexError(f"index_select: the index has negative values, to {int(index.amin())} ({describe(x)})")
-    return getitem(x, (slice(None),) * d + (index,))
+    return getitem(x, (slice(None),) * d + (reshape(index, -1),))
+
+
+def _matrices(name: str, x: Tensor) -> None:
+    if x.ndim < 2:
+        raise ValueError(f"{name}: takes matrices, not {describe(x)}")
 
 
 @primitive(vjp=lambda g, _, x, diagonal=0: (g.tril(diagonal),), saves="none")
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dims; zeros above."""
     computed("tril")
+    _matrices("tril", x)
     return tensor_of(np.tril(array_of(x), diagonal), x.dtype)
 
 
@@ -346,6 +379,7 @@ def tril(x: Tensor, diagonal: int = 0) -> Tensor:
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two dims; zeros below."""
     computed("triu")
+    _matrices("triu", x)
     return tensor_of(np.triu(array_of(x), diagonal), x.dtype)
 
 

@@ -14,6 +14,7 @@ from .base import array_of, computed, tensor_of
 from .elementwise import where
 from .index import _grid, _index_array, _put
 from .inplace import in_place
+from .reduce import Found
 from .reduce import sum as _sum
 from .view import expand
 
@@ -23,7 +24,8 @@ def _along(x: Tensor, dim: int, index: Tensor, name: str) -> tuple[Any, ...]:
     if index.dtype.category != 1 or index.ndim > 1:
         raise TypeError(f"{name}: the index must be a vector of integers, got {describe(index)}")
     array = index.array()
-    if array.size and (array.min() < 0 or array.max() >= x.shape[d]):
+    lowest = -x.shape[d] if name == "index_fill" else 0
+    if array.size and (array.min() < lowest or array.max() >= x.shape[d]):
         raise IndexError(f"{name}: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}")
     return (slice(None),) * d + (index.reshape(-1),)
 
@@ -213,7 +215,7 @@ def isin(elements: Tensor, test_elements: Any, *, invert: bool = False) -> Tenso
     return tensor_of(np.isin(array_of(elements), array_of(test_elements), invert=invert))
 
 
-def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
     """(values, indices) of what stands most often along a dim; the smallest of such, and its last place."""
     d = normalize_dim(dim, x.ndim, "mode")
     array = np.moveaxis(array_of(x), d, -1)
@@ -223,7 +225,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
     last = array.shape[-1] - 1 - np.argmax((array == values)[..., ::-1], -1)
     indices = tensor_of(np.moveaxis(last[..., None], -1, d), _dtype.int64)
     found = x.gather(d, indices)
-    return (found, indices) if keepdim else (found.squeeze(d), indices.squeeze(d))
+    return Found(found, indices) if keepdim else Found(found.squeeze(d), indices.squeeze(d))
 
 
 def msort(x: Tensor) -> Tensor:
@@ -231,14 +233,23 @@ def msort(x: Tensor) -> Tensor:
     return x.sort(0)[0]
 
 
-def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The flattened elements without repetitions of neighbours; with the place of each, and the counts."""
-    flat = array_of(x).reshape(-1)
-    starts = np.flatnonzero(np.r_[True, flat[1:] != flat[:-1]]) if flat.size else np.zeros(0, np.int64)
-    results = [tensor_of(flat[starts], x.dtype)]
-    counts = np.diff(np.r_[starts, flat.size]).astype("int64")
+def unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The flattened elements (or slices along a dim) without repetitions of neighbours; with the place of each, and the
+    counts."""
+    array = array_of(x)
+    d = 0 if dim is None else normalize_dim(dim, x.ndim, "unique_consecutive")
+    rows = array.reshape(-1) if dim is None else np.moveaxis(array, d, 0)
+    size = rows.shape[0]
+    starts = np.zeros(0, np.int64)
+    if size:
+        starts = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))])
+    results = [tensor_of(np.moveaxis(rows[starts], 0, d), x.dtype)]
+    counts = np.diff(np.r_[starts, size]).astype("int64")
     if return_inverse:
-        results.append(tensor_of(np.repeat(np.arange(len(starts), dtype=np.int64), counts).reshape(x.shape)))
+        places = np.repeat(np.arange(len(starts), dtype=np.int64), counts)
+        results.append(tensor_of(places.reshape(x.shape) if dim is None else places))
     if return_counts:
         results.append(tensor_of(counts))
     return tuple(results) if len(results) > 1 else results[0]
@@ -268,7 +279,7 @@ def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     rank = where(count > 0, (count - 1).floor_divide(2), 0)
     indices = order.gather(d, rank)
     values = x.gather(d, indices)
-    return (values, indices) if keepdim else (values.squeeze(d), indices.squeeze(d))
+    return Found(values, indices) if keepdim else Found(values.squeeze(d), indices.squeeze(d))
 
 
 def nanquantile(x: Tensor, q: float, dim: int | None = None, keepdim: bool = False) -> Tensor:

@@ -148,8 +148,24 @@ def _summed(x: Tensor, labels: list[str], kept: set[str]) -> tuple[Tensor, list[
     return (x.sum(gone), [c for c in labels if c in kept]) if gone else (x, labels)
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
-    """Sums of products in Einstein's notation, as torch.einsum: letters, "...", repeated letters, "->" or none."""
+def _from_lists(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
+    """einsum(x, [0, 1], y, [1, 2], [0, 2]) in letters."""
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+    def spelt(places: Any) -> str:
+        return "".join("..." if place is Ellipsis else letters[place] for place in places)
+
+    result = "->" + spelt(operands[-1]) if len(operands) % 2 else ""
+    pairs = operands[: len(operands) // 2 * 2]
+    return ",".join(map(spelt, pairs[1::2])) + result, list(pairs[::2])
+
+
+def einsum(equation: Any, *operands: Any) -> Tensor:
+    """Sums of products in Einstein's notation, as torch.einsum: letters, "...", repeated letters, "->" or none; or each
+    operand followed by a list of numbers, and one for the result.
+    """
+    if isinstance(equation, Tensor):
+        return einsum(*_from_lists((equation, *operands)))
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
     tensors = list(given)
     same_device("einsum", *tensors)
@@ -253,6 +269,9 @@ def cholesky(x: Tensor) -> Tensor:
     """The lower triangle L of x = L Lᵀ for symmetric, positive-definite x (..., N, N), else RuntimeError."""
     _square("cholesky", x)
     return tensor_of(*_lapack("cholesky", lambda a: np.linalg.cholesky(a), x))
+
+
+cholesky.by_name = lambda x, upper=False: cholesky(x).mT if upper else cholesky(x)
 
 
 @primitive(vjp=None, name="_cofactors", method=False)

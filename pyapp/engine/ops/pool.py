@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from .base import tensor_of
 from .conv import _each, _padded, _viewed
 from .create import arange, ones
+from .elementwise import _rounded
 from .random import rand
 from .view import cat, expand, narrow, reshape, stack
 
@@ -81,11 +82,16 @@ def _avg_pool(
     if divisor_override is not None:
         if divisor_override == 0:
             raise ValueError(f"{name}: divisor_override is 0")
-        return total / divisor_override
+        return _shared(total, divisor_override)
     if count_include_pad and not any(look.beyond):
-        return total / prod(look.kernel)
+        return _shared(total, prod(look.kernel))
     inside = ones((1,) * (x.ndim - dims) + x.shape[x.ndim - dims :], dtype=x.dtype)
-    return total / look.of(inside, 1.0 if count_include_pad else 0.0, 0.0).sum(-1)
+    return _shared(total, look.of(inside, 1.0 if count_include_pad else 0.0, 0.0).sum(-1))
+
+
+def _shared(total: Tensor, count: Any) -> Tensor:
+    """Means of integers are integers."""
+    return total / count if total.dtype.is_floating_point else _rounded(total, count, "trunc")
 
 
 def max_pool1d(
@@ -175,6 +181,8 @@ def _sizes(name: str, dims: int, x: Tensor, output_size: Any) -> tuple[int, ...]
     if len(given) != dims or any(n is not None and n < 0 for n in given):
         raise ValueError(f"{name}: output_size {output_size} does not name {dims} dims")
     own = x.shape[x.ndim - dims :]
+    if 0 in own:
+        raise ValueError(f"{name}: {describe(x)} has no elements to pool")
     return tuple(own[i] if n is None else int(n) for i, n in enumerate(given))
 
 

@@ -96,9 +96,11 @@ def _words(count: int, generator: Generator | None) -> Any:
 
 
 def randint(
-    low: int, high: int | None = None, size: Any = (), generator: Generator | None = None, dtype: Any = None
+    low: int = 0, high: Any = None, size: Any = (), generator: Generator | None = None, dtype: Any = None
 ) -> Tensor:
-    """Integers low .. high - 1 (int64)."""
+    """Integers low .. high - 1 (int64); randint(high, size) begins at 0."""
+    if isinstance(high, (tuple, list)):
+        high, size = None, high
     if high is None:
         low, high = 0, low
     if high <= low:

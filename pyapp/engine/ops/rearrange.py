@@ -154,8 +154,11 @@ def tile(x: Tensor, *dims: Any) -> Tensor:
     return repeat(x, (1,) * (x.ndim - len(counts)) + counts)
 
 
-def repeat_interleave(x: Tensor, repeats: int | Tensor, dim: int | None = None) -> Tensor:
-    """Each entry of a dim `repeats` times (one number, or one for each entry); flattened without a dim."""
+def repeat_interleave(x: Tensor, repeats: int | Tensor | None = None, dim: int | None = None) -> Tensor:
+    """Each entry of a dim `repeats` times (one number, or one for each entry); flattened without a dim. Of a vector of
+    counts alone: each place as often as that says."""
+    if repeats is None:
+        x, repeats = _int64(np.arange(x.shape[0])), x
     if dim is None:
         x, dim = reshape(x, -1), 0
     size = x.shape[normalize_dim(dim, x.ndim, "repeat_interleave")]
@@ -297,6 +300,8 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float =
     """x with the entries of source along dim added at a 1-dim index; equal indices add up."""
     d = normalize_dim(dim, x.ndim, "index_add")
     same_device("index_add", x, index, source)
+    if index.ndim == 0:
+        index = reshape(index, 1)
     if index.dtype.category != 1 or index.ndim != 1:
         raise TypeError(f"index_add: the index must be a vector of integers, got {describe(index)}")
     if source.dtype is not x.dtype:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
 from ..dtype import as_dtype
 from ..lazy import np
 from ..op import describe, op, primitive
-from ..shape import normalize_dim, normalize_dims
+from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor
 from .base import array_of, computed, tensor_of
 from .elementwise import where
@@ -17,7 +17,7 @@ from .elementwise import where
 
 def _spread(gradient: Tensor, x: Tensor, dims: Any, keepdim: bool) -> Tensor:
     """The gradient of a reduction, shaped so that it broadcasts over x."""
-    found = normalize_dims(dims, x.ndim, "backward")
+    found = reduced_dims(dims, x.ndim, "backward")
     if not keepdim:
         gradient = gradient.reshape(tuple(1 if i in found else size for i, size in enumerate(x.shape)))
     return gradient
@@ -39,7 +39,7 @@ def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) ->
     array = array_of(x, _dtype.float32 if x.dtype is _dtype.float16 else None)
     return tensor_of(
         array.sum(
-            axis=normalize_dims(dim, x.ndim, "sum"), keepdims=keepdim, dtype="int64" if kind is _dtype.int64 else None
+            axis=reduced_dims(dim, x.ndim, "sum"), keepdims=keepdim, dtype="int64" if kind is _dtype.int64 else None
         ),
         kind,
     )
@@ -59,17 +59,22 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
         x = x.to(dtype)
     if not x.dtype.is_floating_point:
         raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
-    count = prod(x.shape[d] for d in normalize_dims(dim, x.ndim, "mean"))
+    count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "mean"))
     return sum(x, dim, keepdim) / (count if count else float("nan"))
 
 
 @op(method=True)
 def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> Tensor:
     """Variance over dims, divided by n - correction."""
-    count = prod(x.shape[d] for d in normalize_dims(dim, x.ndim, "var"))
+    if isinstance(dim, bool):  # torch's older form: var(unbiased)
+        dim, correction = None, int(dim)
+    count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))
     centred = x - mean(x, dim, True)
     left = count - correction
-    return sum(centred * centred, dim, keepdim) / (left if left > 0 else float("nan"))
+    if left > 0:
+        return sum(centred * centred, dim, keepdim) / left
+    squares = sum(centred * centred, dim, keepdim)
+    return squares / (squares * 0)  # infinite, or NaN of what does not differ
 
 
 def _mean_by_name(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None, axis: Any = None) -> Tensor:
@@ -101,7 +106,7 @@ def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool =
 def _extreme(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         computed(name)
-        axes = normalize_dims(dim, x.ndim, name)
+        axes = reduced_dims(dim, x.ndim, name)
         if 0 in [x.shape[d] for d in axes]:
             raise ValueError(
                 f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
@@ -154,7 +159,7 @@ def _max_or_min(whole: Any, index: Any) -> Any:
         else:
             indices = index(x, dim, True)
         values = x.gather(dim, indices)
-        return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+        return Found(values, indices) if keepdim else Found(values.squeeze(dim), indices.squeeze(dim))
 
     return method
 
@@ -184,7 +189,8 @@ def cumsum(x: Tensor, dim: int) -> Tensor:
     computed("cumsum")
     kind = _accumulator(x)  # named: on wasm32 NumPy would add int32 in 32 bits
     axis = normalize_dim(dim, x.ndim, "cumsum")
-    return tensor_of(np.cumsum(array_of(x, None if x.dtype.is_floating_point else kind), axis=axis), kind)
+    array = array_of(x, None if x.dtype.is_floating_point else kind)
+    return tensor_of(np.cumsum(array, axis=axis) if x.ndim else array.copy(), kind)
 
 
 def _cumsum_by_name(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
@@ -198,6 +204,9 @@ cumsum.by_name = _cumsum_by_name
 def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
     """Indices (int64) that sort along a dim; equals keep their order."""
     computed("argsort")
+    if not x.ndim:
+        normalize_dim(dim, 0, "argsort")
+        return tensor_of(np.zeros((), np.int64))
     array = array_of(x)
     axis = normalize_dim(dim, x.ndim, "argsort")
     if descending:  # a stable descending order: sort the mirrored array, and mirror back
@@ -208,19 +217,31 @@ def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
     return tensor_of(order, _dtype.int64)
 
 
-def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> tuple[Tensor, Tensor]:
+argsort.by_name = lambda x, dim=-1, descending=False, stable=False: argsort(x, dim, descending)
+
+
+class Found(NamedTuple):
+    """Values, and the places along a dim (int64) where they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
     """(values, indices) in order along a dim; equals keep their order, whether `stable` or not."""
     indices = argsort(x, dim, descending)
-    return x.gather(dim, indices), indices
+    return Found(x.gather(dim, indices), indices)
 
 
-def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Found:
     """(values, indices) of the k largest along a dim, in descending order."""
-    size = x.shape[normalize_dim(dim, x.ndim, "topk")]
+    d = normalize_dim(dim, x.ndim, "topk")
+    size = x.shape[d] if x.ndim else 1
     if not 0 <= k <= size:
         raise ValueError(f"topk: k = {k} is not between 0 and {size}")
-    indices = argsort(x, dim, largest).narrow(dim, 0, k)
-    return x.gather(dim, indices), indices
+    indices = argsort(x, dim, largest)
+    indices = indices.narrow(dim, 0, k) if x.ndim else indices
+    return Found(x.gather(dim, indices), indices)
 
 
 @op(method=True)

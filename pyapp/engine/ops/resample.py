@@ -133,6 +133,9 @@ def interpolate(
         raise ValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(f"interpolate: antialias takes mode 'bilinear' or 'bicubic', not {mode!r}")
+    if x.dtype.name == "uint8":
+        y = interpolate(x.to("float32"), size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+        return (y + 0.5).floor().clamp(0, 255).to("uint8")
     make = _antialiased if antialias else _filter
     for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
         kind = "cubic" if mode == "bicubic" else "linear"
@@ -165,7 +168,7 @@ def _bounded(at: Tensor, size: int, padding_mode: str, align_corners: bool) -> T
     if padding_mode == "reflection":
         ends = (0, 2 * (size - 1)) if align_corners else (-1, 2 * size - 1)
         at = _reflected(at, *ends)
-    return clamp(at, 0, size - 1)
+    return clamp(where(at.isnan(), 0.0, at), 0, size - 1)
 
 
 def _picked(flat: Tensor, sizes: Sequence[int], at: Sequence[Tensor]) -> Tensor:
@@ -173,7 +176,7 @@ def _picked(flat: Tensor, sizes: Sequence[int], at: Sequence[Tensor]) -> Tensor:
     index, inside = None, None
     for size, place in zip(sizes, at, strict=True):
         valid = (place >= 0).logical_and(place <= size - 1)
-        safe = clamp(place, 0, size - 1).to("int64")
+        safe = clamp(where(valid, place, 0.0), 0, size - 1).to("int64")  # of NaN there is no integer
         index = safe if index is None else index * size + safe
         inside = valid if inside is None else inside.logical_and(valid)
     assert index is not None and inside is not None

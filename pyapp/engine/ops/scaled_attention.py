@@ -57,7 +57,7 @@ def scaled_dot_product_attention(
     value may have fewer heads, each for a group of the query's. attn_mask: bool, True where one may look, or added to
     the scores.
     `softcap` c limits scores to c tanh(score / c) (Gemma 2); `window` w (or (before, after), -1: no limit) hides keys
-    that are further away. scale defaults to 1 / sqrt(E). A row that sees nothing gives NaN, as in torch.
+    that are further away. scale defaults to 1 / sqrt(E). A row that sees nothing gives 0, as in torch.
     """
     _check(query, key, value, enable_gqa)
     if is_causal and attn_mask is not None:
@@ -108,6 +108,8 @@ def _weighed(
     if seen is not None:
         scores = where(seen, scores, float("-inf"))
     weights = scores.softmax(-1)
+    if mask is not None or seen is not None:  # a row that sees nothing
+        weights = where(scores.detach() == float("-inf"), 0.0, weights)
     if dropout_p:
         kept = rand(weights.shape, generator=generator) >= dropout_p
         weights = weights * (kept.to(weights.dtype) * (1 / (1 - dropout_p)))

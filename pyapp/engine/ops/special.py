@@ -216,6 +216,7 @@ bitwise_left_shift = _shift("bitwise_left_shift", lambda: np.left_shift)
 bitwise_right_shift = _shift("bitwise_right_shift", lambda: np.right_shift)
 for _name, _op in (("__lshift__", bitwise_left_shift), ("__rshift__", bitwise_right_shift)):
     setattr(Tensor, _name, lambda self, other, _op=_op: _op(self, other))
+    setattr(Tensor, _name.replace("__", "__r", 1), lambda self, other, _op=_op: _op(other, self))
 
 
 @op(method=True)

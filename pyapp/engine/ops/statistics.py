@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
 from ..dtype import as_dtype
@@ -13,7 +13,7 @@ from ..shape import normalize_dim, normalize_dims
 from ..tensor import Tensor
 from .base import array_of, computed, tensor_of
 from .elementwise import where
-from .reduce import _accumulator, _spread, amax, amin, argsort, cumsum, sum
+from .reduce import Found, _accumulator, _spread, amax, amin, argsort, cumsum, sum
 from .view import cat, flip, narrow, reshape, squeeze, stack, transpose
 
 
@@ -108,8 +108,12 @@ def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> T
         raise TypeError(f"norm: takes floating-point tensors, not {describe(x)}")
     if p in ("fro", 2):
         return _euclidean(x, dim, keepdim)
+    if p == "nuc":
+        from .decompose import matrix_norm
+
+        return matrix_norm(x, "nuc", (-2, -1) if dim is None else dim, keepdim)
     if isinstance(p, str):
-        raise ValueError(f"norm: p is a number or 'fro', not {p!r}")
+        raise ValueError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}")
     if p in (inf, -inf):
         return (amax if p > 0 else amin)(x.abs(), dim, keepdim)
     if p == 0:
@@ -119,11 +123,11 @@ def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> T
     return _p_norm(x, p, dim, keepdim)
 
 
-def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
     """(values, indices) of the element that stands at `rank` (one along dim) when sorted."""
     indices = argsort(x, dim).gather(dim, rank)
     values = x.gather(dim, indices)
-    return (values, indices) if keepdim else (squeeze(values, dim), squeeze(indices, dim))
+    return Found(values, indices) if keepdim else Found(squeeze(values, dim), squeeze(indices, dim))
 
 
 def _filled(x: Tensor, name: str, dim: int | None = None) -> int:
@@ -134,13 +138,13 @@ def _filled(x: Tensor, name: str, dim: int | None = None) -> int:
     return size
 
 
-def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Found:
     """(values, indices) of the k-th smallest along a dim; k counts from 1."""
     size = _filled(x, "kthvalue", dim)
     if not 1 <= k <= size:
         raise ValueError(f"kthvalue: k = {k} is not between 1 and {size}, dim {dim} of {describe(x)}")
     values, indices = _at_rank(reshape(x, 1) if not x.ndim else x, _ranks(x, dim, k - 1), dim, keepdim)
-    return (values, indices) if x.ndim else (reshape(values, ()), reshape(indices, ()))
+    return Found(values, indices) if x.ndim else Found(reshape(values, ()), reshape(indices, ()))
 
 
 def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
@@ -152,6 +156,8 @@ def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements; along a dim, (values, indices). NaN wins."""
     if dim is None:
+        if not x.numel() and x.dtype.is_floating_point:
+            return x.new_full((), float("nan"))
         _filled(x, "median")
         return median(reshape(x, -1), 0)[0]
     size = _filled(x, "median", dim)
@@ -219,17 +225,17 @@ def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 def _running(name: str, accumulate: Any) -> Any:
-    def function(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    def function(x: Tensor, dim: int) -> Found:
         computed(name)
         if not x.ndim:
-            return x.clone(), tensor_of(np.zeros((), np.int64))
+            return Found(x.clone(), tensor_of(np.zeros((), np.int64)))
         d = normalize_dim(dim, x.ndim, name)
         array = array_of(x)
         values = accumulate().accumulate(array, axis=d)
         at = np.arange(array.shape[d], dtype=np.int64).reshape((-1,) + (1,) * (x.ndim - 1 - d))
         hit = np.where((array == values) | (array != array), at, 0)
         indices = tensor_of(np.maximum.accumulate(hit, axis=d), _dtype.int64)
-        return x.gather(d, indices), indices
+        return Found(x.gather(d, indices), indices)
 
     function.__name__ = name
     function.__doc__ = f"(values, indices) of the running {name[3:]}imum along a dim; of equals the last. NaN wins."
@@ -258,9 +264,16 @@ def unique(
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def aminmax(x: Tensor, dim: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+class Extremes(NamedTuple):
+    """The smallest and the largest."""
+
+    min: Tensor
+    max: Tensor
+
+
+def aminmax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Extremes:
     """(smallest, largest) over dims."""
-    return amin(x, dim, keepdim), amax(x, dim, keepdim)
+    return Extremes(amin(x, dim, keepdim), amax(x, dim, keepdim))
 
 
 def var_mean(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:

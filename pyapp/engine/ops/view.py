@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ..autograd import STATE
+from ..dtype import DType
 from ..launch import KERNELS, launch
 from ..lazy import np
 from ..op import Op, describe, op, primitive, view_op
@@ -52,11 +53,26 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
 
 
 def view(x: Tensor, *shape: Any) -> Tensor:
-    """reshape that never copies. ValueError where the strides do not allow it."""
+    """reshape that never copies. ValueError where strides do not allow it. By a dtype: its bytes as that."""
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        return _view_as_dtype(x, shape[0])
     target = infer_shape(as_shape(shape), prod(x.shape), "view")
     if view_strides(x.shape, x.strides, target) is None:
         raise ValueError(f"view: {describe(x)} with strides {x.strides} cannot be viewed as {target}; use reshape")
     return _reshape(x, target)
+
+
+def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
+    """The last dim's bytes as elements of another dtype; outside any gradient computation."""
+    old, new = x.dtype.itemsize, dtype.itemsize
+    if old == new:
+        return make(x.storage, x.shape, x.strides, dtype, x.offset, x.device)
+    fits = bool(x.ndim and old and new) and x.strides[-1] == 1 and x.shape[-1] * old % new == 0
+    wide = [x.offset, *x.strides[:-1]]
+    if not fits or any(n * old % new for n in wide):
+        raise ValueError(f"view: {describe(x)} with strides {x.strides} cannot be viewed as {dtype}")
+    offset, *strides = (n * old // new for n in wide)
+    return make(x.storage, (*x.shape[:-1], x.shape[-1] * old // new), (*strides, 1), dtype, offset, x.device)
 
 
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
@@ -193,6 +209,8 @@ def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], o
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` entries of one dim from `start`."""
     d = normalize_dim(dim, x.ndim, "narrow")
+    if start < 0:
+        start += x.shape[d]
     if not 0 <= start <= start + length <= x.shape[d]:
         raise IndexError(f"narrow: {start} .. {start + length} is outside dim {dim} of {describe(x)}")
     if STATE.enabled and not x.is_contiguous():
@@ -200,14 +218,15 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return strided_slice(x, x.shape[:d] + (length,) + x.shape[d + 1 :], x.strides, start * x.strides[d])
 
 
-def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be smaller) or of the sizes given."""
+    size = split_size
     d = normalize_dim(dim, x.ndim, "split")
     total = x.shape[d]
     if isinstance(size, int):
-        if size <= 0:
+        if size < 0 or (size == 0 and total):
             raise ValueError(f"split: size {size} is not positive")
-        sizes = [min(size, total - start) for start in range(0, max(total, 1), size)]
+        sizes = [min(size, total - start) for start in range(0, max(total, 1), size or 1)]
     else:
         sizes = list(size)
         if sum(sizes) != total:
@@ -246,6 +265,8 @@ def unsqueeze(x: Tensor, dim: int) -> Tensor:
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Joins dims start .. end."""
     a, b = normalize_dim(start_dim, x.ndim, "flatten"), normalize_dim(end_dim, x.ndim, "flatten")
+    if b < a:
+        raise ValueError(f"flatten: dim {end_dim} comes before dim {start_dim} of {describe(x)}")
     return reshape(x, x.shape[:a] + (prod(x.shape[a : b + 1]),) + x.shape[b + 1 :])
 
 

@@ -1,0 +1,41 @@
+"""Writes golden_corners.json: what torch makes of cases_corners.py.
+
+Run: python -m tests.engine.make_golden_corners (needs the extra `oracle`).
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .cases_corners import CASES
+
+
+def plain(found: Any) -> Any:
+    """A tensor as dtype, shape and numbers (NaN and infinities by name)."""
+    if isinstance(found, (tuple, list)):
+        return [plain(part) for part in found]
+    if not isinstance(found, torch.Tensor):
+        return found
+    numbers = [repr(float(v)) if found.is_floating_point() else int(v) for v in found.detach().reshape(-1)]
+    return {"dtype": str(found.dtype).removeprefix("torch."), "shape": list(found.shape), "values": numbers}
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    golden = {}
+    for name, function in CASES.items():
+        try:
+            golden[name] = plain(function(torch))
+        except (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError) as error:
+            golden[name] = "error"
+            print(f"{name}: {str(error).splitlines()[0][:100]}")
+    Path(__file__).with_name("golden_corners.json").write_text(json.dumps(golden, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()
