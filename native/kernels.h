@@ -19,6 +19,8 @@
 #define LAUNCH_FLOATS 4
 #define ATTENTION_ROWS 48 /* what the workspace of attention_train is made of */
 #define ATTENTION_KEY_UNIT 24
+#define ATTENTION_Q8_KEYS 64  /* values that share scales */
+#define ATTENTION_Q8_DIMS 256 /* at most */
 
 typedef struct launch {
     int32_t kernel; /* index in KERNELS */
@@ -57,6 +59,11 @@ enum {
  *   of q, k, v any strides apart, y and all gradients dense. causal: row t sees keys 0 .. keys - tokens + t, with
  *   keys >= tokens. A hidden key weighs 0. workspace: for each of at most `workspaces` workers (the others stay idle)
  *   4 * (S + 48) * D + 96 * S floats, with S = keys up to a multiple of 24 and D = head_dim up to a multiple of 16.
+ * attention_q8: as attention where every row sees all `keys`, k and v packed from x (tokens, heads, head_dim), tokens
+ *   x_stride apart, head after head, head_dim <= 256. pack_keys_q8: for each 8 keys: 8 f32 scales; for each 4 columns, 4
+ *   bytes of key 0, of key 1, ... key 7; what the keys are less, and what is added to the bytes, is the machine's own.
+ *   pack_values_q8: for each 64 keys: a f32 scale for each column; for each 4 keys, 4 int8 of column 0, of column 1, ....
+ *   Columns are padded to 4 for keys, to 8 for values; keys to 8 and 64.
  * silu_mul: row of x is [gate | up], each `columns` wide: y = silu(gate) * up.
  * embedding_*: y[t] = w[ids[t]]; id outside 0 .. vocabulary - 1: KERNEL_INDEX_RANGE.
  * embedding_backward: grad_w[id] = sum of the rows of grad_y whose id it is, in their order; no row: 0.
@@ -155,7 +162,10 @@ enum {
     KERNEL(pack_blocks, "packed blocks | rows columns type |")                                                         \
     KERNEL(unpack_blocks, "y blocks | rows columns type packed |")                                                     \
     KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type packed |")                             \
-    KERNEL(linear_blocks, "y xq w residual? | rows outputs inputs y_stride residual_stride type |")
+    KERNEL(linear_blocks, "y xq w residual? | rows outputs inputs y_stride residual_stride type |")                    \
+    KERNEL(pack_keys_q8, "packed x | tokens heads head_dim x_stride |")                                                \
+    KERNEL(pack_values_q8, "packed x | tokens heads head_dim x_stride |")                                              \
+    KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")
 
 /* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
  * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.
