@@ -108,11 +108,16 @@ KERNEL(pack_keys_q8)
             if (key < tokens)
                 scale = round_row(numbers, x + key * stride, mean, dims, way.levels);
             memcpy(group + key % BAND * 4, &scale, 4);
-            for (int64_t i = 0; i < dims; i += 4) {
-                uint32_t four = 0;
-                for (int j = 0; j < 4; j++)
-                    four |= (uint32_t)(uint8_t)(numbers[i + j] + way.bias) << 8 * j;
-                memcpy(group + BAND * 4 + i / 4 * GROUP + key % BAND * 4, &four, 4);
+            for (int64_t i = 0; i < dims; i += 16) {
+                vint n[16 / LANES];
+                int8_t bytes[16];
+                for (int p = 0; p < 16 / LANES; p++)
+                    n[p] = vload_int(numbers + i + p * LANES);
+                put_bytes(bytes, n);
+                for (int j = 0; j < 16; j++) /* may wrap round: unsigned from here on */
+                    bytes[j] = (int8_t)(bytes[j] + way.bias);
+                for (int64_t j = 0; j < 16 && i + j < dims; j += 4)
+                    memcpy(group + BAND * 4 + (i + j) / 4 * GROUP + key % BAND * 4, bytes + j, 4);
             }
         }
     }
@@ -241,8 +246,8 @@ INLINE vint whole_power(vfloat x)
     const vfloat rounded = x + magic, f = x - (rounded - magic);
     const vfloat p = vfma(vfma(f, vnumber(0.23842882f), vnumber(0.7034481f)), f, vnumber(1.0004432f));
     const vfloat power = (vfloat)((vint)p + ((vint)rounded << 23));
-#if defined(__wasm_relaxed_simd__) /* two instructions less than rounding */
-    return (vint)wasm_i32x4_relaxed_trunc_f32x4((v128_t)(power + vnumber(0.5f)));
+#if defined(__wasm_relaxed_simd__) /* an instruction less than rounding */
+    return vcut_to_int(power + vnumber(0.5f));
 #else
     return vround_to_int(power);
 #endif
@@ -251,19 +256,12 @@ INLINE vint whole_power(vfloat x)
 /* 16 whole numbers that fit. */
 INLINE void put_weights(u7_value *to, const vint n[16 / LANES])
 {
-#if defined(__wasm_simd128__)
-    const v128_t low = wasm_i16x8_narrow_i32x4((v128_t)n[0], (v128_t)n[1]),
-                 high = wasm_i16x8_narrow_i32x4((v128_t)n[2], (v128_t)n[3]);
-    if (U7_WORDS) {
-        wasm_v128_store(to, low);
-        wasm_v128_store(to + 8, high);
-    } else {
-        wasm_v128_store(to, wasm_i8x16_narrow_i16x8(low, high));
-    }
-#else
+#if U7_WORDS
     typedef u7_value some __attribute__((vector_size(LANES * sizeof(u7_value)), aligned(1), may_alias));
     for (int i = 0; i < 16 / LANES; i++)
         *(some *)(to + i * LANES) = __builtin_convertvector(n[i], some);
+#else
+    put_bytes(to, n);
 #endif
 }
 
