@@ -36,8 +36,9 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)
     found["chromium/ops"] = partial(ops.browser_figures, runs, with_peers)
     found["native/ops"] = partial(ops.native_figures, runs, with_peers)
-    found["startup"] = partial(startup.figures, runs)
-    found["startup speech"] = partial(startup.speech_figures, runs)
+    for start in (startup.STORY, startup.SPEECH):
+        found[start.name] = partial(startup.figures, start, runs)
+    found["startup whisper-tiny"] = partial(startup.whisper_figures, runs)
     return found
 
 

@@ -1,12 +1,16 @@
-"""From navigation to the first token, and to the first text of a sample recording, on the page itself: first visits,
-and later ones; and the bytes on the wire.
+"""From navigation to the first token of a story and to the first text of a recording, on the page itself: first
+visits, and later ones; and the bytes on the wire.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from playwright.sync_api import BrowserContext, Playwright, sync_playwright
 
@@ -14,65 +18,75 @@ from scripts.serve import SiteServer
 
 from .browser import ARGUMENTS, ROOT
 from .report import Figure
+from .whisper_site import ID, write_whisper_site
 
-# Generate is clicked as soon as it can be; the page notes when the first token arrived, from navigation on.
+DIST = ROOT / "dist"
+PATIENCE = 120_000.0  # milliseconds
+
+# Clicks a button as soon as it can be, then notes when `answer` is there, in milliseconds since navigation.
 CLICK = """
 addEventListener("DOMContentLoaded", () => {
+  const look = () => {
+    const answer = %(answer)s;
+    if (answer) globalThis.firstAnswer = answer;
+    else requestAnimationFrame(look);
+  };
   const timer = setInterval(() => {
-    const button = document.getElementById("generate");
-    if (!globalThis.pyappPage || button.disabled) return;
+    const button = document.querySelector("%(button)s");
+    if (!globalThis.pyappPage || !button || button.disabled || !(%(ready)s)) return;
     clearInterval(timer);
     button.click();
-  }, 5);
-});
-"""
-Visit = Callable[[BrowserContext, str], tuple[float, float]]
-FIRST_TOKEN = "() => globalThis.pyappPage?.story?.output?.firstToken || false"
-
-# The same for the first sample recording, and when its first text stands there.
-CLICK_SAMPLE = """
-addEventListener("DOMContentLoaded", () => {
-  const timer = setInterval(() => {
-    const button = document.querySelector("#samples button");
-    if (!globalThis.pyappPage || !button || button.disabled) return;
-    clearInterval(timer);
-    button.click();
-    const look = () => {
-      const letters = document.getElementById("transcript").textContent.match(/[a-z]/gi) ?? [];
-      if (letters.length > 1) globalThis.firstText = performance.now();
-      else requestAnimationFrame(look);
-    };
     look();
   }, 5);
 });
 """
-FIRST_TEXT = "() => globalThis.firstText || false"
 
 
-def _visit_transcribe(context: BrowserContext, url: str) -> tuple[float, float]:
-    """Seconds from navigation to the first text, and the real-time factor that the page shows at the end."""
-    page = context.new_page()
-    page.add_init_script(CLICK_SAMPLE)
-    page.goto(f"{url}#transcribe")
-    milliseconds = page.wait_for_function(FIRST_TEXT, timeout=120_000).json_value()
-    page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=120_000)
-    page.wait_for_timeout(1500)
-    factor = page.locator("#metric-factor").inner_text().removesuffix("×").replace(",", "")
-    page.close()
-    return float(milliseconds) / 1000, float(factor)
+@dataclass(frozen=True)
+class Start:
+    """What a visitor does at once, and how the page answers.
+
+    The button is clicked as soon as it can be and `ready` holds. `answer` is an expression that is false until the
+    answer begins, then its time in milliseconds; `shown` is where a number stands when the whole answer is in `sheet`;
+    `meaning` and `unit` name it.
+    """
+
+    name: str
+    first: str
+    fragment: str
+    button: str
+    answer: str
+    sheet: str
+    shown: str
+    meaning: str
+    unit: str
+    ready: str = "true"
+
+    def visit(self, context: BrowserContext, url: str) -> tuple[float, float]:
+        """Seconds from navigation to the first answer, and the number that the page shows at the end."""
+        page = context.new_page()
+        page.add_init_script(CLICK % {"button": self.button, "ready": self.ready, "answer": self.answer})
+        page.goto(url + self.fragment)
+        milliseconds = page.wait_for_function("() => globalThis.firstAnswer || false", timeout=PATIENCE).json_value()
+        page.wait_for_selector(f"{self.sheet}[data-state=done]", timeout=PATIENCE)
+        page.wait_for_timeout(1500)  # what the page does in idle time: NumPy, the service worker's cache, a snapshot
+        shown = page.locator(self.shown).inner_text().removesuffix("×").replace(",", "")
+        page.close()
+        return float(milliseconds) / 1000, float(shown)
 
 
-def _visit(context: BrowserContext, url: str) -> tuple[float, float]:
-    """Seconds from navigation to the first token, and the tokens per second that the page shows at the end."""
-    page = context.new_page()
-    page.add_init_script(CLICK)
-    page.goto(url)
-    milliseconds = page.wait_for_function(FIRST_TOKEN, timeout=120_000).json_value()
-    page.wait_for_function("() => pyappPage.story.output.sheet.dataset.state === 'done'", timeout=120_000)
-    page.wait_for_timeout(1500)  # what the page does in idle time: NumPy, the service worker's cache, a snapshot
-    speed = page.locator("#metric-speed").inner_text().replace(",", "")
-    page.close()
-    return float(milliseconds) / 1000, float(speed)
+STORY = Start(
+    "startup", "first token", "", "#generate", "pyappPage.story?.output?.firstToken", "#sheet", "#metric-speed",
+    "embedded model on the page", "tok/s",
+)  # fmt: skip
+SPEECH = Start(
+    "startup speech", "first text", "#transcribe", "#samples button",
+    "(document.getElementById('transcript').textContent.match(/[a-z]/gi) ?? []).length > 1 && performance.now()",
+    "#transcript-sheet", "#metric-factor", "embedded model, seconds of sound in a second", "",
+)  # fmt: skip
+
+
+Prepare = Callable[[BrowserContext, SiteServer], None]
 
 
 def _profile(playwright: Playwright, folder: str) -> BrowserContext:
@@ -91,45 +105,65 @@ def wire_bytes(server: SiteServer) -> int:
     return total
 
 
-def first_visits(playwright: Playwright, visit: Visit, runs: int) -> tuple[list[float], list[float]]:
+def first_visits(playwright: Playwright, start: Start, runs: int) -> tuple[list[float], list[float]]:
     """Seconds of `runs` visits, each with a new profile, and the megabytes that each was sent."""
     seconds: list[float] = []
     sent: list[float] = []
     for _ in range(runs):
-        with SiteServer(ROOT / "dist") as server, tempfile.TemporaryDirectory() as folder:
+        with SiteServer(DIST) as server, tempfile.TemporaryDirectory() as folder:
             context = _profile(playwright, folder)
-            seconds.append(visit(context, server.url)[0])
+            seconds.append(start.visit(context, server.url)[0])
             sent.append(wire_bytes(server) / 1e6)
             context.close()
     return seconds, sent
 
 
-def later_visits(playwright: Playwright, visit: Visit, runs: int) -> tuple[list[float], list[float]]:
-    """Seconds of `runs` visits with one profile, whose caches two visits before have filled, and what they showed."""
-    found: list[tuple[float, float]] = []
-    with SiteServer(ROOT / "dist") as server, tempfile.TemporaryDirectory() as folder:
+def later_visits(
+    playwright: Playwright, start: Start, runs: int, site: SiteServer, prepare: Prepare | None = None
+) -> tuple[list[float], list[float]]:
+    """Seconds of `runs` visits with one profile, whose caches `prepare` and two visits before have filled, and what
+    they showed."""
+    with site, tempfile.TemporaryDirectory() as folder:
         context = _profile(playwright, folder)
-        found = [visit(context, server.url) for _ in range(runs + 2)][2:]
+        if prepare is not None:
+            prepare(context, site)
+        found = [start.visit(context, site.url) for _ in range(runs + 2)][2:]
         context.close()
     return [seconds for seconds, _ in found], [shown for _, shown in found]
 
 
-def figures(runs: int) -> Iterator[Figure]:
+def figures(start: Start, runs: int) -> Iterator[Figure]:
+    """With the embedded model."""
     with sync_playwright() as playwright:
-        cold, sent = first_visits(playwright, _visit, runs)
-        warm, speeds = later_visits(playwright, _visit, runs)
-        yield Figure("startup/first visit to first token", "s", {"pyapp": cold})
-        yield Figure("startup/later visit to first token", "s", {"pyapp": warm})
-        yield Figure("startup/embedded model on the page", "tok/s", {"pyapp": speeds})
-        yield Figure("startup/first visit, all files", "MB", {"pyapp": sent})
+        cold, sent = first_visits(playwright, start, runs)
+        warm, shown = later_visits(playwright, start, runs, SiteServer(DIST))
+        yield Figure(f"{start.name}/first visit to {start.first}", "s", {"pyapp": cold})
+        yield Figure(f"{start.name}/later visit to {start.first}", "s", {"pyapp": warm})
+        yield Figure(f"{start.name}/{start.meaning}", start.unit, {"pyapp": shown})
+        yield Figure(f"{start.name}/first visit, all files", "MB", {"pyapp": sent})
 
 
-def speech_figures(runs: int) -> Iterator[Figure]:
-    """With the embedded speech model and its first sample."""
-    with sync_playwright() as playwright:
-        cold, sent = first_visits(playwright, _visit_transcribe, runs)
-        warm, factors = later_visits(playwright, _visit_transcribe, runs)
-        yield Figure("startup speech/first visit to first text", "s", {"pyapp": cold})
-        yield Figure("startup speech/later visit to first text", "s", {"pyapp": warm})
-        yield Figure("startup speech/embedded model, seconds of sound in a second", "", {"pyapp": factors})
-        yield Figure("startup speech/first visit, all files", "MB", {"pyapp": sent})
+def download_whisper(context: BrowserContext, site: SiteServer, language: str) -> None:
+    """Downloads whisper_site's model and chooses it, as a visitor does once, and the language ("": it is detected)."""
+    page = context.new_page()
+    page.goto(f"{site.url}#transcribe")
+    page.wait_for_function("() => globalThis.pyappPage?.app.engine.about", timeout=PATIENCE)
+    request = {"model": ID, "hub": f"{site.origin}/hub/"}
+    page.evaluate("(request) => pyappPage.app.engine.call('models.download', request)", request)
+    page.evaluate("() => pyappPage.app.refresh()")
+    page.evaluate("(id) => pyappPage.app.choices.transcribe.chooseById(id)", ID)
+    page.evaluate("(text) => localStorage.setItem('pyapp.speech-settings', text)", json.dumps({"language": language}))
+    page.close()
+
+
+def whisper_figures(runs: int) -> Iterator[Figure]:
+    """With a kept model of whisper-tiny's shape in q8_0: everything up to the first text of a clip of 7 seconds. To
+    detect the language the encoder runs once more, as openai-whisper's does."""
+    english = replace(SPEECH, ready="document.getElementById('speech-language').value === 'en'")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        place = write_whisper_site(DIST, Path(folder))
+        for start, language, name in ((english, "en", "language chosen"), (SPEECH, "", "language detected")):
+            site = SiteServer(place / "site", mounts={"/hub/": place / "hub"})
+            warm, factors = later_visits(playwright, start, runs, site, partial(download_whisper, language=language))
+            yield Figure(f"startup whisper-tiny/q8_0/{name}/later visit to first text", "s", {"pyapp": warm})
+            yield Figure(f"startup whisper-tiny/q8_0/{name}/seconds of sound in a second", "", {"pyapp": factors})

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import Launch, copy_site, watched
+from e2e.conftest import Launch, watched
 from e2e.fake_hub import FakeHub, HubFile
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
 from scripts.serve import SiteServer
+from scripts.site_copy import copy_site
 
 MODEL, TOKENIZER = "tests/foxes/resolve/main/foxes.bin", "tests/foxes/resolve/main/tokenizer.bin"
 SIZE_OF_PIECE = 1 << 16

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import OUTPUT, ROOT, Launch, copy_site, watched
+from e2e.conftest import OUTPUT, ROOT, Launch, watched
 from e2e.page import StoryPage
 from scripts.serve import SiteServer
+from scripts.site_copy import copy_site
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 OFFLINE = "works offline"

@@ -1,6 +1,7 @@
 /* What convolutions need beside matrix products. Windows of a sequence whose channels lie together are rows of a matrix
- * already, a stride apart; only their gradient has to be put together. */
-#include "simd.h"
+ * already, a stride apart; only their gradient has to be put together. Others are packed where they lie, panel by panel,
+ * as the product wants them: no matrix of windows exists (as in cuDNN; Chetlur et al., 2014). */
+#include "gemm.h"
 
 /* y[i] = sum of the windows that cover element i */
 static void fold_element(float *y, const float *windows, const int64_t *d, int64_t i)
@@ -36,5 +37,162 @@ KERNEL(fold_f32)
     worker_share(d[0] * length, 1, worker, workers, &first, &last);
     for (int64_t at = first; at < last; at++)
         fold_element(y + at * channels, windows + at / length * d[6] * d[3] * channels, d, at % length);
+    return KERNEL_OK;
+}
+
+enum { AXES = 4 };
+
+/* The right operand of a product with windows: element (k, j) lies at x[offset of k + offset of j]. The offset of an
+ * index is that of its digits, the last axis fastest. */
+typedef struct windows {
+    const float *x;
+    const int64_t *k_sizes, *k_strides, *j_sizes, *j_strides;
+} windows;
+
+/* An index as digits, and its offset. */
+typedef struct place {
+    int64_t digits[AXES], offset;
+} place;
+
+INLINE place place_of(int64_t index, const int64_t *sizes, const int64_t *strides)
+{
+    place at = {{0}, 0};
+    for (int i = AXES - 1; i >= 0; i--) {
+        at.digits[i] = index % sizes[i];
+        at.offset += at.digits[i] * strides[i];
+        index /= sizes[i];
+    }
+    return at;
+}
+
+/* Adds to the last digit, which becomes its axis's size at most. */
+INLINE void advance(place *at, int64_t steps, const int64_t *sizes, const int64_t *strides)
+{
+    at->digits[AXES - 1] += steps, at->offset += steps * strides[AXES - 1];
+    for (int i = AXES - 1; i > 0 && at->digits[i] == sizes[i]; i--) {
+        at->digits[i] = 0, at->digits[i - 1]++;
+        at->offset += strides[i - 1] - sizes[i] * strides[i];
+    }
+}
+
+/* Columns start .. start + count - 1 of a panel that lie evenly apart. */
+typedef struct stretch {
+    int64_t offset, start, count;
+} stretch;
+
+/* The next `count` columns as stretches; returns how many these are. */
+static int find_stretches(stretch *to, place *at, const windows *w, int64_t count)
+{
+    const int64_t step = w->j_strides[AXES - 1], size = w->j_sizes[AXES - 1];
+    int found = 0;
+    for (int64_t start = 0; start < count;) {
+        const int64_t left = size - at->digits[AXES - 1], n = left < count - start ? left : count - start;
+        stretch *last = to + found - 1;
+        if (found && at->offset == last->offset + last->count * step)
+            last->count += n;
+        else
+            to[found++] = (stretch){at->offset, start, n};
+        advance(at, n, w->j_sizes, w->j_strides);
+        start += n;
+    }
+    return found;
+}
+
+/* Every other element of 2 * LANES from p on. */
+INLINE vfloat vload_even(const float *p)
+{
+#if LANES == 16
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return (vfloat)_mm512_permutex2var_ps((__m512)vload(p), even, (__m512)vload(p + LANES));
+#elif LANES == 8
+    const __m256 mixed = _mm256_shuffle_ps((__m256)vload(p), (__m256)vload(p + LANES), 0x88);
+    return (vfloat)_mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(mixed), 0xd8));
+#elif defined(__wasm_simd128__)
+    return (vfloat)wasm_i32x4_shuffle((v128_t)vload(p), (v128_t)vload(p + LANES), 0, 2, 4, 6);
+#elif defined(__SSE2__)
+    return (vfloat)_mm_shuffle_ps((__m128)vload(p), (__m128)vload(p + LANES), 0x88);
+#else
+    return (vfloat)vuzp1q_f32((float32x4_t)vload(p), (float32x4_t)vload(p + LANES));
+#endif
+}
+
+/* Copies whole vectors: what is written past the stretch is written again by what follows it. */
+INLINE void copy_stretch(float *to, const float *from, int64_t count, int64_t step)
+{
+    if (step == 1)
+        for (int64_t i = 0; i < count; i += LANES)
+            vstore(to + i, vload(from + i));
+    else if (step == 2)
+        for (int64_t i = 0; i < count; i += LANES)
+            vstore(to + i, vload_even(from + 2 * i));
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i] = from[i * step];
+}
+
+static __attribute__((noinline)) void pack_stretches(float *to, const float *x, const int64_t *offsets, int64_t depth,
+                                                     const stretch *s, int count, int64_t step)
+{
+    if (count == 1 && s->count == PANEL && step == 1) {
+        x += s->offset;
+        for (int64_t i = 0; i < depth; i++, to += PANEL)
+            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) vstore(to + v * LANES, vload(x + offsets[i] + v * LANES));
+        return;
+    }
+    for (int64_t i = 0; i < depth; i++, to += PANEL)
+        for (int q = 0; q < count; q++)
+            copy_stretch(to + s[q].start, x + offsets[i] + s[q].offset, s[q].count, step);
+}
+
+INLINE void pack_windows(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,
+                         int64_t depth, const int kind)
+{
+    const windows *w = source;
+    int64_t offsets[GEMM_K];
+    stretch stretches[PANEL];
+    place row = place_of(k, w->k_sizes, w->k_strides), column = place_of(n, w->j_sizes, w->j_strides);
+    for (int64_t i = 0; i < depth; i++) {
+        offsets[i] = row.offset;
+        advance(&row, 1, w->k_sizes, w->k_strides);
+    }
+    for (int64_t j = n; j < end; j += PANEL, to += PANEL * GEMM_K) {
+        const int64_t columns = end - j < PANEL ? end - j : PANEL;
+        if (columns < PANEL)
+            memset(to, 0, (size_t)(depth * PANEL) * sizeof *to);
+        const int count = find_stretches(stretches, &column, w, columns);
+        pack_stretches(to, w->x, offsets, depth, stretches, count, w->j_strides[AXES - 1]);
+    }
+}
+
+KERNEL(windows_f32)
+{
+    const int64_t *d = record->dims, groups = d[1], m = d[2], items = d[0] * groups;
+    int64_t k = 1, n = 1, first, last;
+    for (int i = 0; i < AXES; i++)
+        k *= d[3 + i], n *= d[11 + i];
+    if (items <= 0 || m <= 0 || n <= 0)
+        return KERNEL_OK;
+    if (k <= 0 || d[18] < 1)
+        return KERNEL_BAD_ARGUMENT;
+    /* Units are panels; where these are few, of a part of the rows. */
+    const int64_t panels = (n + PANEL - 1) / PANEL, tall = (m + GEMM_ROWS - 1) / GEMM_ROWS;
+    const int64_t wanted = (2 * workers + items * panels - 1) / (items * panels);
+    const int64_t parts = workers == 1 ? 1 : wanted < tall ? wanted : tall;
+    worker_share(items * parts * panels, 1, worker, workers, &first, &last);
+    while (first < last) {
+        const int64_t panel = first % panels, part = first / panels % parts, item = first / panels / parts;
+        const int64_t stop = panel + last - first < panels ? panel + last - first : panels, group = item % groups;
+        const range columns = {panel * PANEL, stop * PANEL < n ? stop * PANEL : n};
+        const range rows = {tall * part / parts * GEMM_ROWS,
+                            part + 1 < parts ? tall * (part + 1) / parts * GEMM_ROWS : m};
+        const float *x = (const float *)record->pointers[2] + item / groups * d[19] + group * d[20];
+        const windows w = {x, d + 3, d + 7, d + 11, d + 15};
+        product p = {.k = k, .a_row = k, .a_column = 1, .c_row = n};
+        p.c = (float *)record->pointers[0] + item * m * n;
+        p.a = (const float *)record->pointers[1] + group * m * k;
+        p.row_add = record->pointers[3] ? (const float *)record->pointers[3] + group * m : NULL;
+        gemm(&p, rows, columns, pack_windows, &w, KIND_F32);
+        first += stop - panel;
+    }
     return KERNEL_OK;
 }

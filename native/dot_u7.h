@@ -47,15 +47,15 @@ INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
 #if U7_WORDS
 typedef short8 u7_step;
 INLINE u7_sums u7_start(int32_t s) { return (u7_sums){{s, 0, s, 0}, {s, 0, s, 0}}; }
-INLINE u7_step u7_step_load(const ready *x, int index)
+INLINE u7_step u7_step_at(const u7_value *x)
 {
 #if defined(__wasm_simd128__)
-    return (short8)wasm_v128_load64_splat(x->values + 4 * index);
+    return (short8)wasm_v128_load64_splat(x);
 #elif defined(__SSE2__)
-    const __m128i four = _mm_loadl_epi64((const void *)(x->values + 4 * index));
+    const __m128i four = _mm_loadl_epi64((const void *)x);
     return (short8)_mm_unpacklo_epi64(four, four);
 #else
-    const int16x4_t four = vld1_s16(x->values + 4 * index);
+    const int16x4_t four = vld1_s16(x);
     return (short8)vcombine_s16(four, four);
 #endif
 }
@@ -77,17 +77,17 @@ INLINE void u7_in_order(u7_sums *s) { sums_in_order(s); }
 #else
 typedef part_sums u7_step;
 INLINE u7_sums u7_start(int32_t s) { return (u7_sums){0} + s; }
-INLINE u7_step u7_step_load(const ready *x, int index)
+INLINE u7_step u7_step_at(const u7_value *x)
 {
 #if defined(__wasm_simd128__)
-    return (u7_step)wasm_v128_load32_splat(x->values + 4 * index);
+    return (u7_step)wasm_v128_load32_splat(x);
 #elif defined(__AVX2__)
     int32_t four;
-    memcpy(&four, x->values + 4 * index, 4);
+    memcpy(&four, x, 4);
     return (u7_step)_mm256_set1_epi32(four);
 #else
     int32_t four;
-    memcpy(&four, x->values + 4 * index, 4);
+    memcpy(&four, x, 4);
     return (u7_step)vdupq_n_s32(four);
 #endif
 }
@@ -107,6 +107,8 @@ INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
 INLINE part_sums u7_finish(u7_sums s) { return s; }
 INLINE void u7_in_order(u7_sums *s) { (void)s; }
 #endif
+
+INLINE u7_step u7_step_load(const ready *x, int index) { return u7_step_at(x->values + 4 * index); }
 
 /* BAND bytes as f32. */
 #if defined(__AVX2__)

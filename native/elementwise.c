@@ -44,33 +44,79 @@ INLINE void binary_run(binary_function *operation, float *y, const float *a, con
                     n - i);
 }
 
+/* Operands whose element i is p[i / repeat % period], and which elements are a worker's. */
+typedef struct operand {
+    const float *p;
+    int64_t period, repeat;
+} operand;
+
+typedef struct binary_walk {
+    operand a, b;
+    int64_t at, last;
+} binary_walk;
+
+/* A run of n elements from y on, for which each operand walks or stays. */
+typedef struct binary_part {
+    float *y;
+    const float *a, *b;
+    int64_t n;
+    int a_walks, b_walks;
+} binary_part;
+
+static int binary_begin(binary_walk *walk, const launch *record, int worker, int workers)
+{
+    const int64_t *d = record->dims;
+    const float *a = record->pointers[1], *b = record->pointers[2];
+    *walk = (binary_walk){{a ? a : record->floats, d[1], d[3]}, {b ? b : record->floats, d[2], d[4]}, 0, 0};
+    if (d[0] <= 0)
+        return KERNEL_OK;
+    if (d[1] < 1 || d[2] < 1 || (!a && d[1] != 1) || (!b && d[2] != 1))
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(d[0], SHARE, worker, workers, &walk->at, &walk->last);
+    return KERNEL_OK;
+}
+
+/* Where element `at` of an operand lies; cuts n to what lies in one run. */
+static const float *operand_at(const operand *o, int64_t at, int64_t *n, int *walks)
+{
+    int64_t left = *n;
+    *walks = o->repeat <= 1 && o->period > 1;
+    if (o->repeat > 1) {
+        left = o->repeat - at % o->repeat;
+        at /= o->repeat;
+    } else if (o->period > 1)
+        left = o->period - at % o->period;
+    *n = left < *n ? left : *n;
+    return o->p + (o->period > 1 ? at % o->period : 0);
+}
+
+/* The next run; 0 after the last. */
+static __attribute__((noinline)) int binary_next(binary_part *part, binary_walk *walk, float *y)
+{
+    part->n = walk->last - walk->at;
+    if (part->n <= 0)
+        return 0;
+    part->y = y + walk->at;
+    part->a = operand_at(&walk->a, walk->at, &part->n, &part->a_walks);
+    part->b = operand_at(&walk->b, walk->at, &part->n, &part->b_walks);
+    walk->at += part->n;
+    return 1;
+}
+
 INLINE int binary(binary_function *operation, const launch *record, int worker, int workers)
 {
-    float *y = record->pointers[0];
-    const float *a = record->pointers[1], *b = record->pointers[2];
-    const int64_t count = record->dims[0], a_period = record->dims[1], b_period = record->dims[2];
-    int64_t first, last;
-    if (count <= 0)
-        return KERNEL_OK;
-    if (a_period < 1 || b_period < 1)
-        return KERNEL_BAD_ARGUMENT;
-    worker_share(count, SHARE, worker, workers, &first, &last);
-    for (int64_t at = first; at < last;) {
-        const int64_t a_at = at % a_period, b_at = at % b_period;
-        int64_t n = last - at;
-        if (a_period > 1 && a_period - a_at < n)
-            n = a_period - a_at;
-        if (b_period > 1 && b_period - b_at < n)
-            n = b_period - b_at;
-        if (a_period > 1 && b_period > 1)
-            binary_run(operation, y + at, a + a_at, b + b_at, n, 1, 1);
-        else if (a_period > 1)
-            binary_run(operation, y + at, a + a_at, b, n, 1, 0);
+    binary_walk walk;
+    binary_part part;
+    const int code = binary_begin(&walk, record, worker, workers);
+    while (code == KERNEL_OK && binary_next(&part, &walk, record->pointers[0])) {
+        if (part.a_walks && part.b_walks)
+            binary_run(operation, part.y, part.a, part.b, part.n, 1, 1);
+        else if (part.a_walks)
+            binary_run(operation, part.y, part.a, part.b, part.n, 1, 0);
         else
-            binary_run(operation, y + at, a, b + b_at, n, 0, b_period > 1);
-        at += n;
+            binary_run(operation, part.y, part.a, part.b, part.n, 0, part.b_walks);
     }
-    return KERNEL_OK;
+    return code;
 }
 
 #define BINARY_KERNEL(name, expression)                                                                                \
@@ -81,6 +127,8 @@ BINARY_KERNEL(add_f32, a + b)
 BINARY_KERNEL(sub_f32, a - b)
 BINARY_KERNEL(mul_f32, a *b)
 BINARY_KERNEL(div_f32, a / b)
+BINARY_KERNEL(maximum_f32, vselect((a > b) | (a != a), a, b)) /* NaN if either is */
+BINARY_KERNEL(minimum_f32, vselect((a < b) | (a != a), a, b))
 
 /* Functions of one element ----------------------------------------------------------------------------------------- */
 
@@ -102,6 +150,11 @@ INLINE int unary(unary_function *function, const launch *record, int worker, int
 
 UNARY_KERNEL(exp_f32, vexp)
 UNARY_KERNEL(silu_f32, vsilu)
+UNARY_KERNEL(sigmoid_f32, vsigmoid)
+UNARY_KERNEL(tanh_f32, vtanh)
+UNARY_KERNEL(log_f32, vlog_any)
+UNARY_KERNEL(sqrt_f32, vsqrt)
+UNARY_KERNEL(abs_f32, vabs)
 UNARY_KERNEL(gelu_f32, vgelu) /* Hendrycks and Gimpel, 2016; the exact form */
 
 KERNEL(gelu_backward_f32)

@@ -10,9 +10,9 @@
 #include "simd.h"
 
 #if LANES == 16
-enum { GEMM_ROWS = 12, GEMM_VECTORS = 2, GEMM_K = 128, GEMM_PANELS = 8, DOT_ROWS = 4, DOT_COLUMNS = 4 };
+enum { GEMM_ROWS = 12, GEMM_VECTORS = 2, GEMM_K = 256, GEMM_PANELS = 12, DOT_ROWS = 4, DOT_COLUMNS = 4 };
 #elif LANES == 8
-enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
+enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 256, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #elif defined(__aarch64__)
 enum { GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 4 };
 #elif defined(__SSE2__)
@@ -20,136 +20,78 @@ enum { GEMM_ROWS = 3, GEMM_VECTORS = 3, GEMM_K = 256, GEMM_PANELS = 10, DOT_ROWS
 #else
 enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 256, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #endif
+/* Packed panels, PANEL * GEMM_K * GEMM_PANELS floats, lie on the stack: half a megabyte at most. */
+
 /* Whether rows of a that run along k are read where they lie: where the product itself can broadcast from memory, that is
  * a tenth faster than packing them. */
 enum { GEMM_DIRECT = LANES >= 8 };
+/* Rows that lie a multiple of CROWDED floats apart share few lines of a cache; copied, they lie APART. */
+enum { CROWDED = 512, APART = GEMM_K + 16 };
+enum { GEMM_FEW = LANES == 16 ? 4 : 3 }; /* rows at the lower end: they divide GEMM_ROWS */
 enum { PANEL = GEMM_VECTORS * LANES, DOT_CHAINS = 4, DOT_GROUP_BYTES = 256 << 10 };
 
-/* c[i, j] = sum_k a[i, k] * b[k, j] (+ add[i, j]). Strides in elements; c and add run along j. */
+/* c[i, j] = sum_k a[i, k] * b[k, j] (+ add[i, j] or row_add[i]). Strides in elements; c and add run along j. */
 typedef struct product {
     float *c;
     const float *a;
     const void *b; /* f32, f16 or bf16 */
     const float *add;
     int64_t k, a_row, a_column, b_row, b_column, c_row, add_row;
+    const float *row_add; /* instead of add: one number for each row of c */
 } product;
 
 typedef struct range {
     int64_t first, last;
 } range;
 
-/* to[k * width + j] = from[j * j_stride + k * k_stride], zero for j >= count. */
-static __attribute__((noinline)) void pack_panel(float *to, const int width, const void *from, int64_t count,
-                                                 int64_t j_stride, int64_t k_stride, int64_t k, const int kind)
-{
-    int64_t j = 0;
-    if (count < width)
-        memset(to, 0, (size_t)(k * width) * sizeof *to);
-    if (j_stride == 1 && k_stride != 1) {
-        for (; j + 4 <= count; j += 4)
-            for (int64_t i = 0; i < k; i++)
-                *(quad_unaligned *)(to + i * width + j) = quad_at(from, j + i * k_stride, kind);
-    } else if (k_stride == 1) {
-        for (; j + 4 <= count; j += 4) {
-            int64_t i = 0;
-            for (; i + 4 <= k; i += 4) {
-                quad rows[4];
-                UNROLL for (int q = 0; q < 4; q++) rows[q] = quad_at(from, (j + q) * j_stride + i, kind);
-                transpose4(&rows[0], &rows[1], &rows[2], &rows[3]);
-                UNROLL for (int q = 0; q < 4; q++) * (quad_unaligned *)(to + (i + q) * width + j) = rows[q];
-            }
-            for (; i < k; i++)
-                for (int q = 0; q < 4; q++)
-                    to[i * width + j + q] = scalar_at(from, (j + q) * j_stride + i, kind);
-        }
-    }
-    for (; j < count; j++)
-        for (int64_t i = 0; i < k; i++)
-            to[i * width + j] = scalar_at(from, j * j_stride + i * k_stride, kind);
-}
+/* gemm.c: to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count; and the same for whole panels whose
+ * rows are dense. */
+#define pack_panel SUFFIXED(pack_panel)
+#define pack_dense SUFFIXED(pack_dense)
+void pack_panel(float *to, int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride, int64_t k,
+                int kind);
+void pack_dense(float *to, const float *from, int64_t panels, int64_t k_stride, int64_t k);
 
-/* `rows` rows of one panel: c = add + a * b, for packed b (k x PANEL) and a with any strides. */
-INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t add_row, const float *a, int64_t a_row,
-                           int64_t a_step, const float *b, int64_t k, const int rows)
-{
-    vfloat sum[GEMM_ROWS][GEMM_VECTORS] = {0};
-    for (int64_t i = 0; i < k; i++, a += a_step, b += PANEL) {
-        vfloat right[GEMM_VECTORS];
-        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) right[v] = vload(b + v * LANES);
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            const vfloat left = vsplat(a[r * a_row]);
-            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) sum[r][v] = vfma(left, right[v], sum[r][v]);
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
-        vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
-}
+/* gemm.c: rows of c with the columns n .. end - 1, whose right operand is packed, for rows k .. k + depth - 1 of it. */
+#define multiply_packed SUFFIXED(multiply_packed)
+void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64_t k, int64_t depth,
+                     const float *right);
 
-/* Kept out of line: inlined beside other code, the sums would not stay in registers. */
-static __attribute__((noinline)) void multiply_whole(float *c, int64_t c_row, const float *add, int64_t add_row,
-                                                     const float *a, const float *b, int64_t k)
-{
-    multiply_panel(c, c_row, add, add_row, a, 1, GEMM_ROWS, b, k, GEMM_ROWS);
-}
-static __attribute__((noinline)) void multiply_direct(float *c, int64_t c_row, const float *add, int64_t add_row,
-                                                      const float *a, int64_t a_row, const float *b, int64_t k)
-{
-    multiply_panel(c, c_row, add, add_row, a, a_row, 1, b, k, GEMM_ROWS);
-}
-static __attribute__((noinline)) void multiply_three(float *c, const float *add, const float *a, const float *b,
-                                                     int64_t k)
-{
-    multiply_panel(c, PANEL, add, 0, a, 1, GEMM_ROWS, b, k, 3);
-}
+/* gemm.c: both ways for f32, where neither windows nor other weights are wanted. */
+#define dots_f32 SUFFIXED(dots_f32)
+#define gemm_f32 SUFFIXED(gemm_f32)
+void dots_f32(const product *p, range rows, range columns);
+void gemm_f32(const product *p, range rows, range columns);
 
-/* rows x columns of c, at most GEMM_ROWS x PANEL. Rows of a are a_row apart where the block is whole; 0: a is packed. */
-INLINE void multiply_block(float *c, int64_t c_row, const float *add, int64_t add_row, const float *a, int64_t a_row,
-                           const float *b, int64_t k, int64_t rows, int64_t columns)
+/* Packs columns n .. end - 1 of rows k .. k + depth - 1 of a right operand into panels, PANEL * GEMM_K floats apart. */
+typedef void pack_right(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,
+                        int64_t depth, const int kind);
+
+INLINE void pack_matrix(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,
+                        int64_t depth, const int kind)
 {
-    static const float zeros[PANEL];
-    if (rows == GEMM_ROWS && columns >= PANEL) {
-        if (a_row)
-            multiply_direct(c, c_row, add ? add : zeros, add ? add_row : 0, a, a_row, b, k);
-        else
-            multiply_whole(c, c_row, add ? add : zeros, add ? add_row : 0, a, b, k);
-        return;
+    const int64_t whole = (end - n) / PANEL, element = kind == KIND_F32 ? 4 : 2;
+    const char *from = (const char *)p->b + k * p->b_row * element;
+    int64_t j = n;
+    if (kind == KIND_F32 && p->b_column == 1 && p->b_row != 1) {
+        pack_dense(to, (const float *)from + n, whole, p->b_row, depth);
+        j += whole * PANEL;
     }
-    float sum[GEMM_ROWS][PANEL];
-    for (int64_t r = 0; r < rows; r += 3)
-        multiply_three(sum[r], zeros, a + r, b, k);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < PANEL && j < columns; j++)
-            c[r * c_row + j] = (add ? add[r * add_row + j] : 0.0f) + sum[r][j];
+    for (; j < end; j += PANEL)
+        pack_panel(to + (j - n) * GEMM_K, PANEL, from + j * p->b_column * element, end - j < PANEL ? end - j : PANEL,
+                   p->b_column, p->b_row, depth, kind);
 }
 
 /* The block of c at rows x columns. */
-INLINE void gemm(const product *p, range rows, range columns, const int kind)
+INLINE void gemm(const product *p, range rows, range columns, pack_right *pack, const void *source, const int kind)
 {
-    float right[GEMM_PANELS * PANEL * GEMM_K], left[GEMM_ROWS * GEMM_K];
-    const int64_t element = kind == KIND_F32 ? 4 : 2;
+    float right[GEMM_PANELS * PANEL * GEMM_K + PANEL]; /* packing may write past the last row */
     for (int64_t n = columns.first; n < columns.last; n += GEMM_PANELS * PANEL)
         for (int64_t k = 0; k < p->k || k == 0; k += GEMM_K) {
             const int64_t depth = p->k - k < GEMM_K ? p->k - k : GEMM_K;
             const int64_t end = n + GEMM_PANELS * PANEL < columns.last ? n + GEMM_PANELS * PANEL : columns.last;
-            for (int64_t j = n; j < end; j += PANEL)
-                pack_panel(right + (j - n) * GEMM_K, PANEL,
-                           (const char *)p->b + (k * p->b_row + j * p->b_column) * element,
-                           end - j < PANEL ? end - j : PANEL, p->b_column, p->b_row, depth, kind);
-            const float *add = k ? p->c : p->add;
-            const int64_t add_row = k ? p->c_row : p->add_row;
-            for (int64_t i = rows.first; i < rows.last; i += GEMM_ROWS) {
-                const int64_t tall = rows.last - i < GEMM_ROWS ? rows.last - i : GEMM_ROWS;
-                const float *a = p->a + i * p->a_row + k * p->a_column;
-                const int whole = tall == GEMM_ROWS && (end - n) % PANEL == 0;
-                const int direct = GEMM_DIRECT && whole && p->a_column == 1 && p->a_row;
-                if (!direct)
-                    pack_panel(left, GEMM_ROWS, a, tall, p->a_row, p->a_column, depth, KIND_F32);
-                for (int64_t j = n; j < end; j += PANEL)
-                    multiply_block(p->c + i * p->c_row + j, p->c_row, add ? add + i * add_row + j : NULL, add_row,
-                                   direct ? a : left, direct ? p->a_row : 0, right + (j - n) * GEMM_K, depth, tall,
-                                   end - j);
-            }
+            pack(right, p, source, n, end, k, depth, kind);
+            multiply_packed(p, rows, n, end, k, depth, right);
         }
 }
 

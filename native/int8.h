@@ -283,6 +283,19 @@ INLINE dot_way find_dot_way(void)
 INLINE dot_way find_dot_way(void) { return (dot_way){0, 0, 0}; }
 #endif
 
+/* 16 whole numbers from -128 to 127. */
+INLINE void put_bytes(int8_t *to, const vint n[16 / LANES])
+{
+#if defined(__wasm_simd128__)
+    wasm_v128_store(to, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4((v128_t)n[0], (v128_t)n[1]),
+                                                wasm_i16x8_narrow_i32x4((v128_t)n[2], (v128_t)n[3])));
+#else
+    typedef int8_t some __attribute__((vector_size(LANES), aligned(1), may_alias));
+    for (int i = 0; i < 16 / LANES; i++)
+        *(some *)(to + i * LANES) = __builtin_convertvector(n[i], some);
+#endif
+}
+
 /* PART_ROWS scales as f32. */
 INLINE part_float scales_load_f16(const void *p)
 {

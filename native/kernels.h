@@ -19,6 +19,8 @@
 #define LAUNCH_FLOATS 4
 #define ATTENTION_ROWS 48 /* what the workspace of attention_train is made of */
 #define ATTENTION_KEY_UNIT 24
+#define ATTENTION_Q8_KEYS 64  /* values that share scales */
+#define ATTENTION_Q8_DIMS 256 /* at most */
 
 typedef struct launch {
     int32_t kernel; /* index in KERNELS */
@@ -57,10 +59,16 @@ enum {
  *   of q, k, v any strides apart, y and all gradients dense. causal: row t sees keys 0 .. keys - tokens + t, with
  *   keys >= tokens. A hidden key weighs 0. workspace: for each of at most `workspaces` workers (the others stay idle)
  *   4 * (S + 48) * D + 96 * S floats, with S = keys up to a multiple of 24 and D = head_dim up to a multiple of 16.
+ * attention_q8: as attention where every row sees all `keys`, k and v packed from x (tokens, heads, head_dim), tokens
+ *   x_stride apart, head after head, head_dim <= 256. pack_keys_q8: for each 8 keys: 8 f32 scales; for each 4 columns, 4
+ *   bytes of key 0, of key 1, ... key 7; what the keys are less, and what is added to the bytes, is the machine's own.
+ *   pack_values_q8: for each 64 keys: a f32 scale for each column; for each 4 keys, 4 int8 of column 0, of column 1, ....
+ *   Columns are padded to 4 for keys, to 8 for values; keys to 8 and 64.
  * silu_mul: row of x is [gate | up], each `columns` wide: y = silu(gate) * up.
  * embedding_*: y[t] = w[ids[t]]; id outside 0 .. vocabulary - 1: KERNEL_INDEX_RANGE.
  * embedding_backward: grad_w[id] = sum of the rows of grad_y whose id it is, in their order; no row: 0.
- * Elementwise: y[i] = a[i % a_period] op b[i % b_period], i < count (period = count: plain; 1: a scalar; columns: a row).
+ * Elementwise: y[i] = a[i / a_repeat % a_period] op b[i / b_repeat % b_period], i < count (period = count: plain; 1: a
+ *   scalar; columns: a row; rows with repeat = columns: a column). A repeat of 0 is 1. An operand that is NULL is `number`.
  * sample: temperature, top-k, top-p, min-p over logits after the repetition penalty of the ids in history[0..count-1]
  *   (history may be NULL). candidates is scratch of 2 * vocabulary 32-bit words. uniform[0] in [0, 1) is the draw.
  *   temperature <= 0: argmax. top_k 0, top_p >= 1 (or <= 0), min_p 0, penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT.
@@ -70,6 +78,9 @@ enum {
  *   layer_norm_weights_backward reads. grad_x may be grad_y or x where the weights' gradients are not wanted after it.
  * fold: the gradient of taking windows. windows (batch, window_rows, size, channels), y (batch, length, channels):
  *   y[b, i] = sum over j of windows[b, (i + padding - j) / stride, j], where that row exists.
+ * windows: c[b, g] (m, j0 j1 j2 j3) = a[g] (m, k0 k1 k2 k3) times what lies in x, batch entries and groups x_batch and
+ *   x_group apart, at the sums of digits of k and of j times their strides (not negative, of j3 not 0); plus bias[g] (m)
+ *   by rows. Past the last element of x, 128 floats more must be readable.
  * power_spectrum: y (size / 2 + 1, frames), rows y_stride apart: |transform|^2 of samples[t * hop .. t * hop + size - 1]
  *   times the periodic Hann window. roots (size, 2): cos and sin of 2 pi i / size. size is twice a product of 2s and 5s,
  *   at most 512.
@@ -129,10 +140,10 @@ enum {
     KERNEL(embedding_q8_0, "y w ids | tokens columns vocabulary y_stride |")                                           \
     KERNEL(embedding_q8_group, "y w ids | tokens columns vocabulary y_stride |")                                       \
     KERNEL(embedding_backward_f32, "grad_w grad_y ids | tokens columns vocabulary |")                                  \
-    KERNEL(add_f32, "y a b | count a_period b_period |")                                                               \
-    KERNEL(sub_f32, "y a b | count a_period b_period |")                                                               \
-    KERNEL(mul_f32, "y a b | count a_period b_period |")                                                               \
-    KERNEL(div_f32, "y a b | count a_period b_period |")                                                               \
+    KERNEL(add_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")                                    \
+    KERNEL(sub_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")                                    \
+    KERNEL(mul_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")                                    \
+    KERNEL(div_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")                                    \
     KERNEL(exp_f32, "y x | count |")                                                                                   \
     KERNEL(silu_f32, "y x | count |")                                                                                  \
     KERNEL(sum_rows_f32, "y x | rows columns x_stride |")                                                              \
@@ -155,7 +166,20 @@ enum {
     KERNEL(pack_blocks, "packed blocks | rows columns type |")                                                         \
     KERNEL(unpack_blocks, "y blocks | rows columns type packed |")                                                     \
     KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type packed |")                             \
-    KERNEL(linear_blocks, "y xq w residual? | rows outputs inputs y_stride residual_stride type |")
+    KERNEL(linear_blocks, "y xq w residual? | rows outputs inputs y_stride residual_stride type |")                    \
+    KERNEL(windows_f32,                                                                                                \
+           "c a x bias? | batch groups m k0 k1 k2 k3 k_stride0 k_stride1 k_stride2 k_stride3 j0 j1 j2 j3 "             \
+           "j_stride0 j_stride1 j_stride2 j_stride3 x_batch x_group |")                                                \
+    KERNEL(maximum_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")                                \
+    KERNEL(minimum_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")                                \
+    KERNEL(sigmoid_f32, "y x | count |")                                                                               \
+    KERNEL(tanh_f32, "y x | count |")                                                                                  \
+    KERNEL(log_f32, "y x | count |")                                                                                   \
+    KERNEL(sqrt_f32, "y x | count |")                                                                                  \
+    KERNEL(abs_f32, "y x | count |")                                                                                   \
+    KERNEL(pack_keys_q8, "packed x | tokens heads head_dim x_stride |")                                                \
+    KERNEL(pack_values_q8, "packed x | tokens heads head_dim x_stride |")                                              \
+    KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")
 
 /* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
  * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.

@@ -24,16 +24,19 @@ INLINE int linear(const launch *record, int worker, int workers, const int kind)
                        1,
                        inputs,
                        d[3],
-                       d[5]};
+                       d[5],
+                       NULL};
     const range rows = {0, d[0]};
     range columns;
     if (rows.last == 0)
         return KERNEL_OK;
     worker_share(outputs, rows.last < PACKED_ROWS ? 16 : PANEL, worker, workers, &columns.first, &columns.last);
-    if (rows.last < PACKED_ROWS)
+    if (kind == KIND_F32)
+        (rows.last < PACKED_ROWS ? dots_f32 : gemm_f32)(&p, rows, columns);
+    else if (rows.last < PACKED_ROWS)
         dots(&p, rows, columns, kind);
     else
-        gemm(&p, rows, columns, kind);
+        gemm(&p, rows, columns, pack_matrix, NULL, kind);
     return KERNEL_OK;
 }
 

@@ -17,9 +17,9 @@ INLINE void multiply_items(const launch *record, const product *first, range uni
         p.b = (const float *)p.b + item * d[7];
         p.c += item * d[10];
         if (p.a_column == 1 && p.b_row == 1 && m < FEW_ROWS)
-            dots(&p, by_columns ? rows : cut, by_columns ? cut : columns, KIND_F32);
+            dots_f32(&p, by_columns ? rows : cut, by_columns ? cut : columns);
         else
-            gemm(&p, by_columns ? rows : cut, by_columns ? cut : columns, KIND_F32);
+            gemm_f32(&p, by_columns ? rows : cut, by_columns ? cut : columns);
         u += end - begin;
     }
 }
@@ -28,7 +28,7 @@ KERNEL(matmul_f32)
 {
     const int64_t *d = record->dims, batch = d[0], m = d[1], n = d[2], k = d[3];
     const product p = {
-        record->pointers[0], record->pointers[1], record->pointers[2], NULL, k, d[5], d[6], d[8], d[9], d[11], 0};
+        record->pointers[0], record->pointers[1], record->pointers[2], NULL, k, d[5], d[6], d[8], d[9], d[11], 0, NULL};
     if (m == 0 || n == 0)
         return KERNEL_OK;
     const int by_columns = n >= m;

@@ -4,9 +4,6 @@
 
 enum { GGML_BLOCK_BYTES = 2 + BLOCK };
 
-typedef signed char vbyte __attribute__((vector_size(LANES)));
-typedef signed char vbyte_unaligned __attribute__((vector_size(LANES), aligned(1), may_alias));
-
 INLINE int64_t blocks_of(int64_t columns) { return (columns + BLOCK - 1) / BLOCK; }
 INLINE int64_t bands_of(int64_t rows) { return (rows + BAND - 1) / BAND; }
 
@@ -57,13 +54,17 @@ INLINE float quantize_block(int8_t values[BLOCK], const float x[BLOCK], int32_t 
         return finite ? 0.0f : __builtin_nanf("");
     }
     vint total = {0};
-    for (int i = 0; i < BLOCK; i += LANES) {
-        const vfloat scaled = vload(x + i) * vsplat(inverse);
-        vint whole = __builtin_convertvector(scaled, vint);
-        const vfloat rest = scaled - vfrom_int(whole); /* exact; halves go away from zero */
-        whole = whole - (vint)(rest >= 0.5f) + (vint)(rest <= -0.5f);
-        total += whole;
-        *(vbyte_unaligned *)(values + i) = __builtin_convertvector(whole, vbyte);
+    for (int i = 0; i < BLOCK; i += 16) {
+        vint whole[16 / LANES];
+        UNROLL for (int j = 0; j < 16 / LANES; j++)
+        {
+            const vfloat scaled = vload(x + i + j * LANES) * vsplat(inverse);
+            const vint cut = vcut_to_int(scaled);
+            const vfloat rest = scaled - vfrom_int(cut); /* exact; halves go away from zero */
+            whole[j] = cut - (vint)(rest >= 0.5f) + (vint)(rest <= -0.5f);
+            total += whole[j];
+        }
+        put_bytes(values + i, whole);
     }
     for (int i = 0; i < LANES; i++)
         *sum += total[i];

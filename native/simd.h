@@ -219,6 +219,16 @@ INLINE vfloat vsqrt(vfloat a)
 
 INLINE vfloat vfrom_int(vint a) { return __builtin_convertvector(a, vfloat); }
 
+/* Without what comes after the point, for |a| < 2^31. */
+INLINE vint vcut_to_int(vfloat a)
+{
+#if defined(__wasm_relaxed_simd__)
+    return (vint)wasm_i32x4_relaxed_trunc_f32x4((v128_t)a);
+#else
+    return __builtin_convertvector(a, vint);
+#endif
+}
+
 /* Nearest integer, halves to even; right for |a| < 2^31, anything (no trap) elsewhere. */
 INLINE vint vround_to_int(vfloat a)
 {

@@ -42,6 +42,33 @@ INLINE vfloat vlog(vfloat x)
     return vselect(x < INFINITE, vfma(exponent, vsplat(0.693359375f), f + small), x);
 }
 
+/* Natural logarithm within 2 ulp for every x: of 0 -inf, of less NaN. */
+INLINE vfloat vlog_any(vfloat x)
+{
+    const vint small = x < 1.17549435e-38f; /* subnormal, 0 or negative */
+    const vfloat y = vlog(vselect(small, x * 33554432.0f, x)) - vselect(small, vsplat(17.3286795f), vzero());
+    return vselect(x > 0.0f, y, vselect(x == 0.0f, vsplat(-INFINITE), vsplat(__builtin_nanf(""))));
+}
+
+/* Hyperbolic tangent within 3 ulp for every x: e / (e + 2) with e = exp(2 |x|) - 1. */
+INLINE vfloat vtanh(vfloat x)
+{
+    const vfloat one = vnumber(1.0f), magic = vnumber(12582912.0f); /* as in vexp */
+    const vint sign = (vint)x & vconstant(INT32_MIN);
+    const vfloat twice = vclamp((vfloat)((vint)x ^ sign) * 2.0f, 0.0f, 20.0f);
+    const vfloat rounded = vfma(twice, vnumber(1.44269504f), magic), power = rounded - magic;
+    vfloat r = vfma(power, vnumber(-0.693359375f), twice);
+    r = vfma(power, vnumber(2.12194440e-4f), r);
+    vfloat q = vnumber(0.00138144669f);
+    q = vfma(q, r, vnumber(0.00836878041f));
+    q = vfma(q, r, vnumber(0.0416683942f));
+    q = vfma(q, r, vnumber(0.166665201f));
+    q = vfma(q, r, vnumber(0.499999934f));
+    const vfloat scale = (vfloat)(((vuint)rounded - (vuint)vconstant(0x4b400000 - 127)) << 23); /* 2^n */
+    const vfloat e = vfma(vfma(q, r * r, r), scale, scale - one);
+    return (vfloat)((vint)(e / (e + 2.0f)) | sign);
+}
+
 /* sine and cosine of 2 pi x for 0 <= x <= 1. */
 INLINE void vsincos_turns(vfloat x, vfloat *sine, vfloat *cosine)
 {

@@ -99,7 +99,12 @@ class Storage:
         self.capacity = 0  # until there is memory to give back
         capacity = _capacity(nbytes)
         pool = _current.pool
-        self.address = pool.take(capacity)
+        blocks = pool.free.get(capacity)  # as Pool.take, for the hot path
+        if blocks:
+            pool.cached -= capacity
+            self.address = blocks.pop()
+        else:
+            self.address = pool.take(capacity)
         self.capacity = capacity
         self.nbytes = nbytes
         self.pool = pool

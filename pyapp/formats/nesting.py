@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 DEEPEST, PASSES = 200, 64
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -31,16 +31,14 @@ def json_object(text: str) -> dict[str, Any]:
 
 def check_nesting(data: bytes) -> None:
     """Raises ValueError for JSON that is nested much deeper than DEEPEST; what is not deeper passes, valid or not."""
-    # The quick count takes brackets inside strings for real ones: if there seem too many, the exact one decides.
-    if _unmatched(data) <= DEEPEST:
+    # The quick count takes brackets inside strings for real ones: if there seem too many, it is done without strings.
+    if _unmatched(data) <= DEEPEST or _unmatched(data := _STRING.sub(b"", data)) <= DEEPEST:
         return
     depth = 0
-    for token in _TOKEN.finditer(data):
-        first = data[token.start()]
-        if first != 0x22:  # a quotation mark
-            depth += 1 if first in b"[{" else -1
-            if depth > DEEPEST:
-                raise ValueError("it is nested too deeply")
+    for bracket in data.translate(None, delete=_NO_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > DEEPEST:
+            raise ValueError("it is nested too deeply")
 
 
 def _unmatched(data: bytes) -> int:

@@ -25,6 +25,10 @@ def whole(model: Whisper, tokens: list[int], audio: pyapp.Tensor) -> np.ndarray:
         return model.decode(pyapp.tensor([tokens], dtype=pyapp.int32), audio).numpy()[0]
 
 
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.sqrt(np.square(found - expected).mean() / np.square(expected).mean()))
+
+
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("name", CONFIGS)
@@ -51,6 +55,33 @@ def test_weights_of_fewer_bits_decode_through_the_graph_as_without(dtype: str) -
             session.feed(TEXT[:2])
             found.append([session.step([token, token]).copy() for token in TEXT[2:]])
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+def test_int8_models_keep_the_audio_in_int8() -> None:
+    """Near the same model in float32; other windows and rows are heard, and word times see exact keys."""
+    exact, model = make(CONFIGS["small"]), make(CONFIGS["small"], "q8_0")
+    for seed in (1, 2):
+        mel = pyapp.from_numpy(inputs(model.config, seed)[0][:1])
+        with pyapp.no_grad():
+            audio, expected = model.encode(mel), exact.encode(mel)
+        assert relative_error(audio.numpy(), expected.numpy()) < 0.03
+        with model.new_session(audio, 3) as session:
+            assert session.memory.packed and not session.memory.keys
+            session.feed(TEXT[:2])
+            for position, token in enumerate(TEXT[2:], 2):
+                found, meant = session.step([token] * 3), whole(exact, TEXT, expected)[position]
+                np.testing.assert_array_equal(found[1:], found[:2])
+                assert relative_error(found[0], meant) < 0.05
+        _, scores = model.cross_attention(TEXT, audio)
+        _, meant = exact.cross_attention(TEXT, audio)
+        assert relative_error(scores, meant) < 0.05
+
+
+def test_models_of_other_weights_attend_in_float32() -> None:
+    for dtype in (None, "float16"):
+        model = make(DEEP, dtype)
+        with model.new_session(encoded(model)) as session:
+            assert session.memory.keys and not session.memory.packed
 
 
 def test_rows_go_on_from_what_others_have_read() -> None:

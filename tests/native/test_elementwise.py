@@ -18,6 +18,8 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "sub_f32": np.subtract,
     "mul_f32": np.multiply,
     "div_f32": np.divide,
+    "maximum_f32": np.maximum,
+    "minimum_f32": np.minimum,
 }
 
 
@@ -59,6 +61,31 @@ def test_binary_repeats_operands(kernels: Kernels, kernel: str, a_period: int, b
     np.testing.assert_array_equal(y, BINARY[kernel](np.resize(a, 990), np.resize(b, 990)))
 
 
+@pytest.mark.parametrize(
+    "a, b", [((30, 33), (1, 0)), ((30, 33), (5, 1)), ((30, 33), (990, 1)), ((6, 5), (10, 99)), ((1, 7), (2, 17))]
+)
+@pytest.mark.parametrize("kernel", BINARY)
+def test_binary_repeats_elements(kernels: Kernels, kernel: str, a: tuple[int, int], b: tuple[int, int]) -> None:
+    """a and b: (period, repeat)."""
+    left, right, y = normal(a[0], seed=1), normal(b[0], seed=2), np.empty(990, np.float32)
+    sizes = {"a_period": a[0], "a_repeat": a[1], "b_period": b[0], "b_repeat": b[1]}
+    run_checked(kernels, kernel, "y", y=y, a=left, b=right, count=990, **sizes)
+    at = np.arange(990)
+    expected = BINARY[kernel](left[at // a[1] % a[0]], right[at // max(b[1], 1) % b[0]])
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("kernel", BINARY)
+def test_binary_with_a_number(kernels: Kernels, kernel: str) -> None:
+    for count in COUNTS:
+        x, y = unaligned(normal(count)), unaligned(np.empty(count, np.float32))
+        run_checked(kernels, kernel, "y", y=y, a=x, count=count, a_period=max(count, 1), b_period=1, number=0.7)
+        np.testing.assert_array_equal(y, BINARY[kernel](x, np.float32(0.7)))
+        run_checked(kernels, kernel, "y", y=y, b=x, count=count, a_period=1, b_period=max(count, 1), number=0.7)
+        np.testing.assert_array_equal(y, BINARY[kernel](np.float32(0.7), x))
+    assert kernels.run(kernel, y=x, a=x, count=3, a_period=3, b_period=3, number=1.0) == BAD_ARGUMENT
+
+
 def test_binary_in_place(kernels: Kernels) -> None:
     a, b = normal(333, seed=1), normal(333, seed=2)
     y = a.copy()
@@ -75,6 +102,32 @@ def test_binary_refuses_periods_of_nothing(kernels: Kernels) -> None:
     assert kernels.run("add_f32", y=a, a=a, b=a, count=3, a_period=-1, b_period=3) == BAD_ARGUMENT
     assert kernels.run("add_f32", count=0) == OK
     assert (a == 1).all()
+
+
+LIMITS = {  # function in float64, ulps, a range that matters
+    "tanh_f32": (np.tanh, 3.0, 12.0),
+    "log_f32": (np.log, 2.0, 1e4),
+    "sqrt_f32": (np.sqrt, 0.51, 1e30),
+    "abs_f32": (np.abs, 0.0, 1e30),
+    "sigmoid_f32": (sigmoid, 3.0, 80.0),
+}
+
+
+@pytest.mark.parametrize("kernel", LIMITS)
+def test_functions_of_one_element(kernels: Kernels, kernel: str) -> None:
+    exact, limit, most = LIMITS[kernel]
+    tiny = np.float32(2.0) ** np.arange(-149, 100, dtype=np.float32)
+    wide = np.random.default_rng(2).uniform(-most, most, 20_000).astype(np.float32)
+    x = unaligned(np.concatenate([wide, normal(5_001), tiny, -tiny, 1 + tiny[:150], SPECIAL]))
+    y = unaligned(np.empty_like(x))
+    run_checked(kernels, kernel, "y", y=y, x=x, count=x.size)
+    with np.errstate(all="ignore"):
+        wanted = exact(x.astype(np.float64))
+        found = ulps(y, wanted)
+        same = np.isclose(y, wanted, rtol=0, atol=1e-37)  # where the result is next to nothing
+    assert ((found <= limit) | same).all(), (x[~((found <= limit) | same)][:5], found.max())
+    if kernel != "log_f32" and kernel != "sqrt_f32":
+        assert (np.isnan(y) == np.isnan(x)).all()
 
 
 def test_exp_is_within_one_ulp(kernels: Kernels) -> None:

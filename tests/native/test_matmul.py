@@ -11,6 +11,7 @@ SHAPES = [(m, n, k) for m in SIZES for n in SIZES for k in (0, 1, 4, 33)] + [
     (64, 48, 200),
     (130, 70, 300),
     (13, 260, 513),
+    (28, 410, 512),
 ]
 LAYOUTS = ["row", "column", "wide", "sparse"]
 

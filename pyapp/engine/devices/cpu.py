@@ -15,7 +15,7 @@ from ..blocks.layout import BLOCK_TYPES
 from ..launch import KERNELS, launch, launch_all
 from ..op import OPS
 from ..ops.base import dense, is_plain
-from ..ops.matmul import check_linear
+from ..ops.matmul import check_linear, matmul_shape
 from ..quant import BANDED, activation_bytes
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
@@ -142,20 +142,31 @@ _MATMUL = K["matmul_f32"]
 @claims("matmul")
 def _matmul(a: Tensor, b: Tensor) -> Any:
     """As fast as NumPy's BLAS, and unlike it the same bits for any number of threads."""
-    if a.dtype is not _F32 or b.dtype is not _F32 or a.ndim < 2 or b.ndim < 2:
+    if a.dtype is not _F32 or b.dtype is not _F32:
         return NotImplemented
-    from ..ops.matmul import matmul_shape
+    a_shape, b_shape = a.shape, b.shape
+    if len(a_shape) == 2 == len(b_shape) and a_shape[1] == b_shape[0]:
+        m, k = a_shape
+        n = b_shape[1]
+        y = empty_contiguous((m, n))
+        launch(
+            _MATMUL, m * n * k >> 10, y.storage.address, a.address, b.address, 1, m, n, k,
+            0, *a.strides, 0, *b.strides, 0, n,
+        )  # fmt: skip
+        return y
+    if len(a_shape) < 2 or len(b_shape) < 2:
+        return NotImplemented
+    return _batched_matmul(a, b)
 
+
+def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:
     shape = matmul_shape(a, b)
-    if a.ndim == b.ndim == 2:
-        batch, a_batch, b_batch = 1, 0, 0
-    else:
-        lead = shape[:-2]
-        batch = prod(lead)
-        a, b = (t.expand((*lead, *t.shape[-2:])) for t in (a, b))
-        flat = [_batch_stride(t) for t in (a, b)]
-        a, b = (t if s is not None else t.contiguous() for t, s in zip((a, b), flat, strict=True))
-        a_batch, b_batch = (_batch_stride(t) or 0 for t in (a, b))
+    lead = shape[:-2]
+    batch = prod(lead)
+    a, b = (t.expand((*lead, *t.shape[-2:])) for t in (a, b))
+    flat = [_batch_stride(t) for t in (a, b)]
+    a, b = (t if s is not None else t.contiguous() for t, s in zip((a, b), flat, strict=True))
+    a_batch, b_batch = (_batch_stride(t) or 0 for t in (a, b))
     m, n = shape[-2:]
     y = empty_contiguous(shape)
     launch(
@@ -389,87 +400,4 @@ def _cached_self_attention(
     qkv.storage.version += 1
     keys.storage.version += 1
     values.storage.version += 1
-    return y
-
-
-# ---- elementwise
-
-_SILU_MUL = K["silu_mul_f32"]
-
-
-@claims("silu_mul")
-def _silu_mul(x: Tensor) -> Any:
-    if x.dtype is not _F32 or not x.shape or x.shape[-1] % 2:
-        return NotImplemented
-    x, rows, columns, stride = rows_of(x)
-    half = columns // 2
-    y = empty_contiguous(x.shape[:-1] + (half,))
-    launch(_SILU_MUL, rows * half >> 8, y.address, x.address, rows, half, half, stride)
-    return y
-
-
-def _claim_binary(name: str) -> None:
-    kernel = K[name + "_f32"]
-
-    @claims(name)
-    def _(a: Tensor, b: Any) -> Any:
-        """Dense float32 with the same shape, one element, or a trailing part of the shape."""
-        if not isinstance(b, Tensor) or a.dtype is not _F32 or b.dtype is not _F32:
-            return NotImplemented
-        if not (a.is_contiguous() and b.is_contiguous()):
-            return NotImplemented
-        shape, other = a.shape, b.shape
-        if len(other) > len(shape):
-            return NotImplemented
-        if other != shape and b.numel() != 1 and shape[len(shape) - len(other) :] != other:
-            return NotImplemented
-        count = a.numel()
-        y = empty_contiguous(shape)
-        launch(kernel, count >> 10, y.address, a.address, b.address, count, max(count, 1), max(b.numel(), 1))
-        return y
-
-
-for _name in ("add", "sub", "mul", "div"):
-    _claim_binary(_name)
-
-
-def _claim_unary(name: str) -> None:
-    kernel = K[name + "_f32"]
-
-    @claims(name)
-    def _(x: Tensor) -> Any:
-        if not is_plain(x):
-            return NotImplemented
-        y = empty_contiguous(x.shape)
-        launch(kernel, x.numel() >> 8, y.address, x.address, x.numel())
-        return y
-
-
-_claim_unary("exp")
-_claim_unary("silu")
-
-
-@claims("clone")
-def _clone(x: Tensor) -> Any:
-    from ..ops.view import dense_copy
-
-    return NotImplemented if x.dtype.is_quantized else dense_copy(x)
-
-
-_CONVERT = {
-    (_dtype.float16, _F32): K["f16_to_f32"],
-    (_F32, _dtype.float16): K["f32_to_f16"],
-    (_dtype.bfloat16, _F32): K["bf16_to_f32"],
-    (_F32, _dtype.bfloat16): K["f32_to_bf16"],
-}
-
-
-@claims("cast")
-def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
-    kernel = _CONVERT.get((x.dtype, dtype))
-    if kernel is None:
-        return NotImplemented
-    x = dense(x)
-    y = empty_contiguous(x.shape, dtype)
-    launch(kernel, x.numel() >> 9, y.address, x.address, x.numel())
     return y

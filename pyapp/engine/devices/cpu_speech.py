@@ -17,6 +17,7 @@ from ..shape import reduced_dims
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
 from .cpu import claims, rows_of
+from .cpu_elementwise import is_packed
 
 _F32 = _dtype.float32
 K = KERNELS
@@ -69,32 +70,11 @@ def _d_layer_norm(g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor, ep
 # ---- gelu
 
 
-def _is_packed(x: Tensor) -> bool:
-    """Whether the elements lie without gaps, in whatever order of the dims."""
-    step = 1
-    for stride, size in sorted((s, n) for s, n in zip(x.strides, x.shape, strict=True) if n != 1):
-        if stride != step:
-            return False
-        step *= size
-    return True
-
-
-@claims("gelu")
-def _gelu(x: Tensor, approximate: str = "none") -> Any:
-    """The result lies as x does."""
-    if x.dtype is not _F32 or approximate != "none" or not _is_packed(x):
-        return NotImplemented
-    count = x.numel()
-    y = make(Storage(4 * count), x.shape, x.strides, _F32)
-    launch(K["gelu_f32"], count >> 6, y.address, x.address, count)
-    return y
-
-
 @OPS["gelu"].gradient
 def _d_gelu(g: Tensor, _: Any, x: Tensor, approximate: str = "none") -> Any:
     if STATE.enabled or not (x.dtype is g.dtype is _F32) or approximate != "none":
         return definition_gradient(OPS["gelu"], g, x, approximate)
-    if g.strides != x.strides or not _is_packed(x):
+    if g.strides != x.strides or not is_packed(x):
         x, g = dense(x), dense(g)
     count = x.numel()
     grad = make(Storage(4 * count), x.shape, x.strides, _F32)

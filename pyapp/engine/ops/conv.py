@@ -75,7 +75,17 @@ def _conv(
     steps, apart = _each(stride, dims, name, "stride"), _each(dilation, dims, name, "dilation")
     if padding == "same" and any(s != 1 for s in steps):
         raise ValueError(f"{name}: padding 'same' takes a stride of 1, not {steps}")
-    seen = _viewed(_padded(x, _widths(padding, kernel, apart, name)), kernel, steps, apart, name)
+    return _convolution(x, weight, bias, steps, tuple(_widths(padding, kernel, apart, name)), apart, groups)
+
+
+@op()
+def _convolution(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...], sides: tuple[tuple[int, int], ...],
+    dilation: tuple[int, ...], groups: int,
+) -> Tensor:  # fmt: skip
+    """x (N, C, *spatial), checked; `sides`: (before, after) of each spatial dim."""
+    dims, (outputs, inner, *kernel) = len(stride), weight.shape
+    seen = _viewed(_padded(x, list(sides)), tuple(kernel), stride, dilation, f"conv{dims}d")
     out = seen.shape[2 : 2 + dims]
     batch, depth = x.shape[0], inner * prod(kernel)
     seen = reshape(seen, (batch, groups, inner, *out, *kernel))

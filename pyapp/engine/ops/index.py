@@ -228,7 +228,17 @@ def add_into(x: Tensor, other: Tensor) -> None:
     if is_plain(x) and is_plain(other):
         count = x.numel()
         launch(
-            KERNELS["add_f32"], count >> 10, x.address, x.address, other.address, count, max(count, 1), max(count, 1)
+            KERNELS["add_f32"],
+            count >> 10,
+            x.address,
+            x.address,
+            other.address,
+            count,
+            max(count, 1),
+            max(count, 1),
+            0,
+            0,
+            0.0,
         )
     elif x.dtype.is_bits:
         copy_(x, x + other)

@@ -15,6 +15,7 @@ from typing import Any
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.op import describe
+from pyapp.engine.packed import PackedSequence, attends_in_int8
 from pyapp.errors import ModelError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.layers import _parameter, initialize_normal, skip_initialization
@@ -134,7 +135,21 @@ class SelfAttention(Module):
         batch, tokens, state = x.shape
         qkv = self.qkv(x).reshape(batch, tokens, 3 * self.heads, state // self.heads)
         q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))  # (B, T, H, D)
-        return self.out(ops.attention(q, k, v, self.causal).reshape(x.shape), residual)
+        y = _packed_attention(q, k, v) if self._in_int8(x) else ops.attention(q, k, v, self.causal)
+        return self.out(y.reshape(x.shape), residual)
+
+    def _in_int8(self, x: Tensor) -> bool:
+        return not self.causal and not x.requires_grad and attends_in_int8(self.qkv.weight, x.shape[2] // self.heads)
+
+
+def _packed_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """q, k, v (B, T, H, D) → (B, T, H, D)."""
+    sequence = PackedSequence(*k.shape[1:])
+    parts = []
+    for i in range(q.shape[0]):
+        sequence.write(k.narrow(0, i, 1).squeeze(0), v.narrow(0, i, 1).squeeze(0))
+        parts.append(sequence.attention(q.narrow(0, i, 1).squeeze(0)).unsqueeze(0))
+    return parts[0] if len(parts) == 1 else ops.cat(parts)
 
 
 class CrossAttention(Module):

@@ -15,6 +15,7 @@ from pyapp.engine import Tensor, capture, no_grad, ops
 from pyapp.engine.dtype import int32
 from pyapp.engine.lazy import np
 from pyapp.engine.op import describe
+from pyapp.engine.packed import PackedSequence, attends_in_int8
 from pyapp.errors import ModelError
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def int32_tensor(values: Sequence[int]) -> Tensor:
 
 
 class AudioMemory:
-    """What the decoder's layers read of one audio window: keys and values (H, S, D), float32, for each layer.
+    """What the decoder's layers read of one audio window: keys and values (H, S, D) for each layer, in float32; packed
+    in int8 where the decoder's weights are of few bits.
 
     It is written again for the next window, in place: the Graphs of its sessions go on reading the same memory.
     """
@@ -42,8 +44,14 @@ class AudioMemory:
         shape = (heads, length, config.n_text_state // heads)
         self.model = model
         self.length = length
-        self.keys = [ops.empty(*shape) for _ in range(layers)]
-        self.values = [ops.empty(*shape) for _ in range(layers)]
+        self.packed: list[PackedSequence] = []
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+        if all(attends_in_int8(block.cross_attn.kv.weight, shape[2]) for block in model.decoder.blocks):
+            self.packed = [PackedSequence(length, heads, shape[2]) for _ in range(layers)]
+        else:
+            self.keys = [ops.empty(*shape) for _ in range(layers)]
+            self.values = [ops.empty(*shape) for _ in range(layers)]
         self.audio: Tensor | None = None
         self.version = -1
         self.open = 0  # sessions in use
@@ -53,9 +61,26 @@ class AudioMemory:
     def read(self, audio: Tensor) -> None:
         """Fills it from audio (1, S, state)."""
         for i, block in enumerate(self.model.decoder.blocks):
-            keys, values = block.cross_attn.keys_and_values(audio)  # (1, S, H, D)
-            ops.cache_write(self.keys[i], keys.squeeze(0), self._start)
-            ops.cache_write(self.values[i], values.squeeze(0), self._start)
+            keys, values = (x.squeeze(0) for x in block.cross_attn.keys_and_values(audio))  # (S, H, D)
+            if self.packed:
+                self.packed[i].write(keys, values)
+            else:
+                ops.cache_write(self.keys[i], keys, self._start)
+                ops.cache_write(self.values[i], values, self._start)
+
+    def attention(self, layer: int, q: Tensor) -> Tensor:
+        """q (N, H, D) looks at the audio → (N, H, D)."""
+        if self.packed:
+            return self.packed[layer].attention(q)
+        return ops.cross_attention(q, self.keys[layer], self.values[layer])
+
+    def layer_keys(self, layer: int) -> Tensor:
+        """(H, S, D) float32, computed again where they are packed: word times ask for more than int8 keeps."""
+        if not self.packed:
+            return self.keys[layer]
+        assert self.audio is not None
+        keys, _ = self.model.decoder.blocks[layer].cross_attn.keys_and_values(as_window(self.model, self.audio))
+        return keys.squeeze(0).permute(1, 0, 2).contiguous()
 
 
 class SessionPool:
@@ -273,17 +298,19 @@ class DecoderSession:
         x = block.attn.out(y.reshape(x.shape), x)
         q = block.cross_attn.query(block.cross_attn_ln(x)).reshape(x.shape[0], self.heads, size)
         self._watch(layer, q)
-        y = ops.cross_attention(q, self.memory.keys[layer], self.memory.values[layer])  # (N, H, D)
+        y = self.memory.attention(layer, q)  # (N, H, D)
         x = block.cross_attn.out(y.reshape(x.shape), x)
         return block.mlp(block.mlp_ln(x), x)
 
     def _watch(self, layer: int, q: Tensor) -> None:
         """Keeps the scores (N, S) of the watched heads of this layer for q (N, H, D)."""
-        for i, (wanted, head) in enumerate(self._watched):
-            if wanted == layer and self._scores is not None:
-                k = self.memory.keys[layer].narrow(0, head, 1).squeeze(0)  # (S, D)
-                scores = ops.linear(q.narrow(1, head, 1).squeeze(1), k)
-                np.multiply(scores.numpy(), np.float32(q.shape[2] ** -0.5), out=self._scores[i])
+        heads = [(i, head) for i, (wanted, head) in enumerate(self._watched) if wanted == layer]
+        if not heads or self._scores is None:
+            return
+        keys = self.memory.layer_keys(layer)
+        for i, head in heads:
+            scores = ops.linear(q.narrow(1, head, 1).squeeze(1), keys.narrow(0, head, 1).squeeze(0))
+            np.multiply(scores.numpy(), np.float32(q.shape[2] ** -0.5), out=self._scores[i])
 
     # -- helpers
 

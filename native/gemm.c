@@ -1,0 +1,167 @@
+/* The packed way of gemm.h: packing, and products of packed panels. */
+#include "gemm.h"
+
+/* to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count. */
+INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t count, int64_t j_stride,
+                          int64_t k_stride, int64_t k, const int kind)
+{
+    int64_t j = 0;
+    if (count < width)
+        memset(to, 0, (size_t)(k * width) * sizeof *to);
+    if (j_stride == 1 && k_stride != 1) {
+        j = count / 4 * 4;
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t q = 0; q < j; q += 4)
+                *(quad_unaligned *)(to + i * width + q) = quad_at(from, q + i * k_stride, kind);
+    } else if (k_stride == 1) {
+        for (; j + 4 <= count; j += 4) {
+            int64_t i = 0;
+            for (; i + 4 <= k; i += 4) {
+                quad rows[4];
+                UNROLL for (int q = 0; q < 4; q++) rows[q] = quad_at(from, (j + q) * j_stride + i, kind);
+                transpose4(&rows[0], &rows[1], &rows[2], &rows[3]);
+                UNROLL for (int q = 0; q < 4; q++) * (quad_unaligned *)(to + (i + q) * width + j) = rows[q];
+            }
+            for (; i < k; i++)
+                for (int q = 0; q < 4; q++)
+                    to[i * width + j + q] = scalar_at(from, (j + q) * j_stride + i, kind);
+        }
+    }
+    for (; j < count; j++)
+        for (int64_t i = 0; i < k; i++)
+            to[i * width + j] = scalar_at(from, j * j_stride + i * k_stride, kind);
+}
+
+void pack_panel(float *to, int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride, int64_t k,
+                int kind)
+{
+    if (kind == KIND_F32)
+        pack_panel_of(to, width, from, count, j_stride, k_stride, k, KIND_F32);
+    else if (kind == KIND_F16)
+        pack_panel_of(to, width, from, count, j_stride, k_stride, k, KIND_F16);
+    else
+        pack_panel_of(to, width, from, count, j_stride, k_stride, k, KIND_BF16);
+}
+
+/* `panels` whole panels whose rows are dense, the way of most right operands: row by row, as memory likes it. */
+void pack_dense(float *to, const float *from, int64_t panels, int64_t k_stride, int64_t k)
+{
+    for (int64_t i = 0; i < k; i++, to += PANEL, from += k_stride)
+        for (int64_t q = 0; q < panels; q++)
+            UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
+                vstore(to + q * PANEL * GEMM_K + v * LANES, vload(from + q * PANEL + v * LANES));
+}
+
+/* `rows` rows of one panel: c = add + a * b, for packed b (k x PANEL) and a with any strides. */
+INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t add_row, const float *a, int64_t a_row,
+                           int64_t a_step, const float *b, int64_t k, const int rows)
+{
+    vfloat sum[GEMM_ROWS][GEMM_VECTORS] = {0};
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
+        __builtin_prefetch(add + r * add_row + v * LANES);
+    for (int64_t i = 0; i < k; i++, a += a_step, b += PANEL) {
+        vfloat right[GEMM_VECTORS];
+        UNROLL for (int v = 0; v < GEMM_VECTORS; v++) right[v] = vload(b + v * LANES);
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            const vfloat left = vsplat(a[r * a_row]);
+            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) sum[r][v] = vfma(left, right[v], sum[r][v]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int v = 0; v < GEMM_VECTORS; v++)
+        vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
+}
+
+/* Kept out of line: inlined beside other code, the sums would not stay in registers. */
+static __attribute__((noinline)) void multiply_whole(float *c, int64_t c_row, const float *add, int64_t add_row,
+                                                     const float *a, const float *b, int64_t k)
+{
+    multiply_panel(c, c_row, add, add_row, a, 1, GEMM_ROWS, b, k, GEMM_ROWS);
+}
+static __attribute__((noinline)) void multiply_direct(float *c, int64_t c_row, const float *add, int64_t add_row,
+                                                      const float *a, int64_t a_row, const float *b, int64_t k)
+{
+    multiply_panel(c, c_row, add, add_row, a, a_row, 1, b, k, GEMM_ROWS);
+}
+static __attribute__((noinline)) void multiply_few(float *c, int64_t c_row, const float *add, int64_t add_row,
+                                                   const float *a, int64_t a_row, int64_t a_step, const float *b,
+                                                   int64_t k)
+{
+    multiply_panel(c, c_row, add, add_row, a, a_row, a_step, b, k, GEMM_FEW);
+}
+
+/* A left operand as it lies, or packed: then row is 1 and step GEMM_ROWS. */
+typedef struct left_rows {
+    const float *first;
+    int64_t row, step;
+} left_rows;
+
+/* rows x columns of c, at most GEMM_ROWS x PANEL. */
+INLINE void multiply_block(float *c, int64_t c_row, const float *add, int64_t add_row, left_rows a, const float *b,
+                           int64_t k, int64_t rows, int64_t columns)
+{
+    static const float zeros[PANEL];
+    const float *plus = add ? add : zeros;
+    const int64_t plus_row = add ? add_row : 0;
+    if (rows == GEMM_ROWS && columns >= PANEL) {
+        if (a.step == 1)
+            multiply_direct(c, c_row, plus, plus_row, a.first, a.row, b, k);
+        else
+            multiply_whole(c, c_row, plus, plus_row, a.first, b, k);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r += GEMM_FEW) {
+        float sum[GEMM_FEW][PANEL];
+        const float *first = a.first + r * a.row;
+        if (r + GEMM_FEW <= rows && columns >= PANEL) {
+            multiply_few(c + r * c_row, c_row, plus + r * plus_row, plus_row, first, a.row, a.step, b, k);
+            continue;
+        }
+        multiply_few(sum[0], PANEL, zeros, 0, first, a.row, a.step, b, k);
+        for (int64_t i = 0; i < GEMM_FEW && r + i < rows; i++)
+            for (int64_t j = 0; j < PANEL && j < columns; j++)
+                c[(r + i) * c_row + j] = plus[(r + i) * plus_row + j] + sum[i][j];
+    }
+}
+
+/* Asks for a share of the next rows of a while these are multiplied: they lie far apart, which no machine foresees. */
+INLINE void fetch_ahead(const float *a, int64_t a_row, int64_t rows, int64_t depth, int64_t share, int64_t shares)
+{
+    for (int64_t i = depth * share / shares / 16 * 16; i < depth * (share + 1) / shares; i += 16)
+        for (int64_t r = 0; r < rows; r++)
+            __builtin_prefetch(a + r * a_row + i);
+}
+
+/* Rows of c with the columns n .. end - 1, whose right operand is packed, for rows k .. k + depth - 1 of it. */
+void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64_t k, int64_t depth, const float *right)
+{
+    float packed[GEMM_ROWS * APART], plus[GEMM_ROWS][PANEL];
+    const float *add = k ? p->c : p->add;
+    const int64_t add_row = k ? p->c_row : p->add_row, panels = (end - n + PANEL - 1) / PANEL;
+    for (int64_t i = rows.first; i < rows.last; i += GEMM_ROWS) {
+        const int64_t left = rows.last - i, tall = left < GEMM_ROWS ? left : GEMM_ROWS;
+        const int64_t next = left - tall < GEMM_ROWS ? left - tall : GEMM_ROWS;
+        left_rows a = {p->a + i * p->a_row + k * p->a_column, p->a_row, 1};
+        if (!GEMM_DIRECT || tall % GEMM_FEW || p->a_column != 1 || !p->a_row) {
+            pack_panel(packed, GEMM_ROWS, a.first, tall, p->a_row, p->a_column, depth, KIND_F32);
+            a = (left_rows){packed, 1, GEMM_ROWS};
+        } else if (p->a_row % CROWDED == 0) {
+            for (int64_t r = 0; r < tall; r++)
+                memcpy(packed + r * APART, a.first + r * a.row, (size_t)depth * sizeof *packed);
+            a = (left_rows){packed, APART, 1};
+        }
+        const int by_row = k == 0 && p->row_add;
+        for (int64_t r = 0; by_row && r < tall; r++)
+            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) vstore(plus[r] + v * LANES, vsplat(p->row_add[i + r]));
+        for (int64_t j = n; j < end; j += PANEL) {
+            const float *to_add = by_row ? plus[0] : add ? add + i * add_row + j : NULL;
+            if (a.step == 1)
+                fetch_ahead(p->a + (i + GEMM_ROWS) * p->a_row + k, p->a_row, next, depth, (j - n) / PANEL, panels);
+            multiply_block(p->c + i * p->c_row + j, p->c_row, to_add, by_row ? PANEL : add_row, a,
+                           right + (j - n) * GEMM_K, depth, tall, end - j);
+        }
+    }
+}
+
+void dots_f32(const product *p, range rows, range columns) { dots(p, rows, columns, KIND_F32); }
+void gemm_f32(const product *p, range rows, range columns) { gemm(p, rows, columns, pack_matrix, NULL, KIND_F32); }

@@ -1,0 +1,107 @@
+"""Convolutions in float32, which kernels compute, against their definition in float64: results and gradients of any
+stride, padding per side, dilation and groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import from_numpy
+from pyapp.nn import functional as F
+
+# input (N, C, ...), outputs, kernel, stride, padding, dilation, groups
+CASES: dict[str, tuple[Any, ...]] = {
+    "plain": ((1, 5, 9, 21), 7, (3, 3), 1, 1, 1, 1),
+    "rows of one panel": ((1, 3, 4, 70), 13, (3, 3), 1, 1, 1, 1),
+    "strided": ((2, 4, 11, 14), 6, (3, 3), 2, 1, 1, 1),
+    "strided, wide": ((1, 2, 5, 150), 3, (3, 4), (1, 2), (1, 3), 1, 1),
+    "stride of three": ((1, 4, 13, 16), 5, (2, 3), (3, 3), 0, 1, 1),
+    "stride beyond the kernel": ((2, 3, 9, 10), 4, (1, 2), (3, 4), 0, 1, 1),
+    "dilated": ((1, 4, 14, 15), 6, (3, 2), 1, 2, (2, 3), 1),
+    "dilated and strided": ((2, 2, 15, 17), 3, (3, 4), (2, 4), (3, 1), (2, 2), 1),
+    "sides": ((1, 3, 8, 9), 5, (3, 3), 1, ((0, 2), (3, 1)), 1, 1),
+    "padding beyond the kernel": ((1, 2, 3, 4), 3, (2, 2), 1, 3, 1, 1),
+    "same, even kernel": ((1, 3, 7, 8), 4, (4, 2), 1, "same", 1, 1),
+    "groups": ((2, 6, 9, 10), 9, (3, 3), 1, 1, 1, 3),
+    "depthwise, strided": ((2, 6, 9, 10), 12, (3, 3), 2, 1, 1, 6),
+    "points": ((2, 10, 6, 7), 15, (1, 1), 1, 0, 1, 1),
+    "points, strided": ((2, 10, 7, 9), 5, (1, 1), (2, 3), 0, 1, 1),
+    "points in groups": ((1, 6, 5, 5), 4, (1, 1), 2, 1, 1, 2),
+    "many channels": ((1, 40, 6, 6), 30, (3, 3), 1, 1, 1, 1),
+    "small maps of a batch": ((5, 7, 5, 5), 26, (3, 3), 1, 1, 1, 1),
+    "one pixel": ((3, 4, 1, 1), 3, (3, 3), 1, 1, 1, 1),
+    "a line": ((2, 6, 40), 8, (5,), 2, 3, 2, 2),
+    "a line, plain": ((2, 6, 40), 8, (5,), 2, 3, 1, 1),
+    "a volume": ((2, 3, 5, 6, 7), 4, (2, 3, 3), (1, 2, 1), (0, 1, 2), (2, 1, 1), 1),
+}
+
+
+def normal(*shape: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def results(case: tuple[Any, ...], dtype: str, bias: bool) -> list[np.ndarray]:
+    """The convolution and the gradients of its input, weight and bias."""
+    shape, outputs, kernel, stride, padding, dilation, groups = case
+    arrays = [normal(*shape, seed=1), normal(outputs, shape[1] // groups, *kernel, seed=2), normal(outputs, seed=3)]
+    leaves = [from_numpy(a.astype(dtype)).requires_grad_() for a in arrays[: 3 if bias else 2]]
+    call = getattr(F, f"conv{len(kernel)}d")
+    y = call(*leaves, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    y.backward(from_numpy(normal(*y.shape, seed=4).astype(dtype)))
+    return [y.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves)]
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("name", CASES)
+def test_kernel_is_the_definition(name: str, bias: bool) -> None:
+    for found, exact in zip(*(results(CASES[name], dtype, bias) for dtype in ("float32", "float64")), strict=True):
+        assert found.dtype == np.float32 and found.shape == exact.shape
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6 * max(1.0, float(np.abs(exact).max())) * 8)
+
+
+def test_inputs_of_any_layout() -> None:
+    x, w = normal(2, 9, 8, 5, seed=1).astype("float32"), normal(3, 3, 5, 4, seed=2).astype("float32")
+    expected = F.conv2d(from_numpy(x.transpose(0, 3, 1, 2).copy()), from_numpy(w.transpose(3, 2, 0, 1).copy()))
+    with pyapp.no_grad():
+        found = F.conv2d(from_numpy(x).permute(0, 3, 1, 2), from_numpy(w).permute(3, 2, 0, 1))
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def test_nothing_comes_from_nothing() -> None:
+    w = pyapp.ones(4, 3, 2, 2)
+    assert F.conv2d(pyapp.ones(0, 3, 5, 5), w).shape == (0, 4, 4, 4)
+
+
+def test_second_order() -> None:
+    x = from_numpy(normal(1, 2, 6, 5, seed=1)).requires_grad_()
+    w = from_numpy(normal(3, 2, 3, 2, seed=2)).requires_grad_()
+    for dtype in ("float64", "float32"):
+        a, b = x.detach().to(dtype).requires_grad_(), w.detach().to(dtype).requires_grad_()
+        (first,) = pyapp.autograd.grad(F.conv2d(a, b, stride=2, padding=1).sin().sum(), [a], create_graph=True)
+        (second,) = pyapp.autograd.grad((first * first).sum(), [b])
+        if dtype == "float64":
+            exact = second.numpy()
+    np.testing.assert_allclose(second.numpy(), exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.native_only
+def test_the_number_of_threads_changes_nothing() -> None:
+    before = pyapp.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 3):
+            pyapp.set_num_threads(threads)
+            found.append(
+                [
+                    x.tobytes()
+                    for name in ("many channels", "groups", "strided")
+                    for x in results(CASES[name], "float32", True)
+                ]
+            )
+        assert found[0] == found[1]
+    finally:
+        pyapp.set_num_threads(before)

@@ -1,0 +1,108 @@
+"""Arithmetic of float32, which kernels compute, against NumPy in float64: any layout, any broadcasting, numbers, and in
+captured graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import from_numpy, no_grad
+from pyapp.engine import capture
+
+SHAPES = [
+    ((3, 4, 5), (3, 4, 5)), ((3, 4, 5), (5,)), ((4, 5), (3, 4, 5)), ((3, 4, 5), (4, 1)), ((3, 1, 1), (3, 4, 5)),
+    ((3, 4, 5), (3, 1, 5)), ((3, 1), (1, 7)), ((2, 1, 3, 1), (1, 4, 1, 5)), ((3, 4), ()), ((), (3, 4)), ((), ()),
+    ((1, 1), (1,)), ((0, 3), (3,)), ((2, 0), (2, 1)), ((1, 3, 1, 2), (4, 3, 2, 2)),
+]  # fmt: skip
+BINARY: dict[str, Any] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": np.maximum,
+    "minimum": np.minimum,
+}  # fmt: skip
+UNARY: dict[str, Any] = {
+    "neg": np.negative, "exp": np.exp, "tanh": np.tanh, "sqrt": lambda x: np.sqrt(np.abs(x)), "abs": np.abs,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0), "reciprocal": lambda x: 1 / x,
+    "log": lambda x: np.log(np.abs(x)), "rsqrt": lambda x: 1 / np.sqrt(np.abs(x)), "square": np.square,
+}  # fmt: skip
+OF_POSITIVE = ("sqrt", "log", "rsqrt")
+
+
+def normal(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    return np.asarray(np.random.default_rng(seed).standard_normal(shape), np.float32)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_broadcasting(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    a, b = (normal(shape, seed) for seed, shape in enumerate(shapes))
+    found = getattr(pyapp, name)(from_numpy(a), from_numpy(b))
+    assert found.dtype is pyapp.float32
+    np.testing.assert_array_equal(found.numpy(), BINARY[name](a, b))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_layouts(name: str) -> None:
+    a, b = normal((6, 4, 10), 1), normal((6, 4, 10), 2)
+    for view in (lambda x: x.transpose(2, 0, 1), lambda x: x[::2, 1:, ::3], lambda x: x[:, :1]):
+        for left, right in ((view(a), view(b)), (view(a).copy(), view(b)), (view(a), view(b).copy())):
+            found = getattr(pyapp, name)(from_numpy(left), from_numpy(right))
+            np.testing.assert_array_equal(found.numpy(), BINARY[name](left, right))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_any_layout(name: str) -> None:
+    x = normal((6, 4, 10), 1)
+    x = np.abs(x) if name in OF_POSITIVE else x
+    for view in (x, x.transpose(2, 0, 1), x[::2, 1:, ::3], x[:0], x[1, 2, 3]):
+        found = getattr(pyapp, name)(from_numpy(view))
+        exact = np.asarray(UNARY[name](view.astype(np.float64)), np.float32)
+        np.testing.assert_allclose(found.numpy(), exact, rtol=1e-6, atol=1e-7)
+
+
+def test_a_result_lies_as_its_operand_does() -> None:
+    x = pyapp.randn(2, 3, 4).permute(0, 2, 1)
+    for y in (x * 2, x.tanh(), x + x, -x):
+        assert y.strides == x.strides
+
+
+@pytest.mark.parametrize("number", [0.5, 3, -1e-3, 1e30, math.inf, -0.0])
+def test_numbers(number: float) -> None:
+    x = normal((3, 5), 1)
+    t, wide = from_numpy(x), np.float32(number)
+    with np.errstate(all="ignore"):
+        for found, expected in (
+            (t + number, x + wide), (t - number, x - wide), (t * number, x * wide), (t / number, x / wide),
+            (number + t, wide + x), (number - t, wide - x), (number * t, wide * x), (number / t, wide / x),
+        ):  # fmt: skip
+            assert found.dtype is pyapp.float32
+            np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_numbers_that_float32_does_not_hold() -> None:
+    assert (pyapp.ones(2) * 1e300).tolist() == [math.inf, math.inf]
+    assert (pyapp.ones(2) * True).tolist() == [1.0, 1.0]
+
+
+def test_clamp_and_nan() -> None:
+    x = np.array([-2.0, -0.5, 0.5, 2.0, np.nan, np.inf, -np.inf], np.float32)
+    for low, high in ((-1, 1), (None, 0.25), (0, None), (1.0, -1.0)):
+        expected = x if low is None else np.maximum(x, np.float32(low))
+        expected = expected if high is None else np.minimum(expected, np.float32(high))
+        np.testing.assert_array_equal(from_numpy(x).clamp(low, high).numpy(), expected)
+    np.testing.assert_array_equal(from_numpy(x).relu().numpy(), np.maximum(x, np.float32(0)))
+
+
+def test_a_chain_is_replayed() -> None:
+    x, row = pyapp.randn(33, 70), pyapp.randn(1, 70)
+
+    def chain() -> Any:
+        return (x * 0.5 + row).tanh() * x - (-x * x).exp() / 2 + (x.abs() + 1).sqrt().maximum(row.sigmoid())
+
+    with no_grad():
+        graph = capture(chain)
+        x.copy_(pyapp.randn(33, 70))
+        np.testing.assert_array_equal(graph.replay().numpy(), chain().numpy())
