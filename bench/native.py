@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from .browser import FIGURES, WEIGHTS
@@ -44,6 +49,41 @@ class LlamaCpp:
         return done / spent
 
 
+_peer: LlamaCpp | None = None  # of the helper process
+
+
+def _begin(shape: str, kind: str) -> None:
+    global _peer
+    _peer = LlamaCpp(shape, kind)
+
+
+def _figure(name: str) -> float:
+    assert _peer is not None
+    return _peer.figure(name)
+
+
+class Apart:
+    """LlamaCpp in a process of its own: if it crashes (llama-cpp-python 0.3 does with q8_0 on some processors), the
+    other figures are still measured."""
+
+    def __init__(self, shape: str, kind: str) -> None:
+        self.name, self._crashed = f"llama.cpp {shape} {kind}", False
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (shape, kind))
+
+    def figure(self, name: str) -> float:
+        """nan once it has crashed."""
+        if not self._crashed:
+            try:
+                return self._pool.submit(_figure, name).result()
+            except BrokenProcessPool:
+                print(f"{self.name} crashed", file=sys.stderr, flush=True)
+                self._crashed = True
+        return math.nan
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
 def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
     """As browser.model_figures, natively."""
     import pyapp
@@ -52,16 +92,20 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
 
     pyapp.set_num_threads(1)
     who: dict[str, Callable[[str], float]] = {"pyapp": Workload(shape, kind).figure}
-    if with_peers and importlib.util.find_spec("llama_cpp"):
-        who["llama.cpp"] = LlamaCpp(shape, kind).figure
+    peer = Apart(shape, kind) if with_peers and importlib.util.find_spec("llama_cpp") else None
+    if peer:
+        who["llama.cpp"] = peer.figure
     for name in FIGURES:
         samples: dict[str, list[float]] = {w: [] for w in who if w == "pyapp" or name != "eager"}
         for turn in range(runs + 1):
             for w, values in samples.items():
                 value = who[w](name)
-                if turn:
+                if turn and not math.isnan(value):
                     values.append(value)
-        yield Figure(f"native/{shape}/{kind}/{name}", "tok/s", samples, environment())
+        measured = {w: values for w, values in samples.items() if values}
+        yield Figure(f"native/{shape}/{kind}/{name}", "tok/s", measured, environment())
+    if peer:
+        peer.close()
 
 
 def block_figures(kind: str, runs: int) -> Iterator[Figure]:

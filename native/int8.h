@@ -16,6 +16,23 @@
 
 enum { BAND = 8, BLOCK = 32, STEPS = BLOCK / 4, BAND_BYTES = BAND * BLOCK };
 
+/* Rows of y, of `outputs` columns, and what is added to them: a row for each, one for all (stride 0), or NULL. */
+typedef struct band_output {
+    float *y;
+    const float *residual;
+    int64_t outputs, y_stride, residual_stride;
+} band_output;
+
+/* Adds a band's sums to y: to the residual (or nothing) for the first blocks of a row, to y itself after that. */
+INLINE void store_band(const band_output *to, const float sum[BAND], int64_t row, int64_t band, int first)
+{
+    float *y = to->y + row * to->y_stride + band * BAND;
+    const float *add = first ? (to->residual ? to->residual + row * to->residual_stride + band * BAND : NULL) : y;
+    const int64_t count = to->outputs - band * BAND;
+    for (int i = 0; i < BAND && i < count; i++)
+        y[i] = add ? add[i] + sum[i] : sum[i];
+}
+
 /* A block of quantised activations, as quantize_rows writes it. */
 typedef struct activations {
     int8_t values[BLOCK];

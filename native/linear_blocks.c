@@ -10,23 +10,12 @@
 enum { FEW_ROWS = 3, STREAM_BLOCKS = 128, TILE_ROWS = 4, TILE_BANDS = 4, TILE_BLOCKS = 16 };
 
 typedef struct task {
-    float *y;
+    band_output to;
     const activations *x;
     const uint8_t *w;
-    const float *residual;
-    int64_t rows, outputs, blocks, y_stride, residual_stride, type;
+    int64_t rows, blocks, type;
     block_type kind;
 } task;
-
-/* Adds a band's sums to y: to the residual (or nothing) for the first blocks of a row, to y itself after that. */
-INLINE void store_band(const task *t, const float sum[BAND], int64_t row, int64_t band, int first)
-{
-    float *y = t->y + row * t->y_stride + band * BAND;
-    const float *add = first ? (t->residual ? t->residual + row * t->residual_stride + band * BAND : NULL) : y;
-    const int64_t count = t->outputs - band * BAND;
-    for (int i = 0; i < BAND && i < count; i++)
-        y[i] = add ? add[i] + sum[i] : sum[i];
-}
 
 /* ---- streaming: one row of x */
 
@@ -147,11 +136,11 @@ INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, cons
         for (int64_t band = first; band < first + far; band++) {
             stream_bands(out, w + band * band_bytes, far * band_bytes, x, blocks, type, STREAM_BANDS);
             for (int b = 0; b < STREAM_BANDS; b++)
-                store_band(t, out[b], row, band + b * far, start == 0);
+                store_band(&t->to, out[b], row, band + b * far, start == 0);
         }
         for (int64_t band = first + STREAM_BANDS * far; band < last; band++) {
             stream_bands(out, w + band * band_bytes, 0, x, blocks, type, 1);
-            store_band(t, out[0], row, band, start == 0);
+            store_band(&t->to, out[0], row, band, start == 0);
         }
     }
 }
@@ -209,7 +198,7 @@ static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t fir
     decoded block;
     for (int row = 0; row < BAND; row++)
         for (int64_t k = first / inner; k < (first + blocks) / inner; k++) {
-            if (band * BAND + row >= t->outputs)
+            if (band * BAND + row >= t->to.outputs)
                 memset(&block, 0, sizeof block);
             else
                 decode_block(&block, t->w + ((band * BAND + row) * count + k) * t->kind.nbytes, t->type);
@@ -307,7 +296,7 @@ static void multiply_bands(const task *t, int64_t first, int bands)
             for (int b = 0; b < bands; b++) {
                 multiply_rows(out, tile[b], in, blocks, rows, &t->kind);
                 for (int r = 0; r < rows; r++)
-                    store_band(t, out[r], row + r, first + b, start == 0);
+                    store_band(&t->to, out[r], row + r, first + b, start == 0);
             }
         }
     }
@@ -316,17 +305,8 @@ static void multiply_bands(const task *t, int64_t first, int bands)
 KERNEL(linear_blocks)
 {
     const int64_t *d = record->dims, outputs = d[1], type = d[5];
-    const task t = {record->pointers[0],
-                    record->pointers[1],
-                    record->pointers[2],
-                    record->pointers[3],
-                    d[0],
-                    outputs,
-                    d[2] / BLOCK,
-                    d[3],
-                    d[4],
-                    type,
-                    type_of(type)};
+    const band_output to = {record->pointers[0], record->pointers[3], outputs, d[3], d[4]};
+    const task t = {to, record->pointers[1], record->pointers[2], d[0], d[2] / BLOCK, type, type_of(type)};
     int64_t first, last;
     if (t.rows == 0 || outputs == 0)
         return KERNEL_OK;
@@ -336,7 +316,7 @@ KERNEL(linear_blocks)
     if (t.blocks == 0) { /* an empty sum */
         for (int64_t row = 0; row < t.rows; row++)
             for (int64_t band = first; band < last; band++)
-                store_band(&t, (const float[BAND]){0}, row, band, 1);
+                store_band(&t.to, (const float[BAND]){0}, row, band, 1);
         return KERNEL_OK;
     }
     if (t.kind.packed_bytes && t.rows <= FEW_ROWS) {

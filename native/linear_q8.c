@@ -18,11 +18,10 @@ enum { MOST_BANDS = TILE_BANDS > VECTOR_BANDS ? TILE_BANDS : VECTOR_BANDS };
 
 /* The arguments of a record, and the bands that this worker does. */
 typedef struct task {
-    float *y;
+    band_output to;
     const activations *x;
     const uint8_t *w;
-    const float *residual;
-    int64_t rows, outputs, blocks, y_stride, residual_stride;
+    int64_t rows, blocks;
 } task;
 
 /* Up to TILE_ROWS rows of x, ready, from block `first` on: `blocks` of them. */
@@ -75,16 +74,6 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         (part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
 }
 
-/* Adds a band's sums to y: to the residual (or nothing) for the first blocks of a row, to y itself after that. */
-INLINE void store_band(const task *t, const float sum[BAND], int64_t row, int64_t band, int first)
-{
-    float *y = t->y + row * t->y_stride + band * BAND;
-    const float *add = first ? (t->residual ? t->residual + row * t->residual_stride + band * BAND : NULL) : y;
-    const int64_t count = t->outputs - band * BAND;
-    for (int i = 0; i < BAND && i < count; i++)
-        y[i] = add ? add[i] + sum[i] : sum[i];
-}
-
 /* Bands first .. last - 1 for the rows of one tile. A lone row walks through far streams: memory likes that better. */
 INLINE void multiply_bands(const task *t, const tile_input *in, int64_t first, int64_t last, const int rows,
                            const int half_scales, const dot_way *way)
@@ -99,12 +88,12 @@ INLINE void multiply_bands(const task *t, const tile_input *in, int64_t first, i
                       way);
         for (int r = 0; r < rows; r++)
             for (int b = 0; b < bands; b++)
-                store_band(t, out[r][b], in->row + r, band + b * far, in->first == 0);
+                store_band(&t->to, out[r][b], in->row + r, band + b * far, in->first == 0);
     }
     for (int64_t band = first + tiles * bands; band < last; band++) {
         multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales, way);
         for (int r = 0; r < rows; r++)
-            store_band(t, out[r][0], in->row + r, band, in->first == 0);
+            store_band(&t->to, out[r][0], in->row + r, band, in->first == 0);
     }
 }
 
@@ -151,22 +140,15 @@ INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int
 INLINE int linear_q8(const launch *record, int worker, int workers, const int half_scales)
 {
     const int64_t *d = record->dims, outputs = d[1], blocks = (d[2] + BLOCK - 1) / BLOCK;
-    const task t = {record->pointers[0],
-                    record->pointers[1],
-                    record->pointers[2],
-                    record->pointers[3],
-                    d[0],
-                    outputs,
-                    blocks,
-                    d[3],
-                    d[4]};
+    const band_output to = {record->pointers[0], record->pointers[3], outputs, d[3], d[4]};
+    const task t = {to, record->pointers[1], record->pointers[2], d[0], blocks};
     const int64_t bands = (outputs + BAND - 1) / BAND;
     int64_t first, last;
     worker_share(bands, 1, worker, workers, &first, &last);
     if (blocks == 0) { /* an empty sum */
         for (int64_t row = 0; row < t.rows; row++)
             for (int64_t band = first; band < last; band++)
-                store_band(&t, (const float[BAND]){0}, row, band, 1);
+                store_band(&t.to, (const float[BAND]){0}, row, band, 1);
         return KERNEL_OK;
     }
     int64_t group = GROUP_BYTES / (blocks * block_bytes(half_scales)) / MOST_BANDS * MOST_BANDS;

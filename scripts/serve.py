@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import posixpath
 import re
+import sys
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -93,6 +94,11 @@ class SiteServer(ThreadingHTTPServer):
                     place = place / "index.html"
                 return place if place.is_relative_to(folder) and place.is_file() else None
         return None
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that leaves, a closed tab among them, is no error to print."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     def start(self) -> SiteServer:
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

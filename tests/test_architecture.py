@@ -30,7 +30,10 @@ FLOORS = [
 ]
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 # Rooms on the same floor that may use each other, in this direction only.
-NEIGHBOURS = {("train", "models"), ("train", "text"), ("train", "audio"), ("models", "text"), ("audio", "text")}
+NEIGHBOURS = {
+    ("train", "models"), ("train", "text"), ("train", "audio"), ("models", "text"), ("audio", "text"),
+    ("hub", "formats"),  # the index of a model in several files
+}  # fmt: skip
 
 LOADER = "speech"  # models/speech.py: from files to models, no architecture
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import pyapp
 from pyapp import hub
+from pyapp.errors import FileFormatError, ModelNotFoundError
+from pyapp.formats import open_checkpoint, write_sharded_safetensors
 from tests.hub_server import Hub
 
 pytestmark = pytest.mark.native_only
@@ -83,3 +86,47 @@ def test_companions_of_a_model_without_entry(remote: Hub) -> None:
     found = hub.resolve(REPO)
     assert set(found.files) == {"model", "tokenizer", "config", "generation_config"}
     assert found.files["config"].read_bytes() == b"{}"
+
+
+SHARDS = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}
+
+
+def sharded(folder: Path) -> Path:
+    """A model in two shards of one tensor each."""
+    tensors = {name: pyapp.ones((size, 4)) for name, size in (("first", 5), ("second", 6))}
+    index = write_sharded_safetensors(folder, tensors, limit=90)
+    (folder / "config.json").write_text("{}")
+    assert {path.name for path in folder.iterdir()} == {"config.json", index.name, *SHARDS}
+    return index
+
+
+def test_a_model_in_shards(tmp_path: Path) -> None:
+    index = sharded(tmp_path)
+    expected = {"model": index, "config": tmp_path / "config.json"}
+    assert hub.resolve(tmp_path).files == expected == hub.resolve(index).files
+    (tmp_path / "consolidated.00.pth").touch()  # as Llama's repositories have
+    assert hub.resolve(tmp_path).model == index
+    index.unlink()
+    (tmp_path / "consolidated.00.pth").unlink()
+    with pytest.raises(ModelNotFoundError, match="no file of weights") as raised:
+        hub.resolve(tmp_path)
+    assert index.name in str(raised.value.hint)
+
+
+def test_shards_are_downloaded_to_lie_beside_their_index(remote: Hub, tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    index = sharded(tmp_path / "made")
+    remote.files[REPO] = {path.name: path.read_bytes() for path in index.parent.iterdir()}
+    for found in (hub.resolve(REPO), hub.resolve(REPO, offline=True)):
+        assert {path.name for path in found.model.parent.iterdir()} == {"config.json", index.name, *SHARDS}
+        with open_checkpoint(found.model) as checkpoint:
+            assert {name: info.shape for name, info in checkpoint.tensors.items()} == {
+                "first": (5, 4),
+                "second": (6, 4),
+            }
+
+
+def test_an_index_that_leads_elsewhere_fetches_nothing(remote: Hub) -> None:
+    remote.files[REPO] = {"model.safetensors.index.json": b'{"weight_map": {"a": "../other/model.safetensors"}}'}
+    with pytest.raises(FileFormatError, match="no file beside it"):
+        hub.resolve(REPO)

@@ -8,9 +8,12 @@ import importlib.util
 import json
 import os
 import re
+import socket
+import struct
 import subprocess
 import sys
 import tarfile
+import threading
 import urllib.error
 import urllib.request
 import zipfile
@@ -231,6 +234,18 @@ def test_server_negotiates_the_encoding(server: SiteServer) -> None:
     assert headers["Content-Type"].startswith("text/javascript") and headers["Vary"] == "Accept-Encoding"
     assert get(server, "/deep/path/code.mjs", Accept_Encoding="gzip")[2] == b"gzip copy"
     assert get(server, "/deep/path/code.mjs")[2].startswith(b"export")
+
+
+def test_server_says_nothing_of_browsers_that_leave(server: SiteServer, capfd: pytest.CaptureFixture[str]) -> None:
+    handled = threading.Event()
+    server.shutdown_request = lambda request: handled.set()  # type: ignore[method-assign, assignment]
+    with socket.create_connection(("localhost", server.server_address[1])) as connection:
+        connection.sendall(b"GET /deep/path/data.bin HTTP/1.1\r\nHost: x\r\n\r\n")
+        # Closing at once with unread data resets the connection.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.recv(1)
+    assert handled.wait(10)
+    assert capfd.readouterr().err == ""
 
 
 def test_server_isolates(server: SiteServer) -> None:

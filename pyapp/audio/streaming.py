@@ -7,13 +7,13 @@ final and never change; the rest is shown as long as it lasts. Where a pause was
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 from pyapp.audio.activity import Span, find_speech
+from pyapp.audio.live_words import LiveWord, common, known, live_word
 from pyapp.audio.mel import SAMPLE_RATE
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.transcribe import LoadedSpeechModel, transcribe_events
@@ -23,9 +23,10 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Language, Partial, Segment
 from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
 
-REPEATED = 5  # words that a decoding may say again from before its beginning
+REPEATED = 5  # words that a decoding may say again from before its beginning, where a rest of them is heard
 PROMPT_CHARACTERS = 200
 BACK = 0.1  # seconds that times of words may differ between two decodings
+RIPE = 0.2  # seconds that must be heard after a word for it to be final
 MARGIN = 0.5  # seconds of silence that are kept before speech
 
 
@@ -49,24 +50,6 @@ class LiveOptions:
     def for_window(cls, seconds: float) -> LiveOptions:
         """For a model that sees so much at once: all that is held is one window of it."""
         return cls(trim=min(cls.trim, 0.6 * seconds), longest=min(cls.longest, 0.9 * seconds))
-
-
-@dataclass(frozen=True)
-class LiveWord:
-    """A word with its space; times in seconds since the beginning of the stream."""
-
-    text: str
-    start: float
-    end: float
-    probability: float
-
-    @property
-    def key(self) -> str:
-        """What two decodings are compared by: letters and digits, in one case."""
-        return (
-            "".join(character for character in self.text.casefold() if unicodedata.category(character)[0] in "LMN")
-            or self.text.strip()
-        )
 
 
 class LiveTranscriber:
@@ -96,9 +79,9 @@ class LiveTranscriber:
         self._cost = 0.0  # seconds that the last decoding took
         self._hypothesis: list[LiveWord] = []  # of the last decoding, not final
         self._final_end = 0.0
-        self._tail: list[LiveWord] = []  # the last final words
-        self._prompt = ""  # final words whose sound is not held any more
-        self._heard: list[LiveWord] = []  # final words whose sound may still be held
+        self._final: list[LiveWord] = []  # the last final words,
+        self._gone = 0  # of which the sound of so many is not held any more:
+        self._prompt = ""  # they are here
         self._count = 0
         self._language: str | None = None
         self._shown = ""
@@ -126,6 +109,7 @@ class LiveTranscriber:
         if not spans:
             yield from self._commit(self._hypothesis)
             self._hypothesis = []
+            self._forget(len(self._final))
             keep = 0 if finished else int(MARGIN * SAMPLE_RATE)
             self._let_go(len(self._sound) - keep)
         else:
@@ -140,7 +124,8 @@ class LiveTranscriber:
         first = max(0, int((spans[0].start - MARGIN) * SAMPLE_RATE))
         self._let_go(first)
         words, language = self._decode()
-        words = self._new_words([self._without_silence(word, spans, first) for word in words])
+        words = [self._without_silence(word, spans, first) for word in words if word.text.strip()]
+        words = words[known(self._final, self._gone, words) :]
         self._cost = perf_counter() - began
         if language is not None:
             yield language
@@ -148,12 +133,18 @@ class LiveTranscriber:
             yield from self._commit(words)
             self._hypothesis = []
             # The utterance is over: nothing of it is heard again.
+            self._forget(len(self._final))
             self._let_go(int((spans[-1].end - first / SAMPLE_RATE) * SAMPLE_RATE))
             return
-        agreed = common(self._hypothesis, words)
+        agreed = min(common(self._hypothesis, words), self._spoken(words))
         yield from self._commit(words[:agreed])
         self._hypothesis = words[agreed:]
         yield from self._stay_short()
+
+    def _spoken(self, words: Sequence[LiveWord]) -> int:
+        """How many words ended some time ago. One at the end of the sound may still be going on, or be guessed."""
+        now = self._offset / SAMPLE_RATE + len(self._sound) / SAMPLE_RATE - RIPE
+        return next((number for number, word in enumerate(words) if word.end > now), len(words))
 
     def _stay_short(self) -> Iterator[Event]:
         """Lets sound go whose words are final, and makes words final that never agreed when there is too much."""
@@ -170,7 +161,9 @@ class LiveTranscriber:
 
     def _decode(self) -> tuple[list[LiveWord], Language | None]:
         """The words of the sound that is held, and its language where it is news."""
-        self._prompt = (self._prompt + self._forgotten())[-PROMPT_CHARACTERS:]
+        begin = self._offset / SAMPLE_RATE + BACK
+        held = (number for number, word in enumerate(self._final) if number >= self._gone and word.end > begin)
+        self._forget(next(held, len(self._final)))
         options = replace(
             self._options,
             language=self._language or self._options.language,
@@ -185,15 +178,14 @@ class LiveTranscriber:
                 words += [live_word(word, offset) for word in event.words or ()]
         return words, self._settle(heard, bool(words))
 
-    def _forgotten(self) -> str:
-        """The final words whose sound was let go since the last decoding: only these are told to the model as text
-        before. What it is told and hears too it may leave out, or say twice.
+    def _forget(self, count: int) -> None:
+        """The sound of the first `count` words in _final is not held any more: they are told to the model as the text
+        before, and only they. What it is told and hears too it may leave out, or say twice.
         """
-        begin = self._offset / SAMPLE_RATE + BACK
-        gone = next((i for i, word in enumerate(self._heard) if word.end > begin), len(self._heard))
-        text = "".join(word.text for word in self._heard[:gone])
-        self._heard = self._heard[gone:]
-        return text
+        gone = "".join(word.text for word in self._final[self._gone : count])
+        self._prompt = (self._prompt + gone)[-PROMPT_CHARACTERS:]
+        self._final = self._final[max(0, count - REPEATED) :]
+        self._gone = min(count, REPEATED)
 
     def _settle(self, heard: Language | None, spoken: bool) -> Language | None:
         """The first words decide on the language."""
@@ -209,16 +201,6 @@ class LiveTranscriber:
         starts = [offset + span.start for span in spans if word.start < offset + span.start < word.end]
         return replace(word, start=starts[0]) if starts else word
 
-    def _new_words(self, words: list[LiveWord]) -> list[LiveWord]:
-        """Without what is final already: by its time, and by its text where the times are not sure."""
-        words = [word for word in words if word.end > self._final_end - BACK and word.text.strip()]
-        for count in range(min(REPEATED, len(words), len(self._tail)), 0, -1):
-            again = [word.key for word in self._tail[-count:]] == [word.key for word in words[:count]]
-            last = words[count - 1]
-            if again and (last.start + last.end) / 2 < self._final_end + BACK / 2:  # the same sound, not said again
-                return words[count:]
-        return words
-
     def _commit(self, words: Sequence[LiveWord]) -> Iterator[Event]:
         """Makes words final, as one segment."""
         if not words:
@@ -229,8 +211,7 @@ class LiveTranscriber:
             self._final_end = max(start, word.end)
             times.append({"word": word.text, "start": start, "end": self._final_end, "probability": word.probability})
         text = "".join(word.text for word in words)
-        self._heard += words
-        self._tail = [*self._tail, *words][-REPEATED:]
+        self._final += words
         yield Segment(text, first, self._final_end, self._count, words=tuple(times))
         self._count += 1
 
@@ -246,13 +227,3 @@ class LiveTranscriber:
         count = min(max(0, count), len(self._sound))
         self._sound = self._sound[count:].copy()
         self._offset += count
-
-
-def live_word(word: Mapping[str, Any], offset: float) -> LiveWord:
-    return LiveWord(word["word"], word["start"] + offset, word["end"] + offset, word["probability"])
-
-
-def common(first: Sequence[LiveWord], second: Sequence[LiveWord]) -> int:
-    """With how many words both begin."""
-    pairs = zip(first, second, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a.key != b.key), min(len(first), len(second)))

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from math import prod
 from typing import NoReturn
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, TensorInfo
 from .gguf import GgufFile
 from .source import ByteSource
 
 HEADER_BYTES = 1 << 16  # read at once
+NUMBER_LIMIT = 1 << 20  # of a hyper-parameter
+PIECE_LIMIT = 1 << 10  # bytes
+NAME_LIMIT = 256  # bytes
+TENSORS_LIMIT = 1 << 14
+SIZE_LIMIT = 1 << 30
 
 
 class GgmlStream(GgufFile):
@@ -35,6 +41,26 @@ class GgmlStream(GgufFile):
         if not self.tensors:
             self._broken("there is no tensor in the file")
         self._head = b""
+
+    def _header(self, rank_limit: int) -> tuple[str, int, list[int]]:
+        """Name, type and sizes (columns first) of the tensor at hand."""
+        rank = self._int32("a tensor's rank", 1, rank_limit)
+        length = self._int32("the length of a tensor's name", 1, NAME_LIMIT)
+        code = self._int32("a tensor's type", 0, NUMBER_LIMIT)
+        sizes = [self._int32("a tensor's size", 1, SIZE_LIMIT) for _ in range(rank)]
+        return self._take(length, "a tensor's name").decode("utf-8", "replace"), code, sizes
+
+    def _add(self, name: str, sizes: list[int], layout: tuple[str, int, int]) -> None:
+        """Notes the tensor whose data begin here, in blocks (dtype, values, bytes), and skips them."""
+        dtype, values, nbytes = layout
+        if sizes[0] % values:
+            self._broken(f"tensor {name!r} of {dtype} has rows of {sizes[0]:,} values, not whole blocks")
+        if name in self.tensors or len(self.tensors) >= TENSORS_LIMIT:
+            self._broken(f"the tensor {name!r} appears twice, or there are more than {TENSORS_LIMIT:,}")
+        begin, size = self._at, prod(sizes) // values * nbytes
+        self._skip(size, f"tensor {name!r}")
+        self._begins[name] = begin, size
+        self.tensors[name] = TensorInfo(name, dtype, tuple(reversed(sizes)), size)
 
     def _broken(self, what: str) -> NoReturn:
         raise FileFormatError(what, where=self.source.name, hint="Download the file again")

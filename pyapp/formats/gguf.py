@@ -9,7 +9,6 @@ which is refused. `gguf_writer.py` writes version 3.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -20,7 +19,7 @@ from pyapp.errors import FileFormatError
 from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
 from .ggml_blocks import BLOCK_TYPES, dequantize_blocks
 from .gguf_header import TENSORS_LIMIT, HeaderReader
-from .nesting import check_nesting
+from .nesting import json_object
 from .source import ByteSource
 
 if TYPE_CHECKING:
@@ -245,7 +244,7 @@ CONFIG_KEY = "pyapp.config"  # a whole configuration as JSON, in files that pyap
 
 def _config(values: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(stored := values.get(CONFIG_KEY), str):
-        return _json_object(stored)
+        return json_object(stored)
     architecture = values.get("general.architecture")
     if not isinstance(architecture, str):
         return {}
@@ -254,16 +253,6 @@ def _config(values: Mapping[str, Any]) -> dict[str, Any]:
         if key.startswith(f"{architecture}.") and _is_plain(value):
             config.setdefault(key[len(architecture) + 1 :], value)
     return config
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    """What a JSON text holds; nothing where it is no object."""
-    try:
-        check_nesting(text.encode("utf-8", "surrogatepass"))
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _is_plain(value: Any) -> bool:

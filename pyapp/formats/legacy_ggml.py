@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyapp.engine.lazy import np
 
 from .checkpoint import TensorInfo, check_finite
-from .ggml_stream import GgmlStream
+from .ggml_stream import NUMBER_LIMIT, PIECE_LIMIT, GgmlStream
 from .gguf import TENSOR_TYPES
 from .source import ByteSource
 
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 MAGICS = {b"lmgg": "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt"}
 VERSIONS = {"ggml": (0,), "ggmf": (1,), "ggjt": (1, 2, 3)}
 HYPER_PARAMETERS = ("n_vocab", "n_embd", "n_mult", "n_head", "n_layer", "n_rot")
-NUMBER_LIMIT = 1 << 20
 FILE_TYPE_LIMIT = 32
-PIECE_LIMIT = 1 << 10  # bytes
-NAME_LIMIT = 256  # bytes
-TENSORS_LIMIT = 1 << 14
 RANK_LIMIT = 2
 BLOCK = 32  # values
 PIECE = 1 << 15  # blocks read and dequantised together
@@ -69,11 +65,7 @@ class LegacyGgmlFile(GgmlStream):
         self._tensors()
 
     def _tensor(self) -> None:
-        rank = self._int32("a tensor's rank", 1, RANK_LIMIT)
-        length = self._int32("the length of a tensor's name", 1, NAME_LIMIT)
-        code = self._int32("a tensor's type", 0, NUMBER_LIMIT)
-        sizes = [self._int32("a tensor's size", 1, 1 << 30) for _ in range(rank)]
-        name = self._take(length, "a tensor's name").decode("utf-8", "replace")
+        name, code, sizes = self._header(RANK_LIMIT)
         modern = code in (0, 1) or (self.kind == "ggjt" and self.file_version == 3)
         known = TENSOR_TYPES.get(code) if modern else None
         if known is None and not modern and code in _OLD_BLOCKS:
@@ -81,17 +73,9 @@ class LegacyGgmlFile(GgmlStream):
             self._old[name] = code
         if known is None or not known[2]:
             self._broken(f"tensor {name!r} has the type {code}, which {self.format} does not know")
-        dtype, values, nbytes = known
-        if sizes[0] % values:
-            self._broken(f"tensor {name!r} of {dtype} has rows of {sizes[0]:,} values, not whole blocks")
-        if name in self.tensors or len(self.tensors) >= TENSORS_LIMIT:
-            self._broken(f"the tensor {name!r} appears twice, or there are more than {TENSORS_LIMIT:,}")
         if self.kind == "ggjt":
             self._skip(-self._at % 32, "the zeros before a tensor")
-        count = sizes[0] * (sizes[1] if rank > 1 else 1)
-        self._begins[name] = self._at, count // values * nbytes
-        self._skip(self._begins[name][1], f"tensor {name!r}")
-        self.tensors[name] = TensorInfo(name, dtype, tuple(reversed(sizes)), self._begins[name][1])
+        self._add(name, sizes, known)
 
     def _read(self, info: TensorInfo, finite: bool) -> Tensor:
         if info.name not in self._old:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 DEEPEST, PASSES = 200, 64
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """What json.loads gives with these options. ValueError for what is no JSON, or nested too deeply."""
+    check_nesting(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """What a JSON text in a file's metadata holds; nothing where it is no object."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def check_nesting(data: bytes) -> None:

@@ -21,6 +21,7 @@ from .ggml_blocks import BLOCK_TYPES, QUANTIZABLE, quantize_blocks
 from .gguf import CONFIG_KEY, GgufFile
 from .gguf_writer import write_gguf
 from .imatrix import read_imatrix
+from .nesting import json_object
 from .safetensors import write_safetensors
 from .sink import Deferred
 from .source import AnySource
@@ -206,10 +207,9 @@ def _config_beside(source: AnySource) -> dict[str, Any]:
     if isinstance(source, str | os.PathLike):
         path = Path(source).with_name("config.json")
         try:
-            found = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
+            return json_object(path.read_text("utf-8"))
+        except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
     return {}
 
 

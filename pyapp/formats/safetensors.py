@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
-from .nesting import check_nesting
+from .nesting import json_object, parse_json
 from .sink import AnySink, Deferred, open_sink, plain, write_pieces
 from .source import ByteSource
 
@@ -150,11 +150,10 @@ def _read_header(source: ByteSource) -> tuple[dict[str, Any], int]:
     if raw[:1] != b"{":
         _broken(f"the header begins with {raw[:1]!r}, expected b'{{'", where)
     try:
-        check_nesting(raw)
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        header = parse_json(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         _broken(f"the header is not UTF-8 at byte {8 + error.start:,}", where)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         _broken(f"the header is not valid JSON: {error}", where)
     return header, 8 + length
 
@@ -180,13 +179,7 @@ def _metadata(value: Any, where: str) -> dict[str, str]:
 
 def _config(metadata: Mapping[str, str]) -> dict[str, Any]:
     """The configuration that our own training stores; other writers' metadata may hold anything under that name."""
-    text = metadata.get("config", "{}")
-    try:
-        check_nesting(text.encode("utf-8", "surrogatepass"))
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return json_object(metadata.get("config", "{}"))
 
 
 def _is_count(value: Any) -> bool:

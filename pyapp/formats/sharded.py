@@ -15,18 +15,49 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
-from .nesting import check_nesting
+from .nesting import parse_json
 from .safetensors import SafetensorsFile, write_safetensors
-from .source import AnySource, ByteSource, FileSource, close_source, open_source
+from .source import AnySource, ByteSource, FileSource, close_source, open_source, read_whole
 
 if TYPE_CHECKING:
     from pyapp.engine.tensor import Tensor
 
 INDEX = "model.safetensors.index.json"
-INDEX_LIMIT = 64 << 20  # bytes
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
 HINT = "The index is damaged, or not of these files: download all of them again"
+
+
+def shard_names(source: ByteSource) -> list[str]:
+    """The names of the files, beside the index, that it sends its tensors to. FileFormatError if it is broken."""
+    return _names(source, _index(source))
+
+
+def _broken(source: ByteSource, what: str) -> NoReturn:
+    raise FileFormatError(what, where=source.name, hint=HINT)
+
+
+def _names(source: ByteSource, index: Mapping[str, Any]) -> list[str]:
+    names = sorted(set(index["weight_map"].values()))
+    if not names or len(names) > SHARDS_LIMIT:
+        _broken(source, f"the index names {len(names):,} shards, expected 1 to {SHARDS_LIMIT:,}")
+    return names
+
+
+def _index(source: ByteSource) -> dict[str, Any]:
+    text = read_whole(source)
+    try:
+        index = parse_json(text)
+    except ValueError as error:
+        _broken(source, f"the index is no JSON ({str(error)[:100]})")
+    places = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(places, dict):
+        _broken(source, "the index has no weight_map")
+    for tensor, name in places.items():
+        plain = isinstance(name, str) and 0 < len(name) <= NAME_LIMIT and name not in (".", "..")
+        if len(tensor) > NAME_LIMIT or not plain or any(c in name for c in "/\\:\0"):
+            _broken(source, f"the index sends {tensor[:50]!r} to {str(name)[:50]!r}, which is no file beside it")
+    return dict(index)
 
 
 class ShardedFile(Checkpoint):
@@ -38,41 +69,19 @@ class ShardedFile(Checkpoint):
 
     def __init__(self, source: ByteSource, shards: Callable[[str], AnySource] | None = None) -> None:
         super().__init__(source)
-        index = self._index()
-        places = index["weight_map"]
-        names = sorted(set(places.values()))
-        if not names or len(names) > SHARDS_LIMIT:
-            self._broken(f"the index names {len(names):,} shards, expected 1 to {SHARDS_LIMIT:,}")
+        index = _index(source)
         self._shards: dict[str, SafetensorsFile] = {}
         try:
-            for name in names:
+            for name in _names(source, index):
                 self._shards[name] = self._open(name, shards or self._beside)
-            self._merge(places, index)
+            self._merge(index["weight_map"], index)
         except BaseException:
             self._close_shards()
             raise
-        self.format = f"safetensors in {len(names)} shards"
+        self.format = f"safetensors in {len(self._shards)} shards"
 
     def _broken(self, what: str) -> NoReturn:
-        raise FileFormatError(what, where=self.source.name, hint=HINT)
-
-    def _index(self) -> dict[str, Any]:
-        if self.source.size > INDEX_LIMIT:
-            self._broken(f"the index has {self.source.size:,} bytes, expected at most {INDEX_LIMIT:,}")
-        text = bytes(self.source.read(0, self.source.size))
-        try:
-            check_nesting(text)
-            index = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            self._broken(f"the index is no JSON ({str(error)[:100]})")
-        places = index.get("weight_map") if isinstance(index, dict) else None
-        if not isinstance(places, dict):
-            self._broken("the index has no weight_map")
-        for tensor, name in places.items():
-            plain = isinstance(name, str) and 0 < len(name) <= NAME_LIMIT and name not in (".", "..")
-            if len(tensor) > NAME_LIMIT or not plain or any(c in name for c in "/\\:\0"):
-                self._broken(f"the index sends {tensor[:50]!r} to {str(name)[:50]!r}, which is no file beside it")
-        return dict(index)
+        _broken(self.source, what)
 
     def _beside(self, name: str) -> AnySource:
         if not isinstance(self.source, FileSource):

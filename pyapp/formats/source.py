@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from pyapp.errors import FileFormatError
 
+DOCUMENT_LIMIT = 64 << 20  # bytes of a text that is read whole
 READ_LIMIT = 1 << 30  # bytes per system call: Linux stops short of 2 GiB
 
 
@@ -116,6 +117,16 @@ def close_source(source: ByteSource) -> None:
     close = getattr(source, "close", None)
     if close is not None:
         close()
+
+
+def read_whole(source: ByteSource, limit: int = DOCUMENT_LIMIT) -> bytes:
+    """All of a small file. FileFormatError for one of more than `limit` bytes."""
+    if source.size > limit:
+        raise FileFormatError(
+            f"the file has {source.size:,} bytes, expected at most {limit:,}", where=source.name,
+            hint="It is another file, or damaged: download it again",
+        )  # fmt: skip
+    return bytes(source.read(0, source.size))
 
 
 def read_into(source: ByteSource, offset: int, view: memoryview) -> None:

@@ -16,10 +16,10 @@ from math import isfinite
 from pyapp.errors import FileFormatError
 
 from .sink import AnySink, open_sink
-from .source import AnySource, close_source, open_source
+from .source import AnySource, close_source, open_source, read_whole
 
-FILE_LIMIT = 64 << 20  # bytes; Llama's 32,000 pieces take 434 kB
-PIECE_LIMIT = 1 << 16  # bytes of one piece
+FILE_LIMIT = 16 << 20  # bytes; Llama's 32,000 pieces take 434 kB
+PIECE_LIMIT = 1 << 9  # bytes of one piece: joining a vocabulary takes the sum of their squares
 VOCABULARY_LIMIT = 1 << 22
 HINT = "The file is damaged, or not a llama2.c tokenizer: download it again"
 
@@ -41,13 +41,7 @@ def read_tokenizer_bin(source: AnySource) -> TokenizerBin:
     broken."""
     opened = open_source(source)
     try:
-        if opened.size > FILE_LIMIT:
-            raise FileFormatError(
-                f"the file has {opened.size:,} bytes, a tokenizer.bin at most {FILE_LIMIT:,}",
-                where=opened.name,
-                hint=HINT,
-            )
-        return _parse(bytes(opened.read(0, opened.size)), opened.name)
+        return _parse(read_whole(opened, FILE_LIMIT), opened.name)
     finally:
         if opened is not source:
             close_source(opened)

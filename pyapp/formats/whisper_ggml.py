@@ -8,8 +8,7 @@ tensors: rank, length of the name, type, sizes (columns first), name, data.
 
 from __future__ import annotations
 
-from .checkpoint import TensorInfo
-from .ggml_stream import GgmlStream
+from .ggml_stream import NUMBER_LIMIT, PIECE_LIMIT, GgmlStream
 from .gguf import RANK_LIMIT, TENSOR_TYPES
 from .source import ByteSource
 
@@ -18,12 +17,8 @@ HYPER_PARAMETERS = (
     "n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer", "n_text_ctx", "n_text_state",
     "n_text_head", "n_text_layer", "n_mels",
 )  # fmt: skip
-NUMBER_LIMIT = 1 << 20  # of a hyper-parameter
 FILTER_COLUMNS_LIMIT = 1 << 14
 PIECES_LIMIT = 1 << 20
-PIECE_LIMIT = 1 << 10  # bytes
-NAME_LIMIT = 256  # bytes
-TENSORS_LIMIT = 1 << 14
 
 
 class WhisperGgmlFile(GgmlStream):
@@ -47,23 +42,7 @@ class WhisperGgmlFile(GgmlStream):
         self._tensors()
 
     def _tensor(self) -> None:
-        """The entry at hand; leaves its data unread."""
-        rank = self._int32("a tensor's rank", 1, RANK_LIMIT)
-        length = self._int32("the length of a tensor's name", 1, NAME_LIMIT)
-        code = self._int32("a tensor's type", 0, NUMBER_LIMIT)
-        sizes = [self._int32("a tensor's size", 1, 1 << 30) for _ in range(rank)]
-        name = self._take(length, "a tensor's name").decode("utf-8", "replace")
-        if code not in TENSOR_TYPES:
+        name, code, sizes = self._header(RANK_LIMIT)
+        if code not in TENSOR_TYPES or not TENSOR_TYPES[code][2]:
             self._broken(f"tensor {name!r} has the unknown type {code}")
-        dtype, values, nbytes = TENSOR_TYPES[code]
-        if not nbytes or sizes[0] % values:
-            self._broken(f"tensor {name!r} of {dtype} has rows of {sizes[0]:,} values")
-        if name in self.tensors or len(self.tensors) >= TENSORS_LIMIT:
-            self._broken(f"the tensor {name!r} appears twice, or there are more than {TENSORS_LIMIT:,}")
-        count = 1
-        for size in sizes:
-            count *= size
-        begin = self._at
-        self._skip(count // values * nbytes, f"tensor {name!r}")
-        self._begins[name] = begin, count // values * nbytes
-        self.tensors[name] = TensorInfo(name, dtype, tuple(reversed(sizes)), count // values * nbytes)
+        self._add(name, sizes, TENSOR_TYPES[code])

@@ -25,6 +25,7 @@ HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?
 _NOT_WEIGHTS = re.compile(
     r"tok.*|.*tokenizer\.bin|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+", re.I
 )
+INDEX = "model.safetensors.index.json"
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 # What Hugging Face keeps beside the weights, by the role it has here.
 COMPANIONS = {
@@ -100,6 +101,9 @@ def resolve(
     wanted = {role: path for role, path in choose_files(names, chosen).items() if role != "model"} | {"model": chosen}
     # the small ones first: if one is missing, nothing big was fetched in vain
     found = {role: get(ModelFile(role, path, None, None, repo, revision)) for role, path in wanted.items()}
+    if PurePosixPath(chosen).name == INDEX:
+        for shard in _shards(found["model"]):  # they come to lie beside their index
+            get(ModelFile("shard", str(PurePosixPath(chosen).with_name(shard)), None, None, repo, revision))
     return ModelFiles(text, found)
 
 
@@ -148,6 +152,14 @@ def _of_file(name: str, path: Path) -> ModelFiles:
     return ModelFiles(name, {role: path.parent / file for role, file in chosen.items()} | {"model": path})
 
 
+def _shards(index: Path) -> list[str]:
+    from pyapp.formats.sharded import shard_names
+    from pyapp.formats.source import FileSource
+
+    with FileSource(index) as source:
+        return shard_names(source)
+
+
 def choose_files(names: Iterable[str], model: str) -> dict[str, str]:
     """The files that belong to the weights `model`, by role: they lie in the same folder."""
     names = list(names)
@@ -163,10 +175,14 @@ def _weights(names: Iterable[str]) -> list[str]:
 
 
 def choose_model(names: Iterable[str], where: str) -> str:
-    """The one file that holds the weights; model.safetensors goes first. ModelNotFoundError for none or several."""
+    """The one file that holds the weights, or the index of several; model.safetensors goes first. ModelNotFoundError
+    for none, or several models."""
+    names = list(names)
     candidates = _weights(names)
     if "model.safetensors" in candidates:
         return "model.safetensors"
+    if INDEX in names:
+        return INDEX
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -178,7 +194,7 @@ def choose_model(names: Iterable[str], where: str) -> str:
     raise ModelNotFoundError(
         f"there is no file of weights ({', '.join(WEIGHTS)})",
         where=where,
-        hint="Models in several parts cannot be read: look for one that is whole",
+        hint=f"Of a model in several parts, {INDEX} is needed too",
     )
 
 

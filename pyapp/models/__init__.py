@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source, read_tokenizer_bin
-from pyapp.formats.source import close_source
+from pyapp.formats.source import close_source, read_whole
 
 from .speech import LoadedSpeechModel, load_speech_model
 
@@ -108,7 +108,7 @@ def load_tokenizer(source: Source) -> Tokenizer:
         if opened.size and bytes(opened.read(0, min(opened.size, 16))).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
             vocabulary = read_tokenizer_bin(opened)
             return Tokenizer.from_llama2c(vocabulary.pieces, vocabulary.scores, where=opened.name)
-        data = bytes(opened.read(0, opened.size))
+        data = read_whole(opened)
         beside = Path(source).with_name("tokenizer_config.json") if isinstance(source, str | os.PathLike) else None
         settings = beside.read_bytes() if beside and beside.is_file() else None
         return Tokenizer.from_json(data, settings, where=opened.name)

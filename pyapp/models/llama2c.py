@@ -15,11 +15,13 @@ from typing import Any
 
 from pyapp.engine import Tensor, no_grad, ops, quant
 from pyapp.errors import ModelError
+from pyapp.formats.llama2c import LIMITS
 from pyapp.nn import Embedding, KVCache, Linear, Module, ModuleList, Parameter, RMSNorm
 from pyapp.nn.layers import initialize_normal, skip_initialization
 
 EPSILON = 1e-5
 THETA = 10000.0
+POSITIONS_LIMIT = 1 << 24  # angles and cosines of a model
 FUSED = {
     "attention.wqkv.weight": ("attention.wq.weight", "attention.wk.weight", "attention.wv.weight"),
     "feed_forward.w13.weight": ("feed_forward.w1.weight", "feed_forward.w3.weight"),
@@ -40,6 +42,12 @@ class Config:
     tied: bool = True
 
     def __post_init__(self) -> None:
+        for name, limit in LIMITS.items():
+            value = getattr(self, name, 1)
+            if type(value) is not int or not 1 <= value <= limit:
+                raise ModelError(f"{name} is {value!r:.40}, expected a whole number from 1 to {limit:,}")
+        if self.max_seq_len * (self.dim // self.n_heads) > POSITIONS_LIMIT:
+            raise ModelError(f"{self.max_seq_len:,} positions of heads of {self.dim // self.n_heads:,} are too many")
         if self.dim % self.n_heads or self.n_heads % self.n_kv_heads or (self.dim // self.n_heads) % 2:
             raise ModelError(
                 f"dim {self.dim}, n_heads {self.n_heads} and n_kv_heads {self.n_kv_heads} do not fit together",
@@ -50,7 +58,7 @@ class Config:
     def from_dict(cls, values: Mapping[str, Any], tied: bool = True) -> Config:
         """From a checkpoint's config; other keys are left alone."""
         known = {field.name for field in fields(cls)} - {"tied"}
-        return cls(**{key: int(values[key]) for key in known}, tied=tied)
+        return cls(**{key: values[key] for key in known}, tied=tied)
 
     @property
     def head_dim(self) -> int:

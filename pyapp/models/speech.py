@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
-from pyapp.formats.source import close_source
+from pyapp.formats.source import close_source, read_whole
 
 if TYPE_CHECKING:
     from pyapp.models.whisper import Whisper
@@ -130,7 +130,7 @@ def load_whisper_tokenizer(
             "its tokenizer is missing", where=checkpoint.source.name,
             hint="Put the model's tokenizer.json (or openai's .tiktoken file) beside it, or give it too",
         )  # fmt: skip
-    data = bytes(source.read(0, source.size))
+    data = read_whole(source)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return WhisperTokenizer.from_json(data, multilingual=multilingual, where=source.name)
     return WhisperTokenizer.from_pieces(_tiktoken(data, source.name), size, multilingual=multilingual)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from pyapp.errors import ModelError
+from pyapp.errors import FileFormatError, ModelError
 
 Step = Callable[[str, bool], str]
+SETTING_LIMIT = 1 << 10  # characters that stand in place of others
+PIECE_LIMIT = 1 << 12  # characters of a token that a decoder changes: replacing may multiply them
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # What BERT's decoder undoes after joining words with spaces.
 WORDPIECE_CLEANUP = (
@@ -52,23 +54,56 @@ def byte_fallback_bytes(piece: str) -> bytes:
     return bytes([int(match[1], 16)]) if match else utf8_bytes(piece)
 
 
+def text_setting(settings: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """A setting that is a short text. TypeError or ValueError otherwise."""
+    value = settings[name] if default is None else settings.get(name, default)
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r:.60}, not a text")
+    if len(value) > SETTING_LIMIT:
+        raise ValueError(f"{name} has {len(value):,} characters")
+    return value
+
+
+def count_setting(settings: Mapping[str, Any], name: str) -> int:
+    """A setting that is a number of characters. TypeError or ValueError otherwise."""
+    value = settings[name]
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{name} is {value!r:.60}, not a number of characters")
+    return value
+
+
 def replace_step(settings: Mapping[str, Any]) -> Step:
-    pattern, content = settings["pattern"], settings["content"]
+    pattern, content = settings["pattern"], text_setting(settings, "content")
     if "String" in pattern:
-        return lambda piece, first: piece.replace(pattern["String"], content)
-    expression = re.compile(pattern["Regex"])
+        old = text_setting(pattern, "String")
+        return lambda piece, first: piece.replace(old, content)
+    expression = compiled(text_setting(pattern, "Regex"))
     return lambda piece, first: expression.sub(lambda match: content, piece)
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern whose search takes at most the square of a piece's length. ModelError for others."""
+    outside = re.sub(r"\\.|\[(?:\\.|[^\]\\])+\]", "c", pattern)  # escapes and sets are characters
+    if len(re.findall(r"[*+?{]", outside)) > 1 or re.search(r"\)[*+?{]", outside) or "(?" in outside:
+        raise ModelError(
+            f"the tokenizer's decoder has the pattern {pattern!r:.60}, which is not supported",
+            hint="Supported are patterns with one repetition, of a character",
+        )
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ModelError(f"the tokenizer's decoder has the pattern {pattern!r:.60}, which is none ({error})") from error
 
 
 def metaspace_step(settings: Mapping[str, Any]) -> Step:
     """The replacement character is a space; where a space was put before the text, it falls away again."""
-    mark = settings.get("replacement", "▁")
+    mark = text_setting(settings, "replacement", "▁")
     scheme = settings.get("prepend_scheme", "always" if settings.get("add_prefix_space", True) else "never")
     return lambda piece, first: piece.replace(mark, "" if first and scheme != "never" else " ")
 
 
 def wordpiece_step(settings: Mapping[str, Any]) -> Step:
-    prefix, cleanup = settings.get("prefix", "##"), settings.get("cleanup", True)
+    prefix, cleanup = text_setting(settings, "prefix", "##"), settings.get("cleanup", True)
 
     def step(piece: str, first: bool) -> str:
         if not first:
@@ -82,7 +117,11 @@ def wordpiece_step(settings: Mapping[str, Any]) -> Step:
 
 def piece_strip_step(settings: Mapping[str, Any]) -> Step:
     """Takes up to `start` and `stop` of the character `content` from the ends of each piece."""
-    content, start, stop = settings["content"], settings["start"], settings["stop"]
+    content, start, stop = (
+        text_setting(settings, "content"),
+        count_setting(settings, "start"),
+        count_setting(settings, "stop"),
+    )
 
     def step(piece: str, first: bool) -> str:
         left = min(len(piece) - len(piece.lstrip(content)), start)
@@ -117,6 +156,7 @@ class PieceDecoder:
 
     def __init__(self, settings: Mapping[str, Any] | None, where: str = "tokenizer.json") -> None:
         self.strip_left = 0
+        self._where = where
         self._steps: list[Step] = [] if settings else [spaced_step]
         self._to_bytes: Callable[[str], bytes] = utf8_bytes
         fused = False
@@ -129,12 +169,12 @@ class PieceDecoder:
             elif kind == "ByteLevel":
                 self._to_bytes = byte_level_bytes
             elif kind == "Strip" and fused and entry["content"] == " " and not entry["stop"]:
-                self.strip_left += entry["start"]
+                self.strip_left += count_setting(entry, "start")
             elif kind in STEPS and not fused and self._to_bytes is utf8_bytes:
                 self._steps.append(STEPS[kind](entry))
             else:
                 raise ModelError(
-                    f"the tokenizer's decoder has a step {kind!r} that is not supported in this place",
+                    f"the tokenizer's decoder has a step {kind!r:.40} that is not supported in this place",
                     where=where,
                     hint="Supported: ByteLevel, ByteFallback, Metaspace, WordPiece, Replace, Strip and Fuse",
                 )
@@ -142,6 +182,8 @@ class PieceDecoder:
     def bytes_of(self, piece: str, first: bool = False) -> bytes:
         """The bytes that `piece` adds to the text; `first`: no piece came before it."""
         for step in self._steps:
+            if len(piece) > PIECE_LIMIT:
+                raise FileFormatError(f"a token grows to {len(piece):,} characters", where=self._where)
             piece = step(piece, first)
         return self._to_bytes(piece)
 

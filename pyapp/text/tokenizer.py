@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pyapp.errors import FileFormatError, ModelError, PyappError
-from pyapp.formats.nesting import check_nesting
+from pyapp.formats.nesting import parse_json
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 
@@ -39,10 +39,15 @@ class NativeBackend:
         try:
             self._native = Native.from_str(json_text)
         except Exception as error:  # the library raises plain Exception
-            raise ModelError(f"the tokenizers library refuses it: {error}", where="tokenizer.json") from error
+            raise ModelError(f"the tokenizers library refuses it: {error!s:.200}", where="tokenizer.json") from error
 
     def encode(self, text: str) -> list[int]:
-        return list(self._native.encode(text, add_special_tokens=False).ids)
+        try:
+            return list(self._native.encode(text, add_special_tokens=False).ids)
+        except Exception as error:
+            raise ModelError(
+                f"the tokenizers library gives no tokens: {error!s:.200}", where="tokenizer.json"
+            ) from error
 
 
 _backend_factory: Callable[[str], Backend] = NativeBackend
@@ -87,8 +92,10 @@ class Tokenizer:
             self._pieces, special = read_vocabulary(document, where)
             self._decoder = PieceDecoder(document.get("decoder"), where)
             control = ControlTokens(document, settings or {}, self._pieces)
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise FileFormatError(f"not a usable tokenizer.json: {error!r}", where=where) from error
+        except PyappError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise FileFormatError(f"not a usable tokenizer.json: {error!r:.100}", where=where) from error
         self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
         self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
         self.adds_bos = control.adds_bos
@@ -189,9 +196,8 @@ def read_json(text: str | bytes, where: str) -> dict[str, Any]:
     """A JSON object; FileFormatError for anything else."""
     text = text if isinstance(text, str) else read_utf8(text, where)
     try:
-        check_nesting(text.encode("utf-8", "surrogatepass"))
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        parsed = parse_json(text)
+    except ValueError as error:
         raise FileFormatError(f"not valid JSON: {error}", where=where) from None
     if not isinstance(parsed, dict):
         raise FileFormatError("not a JSON object", where=where)
@@ -221,7 +227,7 @@ class ControlTokens:
     """Which ids begin and end a text, and whether `encode` is to put the beginning in front."""
 
     def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
-        self._pieces = pieces
+        self._numbers = {piece: number for number, piece in reversed([*enumerate(pieces)])}  # the first of equal ones
         before, after = template_tokens(document.get("post_processor"))
         self.bos_id = self._find(settings.get("bos_token"), before, BOS_NAMES)
         eos_id = self._find(settings.get("eos_token"), after, EOS_NAMES)
@@ -234,7 +240,7 @@ class ControlTokens:
         candidates = [name] if name else [*template, *usual]
         # llama2.c writes its control tokens between line breaks.
         forms = (form for text in candidates for form in (text, f"\n{text}\n"))
-        return next((self._pieces.index(form) for form in forms if form in self._pieces), None)
+        return next((self._numbers[form] for form in forms if form in self._numbers), None)
 
 
 def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from pyapp.errors import FileFormatError, ModelError
+from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.text.languages import LANGUAGES, UNSPACED, language_code
 from pyapp.text.rank_bpe import RankVocabulary
 from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
@@ -101,10 +101,10 @@ class WhisperTokenizer:
                 raise ModelError("it has no token <|endoftext|>, so it is not Whisper's", where=where)
             specials = {name: int(number) for name, number in (*vocabulary, *added) if number >= first}
             backend = JsonVocabulary(document, where)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, (ModelError, FileFormatError)):
-                raise
-            raise FileFormatError(f"not a usable tokenizer.json: {error!r}", where=where) from error
+        except PyappError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise FileFormatError(f"not a usable tokenizer.json: {error!r:.100}", where=where) from error
         if multilingual is None:
             english = first == 50256  # GPT-2's vocabulary, one shorter than the multilingual one
             multilingual = not english and sum(f"<|{code}|>" in specials for code in LANGUAGES) > 1

@@ -1,11 +1,11 @@
 """How many words a speech model gets wrong: on sentences it never saw, in voices it heard and others, with and without
-noise, sentence by sentence and in long recordings.
+noise, sentence by sentence, in long recordings, and live.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,9 @@ CLIPS = 150
 RECORDINGS = 4
 RECORDING_PHRASES = 25
 LEAD, TAIL = 0.3, 0.5  # seconds of silence around a sentence
+PUSHED = 0.25  # seconds of sound at once, live
+
+TIMES = "seconds between true and found ends"
 
 Transcribe = Callable[["NDArray[np.float32]"], list[Phrase]]
 
@@ -115,19 +118,25 @@ def time_errors(said: list[list[Phrase]], heard: list[list[Phrase]]) -> float:
     return float(np.median(pairs)) if pairs else float("nan")
 
 
-def evaluate(transcribe: Transcribe, clip_count: int = CLIPS) -> Iterator[tuple[str, float]]:
-    """Names and figures: the word error rate in each condition, in long recordings, and how far times are off."""
+def evaluate(
+    transcribe: Transcribe, live: Transcribe | None = None, clip_count: int = CLIPS
+) -> Iterator[tuple[str, float]]:
+    """Names and figures: the word error rate in each condition, in long recordings, and how far times are off in
+    seconds; in long recordings also as `live` hears them.
+    """
     for condition in CONDITIONS:
         said, heard = _heard(transcribe, clips(condition, clip_count))
-        yield f"word_error_rate, {condition.name}", word_errors(said, heard)
+        yield condition.name, word_errors(said, heard)
         if condition is CONDITIONS[0]:
-            yield "seconds between true and found ends", time_errors(said, heard)
+            yield TIMES, time_errors(said, heard)
     for condition in (CONDITIONS[0], CONDITIONS[3]):
-        said, heard = _heard(transcribe, recordings(condition))
-        yield f"word_error_rate, long recordings, {condition.name}", word_errors(said, heard)
+        made = list(recordings(condition))
+        for name, way in (("long recordings", transcribe), ("live", live)):
+            if way is not None:
+                yield f"{name}, {condition.name}", word_errors(*_heard(way, made))
 
 
-def _heard(transcribe: Transcribe, made: Iterator[Recording]) -> tuple[list[list[Phrase]], list[list[Phrase]]]:
+def _heard(transcribe: Transcribe, made: Iterable[Recording]) -> tuple[list[list[Phrase]], list[list[Phrase]]]:
     items = list(made)
     return [item.phrases for item in items], [transcribe(item.samples) for item in items]
 
@@ -140,6 +149,20 @@ def transcriber(loaded: Any, **options: Any) -> Transcribe:
 
     def transcribe(samples: NDArray[np.float32]) -> list[Phrase]:
         events = transcribe_events(loaded, samples, TranscribeOptions(**options))
+        return [Phrase(event.start, event.end, event.text) for event in events if isinstance(event, Segment)]
+
+    return transcribe
+
+
+def live_transcriber(loaded: Any) -> Transcribe:
+    """Transcribes as a microphone would be: sound comes bit by bit, and what was final stays."""
+    from pyapp.audio.streaming import LiveTranscriber
+    from pyapp.events import Segment
+
+    def transcribe(samples: NDArray[np.float32]) -> list[Phrase]:
+        live, step = LiveTranscriber(loaded), int(PUSHED * SAMPLE_RATE)
+        events = [event for at in range(0, len(samples), step) for event in live.push(samples[at : at + step])]
+        events += live.finish()
         return [Phrase(event.start, event.end, event.text) for event in events if isinstance(event, Segment)]
 
     return transcribe

@@ -37,9 +37,9 @@ TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before
 LESSONS = (
     (0.0, Lesson(4.0, 6, clear=True)),
     (1 / 13, Lesson(4.0, 6)),
-    (4 / 13, Lesson(8.0, 3)),
-    (1 / 2, Lesson(15.0, 2)),
-    (10 / 13, Lesson(15.0, 2, before=12, prompted=0.6)),
+    (4 / 13, Lesson(8.0, 3, live=0.15)),
+    (1 / 2, Lesson(15.0, 2, live=0.2)),
+    (10 / 13, Lesson(15.0, 2, before=12, prompted=0.6, live=0.25)),
 )
 RESTART = 0.4
 """Of the first rate: with the last lesson it begins to fall anew."""

@@ -1,13 +1,14 @@
 """Windows of sound to train on, with what was said in them and when.
 
 A window is what Whisper sees at once: some sentences with pauses, the last of them perhaps cut off by the window's end,
-or no speech at all. Windows are made as they are needed, each from its number alone.
+or no speech at all. Others are as live sound is: it stops where somebody is still speaking, or begins where what was
+written already is not heard any more. Windows are made as they are needed, each from its number alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyapp.audio import SAMPLE_RATE, log_mel_spectrogram
@@ -29,6 +30,9 @@ NO_SPEECH = 0.06  # of the windows
 LONG = 8.0  # seconds: half of the windows that are shorter have no noise and echo
 STRETCH = (0.88, 1.12)
 BEGUN = 0.06  # seconds of a sentence that must be heard for it to count as begun
+BROKEN = 2  # sentences of a window that may be broken in two
+LENGTHENED = (0.06, 0.18)
+"""Seconds by which words last longer before a stop than they do within their sentence: espeak-ng's median is 0.12."""
 
 Speaker = Callable[[str, Voice], "NDArray[np.float32]"]
 
@@ -68,7 +72,7 @@ class Example:
 class Lesson:
     """A kind of windows: `seconds` long, `rows` of them in a batch, each laid out and recorded in `takes` ways of the
     same speech (speaking costs most). `clear`: few voices, without noise and echo. The share `prompted` of the windows
-    has up to `before` sentences before it.
+    has up to `before` sentences before it. The share `live` stops or begins within a sentence.
     """
 
     seconds: float
@@ -77,6 +81,7 @@ class Lesson:
     clear: bool = False
     before: int = 4
     prompted: float = 0.3
+    live: float = 0.0
 
     @property
     def name(self) -> str:
@@ -91,10 +96,19 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A sentence and its sound (samples,)."""
+    """A sentence and its sound (samples,). It may be broken after `words` words, which alone take `middle` samples."""
 
     text: str
     samples: NDArray[np.float32]
+    words: int = 0
+    middle: int = 0
+
+    def halves(self, chooser: Chooser) -> tuple[Spoken, Spoken]:
+        """What was said before it was broken, and after that."""
+        parts = self.text.split()
+        at = max(SAMPLE_RATE // 20, self.middle - int(chooser.between(*LENGTHENED) * SAMPLE_RATE))
+        first, second = " ".join(parts[: self.words]).rstrip(","), " ".join(parts[self.words :])
+        return Spoken(first, self.samples[:at]), Spoken(second, self.samples[at:])
 
 
 class WindowMaker:
@@ -138,10 +152,20 @@ class WindowMaker:
                 text = fragment(text, chooser)
             samples = self._speak(text, voice)
             if len(spoken) > 1 or len(samples) / SAMPLE_RATE < 0.85 * lesson.seconds:
-                spoken.append(Spoken(text, samples))
+                one = Spoken(text, samples)
+                spoken.append(self._broken(one, voice, chooser) if lesson.live and len(spoken) < BROKEN else one)
             if chooser.chance(0.2):
                 voice = self._voice(chooser, lesson.clear)
         return spoken
+
+    def _broken(self, spoken: Spoken, voice: Voice, chooser: Chooser) -> Spoken:
+        """With a place where it may be broken, if it is long enough for one."""
+        parts = spoken.text.split()
+        words = 1 + int(chooser.random() * (len(parts) - 1))
+        if len(parts) < 3:
+            return spoken
+        middle = len(self._speak(" ".join(parts[:words]).rstrip(","), voice))
+        return replace(spoken, words=words, middle=middle) if middle < len(spoken.samples) else spoken
 
     def _example(
         self,
@@ -151,8 +175,11 @@ class WindowMaker:
         sentences: Iterator[str],
         lesson: Lesson,
     ) -> Example:
+        words = ""
         if chooser.chance(NO_SPEECH):
             window = Window(np.zeros(int(chooser.between(0.5, lesson.seconds) * SAMPLE_RATE), np.float32))
+        elif chooser.chance(lesson.live):
+            window, words = self.lay_out_live(chooser, spoken, lesson)
         else:
             window = self.lay_out(chooser, spoken, lesson)
         scene = choose_scene(chooser)
@@ -160,7 +187,11 @@ class WindowMaker:
             scene = Scene(scene.gain)
         samples = record(window.samples, scene, random)
         count = int(chooser.between(1, lesson.before + 1)) if chooser.chance(lesson.prompted) else 0
-        prompt = self._prompt([next(sentences) for _ in range(count)], chooser, lesson.seconds)
+        before = [next(sentences) for _ in range(count)]
+        if words or (lesson.live and chooser.chance(0.5)):
+            prompt = self._plain_prompt([*before, words])
+        else:
+            prompt = self._prompt(before, chooser, lesson.seconds)
         inputs, targets = self.token_rows(window, prompt, chooser.chance(0.1))
         mel = features(samples, round(lesson.seconds * 100), chooser)
         return Example(mel, inputs, targets, *letters(window, lesson.seconds))
@@ -192,6 +223,37 @@ class WindowMaker:
         window.samples = window.samples[: int(at * SAMPLE_RATE)]
         return window
 
+    def lay_out_live(self, chooser: Chooser, spoken: list[Spoken], lesson: Lesson) -> tuple[Window, str]:
+        """Up to five sentences of which the last is not ended yet, or the first has begun before, or both; and what was
+        said of the first before.
+        """
+        broken = [one for one in spoken if one.words]
+        begins = bool(broken) and chooser.chance(0.4)
+        stops = bool(broken) and (not begins or chooser.chance(0.7))
+        order = [one for one in spoken if not one.words][: int(chooser.between(0, 4))]
+        before = ""
+        if begins:
+            said, rest = broken[0].halves(chooser)
+            order.insert(0, rest)
+            before = said.text if chooser.chance(0.85) else ""
+        if stops:
+            order.append(broken[-1].halves(chooser)[0])
+        window = Window(np.zeros(int(lesson.seconds * SAMPLE_RATE), np.float32))
+        at = 0.0 if begins else self._pause(chooser, first=True)
+        factor, gain, end = chooser.between(*STRETCH), chooser.between(-5, 3), 0.0
+        for one in order:
+            samples = stretched(one.samples, factor)
+            if at + len(samples) / SAMPLE_RATE > lesson.seconds:
+                break
+            place(window.samples, samples, at, gain)
+            end = at + len(samples) / SAMPLE_RATE
+            window.phrases.append(Phrase(at, end, one.text))
+            at = end + self._pause(chooser)
+        if stops and len(window.phrases) == len(order):
+            at = end
+        window.samples = window.samples[: int(at * SAMPLE_RATE)]
+        return window, before if window.phrases else ""
+
     def _voice(self, chooser: Chooser, clear: bool) -> Voice:
         return choose_clear_voice(chooser) if clear else choose_voice(chooser, self._variants)
 
@@ -213,6 +275,11 @@ class WindowMaker:
             ids += [self._tokens.time(at), *self._tokens.encode(text), self._tokens.time(end)]
             at = end + chooser.between(0, 1)
         return [self._tokens.previous, *ids[-(self._limit - 1) :]] if before else []
+
+    def _plain_prompt(self, before: list[str]) -> list[int]:
+        """The text before without timestamps: what somebody gave, or what live decoding keeps of it."""
+        ids = [number for text in before if text for number in self._tokens.encode(text)]
+        return [self._tokens.previous, *ids[-(self._limit - 1) :]] if ids else []
 
     def token_rows(self, window: Window, prompt: list[int], plain: bool = False) -> tuple[list[int], list[int]]:
         """The decoder's inputs and targets; `plain`: without timestamps, where nothing was cut off.

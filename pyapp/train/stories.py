@@ -25,6 +25,7 @@ HELD_OUT_SEED = 2_000_000_011
 LONGEST = 200
 """Words in the longest story: so that a whole story fits the model's context."""
 
+_UNNAMED = ("neighbor", "owner", "seller")
 _PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her")}
 _TOKEN = re.compile(r"\{|\}|\||\[[A-Za-z][a-z0-9_.]*\]|@[a-z_]+|[^{}|\[\]@]+")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou](?!ne |niform|nicorn|seful))")
@@ -114,7 +115,10 @@ class _Teller:
 
     def _bind_role(self, role: str, kind: str) -> None:
         kind, _, among = kind.partition(":")
-        forms = getattr(self, f"_{kind}")(among.split(",") if among else None)
+        if kind in _UNNAMED:
+            forms = _forms(f"the {kind}", self._choose(("she", "he")), kind=kind)
+        else:
+            forms = getattr(self, f"_{kind}")(among.split(",") if among else None)
         for form, value in forms.items():
             self._slots[f"{role}.{form}" if form else role] = value
 
@@ -137,18 +141,6 @@ class _Teller:
     def _family(self, among: list[str] | None) -> dict[str, str]:
         name = self._choose_new(among or list(words.FAMILY))
         return _forms(name, words.FAMILY[name], kind=name.lower())
-
-    def _neighbor(self, among: list[str] | None) -> dict[str, str]:
-        return self._unnamed("neighbor")
-
-    def _seller(self, among: list[str] | None) -> dict[str, str]:
-        return self._unnamed("seller")
-
-    def _owner(self, among: list[str] | None) -> dict[str, str]:
-        return self._unnamed("owner")
-
-    def _unnamed(self, kind: str) -> dict[str, str]:
-        return _forms(f"the {kind}", self._choose(("she", "he")), kind=kind)
 
     def _expand(self, template: str) -> str:
         """Alternatives are chosen from left to right, outer before inner; those not taken cost no random number."""

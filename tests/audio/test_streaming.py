@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pyapp.audio import streaming
+from pyapp.audio.live_words import LiveWord
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.streaming import LiveOptions, LiveTranscriber
 from pyapp.errors import Cancelled, OptionError
@@ -163,6 +165,31 @@ def test_what_was_said_is_the_prompt_of_what_follows() -> None:
     texts = [model.tokenizer.decode(prompt) for prompt in model.prompts]
     assert texts[0] == " oil"
     assert texts[-1].split()[:4] == [word for word, _, _ in spoken[:4]]
+
+
+def test_times_that_differ_between_decodings_neither_double_nor_lose_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By up to a quarter of a second, while a word lasts 0.3 s."""
+    plain, draw = streaming.live_word, random.Random(4)
+
+    def shaken(word: Any, offset: float) -> LiveWord:
+        exact, by = plain(word, offset), draw.uniform(-0.25, 0.25)
+        return replace(exact, start=exact.start + by, end=exact.end + by)
+
+    monkeypatch.setattr(streaming, "live_word", shaken)
+    for seed in range(3):
+        samples, spoken = speech([-1.0, *sentences(3, 8, 1.2, seed)])
+        words = final_words(listen(LiveTranscriber(ToneModel()), samples))
+        assert [word for _, word, _, _ in words] == [word for word, _, _ in spoken]
+
+
+def test_a_word_that_is_still_spoken_is_not_final() -> None:
+    """Though two looks within it agree."""
+    samples, spoken = speech([-1.0, *sentences(1, 7, 1.5)])
+    live = LiveTranscriber(ToneModel(), live=LiveOptions(interval=0.05))
+    words = final_words(listen(live, samples, RATE // 20))
+    assert [word for _, word, _, _ in words] == [word for word, _, _ in spoken]
+    for (heard, *_), (_, _, true_end) in zip(words, spoken, strict=True):
+        assert heard >= true_end + 0.15
 
 
 def test_the_language_is_told_once() -> None:

@@ -109,3 +109,19 @@ def test_printing_has_torchs_options() -> None:
     finally:
         pyapp.set_printoptions(profile="default")
     assert repr(x) == "tensor([  1.5000, 100.1230])"
+
+
+@pytest.mark.parametrize("ids", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_an_embeddings_rows(dtype: str, ids: str) -> None:
+    """With a kernel or without one: half types give float32 rows."""
+    weight = pyapp.tensor([[0.5, -2], [3, 1], [7, 0.25]], dtype=dtype)
+    rows = pyapp.embedding(weight, pyapp.tensor([2, 0, 2], dtype=ids))
+    assert rows.dtype is (pyapp.float64 if dtype == "float64" else pyapp.float32)
+    assert rows.tolist() == [[7, 0.25], [0.5, -2], [7, 0.25]]
+
+
+def test_an_embeddings_gradient_is_as_exact_as_its_dtype() -> None:
+    weight = pyapp.ones(2, 1, dtype=pyapp.float64).requires_grad_()
+    (pyapp.embedding(weight, pyapp.tensor([0, 0])) * (1 / 3)).sum().backward()
+    assert weight.grad is not None and weight.grad.tolist() == [[2 / 3], [0]]

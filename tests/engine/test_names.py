@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,38 @@ def same(own: str, torch: str) -> bool:
         return float(eval(own, {})) == float(eval(torch, {}))
     except (TypeError, ValueError, NameError, SyntaxError):
         return False
+
+
+@pytest.mark.native_only
+def test_every_method_is_found_before_its_module_is_imported() -> None:
+    """In a process of its own, where no other test has imported anything."""
+    script = """
+import importlib, sys
+import pyapp
+from pyapp.engine import ops
+from pyapp.engine.tensor import Tensor
+
+room = ops.__name__ + "."
+for module in sorted(set(ops.LATER.values())):
+    methods, modules = set(vars(Tensor)), set(sys.modules)
+    importlib.import_module(room + module)
+    imported = {name.removeprefix(room) for name in set(sys.modules) - modules}
+    for name in set(vars(Tensor)) - methods:
+        if name[0] != "_" and ops.module_of_method(name) not in imported:
+            print(f"{name} comes with {module}, expected with {ops.module_of_method(name)}")
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == ""
+
+
+@pytest.mark.native_only
+def test_an_unknown_method_imports_nothing() -> None:
+    script = """
+import sys
+import pyapp
+
+tensor, before = pyapp.zeros(3), set(sys.modules)
+assert not hasattr(tensor, "nonsense")
+assert set(sys.modules) == before
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

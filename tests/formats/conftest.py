@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import hostile
 
 GOLDEN = Path(__file__).parent / "golden"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -37,14 +37,4 @@ def real_data() -> Callable[[str], Path]:
 def peak_memory() -> Any:
     """`with peak_memory(limit_in_bytes):` fails when Python allocated more at once."""
 
-    @contextmanager
-    def watch(limit: int) -> Iterator[None]:
-        tracemalloc.start()
-        try:
-            yield
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak <= limit, f"{peak:,} bytes were allocated, allowed are {limit:,}"
-
-    return watch
+    return hostile.peak_memory

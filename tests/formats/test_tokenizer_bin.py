@@ -88,7 +88,7 @@ def test_bad_arguments_of_the_writer() -> None:
         ([b"a"], [], "1 pieces but 0 scores"),
         ([], [], "1 to 4,194,304 pieces"),
         ([b"a"], [float("inf")], "finite"),
-        ([b"a" * 70_000], [0.0], "at most 65,536 bytes"),
+        ([b"a" * 70_000], [0.0], "at most 512 bytes"),
     ):
         with pytest.raises(ValueError, match=message):
             write_tokenizer_bin(io.BytesIO(), pieces, scores)

@@ -154,6 +154,52 @@ def test_speech_lies_where_the_tokens_say() -> None:
         assert times == sorted(times) and all(phrase.end <= 15 for phrase in window.phrases)
 
 
+def test_live_sound_stops_and_begins_within_sentences() -> None:
+    """Only words that are heard are written, and the first ones only where they were said before."""
+    stopped = begun = 0
+    for number in range(40):
+        lesson, chooser = Lesson(15.0, 1, live=1.0), Chooser("live", number)
+        spoken = maker().speech(chooser, training_sentences(number), lesson)
+        whole = {one.text: one for one in spoken}
+        window, before = maker().lay_out_live(chooser, spoken, lesson)
+        assert len(window.samples) <= 15 * RATE and window.begun is None and window.phrases
+        last, first = window.phrases[-1], window.phrases[0]
+        assert last.end * RATE - 1 <= len(window.samples)
+        if last.text not in whole and last is not first:
+            sentence = next(one for one in spoken if one.text.startswith(last.text))
+            stopped += 1
+            assert len(words(last.text)) == sentence.words
+            assert len(window.samples) == int(last.end * RATE), "the sound stops with the word"
+        if before:
+            begun += 1
+            sentence = next(one for one in spoken if one.text.startswith(before))
+            assert words(before) + words(first.text) == words(sentence.text)
+            assert first.start == 0.0
+    assert stopped > 10 and begun > 5
+
+
+def test_a_broken_sentence_is_two_sounds() -> None:
+    lesson = Lesson(8.0, 1, live=0.5)
+    for number in range(20):
+        spoken = maker().speech(Chooser("halves", number), training_sentences(number), lesson)
+        assert not any(one.words for one in spoken[2:])
+        for one in (one for one in spoken if one.words):
+            said, rest = one.halves(Chooser(number))
+            assert words(said.text) + words(rest.text) == words(one.text)
+            assert np.array_equal(np.concatenate([said.samples, rest.samples]), one.samples)
+            # A hum lasts as long within as at the end: it is cut by what a voice would have lengthened.
+            assert 0.06 <= 0.2 * one.words - len(said.samples) / RATE <= 0.18
+
+
+def test_the_text_before_may_have_no_times() -> None:
+    kinds = set()
+    for number in range(40):
+        example = maker().examples(number, Lesson(8.0, 1, takes=1, prompted=1.0, live=0.5))[0]
+        prompt = example.inputs[1 : example.inputs.index(TOKENS.start)]
+        kinds.add(any(token >= TOKENS.times for token in prompt))
+    assert kinds == {True, False}
+
+
 def test_what_is_spelled_lies_within_what_is_heard() -> None:
     cut = 0
     for number in range(20):

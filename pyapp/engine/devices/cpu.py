@@ -88,45 +88,21 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
         added = bias.address
     kind = weight.dtype
     work = rows * outputs * inputs >> 10
+    sizes = (rows, outputs, inputs, outputs)
     quantized = _LINEAR_Q.get(kind)
     if quantized is None:
         kernel = _LINEAR.get(kind)
         if kernel is None or not weight.is_contiguous():
             return NotImplemented
         y = empty_contiguous(x.shape[:-1] + (outputs,))
-        launch(
-            kernel,
-            work,
-            y.address,
-            x.address,
-            weight.address,
-            added,
-            rows,
-            outputs,
-            inputs,
-            outputs,
-            x_stride,
-            added_stride,
-        )
+        launch(kernel, work, y.address, x.address, weight.address, added, *sizes, x_stride, added_stride)
         return y
     y = empty_contiguous(x.shape[:-1] + (outputs,))
     scratch = Storage(activation_bytes(rows, columns))
     launch_all(
         work,
         (_QUANTIZE_ROWS, scratch.address, x.address, rows, columns, x_stride),
-        (
-            quantized[0],
-            y.address,
-            scratch.address,
-            weight.address,
-            added,
-            rows,
-            outputs,
-            inputs,
-            outputs,
-            added_stride,
-            *quantized[1],
-        ),
+        (quantized[0], y.address, scratch.address, weight.address, added, *sizes, added_stride, *quantized[1]),
     )
     return y
 

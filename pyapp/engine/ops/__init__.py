@@ -345,6 +345,7 @@ __all__ = [
     "ones_like",
     "outer",
     "pad",
+    "peak",
     "permute",
     "pow",
     "prod",
@@ -365,7 +366,6 @@ __all__ = [
     "rope_table",
     "round",
     "rsqrt",
-    "peak",
     "sample",
     "scatter",
     "scatter_add",
@@ -422,12 +422,8 @@ _MODULES: dict[str, list[str]] = {
         celu glu gumbel_softmax hardshrink hardsigmoid hardswish logsigmoid one_hot prelu relu6 rrelu selu
         softmin softshrink softsign tanhshrink threshold
     """.split(),
-    "conv": """
-        conv_transpose1d conv_transpose2d conv_transpose3d
-    """.split(),
-    "decompose": """
-        cross matrix_power pinv qr
-    """.split(),
+    "conv": "conv_transpose1d conv_transpose2d conv_transpose3d".split(),
+    "decompose": "cross matrix_power pinv qr".split(),
     "elementwise_more": """
         absolute allclose clamp_max clamp_min clip copysign deg2rad dist equal erfc float_power fmax fmin frexp
         gcd heaviside isclose isneginf isposinf lcm ldexp logaddexp2 logit nextafter polygamma positive rad2deg
@@ -451,23 +447,15 @@ _MODULES: dict[str, list[str]] = {
         less_equal multiply negative not_equal row_stack subtract trapz vdot
         Size double dtype e float half inf int long nan newaxis pi short
     """.split(),
-    "normalization": """
-        batch_norm group_norm instance_norm local_response_norm normalize
-    """.split(),
+    "normalization": "batch_norm group_norm instance_norm local_response_norm normalize".split(),
     "pool": """
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
         adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d fractional_max_pool2d fractional_max_pool3d lp_pool1d
         lp_pool2d lp_pool3d max_pool1d max_pool2d max_pool3d max_unpool1d max_unpool2d max_unpool3d
     """.split(),
-    "random_more": """
-        bernoulli normal randint_like
-    """.split(),
-    "resample": """
-        affine_grid channel_shuffle grid_sample interpolate pixel_shuffle pixel_unshuffle
-    """.split(),
-    "scaled_attention": """
-        scaled_dot_product_attention
-    """.split(),
+    "random_more": "bernoulli normal randint_like".split(),
+    "resample": "affine_grid channel_shuffle grid_sample interpolate pixel_shuffle pixel_unshuffle".split(),
+    "scaled_attention": "scaled_dot_product_attention".split(),
     "shape_more": """
         as_strided atleast_1d atleast_2d atleast_3d block_diag cartesian_prod cdist column_stack combinations
         concat concatenate corrcoef cov diagflat diff dstack fliplr flipud hsplit kron logspace moveaxis pdist
@@ -475,6 +463,14 @@ _MODULES: dict[str, list[str]] = {
     """.split(),
 }
 LATER = {name: module for module, names in _MODULES.items() for name in names}
+# Methods that are no functions, or that come with another module than the function.
+_METHODS = dict.fromkeys(
+    """
+        cpu detach_ diagflat fill_diagonal_ is_signed istft multinomial ndimension nelement new_tensor reshape_as
+        split_with_sizes stft storage_offset type_as
+    """.split(),
+    "named",
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -487,13 +483,16 @@ def __getattr__(name: str) -> Any:
 
 def _method(self: Tensor, name: str) -> Any:
     """A method that comes with a module that is not imported yet."""
-    module = LATER.get(name.rstrip("_"), "named")
-    if not name.startswith("_"):
-        importlib.import_module(f".{module}", __name__)
-        for kind in type(self).__mro__:
-            if name in kind.__dict__:
-                return object.__getattribute__(self, name)
-    raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+    module = module_of_method(name)
+    if module is None:
+        raise AttributeError(f"'Tensor' object has no attribute {name!r}")
+    importlib.import_module(f".{module}", __name__)
+    return object.__getattribute__(self, name)
+
+
+def module_of_method(name: str) -> str | None:
+    """Which of the modules that are imported later has a method of Tensor."""
+    return _METHODS.get(name) or LATER.get(name.removesuffix("_"))
 
 
 Tensor.__getattr__ = _method  # type: ignore[method-assign]

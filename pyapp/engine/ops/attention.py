@@ -15,10 +15,7 @@ from .view import cat, stack
 
 
 def rope_table(positions: int, head_dim: int, theta: float = 10000.0) -> Tensor:
-    """cos and sin of the rotary angles (Su et al.
-
-    2021, arXiv 2104.09864): (positions, head_dim / 2, 2), made without NumPy.
-    """
+    """cos and sin of the rotary angles (Su et al. 2021, arXiv 2104.09864): (positions, head_dim / 2, 2)."""
     from math import cos, sin
 
     half = head_dim // 2

@@ -10,7 +10,7 @@ from ..autograd import STATE
 from ..launch import KERNELS, launch, launch_all
 from ..lazy import np
 from ..op import describe, op, primitive
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, adopt_array, empty_contiguous
 from .base import array_of, computed, dense, tensor_of
 
 _SAMPLE = KERNELS["sample_f32"]
@@ -28,7 +28,7 @@ def _d_embedding(g: Tensor, _: Any, weight: Tensor, ids: Tensor) -> Any:
     flat = array_of(g).reshape(-1, weight.shape[1])
     order = np.argsort(ids.array().reshape(-1), kind="stable")
     sorted_ids = ids.array().reshape(-1)[order]
-    whole = np.zeros(weight.shape, np.float64 if weight.dtype is _dtype.float64 else np.float32)
+    whole = np.zeros(weight.shape, flat.dtype)
     if len(order):
         starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]])
         whole[sorted_ids[starts]] = np.add.reduceat(flat[order], starts, axis=0)
@@ -45,7 +45,8 @@ def _embedding(weight: Tensor, ids: Tensor) -> Tensor:
     array = ids.array()
     if array.size and (array.min() < 0 or array.max() >= weight.shape[0]):
         raise IndexError(f"embedding: ids {array.min()} .. {array.max()} are outside 0 .. {weight.shape[0] - 1}")
-    return tensor_of(weight.array()[array], weight.dtype)
+    rows = adopt_array(weight.array()[array], weight.dtype)
+    return rows.to(_dtype.float32) if weight.dtype.itemsize == 2 else rows
 
 
 def embedding(weight: Tensor, ids: Tensor) -> Tensor:

@@ -241,8 +241,8 @@ CONSTANTS: dict[str, Any] = {
     "nan": math.nan,
     "newaxis": None,
     "Size": tuple,
+    "dtype": DType,
 }
-CONSTANTS |= {"dtype": DType}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import Checkpoint
+from pyapp.formats.nesting import parse_json
+from pyapp.formats.source import read_whole
 
 from .model import Config, Whisper
 from .weights import fill, hugging_face_name, parts, slots
@@ -27,7 +28,6 @@ HUGGING_FACE_CONFIG = {
     "n_text_layer": "decoder_layers",
 }
 HEAD_SIZE = 64  # of every published model
-JSON_LIMIT = 64 << 20  # bytes
 
 Progress = Callable[[int, int], None]
 
@@ -35,11 +35,11 @@ Progress = Callable[[int, int], None]
 def read_json_file(source: Any) -> dict[str, Any]:
     """The object in a small JSON file, a ByteSource. FileFormatError for anything else."""
     hint = "Download the file again"
-    if source.size > JSON_LIMIT:
-        raise FileFormatError(f"the file has {source.size:,} bytes, too many for a JSON file", where=source.name)
     try:
-        found = json.loads(bytes(source.read(0, source.size)))
-    except (ValueError, RecursionError) as error:
+        found = parse_json(read_whole(source))
+    except FileFormatError:
+        raise
+    except ValueError as error:
         raise FileFormatError(f"it is no JSON text ({error})", where=source.name, hint=hint) from error
     if not isinstance(found, dict):
         raise FileFormatError("it holds no JSON object", where=source.name, hint=hint)
@@ -51,7 +51,7 @@ def check_architecture(document: Mapping[str, Any], where: str = "config.json") 
     kind = document.get("model_type")
     if kind != "whisper":
         raise ModelError(
-            f"this is the configuration of the architecture {kind!r}, not of Whisper", where=where,
+            f"this is the configuration of the architecture {kind!r:.60}, not of Whisper", where=where,
             hint="Choose a Whisper model, such as openai/whisper-tiny",
         )  # fmt: skip
 
@@ -62,15 +62,21 @@ def config_from_hugging_face(document: Mapping[str, Any], where: str = "config.j
     for side in ("encoder", "decoder"):
         width, state = document.get(f"{side}_ffn_dim"), document.get("d_model")
         if isinstance(width, int) and isinstance(state, int) and width != 4 * state:
-            raise ModelError(f"{side}_ffn_dim is {width}, expected four times d_model ({4 * state})", where=where)
+            raise ModelError(
+                f"{side}_ffn_dim is {width!r:.20}, expected four times d_model ({4 * state!r:.20})", where=where
+            )
     if document.get("activation_function", "gelu") != "gelu":
-        raise ModelError(f"its activation is {document['activation_function']!r}, expected 'gelu'", where=where)
+        raise ModelError(f"its activation is {document['activation_function']!r:.60}, expected 'gelu'", where=where)
     return Config.from_dict({ours: document.get(theirs) for ours, theirs in HUGGING_FACE_CONFIG.items()})
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def config_of_tensors(checkpoint: Checkpoint) -> Config:
     """From the dims of openai's .pt, or from its tensors' shapes, where heads are HEAD_SIZE wide."""
-    dims = {key[5:]: int(text) for key, text in checkpoint.metadata.items() if key[:5] == "dims." and text.isdigit()}
+    dims = {key[5:]: int(text) for key, text in checkpoint.metadata.items() if key[:5] == "dims." and _is_number(text)}
     if dims:
         return Config.from_dict(dims)
 
@@ -139,13 +145,13 @@ def alignment_heads(
     """The (layer, head) that follow the audio in time, as generation_config.json or openai's buffer tells."""
     found = generation.get("alignment_heads")
     if isinstance(found, list):
-        pairs = [tuple(pair) for pair in found if isinstance(pair, list) and len(pair) == 2]
+        pairs = [(pair[0], pair[1]) for pair in found if isinstance(pair, list) and [*map(type, pair)] == [int, int]]
     elif "alignment_heads" in checkpoint.tensors:
         pairs = [(int(layer), int(head)) for layer, head in np.argwhere(checkpoint.read("alignment_heads").numpy())]
     else:
         return None
     fits = all(0 <= layer < config.n_text_layer and 0 <= head < config.n_text_head for layer, head in pairs)
-    return [(int(layer), int(head)) for layer, head in pairs] if pairs and fits else None
+    return pairs if pairs and fits else None
 
 
 def is_whisper(checkpoint: Checkpoint) -> bool:

@@ -23,6 +23,9 @@ from .session import DecoderSession, SessionPool
 
 EPSILON = 1e-5
 MAX_TIMESCALE = 10000.0
+# Far above every Whisper model, far below what would exhaust memory; by the last word of a number's name.
+LIMITS = {"layer": 1 << 8, "head": 1 << 8, "ctx": 1 << 15, "vocab": 1 << 20, "mels": 1 << 10}
+WIDEST = 1 << 14  # of the state
 KERNEL = 3  # width of both convolutions, padded by one on either side
 
 
@@ -43,8 +46,9 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if value < 1:
-                raise ModelError(f"{name} is {value}: every number of a Whisper model is at least 1")
+            limit = LIMITS.get(name[2:].rpartition("_")[2], WIDEST)
+            if not 1 <= value <= limit:
+                raise ModelError(f"{name} is {value!r:.20}, expected 1 to {limit:,} in a Whisper model")
         for part in ("audio", "text"):
             state, heads = getattr(self, f"n_{part}_state"), getattr(self, f"n_{part}_head")
             if state % heads or state % 2:
@@ -65,7 +69,7 @@ class Config:
         for name in (field.name for field in fields(cls)):
             value = values.get(name)
             if isinstance(value, bool) or not isinstance(value, int):
-                problem = "is missing" if value is None else f"is {value!r}, not a whole number"
+                problem = "is missing" if value is None else f"is {value!r:.60}, not a whole number"
                 raise ModelError(f"{name} {problem}", hint="Give the configuration of a Whisper model")
             found[name] = value
         return cls(**found)
