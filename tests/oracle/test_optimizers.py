@@ -83,6 +83,33 @@ def test_optimizers(kind: str, settings: dict[str, Any], dtype: str) -> None:
         np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=limit, atol=limit / 10)
 
 
+@pytest.mark.parametrize(("kind", "settings"), [case for case in OPTIMIZERS if case[0] not in ("NAdam", "ASGD")])
+def test_optimizers_go_on_from_torchs_state(kind: str, settings: dict[str, Any]) -> None:
+    sides = both(kind, settings)
+    (_, theirs, before), (_, ours, after) = sides
+
+    def step(P: Any, parameters: list[Any], optimizer: Any) -> None:
+        optimizer.zero_grad()
+        ((parameters[0].sin() * parameters[0]).sum() + parameters[1].exp().sum()).backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step(*sides[0])
+    saved = before.state_dict()
+    state = {
+        number: {k: pyapp.from_numpy(v.numpy().copy()) if hasattr(v, "numpy") else v for k, v in entry.items()}
+        for number, entry in saved["state"].items()
+    }
+    after.load_state_dict({"state": state, "param_groups": saved["param_groups"]})
+    with pyapp.no_grad():
+        for a, b in zip(ours, theirs, strict=True):
+            a.copy_(pyapp.from_numpy(b.detach().numpy().copy()))
+    for side in sides:
+        step(*side)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "settings",
