@@ -25,13 +25,27 @@ typedef struct ready {
     int32_t start[2];
 } ready;
 
+/* The sum of 16 int8. */
+INLINE int32_t sum_of_16(const int8_t *p)
+{
+#if defined(__wasm_simd128__)
+    const v128_t four = wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_extadd_pairwise_i8x16(wasm_v128_load(p)));
+    const v128_t two = wasm_i32x4_add(four, wasm_i32x4_shuffle(four, four, 2, 3, 0, 1));
+    return wasm_i32x4_extract_lane(two, 0) + wasm_i32x4_extract_lane(two, 1);
+#elif defined(__SSE2__)
+    const __m128i bytes = _mm_xor_si128(_mm_loadu_si128((const void *)p), _mm_set1_epi8(-128));
+    const __m128i two = _mm_sad_epu8(bytes, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two))) - 16 * 128;
+#else
+    return vaddlvq_s8(vld1q_s8(p));
+#endif
+}
+
 INLINE void make_ready(ready *to, const activations *from, int32_t bias, int apart)
 {
-    int32_t first = 0;
+    const int32_t first = sum_of_16(from->values);
     for (int i = 0; i < BLOCK; i++)
         to->values[i] = from->values[i];
-    for (int i = 0; i < BLOCK / 2; i++)
-        first += from->values[i];
     to->scale = from->scale;
     to->weighted[0] = from->scale * (float)first;
     to->weighted[1] = from->scale * (float)(from->sum - first);

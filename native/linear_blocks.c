@@ -7,7 +7,8 @@
 #include "blocks.h"
 #include "dot_u7.h"
 
-enum { FEW_ROWS = 3, STREAM_BLOCKS = 128, TILE_ROWS = 4, TILE_BANDS = 4, TILE_BLOCKS = 16 };
+enum { FEW_ROWS = 3, STREAM_BLOCKS = 128, TILE_ROWS = 4, TILE_BANDS = 8, TILE_BLOCKS = 16 };
+enum { TILE_AT_ONCE = LANES >= 8 ? 2 : 1 }; /* bands that share each load of activations */
 
 typedef struct task {
     band_output to;
@@ -215,64 +216,81 @@ static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t fir
         }
 }
 
+typedef u7_sums tile_sums[TILE_ROWS][TILE_AT_ONCE][PARTS];
+
 /* Adds one step of weights; `wide`: numbers up to 255, in two halves where an instruction takes only 127. */
-INLINE void tile_step(u7_sums sum[TILE_ROWS][PARTS], u7_sums ones[TILE_ROWS][PARTS], const uint8_t *w,
-                      const ready *const x[TILE_ROWS], int64_t k, int s, const int rows, const int wide)
+INLINE void tile_step(tile_sums sum, tile_sums ones, const tile_block *w, const ready *const x[TILE_ROWS], int64_t k,
+                      int s, const int rows, const int bands, const int wide)
 {
-    UNROLL for (int p = 0; p < PARTS; p++)
+    u7_step four[TILE_ROWS];
+    UNROLL for (int r = 0; r < rows; r++) four[r] = u7_step_load(&x[r][k], s);
+    UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
     {
-        const part_bits bits = bits_load(w + s * BAND * 4 + p * PART_BYTES);
+        const part_bits bits = bits_load(w[b * TILE_BLOCKS].numbers + s * BAND * 4 + p * PART_BYTES);
         UNROLL for (int r = 0; r < rows; r++)
         {
-            const u7_step four = u7_step_load(&x[r][k], s);
-            sum[r][p] = u7_add(sum[r][p], wide ? bits >> 1 & 0x7f7f7f7f : bits, four);
+            sum[r][b][p] = u7_add(sum[r][b][p], wide ? bits >> 1 & 0x7f7f7f7f : bits, four[r]);
             if (wide)
-                ones[r][p] = u7_add(ones[r][p], bits & 0x01010101, four);
+                ones[r][b][p] = u7_add(ones[r][b][p], bits & 0x01010101, four[r]);
         }
     }
 }
 
-/* out[row] = sums over the blocks of a tile. halves 2: scales for each 16 columns. */
-INLINE void multiply_tile(float out[TILE_ROWS][BAND], const tile_block *w, const ready *const x[TILE_ROWS],
-                          int64_t blocks, const int rows, const int halves, const int wide)
+/* out[row][band] = sums over the blocks of tiles, which bands have one after the other. halves 2: scales for each 16
+ * columns. */
+INLINE void multiply_tile(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w,
+                          const ready *const x[TILE_ROWS], int64_t blocks, const int rows, const int bands,
+                          const int halves, const int wide)
 {
-    part_float total[TILE_ROWS][PARTS] = {0};
+    part_float total[TILE_ROWS][TILE_AT_ONCE][PARTS] = {0};
     for (int64_t k = 0; k < blocks; k++, w++)
         for (int h = 0; h < halves; h++) {
-            u7_sums sum[TILE_ROWS][PARTS], ones[TILE_ROWS][PARTS];
-            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++) sum[r][p] = ones[r][p] =
-                u7_start(0);
+            tile_sums sum, ones;
+            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
+                UNROLL for (int p = 0; p < PARTS; p++) sum[r][b][p] = ones[r][b][p] = u7_start(0);
             UNROLL_SAFE for (int s = 0; s < STEPS / halves; s++)
-                tile_step(sum, ones, w->numbers, x, k, h * STEPS / 2 + s, rows, wide);
-            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++)
+                tile_step(sum, ones, w, x, k, h * STEPS / 2 + s, rows, bands, wide);
+            UNROLL for (int r = 0; r < rows; r++)
             {
                 const ready *in = &x[r][k];
                 const float weighted = halves == 2 ? in->weighted[h] : in->weighted[0] + in->weighted[1];
-                const part_float scale = *(const part_unaligned *)&w->scales[h][p * PART_ROWS];
-                const part_float minimum = *(const part_unaligned *)&w->minimums[h][p * PART_ROWS];
-                part_float dot = floats_of(sum[r][p]);
-                if (wide)
-                    dot = dot * part_splat(2) + floats_of(ones[r][p]);
-                total[r][p] += scale * (dot * part_splat(in->scale)) - minimum * part_splat(weighted);
+                UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
+                {
+                    const tile_block *at = w + b * TILE_BLOCKS;
+                    const part_float scale = *(const part_unaligned *)&at->scales[h][p * PART_ROWS];
+                    const part_float minimum = *(const part_unaligned *)&at->minimums[h][p * PART_ROWS];
+                    part_float dot = floats_of(sum[r][b][p]);
+                    if (wide)
+                        dot = dot * part_splat(2) + floats_of(ones[r][b][p]);
+                    total[r][b][p] += scale * (dot * part_splat(in->scale)) - minimum * part_splat(weighted);
+                }
             }
         }
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < PARTS; p++) *
-        (part_unaligned *)&out[r][p * PART_ROWS] = total[r][p];
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
+            UNROLL for (int p = 0; p < PARTS; p++) *
+        (part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
 }
 
-static void multiply_rows(float out[TILE_ROWS][BAND], const tile_block *w, const ready *const x[TILE_ROWS],
-                          int64_t blocks, int rows, const block_type *kind)
+static void multiply_rows(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w,
+                          const ready *const x[TILE_ROWS], int64_t blocks, const block_type *kind)
 {
-    const int wide = kind->bias == 128;
-    if (rows == 1 && wide)
-        multiply_tile(out, w, x, blocks, 1, 1, 1);
-    else if (rows == 1)
-        kind->runs16 ? multiply_tile(out, w, x, blocks, 1, 2, 0) : multiply_tile(out, w, x, blocks, 1, 1, 0);
-    else if (wide)
-        multiply_tile(out, w, x, blocks, TILE_ROWS, 1, 1);
+    if (kind->bias == 128)
+        multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 1, 1);
+    else if (kind->runs16)
+        multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 2, 0);
     else
-        kind->runs16 ? multiply_tile(out, w, x, blocks, TILE_ROWS, 2, 0)
-                     : multiply_tile(out, w, x, blocks, TILE_ROWS, 1, 0);
+        multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 1, 0);
+}
+
+static void multiply_row(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w, const ready *const x[TILE_ROWS],
+                         int64_t blocks, const block_type *kind)
+{
+    if (kind->bias == 128)
+        multiply_tile(out, w, x, blocks, 1, 1, 1, 1);
+    else if (kind->runs16)
+        multiply_tile(out, w, x, blocks, 1, 1, 2, 0);
+    else
+        multiply_tile(out, w, x, blocks, 1, 1, 1, 0);
 }
 
 /* Bands first .. first + bands - 1 with all rows of x. */
@@ -280,11 +298,13 @@ static void multiply_bands(const task *t, int64_t first, int bands)
 {
     tile_block tile[TILE_BANDS][TILE_BLOCKS];
     ready x[TILE_ROWS][TILE_BLOCKS];
-    float out[TILE_ROWS][BAND];
+    float out[TILE_ROWS][TILE_AT_ONCE][BAND];
     for (int64_t start = 0; start < t->blocks; start += TILE_BLOCKS) {
         const int64_t left = t->blocks - start, blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS;
         for (int b = 0; b < bands; b++)
             (t->kind.packed_bytes ? unpack_tile : decode_tile)(tile[b], t, first + b, start, blocks);
+        if (bands % TILE_AT_ONCE)
+            memcpy(tile[bands], tile[bands - 1], sizeof tile[0]);
         for (int64_t row = 0; row < t->rows; row += TILE_ROWS) {
             const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
             const ready *in[TILE_ROWS];
@@ -293,10 +313,12 @@ static void multiply_bands(const task *t, int64_t first, int bands)
                 for (int64_t k = 0; r < rows && k < blocks; k++)
                     make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, 0, 0);
             }
-            for (int b = 0; b < bands; b++) {
-                multiply_rows(out, tile[b], in, blocks, rows, &t->kind);
+            const int once = rows == 1 ? 1 : TILE_AT_ONCE; /* the copy of a band is left */
+            for (int b = 0; b < bands; b += once) {
+                (rows == 1 ? multiply_row : multiply_rows)(out, tile[b], in, blocks, &t->kind);
                 for (int r = 0; r < rows; r++)
-                    store_band(&t->to, out[r], row + r, first + b, start == 0);
+                    for (int i = 0; i < once && b + i < bands; i++)
+                        store_band(&t->to, out[r][i], row + r, first + b + i, start == 0);
             }
         }
     }

@@ -150,7 +150,8 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         n = b_shape[1]
         y = empty_contiguous((m, n))
         launch(
-            _MATMUL, m * n * k >> 10, y.storage.address, a.address, b.address, 1, m, n, k,
+            _MATMUL, m * n * k >> 10, y.storage.address, a.storage.address + 4 * a.offset,
+            b.storage.address + 4 * b.offset, 1, m, n, k,
             0, *a.strides, 0, *b.strides, 0, n,
         )  # fmt: skip
         return y

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtype as _dtype
+from ..autograd import STATE
+from ..device import cpu
 from ..dtype import as_dtype
 from ..lazy import np
 from ..op import Op, describe, op, primitive
@@ -360,6 +362,10 @@ def _accepting(operation: Op) -> Any:
     """The operator: leaves what is neither tensor nor number to the other operand."""
 
     def method(self: Tensor, other: Any) -> Any:
+        if not STATE.enabled and operation.fast is not None and self.device is cpu:  # as Op.__call__, without its frame
+            result = operation.fast(self, other)
+            if result is not NotImplemented:
+                return result
         if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
             return operation(self, other)
         return NotImplemented

@@ -6,6 +6,8 @@ from math import prod
 from typing import Any
 
 from .. import dtype as _dtype
+from ..autograd import STATE
+from ..device import cpu
 from ..lazy import np
 from ..op import describe, op, primitive
 from ..shape import broadcast_shapes
@@ -119,5 +121,15 @@ def bmm(a: Tensor, b: Tensor) -> Tensor:
     return a @ b
 
 
-Tensor.__matmul__ = lambda self, other: matmul(self, other) if isinstance(other, Tensor) else NotImplemented  # type: ignore[method-assign]
+def _operator(self: Tensor, other: Any) -> Any:
+    if not isinstance(other, Tensor):
+        return NotImplemented
+    if not STATE.enabled and matmul.fast is not None and self.device is cpu:  # as Op.__call__, for small matrices
+        result = matmul.fast(self, other)
+        if result is not NotImplemented:
+            return result
+    return matmul(self, other)
+
+
+Tensor.__matmul__ = _operator  # type: ignore[method-assign]
 Tensor.bmm = bmm  # type: ignore[attr-defined]
