@@ -250,6 +250,8 @@ class Tensor:
         """Marks a leaf as one whose gradient is wanted. RuntimeError for integers."""
         if on and not self.dtype.is_floating_point:
             raise RuntimeError(f"requires_grad: only floating-point tensors have gradients, not {self.dtype}")
+        if not on and self.node is not None:
+            raise RuntimeError("requires_grad: this tensor was computed from others that have gradients; use detach()")
         self.requires_grad = on
         return self
 

@@ -179,6 +179,10 @@ def given_gradient(P: Any) -> Any:
 
 
 GRADIENTS: dict[str, Callable[[Any], Any]] = {
+    "powers of 0": lambda P: gradients(P, lambda x: x**0 + x**2, P.tensor([0.0, 4.0])),
+    "powers of 0 by tensors": lambda P: gradients(P, lambda x: x ** P.tensor([0.0, 1.0]), P.tensor([0.0, 0.0])),
+    "atan2 of nothing": lambda P: gradients(P, P.atan2, P.tensor([0.0, 3.0]), P.tensor([0.0, 4.0])),
+    "no way back": lambda P: (P.ones(2).requires_grad_() * 2).requires_grad_(False),
     "own memory": accumulated, "added in place": accumulated_again, "not the given one": given_gradient,
 }  # fmt: skip
 CASES = {**ARITHMETIC, **NUMBERS, **REDUCTIONS, **INDICES, **SIGNALS, **GRADIENTS}

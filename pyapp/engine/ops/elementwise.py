@@ -72,7 +72,11 @@ def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
 
 
 def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
-    grad_a = unbroadcast(g * b * a ** (b - 1), a) if a.requires_grad else None
+    grad_a = None
+    if a.requires_grad:  # of x ** 0 it is 0, also where x is
+        part = g * b * a ** (b - 1)
+        never = b == 0
+        grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
     if isinstance(b, Tensor) and b.requires_grad:
         return grad_a, unbroadcast(g * y * where(a == 0, 0.0, a.log()), b)
     return grad_a, None

@@ -248,7 +248,7 @@ def unique_consecutive(
     results = [tensor_of(np.moveaxis(rows[starts], 0, d), x.dtype)]
     counts = np.diff(np.r_[starts, size]).astype("int64")
     if return_inverse:
-        places = np.repeat(np.arange(len(starts), dtype=np.int64), counts)
+        places = np.repeat(np.arange(len(starts), dtype=np.int64), counts.astype(np.intp))
         results.append(tensor_of(places.reshape(x.shape) if dim is None else places))
     if return_counts:
         results.append(tensor_of(counts))

@@ -183,10 +183,18 @@ def _pair(da: Any, db: Any) -> Any:
 
 
 fmod = _binary("fmod", lambda: np.fmod, _pair(lambda y, a, b: 1, lambda y, a, b: -trunc(a / b)))
+
+
+def _over_square(a: Tensor, b: Any) -> Tensor:
+    """1 / (a² + b²); 0 where both are."""
+    square = a * a + b * b
+    return where(square == 0, 0.0, square.reciprocal())
+
+
 atan2 = _binary(
     "atan2",
     lambda: np.arctan2,
-    _pair(lambda y, a, b: b / (a * a + b * b), lambda y, a, b: -a / (a * a + b * b)),
+    _pair(lambda y, a, b: b * _over_square(a, b), lambda y, a, b: -a * _over_square(a, b)),
     out="float",
 )
 hypot = _binary("hypot", lambda: np.hypot, _pair(lambda y, a, b: a / y, lambda y, a, b: b / y), saves="both")
