@@ -74,6 +74,9 @@ enum {
  *   temperature <= 0: argmax. top_k 0, top_p >= 1 (or <= 0), min_p 0, penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT.
  * adamw: settings are seven f32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t; decoupled decay as
  *   in torch.optim.AdamW. linear's residual_stride 0 adds one row (a bias) to every row.
+ * ctc: loss (count) and grad of log_probs (steps, count, classes) for int32 labels (count, most); int32 (count) times and
+ *   lengths say how much of each sample counts, at most steps and most. scratch: for each of at most `workspaces` workers
+ *   `room` floats, a multiple of 16, at least 2 (steps + 1) + (steps + 7) (W + 32) with W = 2 most + 1 up to a multiple of 16.
  * layer_norm_backward writes of each row its mean and 1 / sqrt(variance + epsilon) to statistics (rows, 2), which
  *   layer_norm_weights_backward reads. grad_x may be grad_y or x where the weights' gradients are not wanted after it.
  * fold: the gradient of taking windows. windows (batch, window_rows, size, channels), y (batch, length, channels):
@@ -179,7 +182,8 @@ enum {
     KERNEL(abs_f32, "y x | count |")                                                                                   \
     KERNEL(pack_keys_q8, "packed x | tokens heads head_dim x_stride |")                                                \
     KERNEL(pack_values_q8, "packed x | tokens heads head_dim x_stride |")                                              \
-    KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")
+    KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")                    \
+    KERNEL(ctc_f32, "loss grad? log_probs labels times lengths scratch | steps count classes most blank room workspaces |")
 
 /* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
  * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import Tensor, int64
+from ..engine import Tensor, float32, get_num_threads, int32, int64
 from ..engine.autograd import STATE
+from ..engine.devices.cpu import claims
+from ..engine.launch import KERNELS, launch
 from ..engine.lazy import np
 from ..engine.op import describe, primitive
 from ..engine.ops import where
-from ..engine.ops.base import array_of, computed, tensor_of
+from ..engine.ops.base import array_of, computed, dense, tensor_of
+from ..engine.storage import Storage
+from ..engine.tensor import empty_contiguous
 from .losses import _reduce
 
 
@@ -87,15 +91,41 @@ class _Paths:
         return grad
 
 
+def _launched(
+    grad: Tensor | None, log_probs: Tensor, labels: Any, input_lengths: Any, target_lengths: Any, blank: int
+) -> Tensor:
+    """The losses (N,), by the kernel; writes d loss / d log_probs into `grad` (T, N, C) if there is one."""
+    steps, count, classes = log_probs.shape
+    most, workspaces = labels.shape[1], min(count, get_num_threads())
+    loss = empty_contiguous((count,))
+    ids, times, lengths = (tensor_of(array, int32) for array in (labels, input_lengths, target_lengths))
+    room = _up(2 * (steps + 1) + (steps + 7) * (_up(2 * most + 1) + 32))
+    scratch = Storage(4 * room * workspaces)
+    launch(
+        KERNELS["ctc_f32"], steps * count * (2 * most + 1) >> 4, loss.address, grad.address if grad is not None else 0,
+        log_probs.address, ids.address, times.address, lengths.address, scratch.address,
+        steps, count, classes, most, blank, room, workspaces,
+    )  # fmt: skip
+    return loss
+
+
+def _up(size: int) -> int:
+    return (size + 15) // 16 * 16
+
+
 def _d_ctc(g: Tensor, _: Any, log_probs: Tensor, *rest: Any) -> Any:
     if STATE.enabled:
         raise RuntimeError("ctc_loss: the second derivative is not there")
-    array = array_of(log_probs)
-    paths = _Paths(array, *rest)
-    alpha = paths.forward()
     weight = array_of(g)[None, :, None]  # zero where an infinite loss was replaced
-    grad = np.where(weight == 0, 0.0, paths.gradient(alpha, paths.losses(alpha), array.shape) * weight)
-    return (tensor_of(grad, log_probs.dtype),)
+    if log_probs.dtype is float32:
+        grad = empty_contiguous(log_probs.shape)
+        _launched(grad, dense(log_probs), *rest)
+        shares = grad.array()
+    else:
+        paths = _Paths(array_of(log_probs), *rest)
+        alpha = paths.forward()
+        shares = paths.gradient(alpha, paths.losses(alpha), log_probs.shape)
+    return (tensor_of(np.where(weight == 0, 0.0, shares * weight), log_probs.dtype),)
 
 
 @primitive(vjp=_d_ctc, name="_ctc", method=False)
@@ -104,6 +134,11 @@ def _ctc(log_probs: Tensor, labels: Any, input_lengths: Any, target_lengths: Any
     computed("ctc_loss")
     paths = _Paths(array_of(log_probs), labels, input_lengths, target_lengths, blank)
     return tensor_of(paths.losses(paths.forward()), log_probs.dtype)
+
+
+@claims("_ctc")
+def _ctc_kernel(log_probs: Tensor, *rest: Any) -> Any:
+    return _launched(None, dense(log_probs), *rest) if log_probs.dtype is float32 else NotImplemented
 
 
 def _lengths(name: str, given: Any, count: int, most: int) -> Any:

@@ -1,0 +1,177 @@
+/* Connectionist temporal classification (Graves et al. 2006) with its gradient, by the forward-backward algorithm.
+ *
+ * A target of S labels has 2 S + 1 states: its labels with blanks between and around them. Sums of probabilities are kept
+ * as logarithms relative to the largest at their time, which itself is summed up in double: so f32 is exact enough for
+ * recordings of any length.
+ */
+#include "vmath.h"
+
+#define NEVER (-1e30f) /* the logarithm of no probability: adding to it changes nothing, and makes no NaN */
+
+enum { AROUND = 16 }; /* floats that are NEVER on both sides of a row of states */
+
+typedef struct paths {
+    const float *log_probs; /* of this sample at time 0 */
+    const int32_t *labels;
+    int64_t step, times, states, width, blank; /* step: between two times; width: states, rounded up */
+    float *score, *skip, *skip_back, *beta, *next, *alpha;
+    double *level; /* what alpha at a time is relative to */
+} paths;
+
+INLINE void fill(float *row, int64_t count, float value)
+{
+    for (int64_t i = 0; i < count; i++)
+        row[i] = value;
+}
+
+INLINE int64_t room_of(int64_t width) { return width + 2 * AROUND; }
+
+/* Lays the rows out in scratch, and finds where a path may go on without a blank: between two labels that differ. */
+static void prepare(paths *p, float *scratch, int64_t rows)
+{
+    const int64_t room = room_of(p->width);
+    p->level = (double *)scratch;
+    float *row = scratch + 2 * (p->times + (p->times & 1)) + AROUND;
+    fill(row - AROUND, (rows + 5) * room, NEVER);
+    float **const all[] = {&p->score, &p->skip, &p->skip_back, &p->beta, &p->next};
+    for (int i = 0; i < 5; i++, row += room)
+        *all[i] = row;
+    p->alpha = row;
+    for (int64_t s = 3; s < p->states; s += 2)
+        if (p->labels[s >> 1] != p->labels[(s >> 1) - 1] && p->labels[s >> 1] != p->blank)
+            p->skip[s] = p->skip_back[s - 2] = 0;
+}
+
+/* The log-probabilities of all states at a time. Whether one is not a number. */
+static int gather(const paths *p, int64_t time)
+{
+    const float *row = p->log_probs + time * p->step;
+    int broken = 0;
+    for (int64_t s = 0; s < p->states; s++) {
+        const float x = row[s & 1 ? p->labels[s >> 1] : p->blank];
+        broken |= x != x;
+        p->score[s] = x > NEVER ? x : NEVER;
+    }
+    return broken;
+}
+
+/* Takes the largest off a row; how much that was. */
+static double level(float *row, int64_t width)
+{
+    vfloat largest = vload(row);
+    for (int64_t s = LANES; s < width; s += LANES)
+        largest = vmax(largest, vload(row + s));
+    const float top = vlargest(largest);
+    if (!(top > NEVER / 2))
+        return 0;
+    for (int64_t s = 0; s < width; s += LANES)
+        vstore(row + s, vload(row + s) - top);
+    return top;
+}
+
+/* The states one time on, from where they were and one or two states before (or after: by = -1 or 1). */
+static double advance(const paths *p, float *to, const float *from, const float *skip, int64_t by)
+{
+    for (int64_t s = 0; s < p->width; s += LANES) {
+        const vfloat stay = vload(from + s), one = vload(from + s + by);
+        const vfloat two = vload(from + s + 2 * by) + vload(skip + s), top = vmax(vmax(stay, one), two);
+        const vfloat sum = vexp(stay - top) + vexp(one - top) + vexp(two - top); /* 1 .. 3 */
+        vstore(to + s, vmax(vload(p->score + s) + top + vlog(sum), vsplat(NEVER)));
+    }
+    return level(to, p->width);
+}
+
+/* -log of the probability of all paths; alpha and level of all times if `keep`. */
+static double forward(const paths *p, int keep)
+{
+    const int64_t room = room_of(p->width), last = p->states - 1;
+    int broken = 0;
+    float *row = p->alpha;
+    for (int64_t t = 0; t < p->times; t++) {
+        float *before = row;
+        row = p->alpha + (keep ? t : t & 1) * room;
+        broken |= gather(p, t);
+        if (t == 0) {
+            for (int64_t s = 0; s <= last && s < 2; s++)
+                row[s] = p->score[s];
+            p->level[0] = level(row, p->width);
+        } else
+            p->level[t] = p->level[t - 1] + advance(p, row, before, p->skip, -1);
+    }
+    if (broken)
+        return __builtin_nanf("");
+    const float one = row[last], two = row[last - 1], top = one > two ? one : two;
+    if (!(top > NEVER / 2))
+        return INFINITE;
+    return -(p->level[p->times - 1] + top + log_scalar(exp_scalar(one - top) + exp_scalar(two - top)));
+}
+
+/* Takes from grad, at each time and class, the share of the paths that pass there. */
+static void backward(paths *p, float *grad, double loss)
+{
+    const int64_t room = room_of(p->width), last = p->states - 1;
+    double under = 0;
+    for (int64_t t = p->times - 1; t >= 0; t--) {
+        gather(p, t);
+        float *row = p->next;
+        if (t == p->times - 1) {
+            for (int64_t s = last; s >= 0 && s >= last - 1; s--)
+                row[s] = p->score[s];
+            under += level(row, p->width);
+        } else
+            under += advance(p, row, p->beta, p->skip_back, 1);
+        p->next = p->beta;
+        p->beta = row;
+        const vfloat whole = vsplat((float)(p->level[t] + under + loss));
+        const float *alpha = p->alpha + t * room;
+        for (int64_t s = 0; s < p->width; s += LANES)
+            vstore(p->score + s, vexp(vload(alpha + s) + vload(row + s) - vload(p->score + s) + whole));
+        for (int64_t s = 0; s < p->states; s++)
+            grad[t * p->step + (s & 1 ? p->labels[s >> 1] : p->blank)] -= p->score[s];
+        fill(p->score + p->states, p->width - p->states, NEVER);
+    }
+}
+
+KERNEL(ctc_f32)
+{
+    float *loss = record->pointers[0], *grad = record->pointers[1];
+    const float *log_probs = record->pointers[2];
+    const int32_t *labels = record->pointers[3], *times = record->pointers[4], *lengths = record->pointers[5];
+    float *scratch = record->pointers[6];
+    const int64_t steps = record->dims[0], count = record->dims[1], classes = record->dims[2], most = record->dims[3];
+    const int64_t blank = record->dims[4], room = record->dims[5];
+    const int active = workers < record->dims[6] ? workers : (int)record->dims[6];
+    int64_t first, end;
+    for (int64_t n = 0; n < count; n++)
+        for (int64_t i = 0; i < lengths[n]; i++)
+            if (labels[n * most + i] < 0 || labels[n * most + i] >= classes)
+                return KERNEL_INDEX_RANGE;
+    if (worker >= active)
+        return KERNEL_OK;
+    worker_share(count, 1, worker, active, &first, &end);
+    for (int64_t n = first; n < end; n++) {
+        const int64_t states = 2 * lengths[n] + 1, width = (states + LANES - 1) / LANES * LANES;
+        float *g = grad ? grad + n * classes : NULL;
+        for (int64_t t = 0; g && t < steps; t++)
+            fill(g + t * count * classes, classes, 0);
+        loss[n] = lengths[n] ? INFINITE : 0;
+        if (!times[n])
+            continue;
+        paths p = {.log_probs = log_probs + n * classes,
+                   .labels = labels + n * most,
+                   .step = count * classes,
+                   .times = times[n],
+                   .states = states,
+                   .width = width,
+                   .blank = blank};
+        prepare(&p, scratch + worker * room, g ? times[n] : 2);
+        const double whole = forward(&p, g != NULL); /* in f32 its rounding would show in the shares */
+        loss[n] = (float)whole;
+        if (g && whole < INFINITE)
+            backward(&p, g, whole);
+        else if (g)
+            for (int64_t t = 0; t < times[n]; t++) /* no paths have no shares */
+                fill(g + t * count * classes, classes, __builtin_nanf(""));
+    }
+    return KERNEL_OK;
+}
