@@ -15,7 +15,6 @@ typedef struct paths {
     const int32_t *labels;
     int64_t step, times, states, width, blank; /* step: between two times; width: states, rounded up */
     float *score, *skip, *skip_back, *beta, *next, *alpha;
-    double *level; /* what alpha at a time is relative to */
 } paths;
 
 INLINE void fill(float *row, int64_t count, float value)
@@ -30,8 +29,7 @@ INLINE int64_t room_of(int64_t width) { return width + 2 * AROUND; }
 static void prepare(paths *p, float *scratch, int64_t rows)
 {
     const int64_t room = room_of(p->width);
-    p->level = (double *)scratch;
-    float *row = scratch + 2 * (p->times + (p->times & 1)) + AROUND;
+    float *row = scratch + AROUND;
     fill(row - AROUND, (rows + 5) * room, NEVER);
     float **const all[] = {&p->score, &p->skip, &p->skip_back, &p->beta, &p->next};
     for (int i = 0; i < 5; i++, row += room)
@@ -81,11 +79,12 @@ static double advance(const paths *p, float *to, const float *from, const float 
     return level(to, p->width);
 }
 
-/* -log of the probability of all paths; alpha and level of all times if `keep`. */
-static double forward(const paths *p, int keep)
+/* -log of the probability of all paths; alpha of all times if `keep`. */
+static float forward(const paths *p, int keep)
 {
     const int64_t room = room_of(p->width), last = p->states - 1;
     int broken = 0;
+    double under = 0; /* what alpha is relative to */
     float *row = p->alpha;
     for (int64_t t = 0; t < p->times; t++) {
         float *before = row;
@@ -94,41 +93,37 @@ static double forward(const paths *p, int keep)
         if (t == 0) {
             for (int64_t s = 0; s <= last && s < 2; s++)
                 row[s] = p->score[s];
-            p->level[0] = level(row, p->width);
+            under = level(row, p->width);
         } else
-            p->level[t] = p->level[t - 1] + advance(p, row, before, p->skip, -1);
+            under += advance(p, row, before, p->skip, -1);
     }
     if (broken)
         return __builtin_nanf("");
     const float one = row[last], two = row[last - 1], top = one > two ? one : two;
     if (!(top > NEVER / 2))
         return INFINITE;
-    return -(p->level[p->times - 1] + top + log_scalar(exp_scalar(one - top) + exp_scalar(two - top)));
+    return (float)-(under + top + log_scalar(exp_scalar(one - top) + exp_scalar(two - top)));
 }
 
 /* Takes from grad, at each time and class, the share of the paths that pass there. */
-static void backward(paths *p, float *grad, double loss)
+static void backward(paths *p, float *grad)
 {
     const int64_t room = room_of(p->width), last = p->states - 1;
-    double under = 0;
     for (int64_t t = p->times - 1; t >= 0; t--) {
         gather(p, t);
-        float *row = p->next;
-        if (t == p->times - 1) {
+        float *row = p->next, *share = p->alpha + t * room;
+        if (t == p->times - 1)
             for (int64_t s = last; s >= 0 && s >= last - 1; s--)
                 row[s] = p->score[s];
-            under += level(row, p->width);
-        } else
-            under += advance(p, row, p->beta, p->skip_back, 1);
+        else
+            advance(p, row, p->beta, p->skip_back, 1);
         p->next = p->beta;
         p->beta = row;
-        const vfloat whole = vsplat((float)(p->level[t] + under + loss));
-        const float *alpha = p->alpha + t * room;
         for (int64_t s = 0; s < p->width; s += LANES)
-            vstore(p->score + s, vexp(vload(alpha + s) + vload(row + s) - vload(p->score + s) + whole));
+            vstore(share + s, vload(share + s) + vload(row + s) - vload(p->score + s));
+        const float total = exp_row(share, share, p->states, row_largest(share, p->states));
         for (int64_t s = 0; s < p->states; s++)
-            grad[t * p->step + (s & 1 ? p->labels[s >> 1] : p->blank)] -= p->score[s];
-        fill(p->score + p->states, p->width - p->states, NEVER);
+            grad[t * p->step + (s & 1 ? p->labels[s >> 1] : p->blank)] -= share[s] / total;
     }
 }
 
@@ -165,10 +160,9 @@ KERNEL(ctc_f32)
                    .width = width,
                    .blank = blank};
         prepare(&p, scratch + worker * room, g ? times[n] : 2);
-        const double whole = forward(&p, g != NULL); /* in f32 its rounding would show in the shares */
-        loss[n] = (float)whole;
-        if (g && whole < INFINITE)
-            backward(&p, g, whole);
+        loss[n] = forward(&p, g != NULL);
+        if (g && loss[n] < INFINITE)
+            backward(&p, g);
         else if (g)
             for (int64_t t = 0; t < times[n]; t++) /* no paths have no shares */
                 fill(g + t * count * classes, classes, __builtin_nanf(""));

@@ -76,7 +76,7 @@ enum {
  *   in torch.optim.AdamW. linear's residual_stride 0 adds one row (a bias) to every row.
  * ctc: loss (count) and grad of log_probs (steps, count, classes) for int32 labels (count, most); int32 (count) times and
  *   lengths say how much of each sample counts, at most steps and most. scratch: for each of at most `workspaces` workers
- *   `room` floats, a multiple of 16, at least 2 (steps + 1) + (steps + 7) (W + 32) with W = 2 most + 1 up to a multiple of 16.
+ *   `room` floats, a multiple of 16, at least (steps + 7) (W + 32) with W = 2 most + 1 up to a multiple of 16.
  * layer_norm_backward writes of each row its mean and 1 / sqrt(variance + epsilon) to statistics (rows, 2), which
  *   layer_norm_weights_backward reads. grad_x may be grad_y or x where the weights' gradients are not wanted after it.
  * fold: the gradient of taking windows. windows (batch, window_rows, size, channels), y (batch, length, channels):

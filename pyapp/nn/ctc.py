@@ -99,7 +99,7 @@ def _launched(
     most, workspaces = labels.shape[1], min(count, get_num_threads())
     loss = empty_contiguous((count,))
     ids, times, lengths = (tensor_of(array, int32) for array in (labels, input_lengths, target_lengths))
-    room = _up(2 * (steps + 1) + (steps + 7) * (_up(2 * most + 1) + 32))
+    room = (steps + 7) * (_up(2 * most + 1) + 32)
     scratch = Storage(4 * room * workspaces)
     launch(
         KERNELS["ctc_f32"], steps * count * (2 * most + 1) >> 4, loss.address, grad.address if grad is not None else 0,
