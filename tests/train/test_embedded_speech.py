@@ -15,6 +15,7 @@ from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.transcribe import transcribe_events
 from pyapp.events import Done, Segment
 from pyapp.models import LoadedSpeechModel, load_speech_model
+from pyapp.train.speech_evaluation import TIMES
 from pyapp.train.speech_grammar import vocabulary, words
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +71,17 @@ def test_the_card_counts_the_words() -> None:
     told = re.search(r"about (\d+) different words", CARD.read_text(encoding="utf-8"))
     assert told is not None and abs(int(told[1]) - len(vocabulary())) <= 5
     assert {word for texts in SAMPLES.values() for text in texts for word in words(text)} <= vocabulary()
+
+
+@pytest.mark.native_only
+def test_the_card_takes_new_figures() -> None:
+    from scripts.speech_card import written
+
+    card = CARD.read_text(encoding="utf-8")
+    changed = written(card, {"seen voices, clean": 0.1234, TIMES: 0.5, "live, anything": 1.0}, 7)
+    assert "| --- | --- |\n| seen voices, clean | 12.3 % |\n| live, anything | 100.0 % |\n\n" in changed
+    assert "are 7 clips" in changed and "sentences was 0.50 s" in changed
+    assert card.split("## How good it is")[0] == changed.split("## How good it is")[0]
 
 
 @pytest.mark.native_only
