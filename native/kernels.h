@@ -183,7 +183,8 @@ enum {
     KERNEL(pack_keys_q8, "packed x | tokens heads head_dim x_stride |")                                                \
     KERNEL(pack_values_q8, "packed x | tokens heads head_dim x_stride |")                                              \
     KERNEL(attention_q8, "y q k v | tokens heads kv_heads head_dim keys y_stride q_stride | scale")                    \
-    KERNEL(ctc_f32, "loss grad? log_probs labels times lengths scratch | steps count classes most blank room workspaces |")
+    KERNEL(ctc_f32,                                                                                                    \
+           "loss grad? log_probs labels times lengths scratch | steps count classes most blank room workspaces |")
 
 /* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
  * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.
