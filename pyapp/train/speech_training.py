@@ -49,7 +49,7 @@ VOCABULARY_SENTENCES = 8000
 
 @dataclass(frozen=True)
 class SpeechSettings:
-    """What decides the result, apart from the seed. The defaults made the embedded model."""
+    """What decides the result, apart from the seed. The embedded model has the defaults."""
 
     steps: int = 26000
     seed: int = 1
