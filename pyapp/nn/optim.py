@@ -70,6 +70,8 @@ class Optimizer:
             value = group.get(name, 0.0)
             if not (isfinite(value) and value >= 0):
                 raise ValueError(f"{type(self).__name__}: {name} must be a number >= 0, got {value}")
+        if "betas" in group:
+            check_range(self, group, "betas")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets all gradients, or sets them to zero."""
@@ -211,10 +213,6 @@ class Adam(Optimizer):
         decoupled = {"decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, {**settings, **decoupled}, maximize, **manners)
         self._settings = empty(7)
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        check_range(self, group, "betas")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         decay = group["weight_decay"]
@@ -377,10 +375,6 @@ class Lion(Optimizer):
         maximize: bool = False,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "weight_decay": weight_decay}, maximize)
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        check_range(self, group, "betas")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = self.state.get(parameter)

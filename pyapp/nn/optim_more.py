@@ -87,10 +87,6 @@ class Adamax(Optimizer):
         settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, settings, maximize, **manners)
 
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        check_range(self, group, "betas")
-
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = _entry(self, parameter, "exp_avg", "exp_inf")
         values, (beta1, beta2) = parameter.array(), group["betas"]
@@ -120,10 +116,6 @@ class NAdam(Optimizer):
         settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
         more = {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, {**settings, **more}, maximize, **manners)
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        check_range(self, group, "betas")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = _entry(self, parameter, "exp_avg", "exp_avg_sq", mu_product=1.0)
@@ -164,10 +156,6 @@ class RAdam(Optimizer):
     ) -> None:
         settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, {**settings, "decoupled_weight_decay": decoupled_weight_decay}, maximize, **manners)
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        check_range(self, group, "betas")
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = _entry(self, parameter, "exp_avg", "exp_avg_sq")
