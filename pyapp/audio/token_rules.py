@@ -31,7 +31,7 @@ class TokenRules:
         self._no_timestamps = tokenizer.no_timestamps
         banned = banned_tokens(tokenizer, options.suppressed())
         self._banned = np.array(banned, np.int64)
-        blank = [*tokenizer.encode(" "), tokenizer.eot] if options.suppress_blank else []
+        blank = [*tokenizer.blank, tokenizer.eot] if options.suppress_blank else []
         self._banned_at_first = np.array(sorted({*banned, *blank}), np.int64)
         self._latest_start: int | None = None
         if options.max_initial_timestamp:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from pyapp.errors import FileFormatError
 from pyapp.text.tokenizer import without_surrogates
@@ -19,6 +20,9 @@ WORDS = re.compile(
     r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
 )  # fmt: skip
 LETTER, DIGIT, SPACE, OTHER = "A", "0", "\n", "\0"
+NO_RANK = 1 << 62  # of two parts that are not merged
+
+Part = TypeVar("Part", str, bytes)
 
 
 class RankVocabulary:
@@ -41,22 +45,29 @@ class RankVocabulary:
         """Ids of `text`; names of control tokens in it are ordinary text."""
         return [token for word in split_words(without_surrogates(text)) for token in self._merge(word.encode())]
 
+    def encode_signs(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
     def _merge(self, word: bytes) -> list[int]:
         rank = self._rank
         if word in rank:
             return [rank[word]]
         parts = [word[i : i + 1] for i in range(len(word))]
-        while len(parts) > 1:
-            none = len(rank) + 1
-            pairs = [rank.get(left + right, none) for left, right in zip(parts, parts[1:], strict=False)]
-            best = min(pairs)
-            if best == none:
-                break
-            parts = list(join_pairs(parts, pairs, best))
-        return [rank[part] for part in parts]
+        return [rank[part] for part in merge(parts, lambda left, right: rank.get(left + right, NO_RANK))]
 
 
-def join_pairs(parts: Sequence[bytes], pairs: Sequence[int], best: int) -> Iterator[bytes]:
+def merge(parts: list[Part], rank: Callable[[Part, Part], int]) -> list[Part]:
+    """The parts of a word after all merges: of neighbours, those with the lowest `rank` are joined first."""
+    while len(parts) > 1:
+        pairs = [rank(left, right) for left, right in zip(parts, parts[1:], strict=False)]
+        best = min(pairs)
+        if best == NO_RANK:
+            break
+        parts = list(join_pairs(parts, pairs, best))
+    return parts
+
+
+def join_pairs(parts: Sequence[Part], pairs: Sequence[int], best: int) -> Iterator[Part]:
     """The parts with all pairs of rank `best` joined, from the left."""
     index = 0
     while index < len(parts):

@@ -227,7 +227,7 @@ class ControlTokens:
     """Which ids begin and end a text, and whether `encode` is to put the beginning in front."""
 
     def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
-        self._numbers = {piece: number for number, piece in reversed([*enumerate(pieces)])}  # the first of equal ones
+        self._pieces = pieces
         before, after = template_tokens(document.get("post_processor"))
         self.bos_id = self._find(settings.get("bos_token"), before, BOS_NAMES)
         eos_id = self._find(settings.get("eos_token"), after, EOS_NAMES)
@@ -239,8 +239,9 @@ class ControlTokens:
         name = named.get("content") if isinstance(named, Mapping) else named
         candidates = [name] if name else [*template, *usual]
         # llama2.c writes its control tokens between line breaks.
-        forms = (form for text in candidates for form in (text, f"\n{text}\n"))
-        return next((self._numbers[form] for form in forms if form in self._numbers), None)
+        forms = [form for text in candidates for form in (text, f"\n{text}\n")]
+        known = set(forms).intersection(self._pieces)
+        return next((self._pieces.index(form) for form in forms if form in known), None)  # the first of equal ones
 
 
 def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.text.languages import LANGUAGES, UNSPACED, language_code
 from pyapp.text.rank_bpe import RankVocabulary
+from pyapp.text.symbol_bpe import encode_signs
 from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
 
 TIMES = 1501  # 0.00 to 30.00 s
@@ -34,6 +35,7 @@ class TextVocabulary(Protocol):
     """The part of the vocabulary that is text."""
 
     def encode(self, text: str) -> list[int]: ...
+    def encode_signs(self, texts: Sequence[str]) -> list[list[int]]: ...
     def token_bytes(self, token: int) -> bytes: ...
 
 
@@ -41,10 +43,16 @@ class JsonVocabulary:
     """The text part of a tokenizer.json. Without its added tokens: what is written like one in a text is text."""
 
     def __init__(self, document: Mapping[str, Any], where: str) -> None:
-        self._tokenizer = Tokenizer({**document, "added_tokens": [], "post_processor": None}, where=where)
+        self._document = {**document, "added_tokens": [], "post_processor": None}
+        self._tokenizer = Tokenizer(self._document, where=where)
 
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, bos=False)
+
+    def encode_signs(self, texts: Sequence[str]) -> list[list[int]]:
+        """Of texts of signs, as symbol_bpe.encode_signs takes them."""
+        found = encode_signs(self._document, texts)
+        return [self.encode(text) for text in texts] if found is None else found
 
     def token_bytes(self, token: int) -> bytes:
         return self._tokenizer.token_bytes(token)
@@ -94,12 +102,13 @@ class WhisperTokenizer:
         the vocabulary is that of the .en models, which has all languages too."""
         document = read_json(text if isinstance(text, str) else read_utf8(text, where), where)
         try:
-            vocabulary = document["model"]["vocab"].items()
+            vocabulary = document["model"]["vocab"]
             added = [(entry["content"], entry["id"]) for entry in document.get("added_tokens") or []]
-            first = dict(vocabulary).get("<|endoftext|>", dict(added).get("<|endoftext|>"))
+            first = vocabulary.get("<|endoftext|>", dict(added).get("<|endoftext|>"))
             if first is None:
                 raise ModelError("it has no token <|endoftext|>, so it is not Whisper's", where=where)
-            specials = {name: int(number) for name, number in (*vocabulary, *added) if number >= first}
+            inside = vocabulary.items() if max(vocabulary.values(), default=0) >= first else ()
+            specials = {name: int(number) for name, number in (*inside, *added) if number >= first}
             backend = JsonVocabulary(document, where)
         except PyappError:
             raise
@@ -177,12 +186,17 @@ class WhisperTokenizer:
     @cached_property
     def non_speech_tokens(self) -> tuple[int, ...]:
         """The tokens that begin notes on sound rather than speech: brackets, music, names of speakers."""
-        found = {token for text in INSIDE_WORDS for token in self.encode(text)[:1]}
-        for symbol in (*SYMBOLS, *MUSIC):
-            for tokens in (self.encode(symbol), self.encode(" " + symbol)):
-                if len(tokens) == 1 or (tokens and symbol in MUSIC):
-                    found.add(tokens[0])
+        texts = [*INSIDE_WORDS, *SYMBOLS, *MUSIC, *(f" {symbol}" for symbol in (*SYMBOLS, *MUSIC))]
+        found = set()
+        for text, tokens in zip(texts, self._backend.encode_signs(texts), strict=True):
+            if tokens and (len(tokens) == 1 or text in INSIDE_WORDS or text.strip() in MUSIC):
+                found.add(tokens[0])
         return tuple(sorted(found))
+
+    @cached_property
+    def blank(self) -> tuple[int, ...]:
+        """The tokens of a single space."""
+        return tuple(self._backend.encode_signs([" "])[0])
 
     def split_to_words(self, tokens: Sequence[int], language: str | None = None) -> tuple[list[str], list[list[int]]]:
         """The words of `tokens` with the space before them, and the tokens of each; for languages without spaces, the

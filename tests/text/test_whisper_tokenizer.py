@@ -14,7 +14,9 @@ from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.text.languages import LANGUAGES, language_code
 from pyapp.text.pieces import byte_of_character
 from pyapp.text.rank_bpe import RankVocabulary, split_words
-from pyapp.text.whisper_tokenizer import WhisperTokenizer, special_tokens
+from pyapp.text.symbol_bpe import encode_signs
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.whisper_tokenizer import MUSIC, SYMBOLS, WhisperTokenizer, special_tokens
 
 CHARACTERS = [
     chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x180), *range(0x370, 0x450), *range(0x4E00, 0x4E80))
@@ -147,6 +149,42 @@ def test_the_two_ways_to_a_tokenizer_agree() -> None:
         ids = ranks.encode(text)
         assert library.encode(text) == ids
         assert library.decode(ids) == text == ranks.decode(ids)
+
+
+SIGNS = [*SYMBOLS, *MUSIC, *(f" {symbol}" for symbol in (*SYMBOLS, *MUSIC)), " ", " -", "–—", "…"]
+
+
+@pytest.mark.native_only
+@pytest.mark.parametrize("written", [str, list], ids=["text", "pairs"])
+def test_signs_are_encoded_by_merges_as_by_the_library(written: type) -> None:
+    draw = random.Random(2)
+    for _ in range(20):
+        document = json.loads(small_json()) | {"added_tokens": [], "post_processor": None}
+        model = document["model"]
+        parts = [text for text in model["vocab"] if len(text) == 1]
+        model["vocab"] = {text: number for number, text in enumerate(draw.sample(parts, len(parts)))}
+        model["merges"] = []
+        signs = "".join(SIGNS).encode()
+        letters = [text for text in parts if byte_of_character()[text] in signs]
+        for _ in range(300):  # in no order: what is merged first is decided by the list alone
+            pair = draw.choice(letters), draw.choice(letters)
+            if "".join(pair) not in model["vocab"]:
+                model["vocab"]["".join(pair)] = len(model["vocab"])
+                model["merges"].append(" ".join(pair) if written is str else list(pair))
+                letters += ["".join(pair)]
+        tokenizer = Tokenizer(document)
+        assert encode_signs(document, SIGNS) == [tokenizer.encode(text, bos=False) for text in SIGNS]
+
+
+def test_signs_of_other_tokenizers_are_left_to_the_library() -> None:
+    document = json.loads(small_json())
+    assert encode_signs(document, ["("]) is not None
+    document["pre_tokenizer"]["add_prefix_space"] = True
+    assert encode_signs(document, ["("]) is None
+    document = json.loads(small_json())
+    for change in ({"type": "Unigram"}, {"ignore_merges": True}, {"end_of_word_suffix": "</w>"}, {"merges": [7]},
+                   {"merges": None}, {"vocab": {}}, {"vocab": None}, {"dropout": 0.1}):  # fmt: skip
+        assert encode_signs(document | {"model": document["model"] | change}, ["("]) is None, change
 
 
 def test_a_tokenizer_json_without_times_has_them() -> None:
