@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "espeak-ng"
 TIME_LIMIT = 30  # seconds for one sentence, which takes hundredths
+ATTEMPTS = 3
 EDGE = 0.01  # of the loudest sample: where speech begins and ends
 
 ACCENTS = ("en-gb", "en-us", "en-gb-scotland", "en-gb-x-rp", "en-029")
@@ -60,18 +61,27 @@ def choose_voice(chooser: Chooser, variants: tuple[str, ...] = SEEN) -> Voice:
     return Voice(chooser.choose(ACCENTS), chooser.choose(variants), speed, int(chooser.between(20, 80)))
 
 
+def run(command: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs the synthesiser; again if it does not answer, as when the machine slept meanwhile."""
+    for _ in range(ATTEMPTS):
+        try:
+            return subprocess.run(
+                command, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIME_LIMIT, check=False
+            )
+        except FileNotFoundError:
+            raise missing_program() from None
+        except subprocess.TimeoutExpired:
+            continue
+    raise PyappError(f"the program {PROGRAM} did not answer within {TIME_LIMIT} s, {ATTEMPTS} times", where=text)
+
+
 def speak(text: str, voice: Voice) -> NDArray[np.float32]:
     """Speech as mono float32 (samples,) at 16 kHz with a root mean square of 0.1, without the silence around it.
 
     Raises PyappError when espeak-ng is missing, fails, or says nothing.
     """
     command = [PROGRAM, "-v", voice.name, "-s", str(voice.speed), "-p", str(voice.pitch), "--stdout", text]
-    try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIME_LIMIT, check=False)
-    except FileNotFoundError:
-        raise missing_program() from None
-    except subprocess.TimeoutExpired:
-        raise PyappError(f"the program {PROGRAM} did not answer within {TIME_LIMIT} s", where=text) from None
+    done = run(command, text)
     if done.returncode or not done.stdout:
         message = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
         raise PyappError(

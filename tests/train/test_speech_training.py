@@ -191,6 +191,21 @@ needs_espeak = pytest.mark.skipif(
 
 
 @pytest.mark.native_only
+def test_a_synthesiser_that_does_not_answer_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, patience = tmp_path / "asked", 2
+    script = f"#!/bin/sh\necho x >> {asked}\n[ $(wc -l < {asked}) -gt {patience} ] && exec echo spoken\nexec sleep 60\n"
+    (tmp_path / speech_voices.PROGRAM).write_text(script)
+    (tmp_path / speech_voices.PROGRAM).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(speech_voices, "TIME_LIMIT", 0.5)
+    assert speech_voices.run([speech_voices.PROGRAM], "Hello.").stdout == b"spoken\n"
+    asked.unlink()
+    monkeypatch.setattr(speech_voices, "ATTEMPTS", patience)
+    with pytest.raises(PyappError, match=r"did not answer within 0.5 s, 2 times"):
+        speech_voices.run([speech_voices.PROGRAM], "Hello.")
+
+
+@pytest.mark.native_only
 @needs_espeak
 def test_voices_speak() -> None:
     assert len(speech_voices.ACCENTS) * len(speech_voices.SEEN) >= 40
