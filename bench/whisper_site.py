@@ -63,7 +63,7 @@ def _spell(path: Path) -> None:
     merges = iter((*pairs, *(next(longer) for _ in vocabulary)))
     spelled, used = {}, []
     for text, number in vocabulary.items():
-        if text.startswith("~"):
+        if text.startswith("~") and text != "~":
             used.append(next(merges))
             text = "".join(used[-1])
         spelled[text] = number
