@@ -16,7 +16,7 @@ from typing import Any
 
 from pyapp import tasks
 from pyapp.engine.lazy import np
-from pyapp.engine.native import instruction_set
+from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled
 from pyapp.events import Cancel, Done, Event, Partial, Token
 from pyapp.formats.source import check_range
@@ -89,6 +89,18 @@ def install(host: Any) -> None:
     global _host
     _host = host
     set_backend_factory(PageTokenizer)
+    library.load()
+
+
+def import_tasks() -> None:
+    """Imports what tasks import when they run, for a memory snapshot to carry it."""
+    import pyapp.audio.overview
+    import pyapp.audio.reader
+    import pyapp.audio.transcribe
+    import pyapp.models.llama2c
+    import pyapp.models.whisper.files
+    import pyapp.text.generate
+    import pyapp.text.whisper_tokenizer  # noqa: F401
 
 
 class Channel:

@@ -1,4 +1,5 @@
-/* Runs before anything is drawn: the colours, and the one message that a page opened as a file can still show. */
+/* Runs before anything is drawn: the colours, the worker, and the one message that a page opened as a file can still
+   show. */
 (function () {
   var root = document.documentElement;
   var stored = null;
@@ -16,5 +17,23 @@
         "“make run”, or “python3 -m http.server” in it, and open the address that it prints.";
       root.dataset.boot = "failed";
     });
+  } else if (window.crossOriginIsolated) {
+    startWorker(); // without isolation the page may be about to be reloaded (modules/page/offline.js)
+  }
+
+  /* Python takes longest, so it does not wait for the page's own modules. modules/page/engine.js takes the worker over,
+     with what it has said until then. */
+  function startWorker() {
+    try {
+      var name = location.hash === "#transcribe" ? "pyapp numpy" : "pyapp";
+      var early = { worker: new Worker("worker.js", { type: "module", name: name }), heard: [] };
+      early.worker.onmessage = early.worker.onerror = function (event) {
+        event.preventDefault();
+        early.heard.push(event);
+      };
+      window.pyappEarly = early;
+    } catch (error) {
+      // The page tries again, and says what is wrong.
+    }
   }
 })();

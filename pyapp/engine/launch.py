@@ -12,7 +12,12 @@ from . import storage as _storage
 from .local import ThreadLocal
 from .native import KERNELS, RECORD_BYTES, Kernel, fail, library
 
-_run = library.pyapp_run
+
+def _run(address: int, count: int) -> int:
+    """The library's pyapp_run, which takes this one's place when it is loaded."""
+    global _run
+    _run = library.pyapp_run
+    return int(_run(address, count))
 
 
 class _Scratch(ThreadLocal):

@@ -1,5 +1,8 @@
 """The native library: found, loaded with ctypes and checked against kernels.h, from which every kernel's slots are
 read.
+
+In a browser it is loaded when a kernel is first run: the page takes its memory snapshot of Python, with these modules
+imported, before that.
 """
 
 from __future__ import annotations
@@ -87,19 +90,25 @@ def library_path() -> Path:
     return relaxed if relaxed.exists() and has_relaxed_simd() else FOLDER / "libpyapp_simd.so"
 
 
-def load_library() -> tuple[Any, dict[str, Kernel]]:
-    """The library with its functions typed, and its kernels. KernelError when it is missing or of another version."""
-    path = library_path()
-    header_path = path.with_name("kernels.h")
-    if not path.exists() or not header_path.exists():
+def read_header() -> bytes:
+    """kernels.h, which lies beside the library; KernelError where it does not."""
+    path = FOLDER / "kernels.h" if IN_BROWSER else library_path().with_name("kernels.h")
+    if not path.exists():
         raise KernelError("the native kernels are not there", where=str(path), hint=_ADVICE)
-    header = header_path.read_bytes()
+    return path.read_bytes()
+
+
+def load_library(signature: str) -> ctypes.CDLL:
+    """The library with its functions typed. KernelError when it is missing or of another version."""
+    path = library_path()
+    if not path.exists():
+        raise KernelError("the native kernels are not there", where=str(path), hint=_ADVICE)
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise KernelError(f"the native kernels do not load: {error}", where=str(path), hint=_ADVICE) from error
     library.pyapp_signature.restype = ctypes.c_char_p
-    if library.pyapp_signature().decode() != signature_of(header):
+    if library.pyapp_signature().decode() != signature:
         raise KernelError("the library was built from another kernels.h", where=str(path), hint=_ADVICE)
     library.pyapp_instruction_set.restype = ctypes.c_char_p
     library.pyapp_allocate.restype = ctypes.c_void_p
@@ -107,10 +116,34 @@ def load_library() -> tuple[Any, dict[str, Kernel]]:
         library.pyapp_run.argtypes = (ctypes.c_void_p, ctypes.c_int32)
         library.pyapp_allocate.argtypes = (ctypes.c_ssize_t,)
         library.pyapp_free.argtypes = (ctypes.c_void_p,)
-    return library, read_kernels(header.decode())
+    return library
 
 
-library, KERNELS = load_library()
+class Library:
+    """The library's functions as attributes; the first that is asked for loads it."""
+
+    def __init__(self, signature: str) -> None:
+        self._signature = signature
+        self._loaded: ctypes.CDLL | None = None
+
+    def load(self) -> None:
+        if self._loaded is None:
+            self._loaded = load_library(self._signature)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.load()
+        value = getattr(self._loaded, name)
+        setattr(self, name, value)  # the next time it is found without coming here
+        return value
+
+
+_header = read_header()
+library = Library(signature_of(_header))
+KERNELS = read_kernels(_header.decode())
+if not IN_BROWSER:
+    library.load()
 
 
 def instruction_set() -> str:

@@ -10,6 +10,13 @@ import { UserError } from "../shared/protocol.js";
 const STOP_PATIENCE = 2000; // ms from Stop until the worker is given up
 const SILENCE = 20000; // ms without an event until the page says so
 
+/** The worker that boot.js has started, once. @returns {{worker: Worker, heard: Event[]} | null} */
+function takeEarly() {
+  const early = globalThis.pyappEarly ?? null;
+  globalThis.pyappEarly = null;
+  return early;
+}
+
 export class Engine extends EventTarget {
   /** @param {URL} url of worker.js @param {() => string[]} needs packages that will soon be asked for, when it starts */
   constructor(url, needs = () => []) {
@@ -27,9 +34,13 @@ export class Engine extends EventTarget {
   spawn() {
     this.about = null;
     this.stopFlag = null;
-    this.worker = new Worker(this.url, { type: "module", name: ["pyapp", ...this.needs()].join(" ") });
+    const early = takeEarly();
+    this.worker = early?.worker ?? new Worker(this.url, { type: "module", name: ["pyapp", ...this.needs()].join(" ") });
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
+    queueMicrotask(() => { // whoever made this engine listens first
+      for (const event of early?.heard ?? []) early.worker[`on${event.type}`](event);
+    });
   }
 
   /** Ends the worker and everything it was doing, and starts another. @param {string} why for the user */

@@ -2,8 +2,10 @@
  * Python in this worker and its adapter `pyapp.browser`: started once, asked by name, cancelled by number.
  */
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
-import { fetchWheel, installWheel, startRuntime } from "./runtime.js";
+import { withCompiled } from "./kernels.js";
+import { fetchWheel, startRuntime } from "./runtime.js";
 import { createEncoder, loadTokenizers } from "./tokenizer.js";
+import { unpackWheel } from "./unpack.js";
 
 export class Python {
   /**
@@ -38,7 +40,7 @@ export class Python {
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
     const isStopped = (id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
-    this.browser.install({ createEncoder, readInto, isStopped });
+    withCompiled(runtime.kernels, () => this.browser.install({ createEncoder, readInto, isStopped }));
     marks.ready = performance.now();
     return runtime;
   }
@@ -59,7 +61,7 @@ export class Python {
   /** NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle time. */
   async installNumpy() {
     const { pyodide, lock, wheels } = await this.runtime;
-    this.numpy ??= (wheels.numpy ?? fetchWheel(lock, "numpy")).then((wheel) => installWheel(pyodide, wheel)).catch((error) => {
+    this.numpy ??= (wheels.numpy ?? fetchWheel(lock, "numpy")).then((wheel) => unpackWheel(pyodide, wheel, lock)).catch((error) => {
       this.numpy = null;
       delete wheels.numpy; // offline before it was kept: the next call asks again
       throw error;

@@ -2,24 +2,29 @@
  * Starts Python in this worker: everything that can be fetched is fetched at once, Pyodide comes from a memory snapshot
  * when one is kept, and our wheel is checked by the hash in the lock file and unpacked.
  *
- * @typedef {{info: {version: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {import("./kernels.js").Kernels} Kernels
+ * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, kernel_bytes?: Record<string, number>}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{pyodide: any, lock: LockFile, wheels: Record<string, Promise<ArrayBuffer>>,
- *   marks: Record<string, number>, fromSnapshot: boolean}} Runtime
+ *   kernels: Kernels | null, marks: Record<string, number>, fromSnapshot: boolean}} Runtime
  */
 import { UserError } from "../shared/protocol.js";
 import { BROWSERS_THAT_WORK, bestInstructionSet } from "../shared/features.js";
+import { compileKernels } from "./kernels.js";
+import { unpackWheel } from "./unpack.js";
 
 const PYODIDE = new URL("../../pyodide/", import.meta.url).href;
 const LOCK_FILE = "pyodide-lock.json";
 
 /** Counts up whenever the list below changes. */
-const SNAPSHOT_FORMAT = 1;
+const SNAPSHOT_FORMAT = 2;
 
-/** What a snapshot carries beside Python itself: modules of the standard library that pyapp needs. */
+/** What a snapshot carries beside Python itself: modules of the standard library that pyapp and NumPy need, and pyapp's. */
 const SNAPSHOT_IMPORTS = `
 import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, importlib.metadata
-import inspect, io, itertools, json, math, operator, pathlib, random, re, string, struct, time, traceback, types, typing
-import unicodedata, weakref, zipfile
+import inspect, io, itertools, json, math, numbers, operator, pathlib, pickle, platform, random, re, secrets, shlex, string
+import struct, time, traceback, types, typing, unicodedata, weakref, zipfile
+import pyapp.browser
+pyapp.browser.import_tasks()
 `;
 
 /** @param {string} path relative to pyodide/ */
@@ -84,27 +89,31 @@ export async function startRuntime({ store, onStage, early }) {
   const lockPromise = fetchFile(LOCK_FILE).then((response) => response.json());
   const wheels = Object.fromEntries(["pyapp", ...early].map((name) => [name, lockPromise.then((lock) => fetchWheel(lock, name))]));
   for (const wheel of Object.values(wheels)) wheel.catch(() => {}); // reported where it is awaited
-  const { info } = await lockPromise;
-  const snapshotName = `python-${info.version}-${(info.stdlib_sha256 ?? "").slice(0, 16)}-${SNAPSHOT_FORMAT}.bin`;
-  const snapshot = store ? await store.readSnapshot(snapshotName).catch(() => null) : null;
-  marks.snapshotRead = performance.now();
+  const { info, packages } = await lockPromise;
+  const kernels = compileKernels(info.kernel_bytes);
+  marks.lock = performance.now();
+  const hashes = [info.stdlib_sha256, packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
+  const snapshotName = `python-${info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
+  const snapshot = store ? await store.snapshot(snapshotName).catch(() => null) : null;
+  marks.snapshotFound = performance.now();
   let pyodide;
   try {
-    pyodide = await loadPython(lockPromise, snapshot, store !== null);
+    pyodide = await loadPython(lockPromise, snapshot?.arrayBuffer(), store !== null);
   } catch (error) {
     if (!snapshot) throw asStartError(error);
     await store.removeSnapshot(snapshotName); // of another build, or damaged: start without
     pyodide = await loadPython(lockPromise, null, true);
   }
   marks.python = performance.now();
+  onStage("Loading the engine");
+  unpackWheel(pyodide, await wheels.pyapp, await lockPromise);
   if (store && !snapshot) keepSnapshot(pyodide, store, snapshotName);
   if (snapshot) reseed(pyodide);
-  onStage("Loading the engine");
-  await installWheel(pyodide, await wheels.pyapp);
   marks.wheel = performance.now();
-  return { pyodide, lock: await lockPromise, wheels, marks, fromSnapshot: snapshot !== null };
+  return { pyodide, lock: await lockPromise, wheels, kernels: await kernels, marks, fromSnapshot: snapshot !== null };
 }
 
+/** @param {Promise<LockFile>} lockFileContents @param {Promise<ArrayBuffer> | null} snapshot read while Pyodide loads */
 async function loadPython(lockFileContents, snapshot, makeSnapshot) {
   const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
   return loadPyodide({
@@ -116,10 +125,16 @@ async function loadPython(lockFileContents, snapshot, makeSnapshot) {
   });
 }
 
-/** Must run before any package is installed or library loaded. Writing to disk happens later, on its own. */
+/** Must run before any library is loaded. Writing to disk happens later, on its own. */
 function keepSnapshot(pyodide, store, name) {
-  pyodide.runPython(SNAPSHOT_IMPORTS);
-  const bytes = pyodide.makeMemorySnapshot();
+  let bytes;
+  try {
+    pyodide.runPython(SNAPSHOT_IMPORTS);
+    bytes = pyodide.makeMemorySnapshot();
+  } catch (error) {
+    console.warn("No snapshot of Python could be made: later visits start more slowly.", error);
+    return;
+  }
   const write = () => store.writeSnapshot(name, bytes).catch(() => {}); // full storage: the next start is just slower
   setTimeout(() => (navigator.locks ? navigator.locks.request("pyapp:snapshot", write) : write()), 1500);
 }
@@ -130,11 +145,6 @@ function reseed(pyodide) {
   const seed = crypto.getRandomValues(new Uint32Array(4)).join("");
   random.seed(seed);
   random.destroy();
-}
-
-/** @param {any} pyodide @param {ArrayBuffer} wheel */
-export async function installWheel(pyodide, wheel) {
-  pyodide.unpackArchive(wheel, "wheel");
 }
 
 function asStartError(error) {

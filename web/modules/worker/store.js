@@ -161,12 +161,11 @@ export class Store {
     }
   }
 
-  /** @param {string} name @returns {Promise<Uint8Array | null>} */
-  async readSnapshot(name) {
+  /** @param {string} name @returns {Promise<File | null>} */
+  async snapshot(name) {
     try {
       const folder = await this.root.getDirectoryHandle("snapshots");
-      const handle = await folder.getFileHandle(name);
-      return new Uint8Array(await (await handle.getFile()).arrayBuffer());
+      return await (await folder.getFileHandle(name)).getFile();
     } catch (error) {
       if (error.name === "NotFoundError") return null;
       throw error;
