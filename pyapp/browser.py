@@ -183,10 +183,12 @@ async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
                 yield event
                 continue
             loaded = event.value
+            loaded.model.encoder.warm_up()
             several = loaded.tokenizer.multilingual
             languages = list(loaded.tokenizer.all_language_codes) if several else ["en"]
             known = {"name": loaded.name, "config": loaded.config, "languages": languages, "translates": several}
             yield Done("complete", known)
+            import numpy  # noqa: F401  while the page shows the model: the first sound needs it
 
 
 @tasks.task

@@ -5,7 +5,8 @@ are imported at start become byte code; the rest stays source, which is smaller.
 
     imports    statements; the modules they import are those worth compiling
     install    wheels to unpack before that
-    archives   [{source, target, place}]: archive to read, archive to write, folder that it will be used from
+    archives   [{source, target, place, optimize}]: archive to read, archive to write, folder that it will be used from,
+               and compile()'s level: 2 leaves out docstrings and assertions
     stored     true: members are not deflated (for precompressed copies of the whole archive)
 """
 
@@ -21,6 +22,7 @@ import sysconfig
 import zipfile
 
 SITE_PACKAGES = "/" + sysconfig.get_paths()["purelib"].lstrip("/")  # it begins with two slashes
+NO_DOCSTRINGS = 2  # level of compile()
 DATE = (2026, 1, 1, 0, 0, 0)
 
 
@@ -35,9 +37,9 @@ def imported(statements: str) -> set[str]:
     return {spec.origin for spec in specs if spec and spec.origin}
 
 
-def byte_code(source: bytes, filename: str) -> bytes:
+def byte_code(source: bytes, filename: str, optimize: int) -> bytes:
     """A .pyc that is valid whatever the time stamps are (PEP 552, unchecked)."""
-    code = compile(source, filename, "exec", dont_inherit=True, optimize=0)
+    code = compile(source, filename, "exec", dont_inherit=True, optimize=optimize)
     return bytes(
         bootstrap._code_to_hash_pyc(  # type: ignore[attr-defined]
             code, importlib.util.source_hash(source), False
@@ -45,13 +47,14 @@ def byte_code(source: bytes, filename: str) -> bytes:
     )
 
 
-def convert(members: dict[str, bytes], place: str, wanted: set[str]) -> dict[str, bytes]:
-    """`members` of an archive used from `place`, with x.py replaced by x.pyc where it is among `wanted`."""
+def convert(members: dict[str, bytes], place: str, wanted: set[str], optimize: int) -> dict[str, bytes]:
+    """`members` of an archive used from `place`, with x.py replaced by x.pyc where it is among `wanted`; without
+    docstrings all are, since some modules mend those of others."""
     converted = {}
     for name, data in members.items():
         path = f"{place}/{name}"
-        if name.endswith(".py") and path in wanted:
-            converted[f"{name}c"] = byte_code(data, path)
+        if name.endswith(".py") and (path in wanted or optimize == NO_DOCSTRINGS):
+            converted[f"{name}c"] = byte_code(data, path, optimize)
         else:
             converted[name] = data
     return converted
@@ -89,7 +92,7 @@ def main(job: dict) -> None:
         with zipfile.ZipFile(archive["source"]) as source:
             members = {info.filename: source.read(info) for info in source.infolist() if not info.is_dir()}
         place = archive["place"].replace("{site-packages}", SITE_PACKAGES)
-        members = convert(members, place, wanted)
+        members = convert(members, place, wanted, archive["optimize"])
         write_record(members)
         write(members, archive["target"], method)
 

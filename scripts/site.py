@@ -54,7 +54,7 @@ import types, typing, unicodedata, weakref, zipfile
 import pyodide.ffi, pyodide.code, pyodide.http
 import numpy
 import pyapp
-import pyapp.browser
+import pyapp.browser; pyapp.browser.import_tasks()
 """.strip()
 
 
@@ -81,7 +81,13 @@ def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Pa
         "install": [str(numpy), str(ours)],
         "stored": not plain_host,
         "archives": [
-            {"source": str(path), "target": str(folder / path.name), "place": place} for path, place in places.items()
+            {
+                "source": str(path),
+                "target": str(folder / path.name),
+                "place": place,
+                "optimize": 2 if path == numpy else 0,  # who asks NumPy for help() in a tab has none
+            }
+            for path, place in places.items()
         ],
     }
     (folder / "job.json").write_text(json.dumps(job))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
 from pyapp.engine.lazy import np
@@ -123,17 +123,29 @@ def noise_floor(level: NDArray[np.float32], silence: float) -> tuple[NDArray[np.
     floor, spread = np.empty(len(level), np.float32), np.empty(len(level), np.float32)
     for start in range(0, len(level), FLOOR_BLOCK):
         around = level[max(0, start - FLOOR_REACH) : start + FLOOR_BLOCK + FLOOR_REACH]
-        low, high = np.maximum(np.percentile(around, (FLOOR_PERCENTILE, LOUD_PERCENTILE)), silence - 15)
+        low, high = (max(percentile(around, share), silence - 15) for share in (FLOOR_PERCENTILE, LOUD_PERCENTILE))
         floor[start : start + FLOOR_BLOCK], spread[start : start + FLOOR_BLOCK] = low, high - low
     return floor, spread
+
+
+def percentile(values: NDArray[np.float32], share: float) -> float:
+    """Between the two values around it in order. np.percentile and np.median import much that nothing else needs, which
+    a browser would wait for before its first text."""
+    ordered = np.sort(values)
+    place = (len(values) - 1) * share / 100
+    low, high = ordered[int(place)], ordered[ceil(place)]
+    return float(low + (high - low) * (place - int(place)))
 
 
 def smooth(values: NDArray[np.float32], width: int = 9) -> NDArray[np.float32]:
     """The median of `width` frames around each: one odd frame changes nothing."""
     if not len(values):
         return values
-    padded = np.pad(values, width // 2, mode="edge")
-    return np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1)
+    half = width // 2
+    padded = np.concatenate([values[:1].repeat(half), values, values[-1:].repeat(half)])
+    shifted = np.stack([padded[start : start + len(values)] for start in range(width)])  # (width, frames)
+    shifted.sort(axis=0)
+    return shifted[half]
 
 
 def true_runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:

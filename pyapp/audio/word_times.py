@@ -76,8 +76,9 @@ def add_word_times(
         return
     texts = [[token for token in draft.tokens if token < tokenizer.eot] for draft in drafts]
     words = align(model, tokenizer, [token for text in texts for token in text], audio, frames, language, options.task)
-    durations = [word.duration for word in words if word.duration]
-    median = min(LONGEST_MEDIAN, float(np.median(durations)) if durations else 0.0)
+    durations = sorted(word.duration for word in words if word.duration)
+    middle = (durations[(len(durations) - 1) // 2] + durations[len(durations) // 2]) / 2 if durations else 0.0
+    median = min(LONGEST_MEDIAN, middle)
     if durations:
         shorten_at_sentence_ends(words, TWICE * median)
     merge_punctuation(words, options.prepend_punctuations, options.append_punctuations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -278,8 +279,31 @@ def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
 @primitive(vjp=_d_cat, saves="none", name="_cat", method=False)
 def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
     computed("cat")
+    if _follow_each_other(tensors, dim):
+        return _put_behind(tensors, dim)
     kind = tensors[0].dtype if len({t.dtype for t in tensors}) == 1 else common_dtype(*tensors)
     return tensor_of(np.concatenate([array_of(t, kind) for t in tensors], axis=dim), kind)
+
+
+def _follow_each_other(tensors: Sequence[Tensor], dim: int) -> bool:
+    """Whether the bytes of the tensors, one behind the other, are those of the result."""
+    dtype, others = tensors[0].dtype, [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
+    return (
+        len(set(others)) == 1
+        and prod(tensors[0].shape[:dim]) == 1
+        and all(t.dtype is dtype and t.is_contiguous() for t in tensors)
+    )
+
+
+def _put_behind(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    shape = list(tensors[0].shape)
+    shape[dim] = sum(t.shape[dim] for t in tensors)
+    y = empty_contiguous(tuple(shape), tensors[0].dtype)
+    address = y.address
+    for t in tensors:
+        ctypes.memmove(address, t.address, t.nbytes)
+        address += t.nbytes
+    return y
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:

@@ -28,6 +28,7 @@ MAX_TIMESCALE = 10000.0
 LIMITS = {"layer": 1 << 8, "head": 1 << 8, "ctx": 1 << 15, "vocab": 1 << 20, "mels": 1 << 10}
 WIDEST = 1 << 14  # of the state
 KERNEL = 3  # width of both convolutions, padded by one on either side
+WARM_UP, WARM_UP_RUNS = 64, 4  # positions of the audio, and how often the first block reads them
 
 
 @dataclass(frozen=True)
@@ -232,12 +233,24 @@ class Encoder(Module):
                 f"encode: takes (B, {self.mels}, F) with an even number of frames F up to {2 * self.context}, "
                 f"got {describe(mel)}"
             )
-        x = ops.gelu(self.conv1(mel))  # (B, state, F)
-        x = ops.gelu(self.conv2(x)).permute(0, 2, 1).contiguous()  # (B, F / 2, state)
+        x = self._convolve(mel)  # (B, F / 2, state)
         x = x + self.positional_embedding().narrow(0, 0, x.shape[1])
         for block in self.blocks:
             x = block(x)
         return self.ln_post(x)
+
+    def _convolve(self, mel: Tensor) -> Tensor:
+        x = ops.gelu(self.conv1(mel))  # (B, state, F)
+        return ops.gelu(self.conv2(x)).permute(0, 2, 1).contiguous()  # (B, F / 2, state)
+
+    def warm_up(self) -> None:
+        """Runs each kernel for a millisecond or two. Browsers compile what has run for a while once more, on another
+        core and for several times the speed; a call that has begun does not gain by it.
+        """
+        with no_grad():
+            x = self._convolve(ops.zeros(1, self.mels, 2 * min(self.context, WARM_UP)))
+            for _ in range(WARM_UP_RUNS):
+                self.blocks[0](x)
 
 
 class Decoder(Module):
