@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +240,23 @@ def test_loading_reports_and_can_be_stopped(tmp_path: Path) -> None:
     cancel.set()
     with pytest.raises(Cancelled):
         load_speech_model(tmp_path, cancel=cancel)
+
+
+@pytest.mark.native_only
+def test_reading_and_warming_up_need_no_numpy(tmp_path: Path) -> None:
+    """In the page importing it takes a quarter of a second, which may pass while a model is shown."""
+    script = (
+        "import sys; from pathlib import Path; from pyapp.models import load_speech_model\n"
+        "loaded = load_speech_model(Path(sys.argv[1]))\n"
+        "loaded.model.encoder.warm_up(); loaded.tokenizer.non_speech_tokens\n"
+        "assert 'numpy' not in sys.modules"
+    )
+    root = Path(__file__).resolve().parents[2]
+    embedded = root / "web" / "models" / "speech"
+    subprocess.run([sys.executable, "-c", script, str(embedded)], cwd=root, check=True)
+
+
+def test_warming_up_changes_nothing() -> None:
+    model = make(SPEAKING)
+    model.encoder.warm_up()
+    np.testing.assert_array_equal(logits_of(model), expected())

@@ -1,0 +1,138 @@
+"""How Python starts in the page: from a snapshot of its memory, from one that is damaged, with parts missing."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+
+from e2e.conftest import Launch, watched
+from e2e.page import StoryPage
+from e2e.test_transcribe import samples
+from e2e.transcribe_page import TranscribePage
+from scripts.serve import SiteServer
+from scripts.site import file_sha256
+from scripts.site_copy import copy_site
+
+# The kept snapshot's name and size, once it has been written whole; null before.
+SNAPSHOT = """async () => {
+  try {
+    const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");
+    const folder = await top.getDirectoryHandle("snapshots");
+    for await (const [name, handle] of folder.entries()) {
+      const { size } = await handle.getFile();
+      if (size > 1e6) return { name, size };
+    }
+  } catch (error) {
+    if (error.name !== "NotFoundError") throw error;
+  }
+  return null;
+}"""
+OVERWRITE = """async ([name, size]) => {
+  const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");
+  const handle = await (await top.getDirectoryHandle("snapshots")).getFileHandle(name);
+  const file = await handle.createWritable();
+  await file.write(new Uint8Array(size).fill(7));
+  await file.close();
+}"""
+
+
+def keep_snapshot(page: Page) -> dict[str, int | str]:
+    """Waits until the visit's snapshot is there."""
+    for _ in range(100):
+        found: dict[str, int | str] | None = page.evaluate(SNAPSHOT)
+        if found:
+            return found
+        page.wait_for_timeout(100)
+    pytest.fail("no snapshot was kept")
+
+
+@pytest.fixture(scope="module")
+def isolated(dist: Path) -> Iterator[SiteServer]:
+    with SiteServer(dist, isolated=True) as server:
+        yield server
+
+
+@pytest.fixture
+def visited(launch: Launch, isolated: SiteServer) -> Iterator[BrowserContext]:
+    """A browser that was here before."""
+    context = launch()
+    with watched(context.new_page()) as story:
+        story.open(isolated.url)
+        assert not story.engine()["fromSnapshot"]
+        keep_snapshot(story.page)
+    yield context
+    context.close()
+
+
+def test_a_later_visit_starts_from_a_snapshot(visited: BrowserContext, isolated: SiteServer, dist: Path) -> None:
+    texts = []
+    for _ in range(2):
+        with watched(visited.new_page()) as story:
+            story.open(isolated.url)
+            assert story.engine()["fromSnapshot"]
+            story.settings(max_new_tokens=24, temperature=1.0)
+            texts.append(story.write("One day"))
+    assert texts[0] != texts[1], "what is restored draws the same random numbers"
+    sample = samples(dist)[0]
+    with watched(visited.new_page(), TranscribePage) as tab:
+        tab.open(isolated.url)
+        assert tab.engine()["fromSnapshot"]
+        tab.page.get_by_role("button", name=sample["title"]).click()
+        tab.wait_done()
+        assert tab.text().strip() == sample["text"]
+
+
+def test_a_damaged_snapshot_is_made_anew(visited: BrowserContext, isolated: SiteServer) -> None:
+    with watched(visited.new_page()) as story:
+        story.open(isolated.url)
+        kept = keep_snapshot(story.page)
+        story.page.evaluate(OVERWRITE, [kept["name"], kept["size"]])
+    with watched(visited.new_page()) as story:
+        story.open(isolated.url)
+        assert not story.engine()["fromSnapshot"]
+        story.settings(max_new_tokens=8)
+        story.write("One day")
+        keep_snapshot(story.page)
+    with watched(visited.new_page()) as story:
+        story.open(isolated.url)
+        assert story.engine()["fromSnapshot"]
+
+
+def test_starts_without_compiled_kernels_and_with_compressed_wheels(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    """As on a host that does not know .wasm, and as `make site` makes it for hosts that send no compressed copies."""
+    lock = json.loads((dist / "pyodide" / "pyodide-lock.json").read_text())
+    changed: dict[str, bytes | None] = {f"pyodide/{name}": b"" for name in lock["info"]["kernel_bytes"]}
+    entry = lock["packages"]["pyapp"]
+    with zipfile.ZipFile(dist / "pyodide" / entry["file_name"]) as wheel:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as copy:
+            for name in wheel.namelist():
+                copy.writestr(name, wheel.read(name))
+    (tmp_path / "wheel").write_bytes(packed.getvalue())
+    entry["sha256"] = file_sha256(tmp_path / "wheel")
+    changed[f"pyodide/{entry['file_name']}"] = packed.getvalue()
+    changed["pyodide/pyodide-lock.json"] = json.dumps(lock).encode()
+    context = launch()
+    with SiteServer(copy_site(dist, tmp_path / "site", changed), isolated=True) as server:
+        with watched(context.new_page()) as story:
+            story.open(server.url)
+            story.settings(max_new_tokens=8)
+            story.write("One day")
+    context.close()
+
+
+def test_a_worker_that_does_not_load_is_reported(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    """It fails before the page's own modules are there to hear of it."""
+    context = launch()
+    with SiteServer(copy_site(dist, tmp_path / "site", {"worker.js": b"this is no script"}), isolated=True) as server:
+        with watched(context.new_page(), StoryPage) as story:
+            story.page.goto(server.url)
+            story.until("document.getElementById('story-error').textContent.includes('could not be loaded')")
+            story.expected_errors.append("SyntaxError")
+    context.close()
