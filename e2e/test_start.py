@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.conftest import Launch, watched
-from e2e.page import StoryPage
+from e2e.speech_files import write_speech_model
 from e2e.test_transcribe import samples
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
@@ -107,7 +107,7 @@ def test_a_damaged_snapshot_is_made_anew(visited: BrowserContext, isolated: Site
 def test_starts_without_compiled_kernels_and_with_compressed_wheels(launch: Launch, dist: Path, tmp_path: Path) -> None:
     """As on a host that does not know .wasm, and as `make site` makes it for hosts that send no compressed copies."""
     lock = json.loads((dist / "pyodide" / "pyodide-lock.json").read_text())
-    changed: dict[str, bytes | None] = {f"pyodide/{name}": b"" for name in lock["info"]["kernel_bytes"]}
+    changed = {f"pyodide/{name}": b"" for name in lock["info"]["kernel_bytes"]}
     entry = lock["packages"]["pyapp"]
     with zipfile.ZipFile(dist / "pyodide" / entry["file_name"]) as wheel:
         packed = io.BytesIO()
@@ -127,11 +127,28 @@ def test_starts_without_compiled_kernels_and_with_compressed_wheels(launch: Laun
     context.close()
 
 
+def test_a_language_chosen_before_the_model_is_there(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    """The model is another one under the name of the embedded one: it knows German, but hears English in everything."""
+    changed = {f"models/speech/{path.name}": path.read_bytes() for path in write_speech_model(tmp_path / "model")}
+    sample = json.dumps(samples(dist)[0])
+    context = launch()
+    site = copy_site(dist, tmp_path / "site", changed)
+    with SiteServer(site, isolated=True) as server, watched(context.new_page(), TranscribePage) as tab:
+        tab.page.add_init_script("localStorage.setItem('pyapp.speech-settings', '{\"language\": \"de\"}')")
+        tab.page.goto(f"{server.url}#transcribe")
+        tab.until(f"globalThis.pyappPage !== undefined && (pyappPage.transcribe.trySample({sample}), true)")
+        assert tab.engine() is None, "the engine was there before the click"
+        tab.wait_done()
+        expect(tab.page.locator("#metric-language")).to_have_text("German")
+        assert tab.page.locator("#speech-language").input_value() == "de"
+    context.close()
+
+
 def test_a_worker_that_does_not_load_is_reported(launch: Launch, dist: Path, tmp_path: Path) -> None:
     """It fails before the page's own modules are there to hear of it."""
     context = launch()
     with SiteServer(copy_site(dist, tmp_path / "site", {"worker.js": b"this is no script"}), isolated=True) as server:
-        with watched(context.new_page(), StoryPage) as story:
+        with watched(context.new_page()) as story:
             story.page.goto(server.url)
             story.until("document.getElementById('story-error').textContent.includes('could not be loaded')")
             story.expected_errors.append("SyntaxError")

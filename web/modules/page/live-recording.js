@@ -38,7 +38,9 @@ export class LiveRecording {
       if (event.type === "behind") this.heard = false;
       this.onEvent(event);
     };
-    return this.engine.call("listen", params, { signal, onEvent, onStart: (id) => (this.id = id) });
+    const listening = this.engine.call("listen", params, { signal, onEvent, onStart: (id) => (this.id = id) });
+    if (this.finishing) this.#tellEnd(); // it ended while the model was being loaded
+    return listening;
   }
 
   #take(block) {
@@ -60,9 +62,13 @@ export class LiveRecording {
     if (this.finishing) return;
     this.finishing = true;
     await this.microphone.close();
+    this.#tellEnd();
+    this.close();
+  }
+
+  #tellEnd() {
     this.#push();
     if (this.id !== null) this.engine.aside("finish", { id: this.id });
-    this.close();
   }
 
   get duration() {

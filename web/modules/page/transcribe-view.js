@@ -82,13 +82,26 @@ export class TranscribeView {
     const { progress } = this.sheet;
     const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
-      const { languages, translates } = await this.engine.call("speech.load", { model: model.id }, { onEvent });
-      if (this.choice.model === model) this.settings.showLanguages(languages, translates);
+      await this.#learn(model, { onEvent });
     } catch (error) {
       if (this.choice.model === model) showError(this.slot, error, this.app.actions);
     } finally {
       if (!this.button.running) progress.hide();
     }
+  }
+
+  /** Loads a model, and shows the languages that it knows. */
+  async #learn(model, options) {
+    const { languages, translates } = await this.engine.call("speech.load", { model: model.id }, options);
+    if (this.choice.model !== model) return;
+    this.settings.showLanguages(languages, translates);
+    this.learnt = model;
+  }
+
+  /** Before the settings are read: somebody who was quicker than the engine has chosen a language all the same. */
+  async #settleSettings(signal) {
+    const { model } = this.choice;
+    if (model && this.learnt !== model) await this.#learn(model, { signal, onEvent: (event) => this.sheet.event(event) });
   }
 
   /** @param {{path: string, title: string}} sample */
@@ -164,11 +177,12 @@ export class TranscribeView {
 
   async #transcribe(signal) {
     const { wav, name } = this.sheet.recording;
-    const options = this.settings.options();
-    this.sheet.begin(options.task, "Transcribing.");
+    this.sheet.begin(this.settings.options().task, "Transcribing.");
     if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
     this.button.setLabel("Transcribe again");
     await this.app.listed();
+    await this.#settleSettings(signal);
+    const options = this.settings.options();
     const params = { model: this.#modelId(), audio: wav, name, options };
     this.sheet.end(await this.engine.call("transcribe", params, { signal, onEvent: (event) => this.sheet.event(event) }));
   }
@@ -196,19 +210,19 @@ export class TranscribeView {
   async #record(live, signal) {
     await this.app.listed();
     const model = this.#modelId();
-    const options = this.settings.options();
     await live.open();
     if (signal.aborted) return live.finish();
     this.recordButton.gently = () => live.finish();
     signal.addEventListener("abort", () => live.finish());
     this.sheet.expect(`Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
-    this.sheet.begin(options.task, "Recording.");
+    this.sheet.begin(this.settings.options().task, "Recording.");
     this.button.button.hidden = true;
     byId("live").hidden = false;
     byId("intake").dataset.state = "recording";
     this.liveWave.begin();
     try {
-      const done = await live.listen({ model, options }, signal);
+      await this.#settleSettings(signal); // what is heard meanwhile waits
+      const done = await live.listen({ model, options: this.settings.options() }, signal);
       await this.#keep(live);
       this.sheet.end(done);
     } catch (error) {

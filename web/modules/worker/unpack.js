@@ -25,6 +25,15 @@ export function unpackWheel(pyodide, wheel, { info }) {
  * @param {ArrayBuffer} archive @returns {{name: string, data: Uint8Array}[] | null}
  */
 export function storedMembers(archive) {
+  try {
+    return readMembers(archive);
+  } catch (error) {
+    if (error instanceof RangeError) return null; // a place outside of the archive
+    throw error;
+  }
+}
+
+function readMembers(archive) {
   const view = new DataView(archive);
   const end = archive.byteLength - END_BYTES;
   if (end < 0 || view.getUint32(end, true) !== END) return null;
