@@ -94,14 +94,15 @@ export async function startRuntime({ store, onStage, early }) {
   marks.lock = performance.now();
   const hashes = [info.stdlib_sha256, packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
   const snapshotName = `python-${info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
-  const snapshot = store ? await store.snapshot(snapshotName).catch(() => null) : null;
+  let snapshot = store ? await store.snapshot(snapshotName).catch(() => null) : null;
   marks.snapshotFound = performance.now();
   let pyodide;
   try {
     pyodide = await loadPython(lockPromise, snapshot?.arrayBuffer(), store !== null);
   } catch (error) {
     if (!snapshot) throw asStartError(error);
-    await store.removeSnapshot(snapshotName); // of another build, or damaged: start without
+    await store.removeSnapshot(snapshotName); // damaged: start without
+    snapshot = null;
     pyodide = await loadPython(lockPromise, null, true);
   }
   marks.python = performance.now();
