@@ -1,8 +1,10 @@
 """Measures the embedded speech model and writes its word error rates into its card.
 
-    python -m scripts.speech_card --clips 100
+    python -m scripts.speech_card
 
-Needs espeak-ng, which speaks the sentences, and jiwer. The sentences and their sound are the same each time.
+Every recording is read twice: greedily, as the page does unless it is told otherwise, and by beam search, as
+`pyapp transcribe` does. Needs espeak-ng, which speaks the sentences, and jiwer. The sentences and their sound are the
+same each time.
 """
 
 from __future__ import annotations
@@ -11,19 +13,24 @@ import argparse
 import re
 from collections.abc import Mapping
 
+from pyapp.cli.transcribe import BEAM
 from pyapp.models import load_speech_model
 from pyapp.train.speech_evaluation import CLIPS, TIMES, evaluate, live_transcriber, transcriber
 from scripts.embed_speech import FOLDER
 
 CARD = FOLDER / "README.md"
-_TABLE = re.compile(r"(\| condition \| word error rate \|\n\| --- \| --- \|\n)(?:\|.*\n)+")
+_TABLE = re.compile(r"(\| condition \| greedily \| by beam search \|\n\| --- \| --- \| --- \|\n)(?:\|.*\n)+")
 _CLIPS = re.compile(r"are \d+ clips of one sentence")
 _TIMES = re.compile(r"(true and found ends of sentences was )[\d.]+")
 
 
-def written(card: str, figures: Mapping[str, float], clips: int) -> str:
-    """The card's text with these figures in place of those it has."""
-    rows = "".join(f"| {name} | {100 * value:.1f} % |\n" for name, value in figures.items() if name != TIMES)
+def written(card: str, figures: Mapping[str, float], searched: Mapping[str, float], clips: int) -> str:
+    """The card's text with these figures, and those of beam search, in place of those it has."""
+    rows = "".join(
+        f"| {name} | {_percent(value)} | {_percent(searched.get(name))} |\n"
+        for name, value in figures.items()
+        if name != TIMES
+    )
     for pattern, replacement in (
         (_TABLE, rf"\g<1>{rows}"),
         (_CLIPS, f"are {clips} clips of one sentence"),
@@ -35,17 +42,24 @@ def written(card: str, figures: Mapping[str, float], clips: int) -> str:
     return card
 
 
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the embedded speech model and write its card.")
     parser.add_argument("--clips", type=int, default=CLIPS, help="sentences for each condition")
     parser.add_argument("--model", default=str(FOLDER), help="another folder to measure; the card is left alone then")
     options = parser.parse_args()
-    loaded, figures = load_speech_model(options.model), {}
-    for name, value in evaluate(transcriber(loaded), live_transcriber(loaded), options.clips):
-        print(f"{name}: {value:.4f}", flush=True)
-        figures[name] = value
+    loaded = load_speech_model(options.model)
+    found: list[dict[str, float]] = []
+    for way, live in ((transcriber(loaded), live_transcriber(loaded)), (transcriber(loaded, beam_size=BEAM), None)):
+        found.append({})
+        for name, value in evaluate(way, live, options.clips):
+            print(f"{'by beam search' if len(found) > 1 else 'greedily'}, {name}: {value:.4f}", flush=True)
+            found[-1][name] = value
     if options.model == str(FOLDER):
-        CARD.write_text(written(CARD.read_text(encoding="utf-8"), figures, options.clips), encoding="utf-8")
+        CARD.write_text(written(CARD.read_text(encoding="utf-8"), *found, options.clips), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pyapp.train.speech_windows import Phrase, place
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CLIPS = 150
+CLIPS = 500
 RECORDINGS = 4
 RECORDING_PHRASES = 25
 LEAD, TAIL = 0.3, 0.5  # seconds of silence around a sentence

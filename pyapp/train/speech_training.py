@@ -36,10 +36,10 @@ TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before
 # Shares of all steps at which lessons begin. rows * seconds are about alike.
 LESSONS = (
     (0.0, Lesson(4.0, 6, clear=True)),
-    (1 / 13, Lesson(4.0, 6)),
-    (4 / 13, Lesson(8.0, 3, live=0.15)),
-    (1 / 2, Lesson(15.0, 2, live=0.2)),
-    (10 / 13, Lesson(15.0, 2, before=12, prompted=0.6, live=0.25)),
+    (1 / 16, Lesson(4.0, 6)),
+    (1 / 4, Lesson(8.0, 3, live=0.1)),
+    (13 / 32, Lesson(15.0, 2, live=0.15)),
+    (5 / 8, Lesson(15.0, 2, before=12, prompted=0.6, live=0.25)),
 )
 RESTART = 0.4
 """Of the first rate: with the last lesson it begins to fall anew."""
@@ -51,7 +51,7 @@ VOCABULARY_SENTENCES = 8000
 class SpeechSettings:
     """What decides the result, apart from the seed. The embedded model has the defaults."""
 
-    steps: int = 26000
+    steps: int = 32000
     seed: int = 1
     rate: float = 1.5e-3
     state: int = 128
