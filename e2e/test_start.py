@@ -30,7 +30,7 @@ SNAPSHOT = """async () => {
       if (file.size > 1e6 && first !== 7) return { name, size: file.size };
     }
   } catch (error) {
-    if (error.name !== "NotFoundError") throw error;
+    if (!["NotFoundError", "NotReadableError"].includes(error.name)) throw error; // or just being replaced
   }
   return null;
 }"""
