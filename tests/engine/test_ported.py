@@ -108,3 +108,27 @@ REFUSED: dict[str, Callable[[], object]] = {
 def test_what_does_not_fit_is_named(message: str) -> None:
     with pytest.raises((ValueError, TypeError, RuntimeError), match=message):
         REFUSED[message]()
+
+
+def test_data_that_overlaps_is_copied_first() -> None:
+    x = pyapp.arange(5.0)
+    x[1:].copy_(x.data[:-1])  # the same memory by another storage
+    assert x.tolist() == [0, 0, 1, 2, 3]
+    y = pyapp.ones(4)
+    for _ in range(3):
+        y.data = y.data
+    assert y.storage.owner is not None and y.storage.owner.owner is None  # no chain of owners
+    kept = pyapp.arange(3.0).data  # outlives the tensor that it showed
+    assert [pyapp.zeros(3).sum().item() for _ in range(3)] == [0, 0, 0] and kept.tolist() == [0, 1, 2]
+
+
+def test_what_is_assigned_wrongly_is_named() -> None:
+    x = pyapp.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"grad: the gradient has the shape \(2,\), the tensor \(3,\)"):
+        x.grad = pyapp.ones(2)
+    with pytest.raises(RuntimeError, match="grad: the gradient has the dtype .*float64"):
+        x.grad = pyapp.ones(3, dtype="float64")
+    with pytest.raises(RuntimeError, match="computed from others.*detach"):
+        (x * 2).requires_grad = True
+    with pytest.raises(RuntimeError, match=r"numpy\(\): .*requires a gradient.*\.detach\(\)\.numpy\(\)"):
+        x.numpy()

@@ -27,7 +27,7 @@ def _twin(x: Tensor, copy: bool) -> Tensor:
     """What x was: its place in the graph, over memory of its own where the op keeps it."""
     with no_grad():
         old = x.clone() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset, x.device)
-    old.requires_grad, old.node = x.requires_grad, x.node
+    old._requires_grad, old.node = x._requires_grad, x.node
     return old
 
 
@@ -99,7 +99,7 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
         found = _put_view(_twin(owner, False), found, op, tuple(args[1:]))
     with no_grad():
         copy_(x, result)
-    owner.requires_grad, owner.node = found.requires_grad, found.node
+    owner._requires_grad, owner.node = found._requires_grad, found.node
     _derive_views(owner)
     return x
 
@@ -111,8 +111,8 @@ def _derive_views(owner: Tensor) -> None:
         if view is None or view.seen_through is None:
             continue
         op, args, _ = view.seen_through
-        view.requires_grad = args[0].requires_grad
-        view.node = Node(op, args, view) if view.requires_grad else None
+        view._requires_grad = args[0]._requires_grad
+        view.node = Node(op, args, view) if view._requires_grad else None
 
 
 # -- other shapes of the same memory, in place
@@ -123,7 +123,7 @@ def _reseat(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
     views of x, are now views of that.
     """
     was = make(x.storage, x.shape, x.strides, x.dtype, x.offset, x.device)
-    was.requires_grad, was.node, was.seen_through = x.requires_grad, x.node, x.seen_through
+    was._requires_grad, was.node, was.seen_through = x._requires_grad, x.node, x.seen_through
     view = change(was)
     if view is was:
         return

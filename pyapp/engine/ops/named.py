@@ -302,7 +302,7 @@ def _fill_diagonal_(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
 def _detach_(x: Tensor) -> Tensor:
     if x.seen_through is not None:
         raise RuntimeError("detach_: this tensor is a view; use detach()")
-    x.requires_grad, x.node = False, None
+    x._requires_grad, x.node = False, None
     return x
 
 
