@@ -13,10 +13,13 @@ from typing import Any
 
 from .engine import *  # noqa: F403
 from .engine import bool_ as bool  # noqa: F401
+from .engine.by_name import by_torch_names as _by_torch_names
+from .engine.by_name import rename_in as _rename_in
 from .engine.ops import *  # noqa: F403
 from .engine.ops import LATER as _LATER
 
 __version__ = "0.1.0"
+_rename_in(globals(), ops.__all__)  # noqa: F405
 _ROOMS = ("autograd", "extension", "fft", "linalg", "nn", "optim")
 
 
@@ -25,5 +28,6 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f".{name}", __name__)
     if name in _LATER:
-        return getattr(ops, name)  # noqa: F405
+        found = globals()[name] = _by_torch_names(getattr(ops, name))  # noqa: F405
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

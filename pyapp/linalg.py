@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .engine.by_name import rename_in
 from .engine.ops.decompose import (
     cross,
     eigh,
@@ -26,3 +27,4 @@ __all__ = [
     "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
     "vector_norm",
 ]  # fmt: skip
+rename_in(globals(), __all__)

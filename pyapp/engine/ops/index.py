@@ -310,14 +310,14 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
 
 
-@primitive(vjp=lambda g, _, x, dim, index, source: (g, None, None, g.gather(dim, index)), saves="none")
-def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """x with source added at index along dim; equal indices add up."""
+@primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, g.gather(dim, index)), saves="none")
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """x with src added at index along dim; equal indices add up."""
     computed("scatter_add")
     d = normalize_dim(dim, x.ndim, "scatter_add")
     result = array_of(x).copy()
     found = _index_array("scatter_add", x, d, index)
-    np.add.at(result, _grid(found, d), array_of(source)[tuple(slice(n) for n in found.shape)])
+    np.add.at(result, _grid(found, d), array_of(src)[tuple(slice(n) for n in found.shape)])
     return tensor_of(result, x.dtype)
 
 
@@ -394,10 +394,10 @@ def triu(x: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _new(name: str) -> Any:
-    def method(x: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    def method(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
         from . import create
 
-        return getattr(create, name)(*size, dtype=dtype or x.dtype, device=x.device)
+        return getattr(create, name)(*args, dtype=dtype or x.dtype, device=device or x.device, **kwargs)
 
     return method
 
