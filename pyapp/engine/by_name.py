@@ -6,7 +6,8 @@ import functools
 from types import FunctionType
 from typing import Any
 
-from .op import named_first
+from .op import Op, named_first
+from .tensor import Tensor
 
 _NAMES: dict[str, tuple[str, ...]] = {
     "addmm": ("input", "mat1", "mat2"),
@@ -39,6 +40,22 @@ def by_torch_names(function: Any) -> Any:
         if kwargs and (args or first not in kwargs):
             args = named_first(function.__name__, names, args, kwargs)
         return function(*args, **kwargs)
+
+    return call
+
+
+def over_shape(function: Any) -> Any:
+    """layer_norm and rms_norm, which the engine has over the last dim, with torch's `normalized_shape` as well."""
+    name: str = function.__name__
+
+    @functools.wraps(function.definition if isinstance(function, Op) else function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
+        if given is None or isinstance(given, Tensor):
+            return function(*args, **kwargs)
+        from .ops import normalization
+
+        return getattr(normalization, name)(*named_first(name, ("input",), args, kwargs), **kwargs)
 
     return call
 

@@ -206,6 +206,7 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
 
 for _function in (
     fmax, fmin, float_power, ldexp, logit, xlogy, isclose, allclose, equal, clip, clamp_min, clamp_max, sgn, absolute,
-    dist, frexp, square, logaddexp2, positive,
+    dist, frexp, square, logaddexp2, positive, true_divide,
 ):  # fmt: skip
     setattr(Tensor, _function.__name__, _function)
+Tensor.polygamma = lambda x, n: polygamma(n, x)  # type: ignore[attr-defined]
