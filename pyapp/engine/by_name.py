@@ -47,8 +47,9 @@ def by_torch_names(function: Any) -> Any:
 def over_shape(function: Any) -> Any:
     """layer_norm and rms_norm, which the engine has over the last dim, with torch's `normalized_shape` as well."""
     name: str = function.__name__
+    body: Any = function.definition if isinstance(function, Op) else function
 
-    @functools.wraps(function.definition if isinstance(function, Op) else function)
+    @functools.wraps(body)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
         if given is None or isinstance(given, Tensor):

@@ -151,12 +151,13 @@ def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
     return cat([first, inner, last], d)
 
 
-def gradient(x: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
-    """Derivatives along dims (all by default), by central differences; `spacing` is one distance, or for each dim a
+def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+    """Derivatives along dims (all by default), by central differences; `spacing` is one distance (1), or for each dim a
     distance or a tensor of coordinates. As torch.gradient."""
     dims = list(range(x.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order is 1 or 2, not {edge_order}")
+    spacing = 1 if spacing is None else spacing
     steps = [spacing] * len(dims) if isinstance(spacing, (int, float)) else list(spacing)
     if len(steps) != len(dims):
         raise ValueError(f"gradient: {len(steps)} spacings for {len(dims)} dims of {describe(x)}")
