@@ -215,7 +215,7 @@ def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _device_of(name: str, args: tuple[Any, ...]) -> Any:
     tensors = _flatten(args)
-    if not tensors:
+    if not tensors or not isinstance(args[0], (Tensor, list, tuple)):
         raise TypeError(f"{name}: expects a tensor, got {describe(args[0]) if args else 'nothing'}")
     return tensors[0].device
 

@@ -107,3 +107,38 @@ def test_a_missing_first_argument_is_told() -> None:
 def test_where_takes_a_mask() -> None:
     with pytest.raises(TypeError, match="where: the condition is a tensor of bools"):
         pyapp.where(PLACES, X, X)
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "a dim that is none": (lambda: X.sum("rows"), "sum: a dim is an integer, not 'rows'"),
+    "dims where one is taken": (lambda: X.cumsum((0, 1)), r"cumsum: a dim is an integer, not \(0, 1\)"),
+    "a dim with a fraction": (lambda: X.mean(0.5), "mean: a dim is an integer, not 0.5"),
+    "a size that is none": (lambda: pyapp.zeros("3"), "a size is an integer"),
+    "a size with a fraction": (lambda: pyapp.zeros(3, 1.5), "a size is an integer"),
+    "bits of floats": (lambda: X & 1, r"bitwise_and: takes integers or bools, not float32\[2, 3\] on cpu and 1"),
+    "nothing in a product": (lambda: pyapp.matmul(X, None), "matmul: takes two tensors, got float32.* and None"),
+    "nothing in a sum": (lambda: pyapp.add(None, X), "add: expects a tensor, got None"),
+    "a limit that is none": (lambda: X.clamp("low"), "expected a tensor or a number, got 'low'"),
+    "a number among tensors": (lambda: pyapp.isclose(X, 2), "isclose: takes two tensors, got float32.* and 2"),
+    "dtypes of a convolution": (
+        lambda: pyapp.conv1d(B, pyapp.ones(1, 2, 2, dtype="float64")),
+        r"conv1d: float32\[1, 2, 3\] on cpu, weight float64\[1, 2, 2\] on cpu and bias None differ in dtype",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_are_named(name: str) -> None:
+    call, message = WRONG[name]
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_a_source_that_is_too_small_is_named() -> None:
+    with pytest.raises(ValueError, match=r"scatter: the source float32\[1, 3\] on cpu does not cover the index int64"):
+        X.scatter(1, PLACES, X[:1])
+
+
+def test_sizes_may_be_tensors_and_numpys_numbers() -> None:
+    assert pyapp.zeros(np.int64(2), pyapp.tensor(3)).shape == (2, 3)
+    assert X.sum(np.int64(1)).shape == (2,)

@@ -25,6 +25,8 @@ def array_of(x: Any, dtype: DType | None = None) -> Array:
         array = from_bits(x.array(), x.dtype) if x.dtype.is_bits else x.array()
     else:
         array = np.asarray(x)
+        if array.dtype.kind in "OUS":
+            raise TypeError(f"expected a tensor or a number, got {x!r:.80}")
     if dtype is None:
         return array
     name = "float32" if dtype.is_bits else dtype.numpy_name

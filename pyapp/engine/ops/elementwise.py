@@ -36,6 +36,8 @@ def _binary(
         kind = common_dtype(a, b)
         if name == "sub":
             _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
+        if name.startswith("bitwise") and kind.is_floating_point:
+            raise TypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.is_floating_point:
             kind = _dtype.float32
         if isinstance(b, Tensor):

@@ -338,6 +338,10 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     result = array_of(x).copy()
     found = _index_array("scatter", x, d, index)
     values = array_of(source)
+    if values.ndim and (
+        values.ndim != found.ndim or any(n < m for n, m in zip(values.shape, found.shape, strict=True))
+    ):
+        raise ValueError(f"scatter: the source {describe(source)} does not cover the index {describe(index)}")
     result[_grid(found, d)] = values[tuple(slice(n) for n in found.shape)] if values.ndim else values
     return tensor_of(result, x.dtype)
 
