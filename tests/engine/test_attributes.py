@@ -68,3 +68,13 @@ def test_methods_by_other_names() -> None:
     expected = pyapp.polygamma(2, positive)
     assert positive.polygamma(2).tolist() == expected.tolist()
     assert positive.clone().polygamma_(2).tolist() == expected.tolist()
+
+
+def test_gradient_of_a_source_that_reaches_beyond_the_index() -> None:
+    """torch refuses; what the index does not read has no part in the result."""
+    index = pyapp.tensor([[0], [1]])
+    for name in ("scatter", "scatter_add"):
+        source = pyapp.ones(2, 3, requires_grad=True)
+        (getattr(pyapp.zeros(2, 3), name)(1, index, source) * 2).sum().backward()
+        assert source.grad is not None
+        assert source.grad.tolist() == [[2.0, 0.0, 0.0], [2.0, 0.0, 0.0]]

@@ -310,7 +310,17 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
 
 
-@primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, g.gather(dim, index)), saves="none")
+def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """g where the index reads the source, zeros behind."""
+    from .rearrange import pad
+
+    part = g.gather(dim, index)
+    return pad(
+        part, [n for size, had in zip(source.shape[::-1], part.shape[::-1], strict=True) for n in (0, size - had)]
+    )
+
+
+@primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, _d_source(g, dim, index, src)), saves="none")
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """x with src added at index along dim; equal indices add up."""
     computed("scatter_add")
@@ -325,7 +335,7 @@ def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: An
     from .create import zeros
 
     hole = scatter(g, dim, index, zeros(index.shape, dtype=g.dtype))
-    return hole, None, None, g.gather(dim, index) if isinstance(source, Tensor) else None
+    return hole, None, None, _d_source(g, dim, index, source) if isinstance(source, Tensor) and source.ndim else None
 
 
 @primitive(vjp=_d_scatter, saves="none")
