@@ -78,3 +78,9 @@ def test_gradient_of_a_source_that_reaches_beyond_the_index() -> None:
         (getattr(pyapp.zeros(2, 3), name)(1, index, source) * 2).sum().backward()
         assert source.grad is not None
         assert source.grad.tolist() == [[2.0, 0.0, 0.0], [2.0, 0.0, 0.0]]
+
+
+def test_statistics_of_one_number_and_of_none() -> None:
+    found = pyapp.tensor(3.0).mode()
+    assert found.values.shape == found.indices.shape == () and float(found.values) == 3 and int(found.indices) == 0
+    assert pyapp.nanmedian(pyapp.zeros(0)).isnan()
