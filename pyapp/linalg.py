@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from .engine.by_name import rename_in
 from .engine.ops.decompose import (
+    cond,
     cross,
     eigh,
     eigvalsh,
+    lstsq,
+    matrix_exp,
     matrix_norm,
     matrix_power,
     matrix_rank,
@@ -18,13 +21,12 @@ from .engine.ops.decompose import (
 )
 from .engine.ops.decompose import linalg_norm as norm
 from .engine.ops.decompose import linalg_svd as svd
-from .engine.ops.decompose import lstsq as lstsq_solution
 from .engine.ops.linalg import cholesky, det, inverse, slogdet, solve, solve_triangular
 from .engine.ops.linalg import inverse as inv
 
 __all__ = [
-    "cholesky", "cross", "det", "eigh", "eigvalsh", "inv", "inverse", "lstsq_solution", "matrix_norm", "matrix_power",
-    "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
-    "vector_norm",
+    "cholesky", "cond", "cross", "det", "eigh", "eigvalsh", "inv", "inverse", "lstsq", "matrix_exp", "matrix_norm",
+    "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
+    "svdvals", "vector_norm",
 ]  # fmt: skip
 rename_in(globals(), __all__)

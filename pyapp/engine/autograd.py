@@ -91,7 +91,7 @@ class Node:
         self.op = op
         self.args: tuple[Any, ...] | None = args
         self.edges: tuple[Edge | None, ...] = tuple(
-            (a.node or a) if isinstance(a, Tensor) and a.requires_grad else None for a in args
+            (a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args
         )
         # a detached twin: the output itself holds this node, and a cycle would keep its memory
         self.output: Tensor | None = output.detach() if op.saves_output else None
@@ -319,12 +319,12 @@ class _Delivery:
         self._seen = {id(t.storage): t.storage for t in given if t is not None}
 
     def add(self, tensor: Tensor, gradient: Tensor) -> None:
-        known = tensor.grad
+        known = tensor._grad
         if known is None:
             hooks = (tensor.node or tensor).hooks  # which may have kept the gradient
-            tensor.grad = gradient if STATE.enabled else self._own(gradient.clone() if hooks else gradient)
+            tensor._grad = gradient if STATE.enabled else self._own(gradient.clone() if hooks else gradient)
         elif STATE.enabled or known.requires_grad or known.dtype is not gradient.dtype or not known.is_contiguous():
-            tensor.grad = known + gradient
+            tensor._grad = known + gradient
         else:
             from .ops.index import add_into
 
@@ -370,6 +370,8 @@ def backward(
             _accumulate(edge, gradient, delivery)
         elif id(edge) in wanted:
             delivery.add(wanted[id(edge)], gradient)
+        elif isinstance(edge, Node):  # on the way to those
+            _accumulate(edge, gradient, delivery)
 
     with enable_grad() if create_graph else no_grad():
         kept = create_graph if retain_graph is None else retain_graph
@@ -383,13 +385,22 @@ def gradients_at(
     retain_graph: bool,
     create_graph: bool,
     stop: frozenset[int] = frozenset(),
+    retain: bool = False,
 ) -> dict[int, Tensor]:
-    """Gradients at nodes and leaves by their id, of those that the roots depend on; nothing behind `stop` is walked."""
+    """Gradients at nodes and leaves by their id, of those that the roots depend on; nothing behind `stop` is walked.
+
+    `retain`: tensors on the way that retain their `grad` get it too.
+    """
     found: dict[int, Tensor] = {}
+    delivery = _Delivery(weights)
+
+    def deliver(edge: Edge, gradient: Tensor) -> None:
+        found[id(edge)] = gradient
+        if retain and isinstance(edge, Node):
+            _accumulate(edge, gradient.clone() if edge.retained else gradient, delivery)
+
     with enable_grad() if create_graph else no_grad():
-        _walk(
-            roots, weights, retain_graph, create_graph, lambda e, g: found.__setitem__(id(e), g), edges, stop
-        )  # fmt: skip
+        _walk(roots, weights, retain_graph, create_graph, deliver, edges, stop)
     return found
 
 
@@ -403,7 +414,8 @@ def grad(
     *,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad; `grad` of the leaves is left alone.
+    """Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad; `grad` of the leaves is left alone, that
+    of tensors on the way that retain it is filled.
 
     An input that takes no part gives an error; None with `allow_unused`, zeros with `materialize_grads`.
     """
@@ -412,7 +424,7 @@ def grad(
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
     edges = [edge_of(t) for t in wanted]
     kept = create_graph if retain_graph is None else retain_graph
-    found = gradients_at(edges, roots, weights, kept, create_graph)
+    found = gradients_at(edges, roots, weights, kept, create_graph, retain=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:
         raise RuntimeError(

@@ -50,7 +50,7 @@ class Described:
 def output_of(node: Node, index: int, value: Tensor) -> Tensor:
     """The tensor that is output `index` of a node of several: over the memory of `value`."""
     result = make(value.storage, value.shape, value.strides, value.dtype, value.offset, value.device)
-    result.requires_grad = True
+    result._requires_grad = True
     described = Described(node.op.name, lambda gradient, _, *args: (Gradients({index: gradient}),))
     result.node = Node(described, (), result)  # type: ignore[arg-type]
     result.node.edges = (node,)

@@ -98,7 +98,7 @@ class Op:
                     return result
         else:
             for argument in args:
-                if isinstance(argument, Tensor) and argument.requires_grad:
+                if isinstance(argument, Tensor) and argument._requires_grad:
                     return self._with_gradient(args, kwargs)
             if kwargs or not isinstance(args[0], Tensor):
                 return self._with_gradient(args, kwargs)
@@ -118,10 +118,10 @@ class Op:
             result = self.forward(*args)
         finally:
             STATE.enabled = True
-        if any(t.requires_grad for t in inputs) and result.dtype.is_floating_point:
+        if any(t._requires_grad for t in inputs) and result.dtype.is_floating_point:
             if result is args[0]:
                 result = result.detach()
-            result.requires_grad = True
+            result._requires_grad = True
             result.node = Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result)
         return _seen(self, args, result) if self.view else result
 
@@ -183,7 +183,7 @@ def _seen(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
         return view
     owner = source.seen_through[2] if source.seen_through else source
     view.seen_through = (op, args, owner)
-    if owner.requires_grad and owner.node is None:
+    if owner._requires_grad and owner.node is None:
         return view
     known = owner.views
     if known is None:

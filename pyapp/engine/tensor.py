@@ -41,7 +41,7 @@ class _ArrayInterface:
 
 class Tensor:
     """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; and, for autograd, `requires_grad`,
-    `grad`, `node`.
+    `grad`, `node`. The engine itself reads and writes `_requires_grad` and `_grad`, which check nothing.
     """
 
     storage: Storage
@@ -50,8 +50,8 @@ class Tensor:
     dtype: DType
     device: Device = cpu
     offset: int = 0
-    requires_grad: bool = False
-    grad: Tensor | None = None
+    _requires_grad: bool = False
+    _grad: Tensor | None = None
     node: Node | None = None
     is_parameter: bool = False  # marked by nn.Parameter
     weak: bool = False  # made from a bare Python number: does not widen what it meets
@@ -181,10 +181,17 @@ class Tensor:
             return np.empty(self.shape, self.dtype.numpy_name)
         return np.asarray(_ArrayInterface(self))
 
-    def numpy(self) -> Array:
-        """A NumPy array that shares the memory; bfloat16 and 8-bit floats, which NumPy lacks, are copied to float32."""
-        if self.requires_grad and self.node is not None:
-            raise RuntimeError("numpy(): this tensor is part of a gradient computation; use t.detach().numpy()")
+    def numpy(self, *, force: bool = False) -> Array:
+        """A NumPy array that shares the memory; bfloat16 and 8-bit floats, which NumPy lacks, are copied to float32.
+
+        RuntimeError where the tensor requires a gradient, of which NumPy would not know, unless inside no_grad() or
+        with `force`.
+        """
+        if self._requires_grad and not force:
+            from .autograd import STATE
+
+            if STATE.enabled:
+                raise RuntimeError("numpy(): this tensor requires a gradient; use tensor.detach().numpy()")
         return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
@@ -246,14 +253,52 @@ class Tensor:
 
     # -- autograd
 
-    def requires_grad_(self, on: bool = True) -> Tensor:
-        """Marks a leaf as one whose gradient is wanted. RuntimeError for integers."""
+    @property
+    def requires_grad(self) -> bool:
+        """Whether backward() computes a gradient for it; of a leaf it can be set. RuntimeError for integers."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, on: bool) -> None:
+        if not isinstance(on, bool):
+            raise RuntimeError(f"requires_grad: takes True or False, not {on!r}")
         if on and not self.dtype.is_floating_point:
             raise RuntimeError(f"requires_grad: only floating-point tensors have gradients, not {self.dtype}")
-        if not on and self.node is not None:
+        if self.node is not None:
             raise RuntimeError("requires_grad: this tensor was computed from others that have gradients; use detach()")
-        self.requires_grad = on
+        self._requires_grad = on
+
+    def requires_grad_(self, on: bool = True) -> Tensor:
+        """Sets `requires_grad`; that of a computed tensor, which is True, may be set to True again."""
+        if self.node is None or on is not True:
+            self.requires_grad = on
         return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What backward() has added up, in the shape and dtype of the tensor; None before. Assigned anything else, a
+        RuntimeError.
+        """
+        return self._grad
+
+    @grad.setter
+    def grad(self, gradient: Tensor | None) -> None:
+        if gradient is None:
+            self._grad = None
+            return
+        if not isinstance(gradient, Tensor):
+            raise TypeError(f"grad: takes a Tensor or None, not {type(gradient).__name__}")
+        if gradient is self:
+            raise RuntimeError("grad: a tensor cannot be its own gradient")
+        for name in ("dtype", "device", "shape"):
+            own, its = getattr(self, name), getattr(gradient, name)
+            if own != its:
+                raise RuntimeError(f"grad: the gradient has the {name} {its}, the tensor {own}")
+        self._grad = gradient
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
 
     def detach(self) -> Tensor:
         """The same memory outside any gradient computation."""
@@ -261,8 +306,25 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        """The same memory outside any gradient computation."""
-        return self.detach()
+        """The same memory outside any gradient computation, which does not notice what is written through it. Assigned
+        another tensor, this one shows that one's memory, in its shape and dtype.
+        """
+        owner = self.storage.owner
+        memory = owner if isinstance(owner, Storage) else self.storage
+        own = Storage.adopt(memory.address, memory.nbytes, memory)  # with a version of its own
+        return make(own, self.shape, self.strides, self.dtype, self.offset, self.device)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"data: takes a Tensor, not {type(value).__name__}")
+        if self._requires_grad and not value.dtype.is_floating_point:
+            raise RuntimeError(f"data: this tensor requires a gradient, which {value.dtype} does not have")
+        version, shown = self.storage.version, value.data
+        self.storage, self.offset, self.device = shown.storage, shown.offset, shown.device
+        self.shape, self.strides, self.dtype = shown.shape, shown.strides, shown.dtype
+        self.storage.version = version
+        self.seen_through = self.views = None
 
     @property
     def grad_fn(self) -> Node | None:

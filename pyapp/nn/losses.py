@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import warnings
 from math import log, pi
 from typing import Any
 
 from ..engine import Tensor, float32, int64, ops
 from ..engine.op import describe, op
 from ..engine.ops.activations import logsigmoid
+from ..engine.shape import broadcast_shapes
 
 
 def _reduce(name: str, values: Tensor, reduction: str) -> Tensor:
@@ -29,6 +31,19 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
         raise ValueError(f"{name}: the target {describe(target)} does not have the shape of {describe(input)}")
 
 
+def _broadcast(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in their common shape; with torch's warning where that is not the shape of both."""
+    if input.shape == target.shape:
+        return input, target
+    warnings.warn(
+        f"{name}: the target {describe(target)} does not have the shape of {describe(input)}. They are broadcast, "
+        "which is seldom what a loss should do: give both the same shape",
+        stacklevel=3,
+    )
+    shape = broadcast_shapes(input.shape, target.shape, op=name)
+    return input.expand(shape), target.expand(shape)
+
+
 def _weighted(name: str, values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     """Reduced; with a weight for each element the mean is the weighted one."""
     if weight is None:
@@ -41,14 +56,14 @@ def _weighted(name: str, values: Tensor, weight: Tensor | None, reduction: str) 
 
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """(input - target)², times a weight for each element."""
-    _same_shape("mse_loss", input, target)
+    input, target = _broadcast("mse_loss", input, target)
     difference = input - target
     return _weighted("mse_loss", difference * difference, weight, reduction)
 
 
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """|input - target|, times a weight for each element."""
-    _same_shape("l1_loss", input, target)
+    input, target = _broadcast("l1_loss", input, target)
     return _weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
@@ -56,7 +71,7 @@ def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
     """Half the square of the difference up to `delta`, from there on in a line (Huber 1964); times a weight."""
-    _same_shape("huber_loss", input, target)
+    input, target = _broadcast("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be above 0, got {delta}")
     d = input - target
@@ -71,10 +86,10 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     """Huber's loss divided by `beta`; with beta 0 it is l1_loss."""
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}")
-    if beta == 0:
-        return l1_loss(input, target, reduction=reduction)
-    _same_shape("smooth_l1_loss", input, target)
+    input, target = _broadcast("smooth_l1_loss", input, target)
     d = input - target
+    if beta == 0:
+        return _reduce("smooth_l1_loss", d.abs(), reduction)
     size = d.abs()
     return _reduce("smooth_l1_loss", ops.where(size < beta, d * d * (0.5 / beta), size - 0.5 * beta), reduction)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ..engine import DType, Tensor, no_grad
+from ..engine import DType, Tensor
 from ..engine.dtype import DTYPES
 from ..engine.op import describe
 from ..engine.ops import empty
 from ..engine.tensor import check_device
+from .state import IncompatibleKeys, StateHooks, collect, load
 
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
@@ -39,18 +40,13 @@ def _check_name(what: str, name: str) -> None:
         raise KeyError(f"{what}: a name is a text without a dot, not {name!r}")
 
 
-class IncompatibleKeys(NamedTuple):
-    """What load_state_dict found missing in a state, and what it has no place for."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
-
-
 class Module:
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True
     _hooks: Any = None  # ModuleHooks, where there are any
+    _state_hooks: StateHooks | None = None
+    _version: int = 1  # of the layout of its state: what hooks get as local_metadata["version"]
 
     if TYPE_CHECKING:
 
@@ -191,6 +187,52 @@ class Module:
         """
         return self._register("backward", hook)
 
+    def _register_state(self, kind: str, hook: Any) -> RemovableHandle:
+        from .hooks import register
+
+        if self._state_hooks is None:
+            object.__setattr__(self, "_state_hooks", StateHooks())
+        return register(getattr(self._state_hooks, kind), hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, prefix, keep_vars)` runs before state_dict collects from this module."""
+        return self._register_state("before_saving", hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, local_metadata)` runs after it, and may change the state in place."""
+        return self._register_state("after_saving", (hook, False))
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """A post-hook of which the result, if any, is the state instead: torch's older one, which models still use."""
+        return self._register_state("after_saving", (hook, True))
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` runs
+        before load_state_dict, and may change a copy of what lies below the prefix: rename old names, say. What it adds
+        to the lists is reported.
+        """
+        return self._register_state("before_loading", hook)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., None], with_module: bool = False
+    ) -> RemovableHandle:
+        """The same without the module as first argument, as torch's older models use it."""
+        return self._register_state("before_loading", hook if with_module else lambda _, *rest: hook(*rest))
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """`hook(module, incompatible_keys)` runs after load_state_dict; names that it takes out of the lists are no
+        error.
+        """
+        return self._register_state("after_loading", hook)
+
+    def get_extra_state(self) -> Any:
+        """What belongs into the state beside tensors: a class that has some gives it here."""
+        raise RuntimeError(f"get_extra_state: {type(self).__name__} does not override this, so it has no extra state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Takes what get_extra_state gave."""
+        raise RuntimeError(f"set_extra_state: {type(self).__name__} does not override this, so it has no extra state")
+
     # -- walking
 
     def _paths(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Module]]:
@@ -254,56 +296,28 @@ class Module:
     # -- state
 
     def state_dict(
-        self, *, destination: dict[str, Tensor] | None = None, prefix: str = "", keep_vars: bool = False
-    ) -> dict[str, Tensor]:
+        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
         """Parameters and persistent buffers by dotted name after `prefix`, sharing memory with the module; with
-        `keep_vars` themselves, with their gradients. Written into `destination`, if there is one.
+        `keep_vars` themselves, with their gradients. Written into `destination`, if there is one. Extra state is called
+        `_extra_state`.
         """
-        result = {} if destination is None else destination
-        for path, module in self._paths():
-            for name, value in (*module._parameters.items(), *module._buffers.items()):
-                if name not in module._transient:
-                    key = f"{prefix}{path}.{name}" if path else f"{prefix}{name}"
-                    result[key] = value if keep_vars else value.detach()
-        return result
+        return collect(self, {} if destination is None else destination, prefix, keep_vars)
 
     def load_state_dict(
         self,
-        state_dict: Mapping[str, Tensor],
+        state_dict: Mapping[str, Any],
         strict: bool = True,
         assign: bool = False,
         renames: Mapping[str, str] | None = None,
     ) -> IncompatibleKeys:
         """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree.
+        Extra state goes to set_extra_state.
 
         `assign`: the state's tensors themselves, in their dtypes, take the place of the module's. `renames`: parts of
         the state's names and what they are called here, {"gamma": "weight", "beta": "bias"}.
         """
-        state = state_dict
-        own = self.state_dict()
-        if renames:
-            from .weights import renamed
-
-            named = {renamed(name, renames): value for name, value in state.items()}
-            if len(named) != len(state):
-                raise KeyError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
-            state = named
-        missing = [name for name in own if name not in state]
-        unexpected = [name for name in state if name not in own]
-        if strict and (missing or unexpected):
-            raise KeyError(f"load_state_dict: missing {missing or 'nothing'}, unexpected {unexpected or 'nothing'}")
-        for name, target in own.items():
-            if name in state and state[name].shape != target.shape:
-                raise ValueError(
-                    f"load_state_dict: {name} is {describe(target)}, the state holds {describe(state[name])}"
-                )
-        with no_grad():
-            for name, target in own.items():
-                if name in state and assign:
-                    self._assign(name, state[name])
-                elif name in state:
-                    target.copy_(state[name])
-        return IncompatibleKeys(missing, unexpected)
+        return load(self, state_dict, strict, assign, renames)
 
     def _assign(self, name: str, value: Tensor) -> None:
         path, _, last = name.rpartition(".")

@@ -8,6 +8,7 @@ from typing import Any
 from ..engine import Tensor, no_grad
 from ..errors import ModelError
 from .module import Module
+from .state import all_tensors
 
 # What older files call the weight and bias of a norm.
 NORM_RENAMES = {"gamma": "weight", "beta": "bias"}
@@ -78,7 +79,7 @@ class Weights:
         """Copies what lies below the prefix into a module; (missing, unexpected) names, with the prefix. Strict: either
         raises ModelError.
         """
-        own = module.state_dict()
+        own = all_tensors(module)
         missing = [self._path(name) for name in own if name not in self]
         unexpected = [self._path(name) for name in self.names() if name not in own]
         if strict and (missing or unexpected):

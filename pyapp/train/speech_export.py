@@ -43,7 +43,7 @@ def export(folder: Path, model: Whisper, tokens: SpeechTokens) -> None:
 def as_blocks(matrix: Tensor) -> Tensor:
     """float32 (rows, columns) as the bytes of its q8_0 blocks: uint8 (rows, columns / 32 * 34)."""
     rows, columns = matrix.shape
-    blocks = quantize_blocks(matrix.contiguous().numpy(), "q8_0")
+    blocks = quantize_blocks(matrix.detach().contiguous().numpy(), "q8_0")
     return Tensor.from_buffer(blocks.data, (rows, columns // 32 * 34), "uint8")
 
 

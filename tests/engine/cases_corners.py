@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .cases_leaves import LEAVES
+
 INF, NAN = float("inf"), float("nan")
 
 
@@ -185,4 +187,4 @@ GRADIENTS: dict[str, Callable[[Any], Any]] = {
     "no way back": lambda P: (P.ones(2).requires_grad_() * 2).requires_grad_(False),
     "own memory": accumulated, "added in place": accumulated_again, "not the given one": given_gradient,
 }  # fmt: skip
-CASES = {**ARITHMETIC, **NUMBERS, **REDUCTIONS, **INDICES, **SIGNALS, **GRADIENTS}
+CASES = {**ARITHMETIC, **NUMBERS, **REDUCTIONS, **INDICES, **SIGNALS, **GRADIENTS, **LEAVES}

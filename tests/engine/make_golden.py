@@ -22,6 +22,7 @@ FILES = {
     "cases_image": "golden_image.npz",
     "cases_signal": "golden_signal.npz",
     "cases_list": "golden_list.npz",
+    "cases_ported": "golden_ported.npz",
 }
 
 

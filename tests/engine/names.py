@@ -29,7 +29,8 @@ sum mean prod var std var_mean std_mean min max amin amax aminmax argmin argmax 
 logcumsumexp cumsum cumprod cummax cummin median nanmedian quantile nanquantile mode nansum nanmean
 count_nonzero diff trapezoid cov corrcoef dist cdist matmul mm mv bmm dot outer addmm baddbmm trace cholesky
 inverse det slogdet svd qr matrix_power cross stft istft hann_window hamming_window blackman_window
-bartlett_window softmax log_softmax relu
+bartlett_window softmax log_softmax relu addbmm addmv addr broadcast_shapes renorm diagonal_scatter
+select_scatter slice_scatter as_strided matrix_exp
 """.split()
 FUNCTIONAL = """
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold pad max_pool1d max_pool2d
@@ -49,8 +50,8 @@ upsample_nearest upsample_bilinear multi_head_attention_forward
 """.split()
 ROOMS = {
     "linalg": """
-        cholesky cross det eigh eigvalsh inv matrix_norm matrix_power matrix_rank multi_dot norm pinv qr
-        slogdet solve solve_triangular svd svdvals vector_norm
+        cholesky cond cross det eigh eigvalsh inv lstsq matrix_exp matrix_norm matrix_power matrix_rank multi_dot norm
+        pinv qr slogdet solve solve_triangular svd svdvals vector_norm
     """.split(),
     "fft": "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftfreq rfftfreq fftshift ifftshift".split(),
     "autograd": "grad backward Function gradcheck gradgradcheck".split(),

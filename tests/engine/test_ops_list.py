@@ -1,5 +1,5 @@
-"""The ops of cases_image.py, cases_signal.py and cases_list.py against torch's values and gradients, in test_ops.py's
-layouts.
+"""The ops of cases_image.py, cases_signal.py, cases_list.py and cases_ported.py against torch's values and gradients,
+in test_ops.py's layouts.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from . import cases_image, cases_list, cases_signal
+from . import cases_image, cases_list, cases_ported, cases_signal
 from .cases import LAYOUTS
 from .test_ops import check
 
-GOLDEN = {name: np.load(Path(__file__).with_name(f"golden_{name}.npz")) for name in ("image", "signal", "list")}
+FILES = ("image", "signal", "list", "ported")
+GOLDEN = {name: np.load(Path(__file__).with_name(f"golden_{name}.npz")) for name in FILES}
 CASES = [
     *(("image", *case) for case in cases_image.CASES),
     *(("signal", *case) for case in cases_signal.CASES),
     *(("list", *case) for case in cases_list.CASES),
+    *(("ported", *case) for case in cases_ported.CASES),
 ]
 
 

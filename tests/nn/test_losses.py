@@ -87,10 +87,22 @@ def test_cosine_similarity() -> None:
     np.testing.assert_allclose(functional.cosine_similarity(from_numpy(a), from_numpy(b)).numpy(), wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+def test_losses_that_broadcast_warn_where_they_are_called(name: str) -> None:
+    """The values are those of tests/engine/cases_ported.py."""
+    x, y = from_numpy(values(0, 2, 3)), from_numpy(values(1, 3))
+    loss = getattr(functional, name)
+    with pytest.warns(UserWarning, match=rf"{name}: the target float32\[3\].* float32\[2, 3\]") as caught:
+        assert loss(x, y).item() == pytest.approx(loss(x, y.expand(2, 3)).item())
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match=f"{name}: shapes .* do not broadcast"):
+        loss(x, y[:2])
+
+
 def test_what_does_not_fit_is_named() -> None:
     x = pyapp.ones(2, 3)
-    with pytest.raises(ValueError, match="mse_loss: the target"):
-        functional.mse_loss(x, pyapp.ones(2))
+    with pytest.raises(ValueError, match="mse_loss: the weight"):
+        functional.mse_loss(x, x, weight=pyapp.ones(3))
     with pytest.raises(ValueError, match="weight .* does not fit 3 classes"):
         functional.cross_entropy(x, from_numpy(classes(0, 3, 2)), pyapp.ones(4))
     with pytest.raises(IndexError, match="outside 0 .. 2"):

@@ -52,7 +52,7 @@ def test_the_model_computes_what_it_did(model: Any, kind: str, error: float) -> 
 
 
 def test_where_and_importance(model: Any) -> None:
-    weight = model.inner.weight.numpy().copy()
+    weight = model.inner.weight.detach().numpy().copy()
     importance = np.where(np.arange(256) % 8, 0.01, 1).astype(np.float32)
     names = nn.quantize(model, "q4_0", lambda name, tensor: "inner" in name, {"inner.weight": importance})
     assert names == {"inner.weight": "q4_0"} and model.embed.weight.dtype.name == "float32"

@@ -423,7 +423,7 @@ _MODULES: dict[str, list[str]] = {
         softmin softshrink softsign tanhshrink threshold
     """.split(),
     "conv": "conv_transpose1d conv_transpose2d conv_transpose3d".split(),
-    "decompose": "cross matrix_power pinv qr".split(),
+    "decompose": "cross matrix_exp matrix_power pinv qr".split(),
     "elementwise_more": """
         absolute allclose clamp_max clamp_min clip copysign deg2rad dist equal erfc float_power fmax fmin frexp
         gcd heaviside isclose isneginf isposinf lcm ldexp logaddexp2 logit nextafter polygamma positive rad2deg
@@ -435,20 +435,21 @@ _MODULES: dict[str, list[str]] = {
         view_as_real
     """.split(),
     "index_more": """
-        bincount bucketize histc index_copy index_fill index_put isin logcumsumexp masked_scatter mode msort
-        nanmedian nanquantile scatter_reduce searchsorted std_mean take unique_consecutive
+        bincount bucketize diagonal_scatter histc index_copy index_fill index_put isin logcumsumexp masked_scatter
+        mode msort nanmedian nanquantile scatter_reduce searchsorted select_scatter slice_scatter std_mean take
+        unique_consecutive
     """.split(),
     "named": """
-        addmv addr argwhere as_tensor asarray can_cast cumulative_trapezoid finfo get_default_dtype iinfo
-        inference_mode initial_seed inner is_complex is_floating_point is_nonzero is_tensor logdet promote_types
-        result_type seed select unravel_index
+        addbmm addmv addr argwhere as_tensor asarray broadcast_shapes can_cast cumulative_trapezoid finfo
+        get_default_dtype iinfo inference_mode initial_seed inner is_complex is_floating_point is_nonzero is_tensor
+        logdet promote_types result_type seed select unravel_index
         bitwise_and bitwise_not bitwise_or bitwise_xor clone detach eq floor_divide ge gt le log1p logical_and
         logical_not logical_or lt ne numel reciprocal remainder t
         arccos arccosh arcsin arcsinh arctan arctan2 arctanh chain_matmul divide fix ger greater greater_equal less
         less_equal multiply negative not_equal row_stack subtract trapz vdot
         Size double dtype e float half inf int long nan newaxis pi short
     """.split(),
-    "normalization": "batch_norm group_norm instance_norm local_response_norm normalize".split(),
+    "normalization": "batch_norm group_norm instance_norm local_response_norm normalize renorm".split(),
     "pool": """
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
         adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d fractional_max_pool2d fractional_max_pool3d lp_pool1d
@@ -467,10 +468,8 @@ LATER = {name: module for module, names in _MODULES.items() for name in names}
 # Methods that are no functions, or that come with another module than the function.
 _METHODS = {
     "attributes": "H exponential_ get_device is_cpu is_cuda itemsize mH random_ sum_to_size type",
-    "named": """
-        cpu detach_ diagflat fill_diagonal_ is_signed istft multinomial ndimension nelement new_tensor reshape_as
-        split_with_sizes stft storage_offset type_as
-    """,
+    "named": "cpu detach_ diagflat fill_diagonal_ is_signed istft multinomial ndimension nelement new_tensor "
+    "reshape_as split_with_sizes stft storage_offset type_as",
 }
 _METHODS = {name: module for module, names in _METHODS.items() for name in names.split()}
 

@@ -1,18 +1,21 @@
-"""Decompositions: QR, symmetric eigenvalues, pseudo-inverse, least squares; matrix powers and norms."""
+"""Decompositions: QR, symmetric eigenvalues, pseudo-inverse, least squares; matrix powers, exponentials and norms."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from .. import dtype as _dtype
 from ..lazy import np
 from ..op import describe, primitive
+from ..shape import broadcast_shapes
 from ..tensor import Tensor
-from .base import tensor_of
+from .base import array_of, computed, tensor_of
 from .create import eye
+from .elementwise import where
 from .linalg import _lapack, _square, inverse, solve_triangular, svd
 from .matmul import matmul
 from .rearrange import diag_embed
-from .view import cat
+from .view import cat, stack
 
 
 def _d_qr(g: Tensor, y: Tensor, x: Tensor) -> Any:
@@ -104,19 +107,150 @@ def linalg_svd(x: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, T
     return u, s, v.mT
 
 
+def _d_pinv(g: Tensor, y: Tensor, x: Tensor, rcond: float | None) -> Any:
+    """Golub and Pereyra 1973, "The differentiation of pseudo-inverses", 4.12; equal singular values do not matter."""
+    left = g.mT - x @ (y @ g.mT)  # (I - x y) gᵀ
+    right = g.mT - (g.mT @ y) @ x  # gᵀ (I - y x)
+    return (left @ y @ y.mT + y.mT @ (y @ right) - y.mT @ g @ y.mT,)
+
+
+@primitive(vjp=_d_pinv, saves="both", name="_pinv", method=False)
+def _pinv(x: Tensor, rcond: float | None) -> Tensor:
+    def compute(a: Any) -> Any:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        limit = max(a.shape[-2:]) * np.finfo(a.dtype).eps if rcond is None else rcond
+        kept = s > limit * s.max(-1, keepdims=True, initial=0)
+        inverses = np.where(kept, 1 / np.where(kept, s, 1), 0)
+        return (np.swapaxes(vh, -1, -2) * inverses[..., None, :]) @ np.swapaxes(u, -1, -2)
+
+    return tensor_of(*_lapack("pinv", compute, x))
+
+
 def pinv(x: Tensor, rcond: float | None = None) -> Tensor:
     """The Moore-Penrose inverse (..., N, M), through the singular values above rcond times the largest."""
-    u, s, v = svd(x)
-    limit = (max(x.shape[-2:]) * float(np.finfo(s.dtype.numpy_name).eps) if rcond is None else rcond) * s.detach().amax(
-        -1, True
+    if x.ndim < 2:
+        raise ValueError(f"pinv: takes matrices (..., M, N), got {describe(x)}")
+    return _pinv(x, rcond)
+
+
+class LeastSquares(NamedTuple):
+    """What lstsq returns; what its driver does not tell is empty."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
+    """x with the least |A x - B|, as torch.linalg.lstsq. A (..., M, N), B (..., M, K) → (..., N, K); or B (..., M).
+
+    Singular values up to rcond (by default max(M, N) ε) times the largest count as none; of several solutions it is
+    the shortest. All of LAPACK's drivers are the same here but for what they tell: "gelsy" (the default), "gelsd" and
+    "gelss" the rank (...), the latter two the singular values, and they and "gels" the sums of squares that are left,
+    (..., K), where M > N and A has full rank.
+    """
+    vector = A.ndim > B.ndim and B.shape == A.shape[:-1]
+    other = B.unsqueeze(-1) if vector else B
+    if A.ndim < 2 or other.ndim != A.ndim or other.shape[-2] != A.shape[-2] or A.dtype is not B.dtype:
+        raise ValueError(f"lstsq: takes A (..., M, N) and B (..., M, K) of one dtype, got {describe(A)}, {describe(B)}")
+    if driver is not None and driver not in DRIVERS:
+        raise ValueError(f"lstsq: driver is one of {', '.join(DRIVERS)}, not {driver!r}")
+    m, n = A.shape[-2:]
+    broadcast_shapes(A.shape[:-2], other.shape[:-2], op="lstsq")
+    solution = pinv(A, rcond) @ other
+    values = svdvals(A.detach())
+    limit = max(m, n) * float(np.finfo(values.dtype.numpy_name).eps) if rcond is None else rcond
+    rank = (values > values.amax(-1, True) * limit).sum(-1) if min(m, n) else values.sum(-1).to("int64")
+    driver = driver or "gelsy"
+    full_rank = driver == "gels" or (driver != "gelsy" and bool((rank == n).all()))
+    nothing = A.new_zeros(0)
+    return LeastSquares(
+        solution.squeeze(-1) if vector else solution,
+        (A @ solution - other).square().sum(-2) if full_rank and m > n else nothing,
+        nothing.to("int64") if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else nothing,
     )
-    kept = (s.detach() > limit).to(s.dtype)
-    return (v * (kept / (s + (1 - kept))).unsqueeze(-2)) @ u.mT
 
 
-def lstsq(a: Tensor, b: Tensor) -> Tensor:
-    """x with the least |a x - b|: a (..., M, N), b (..., M, K)."""
-    return pinv(a) @ b
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition number of matrices (..., M, N) → (...): for p None, 2 or -2 of the singular values, for the other
+    norms of matrix_norm |A| |A⁻¹|, of square ones; infinite where there is no inverse.
+    """
+    if A.ndim < 2:
+        raise ValueError(f"cond: takes matrices (..., M, N), got {describe(A)}")
+    by_values = p in (None, 2, -2)
+    if not by_values:
+        _square("cond", A)
+    if not A.numel():
+        return A.new_zeros(A.shape[:-2])
+    if by_values:
+        s = svdvals(A)
+        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    if p == "nuc":
+        s = svdvals(A)
+        return s.sum(-1) * s.reciprocal().sum(-1)
+    other = _norm_of_inverse(A, p)
+    return where(other.isinf(), other, matrix_norm(A, p) * other)
+
+
+def _norm_of_inverse(x: Tensor, p: Any) -> Tensor:
+    try:
+        return matrix_norm(inverse(x), p)
+    except RuntimeError:  # at least one of them is singular
+        if x.ndim == 2:
+            return x.new_full((), float("inf"))
+        return stack([_norm_of_inverse(part, p) for part in x])
+
+
+# Of the Padé approximant of degree 13, and the 1-norm up to which it is exact to double precision.
+PADE = (
+    64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0,
+    10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0,
+)  # fmt: skip
+PADE_LIMIT = 5.371920351148152
+
+
+def _exponential(a: Any) -> Any:
+    """Scaling and squaring of float64 matrices (Higham 2005, "The scaling and squaring method revisited", 2.3)."""
+    norms = np.abs(a).sum(-2).max(-1, initial=0)
+    finite = np.where(np.isfinite(norms), norms, 0)
+    halvings = np.ceil(np.log2(np.maximum(finite / PADE_LIMIT, 1)))[..., None, None]
+    a = a / 2**halvings
+    one = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
+    a2 = a @ a
+    a4 = a2 @ a2
+    a6 = a4 @ a2
+    c = PADE
+    odd = a6 @ (c[13] * a6 + c[11] * a4 + c[9] * a2) + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one
+    even = a6 @ (c[12] * a6 + c[10] * a4 + c[8] * a2) + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * one
+    odd = a @ odd
+    result = np.linalg.solve(even - odd, even + odd)
+    for step in range(int(halvings.max(initial=0))):
+        result = np.where(halvings > step, result @ result, result)
+    return np.where(np.isfinite(norms)[..., None, None], result, np.nan)
+
+
+def _d_matrix_exp(g: Tensor, _: Any, x: Tensor) -> Any:
+    """The upper right block of exp([[xᵀ, g], [0, xᵀ]]) (Mathias 1996, "A chain rule for matrix functions")."""
+    n = x.shape[-1]
+    upper, lower = cat([x.mT, g], -1), cat([g * 0, x.mT], -1)
+    return (matrix_exp(cat([upper, lower], -2))[..., :n, n:],)
+
+
+@primitive(vjp=_d_matrix_exp, name="matrix_exp")
+def matrix_exp(x: Tensor) -> Tensor:
+    """The exponential of square matrices (..., N, N): the sum of xᵏ / k!."""
+    _square("matrix_exp", x)
+    computed("matrix_exp")
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"matrix_exp: takes floating-point matrices, not {describe(x)}")
+    with np.errstate(all="ignore"):
+        found = _exponential(array_of(x, _dtype.float64))
+    return tensor_of(found, x.dtype)
 
 
 def matrix_power(x: Tensor, n: int) -> Tensor:

@@ -214,7 +214,11 @@ def copy_(x: Tensor, source: Any) -> Tensor:
     source = source.detach()
     if source.dtype is not x.dtype:
         source = source.to(x.dtype)
-    if source.storage is x.storage and (source.offset, source.shape, source.strides) != (x.offset, x.shape, x.strides):
+    if source.storage.address == x.storage.address and (source.offset, source.shape, source.strides) != (
+        x.offset,
+        x.shape,
+        x.strides,
+    ):
         source = source.clone()  # source and target may overlap
     if not copy_strided(x, source.expand(x.shape)):
         computed("copy_")

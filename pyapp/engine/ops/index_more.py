@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtype as _dtype
@@ -14,6 +14,7 @@ from .base import array_of, computed, tensor_of
 from .elementwise import where
 from .index import _grid, _index_array, _put
 from .inplace import in_place
+from .rearrange import diagonal
 from .reduce import Found
 from .reduce import sum as _sum
 from .view import expand
@@ -304,9 +305,40 @@ def nanquantile(x: Tensor, q: float, dim: int | None = None, keepdim: bool = Fal
     return value if keepdim else value.squeeze(d)
 
 
+# -- a part of a tensor replaced, out of place
+
+
+def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Tensor]) -> Tensor:
+    """A copy of x with src in the place that a view of it shows."""
+    whole = x.clone()
+    part = part_of(whole)
+    if src.shape != part.shape:
+        raise ValueError(f"{name}: {describe(src)} does not have the shape of that part of {describe(x)}, {part.shape}")
+    part.copy_(src.to(x.dtype))
+    return whole
+
+
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of x with src, in the shape of x.diagonal(offset, dim1, dim2), there."""
+    return _with_part("diagonal_scatter", x, src, lambda whole: diagonal(whole, offset, dim1, dim2))
+
+
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of x with src at an index of a dim."""
+    return _with_part("select_scatter", x, src, lambda whole: whole.select(dim, index))
+
+
+def slice_scatter(
+    x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of x with src in start:end:step of a dim."""
+    entries = (slice(None),) * normalize_dim(dim, x.ndim, "slice_scatter") + (slice(start, end, step),)
+    return _with_part("slice_scatter", x, src, lambda whole: whole[entries])
+
+
 for _function in (
-    index_fill, index_copy, index_put, masked_scatter, take, scatter_reduce, bincount, histc, mode, msort,
-    unique_consecutive, logcumsumexp, nanmedian, nanquantile,
+    diagonal_scatter, index_fill, index_copy, index_put, masked_scatter, take, scatter_reduce, bincount, histc, mode,
+    msort, unique_consecutive, logcumsumexp, nanmedian, nanquantile, select_scatter, slice_scatter,
 ):  # fmt: skip
     setattr(Tensor, _function.__name__, _function)
 for _name in ("index_fill", "index_copy", "index_put", "masked_scatter", "scatter_reduce"):

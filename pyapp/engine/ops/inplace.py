@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
-from ..autograd import STATE, Node, no_grad
+from ..autograd import STATE, Node, enable_grad, no_grad
 from ..launch import refuse_capture
 from ..op import Op, describe, primitive
 from ..tensor import Tensor, make
@@ -26,8 +27,18 @@ def _twin(x: Tensor, copy: bool) -> Tensor:
     """What x was: its place in the graph, over memory of its own where the op keeps it."""
     with no_grad():
         old = x.clone() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset, x.device)
-    old.requires_grad, old.node = x.requires_grad, x.node
+    old._requires_grad, old.node = x._requires_grad, x.node
     return old
+
+
+def _apart(x: Tensor) -> bool:
+    """Whether no two elements of a view, sorted by their strides, can share a place in memory."""
+    reach = 0
+    for stride, size in sorted(zip(x.strides, x.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return False
+        reach += stride * (size - 1)
+    return True
 
 
 def _check(x: Tensor, name: str) -> None:
@@ -41,7 +52,12 @@ def _check(x: Tensor, name: str) -> None:
     step: Tensor | None = x
     while step is not None and step.seen_through is not None:
         op, args, _ = step.seen_through
-        if op.name == "_windows" or (op.name == "_strided" and not args[0].is_contiguous()):
+        dense = args[0].is_contiguous()
+        if (
+            op.name == "_windows"
+            or (op.name == "_strided" and not dense)
+            or (op.name == "_as_strided" and not (dense and args[0].offset == 0 and _apart(step)))
+        ):
             raise RuntimeError(f"{name}: cannot follow a write through this view, {describe(x)}; clone() it first")
         step = args[0]
 
@@ -83,7 +99,7 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
         found = _put_view(_twin(owner, False), found, op, tuple(args[1:]))
     with no_grad():
         copy_(x, result)
-    owner.requires_grad, owner.node = found.requires_grad, found.node
+    owner._requires_grad, owner.node = found._requires_grad, found.node
     _derive_views(owner)
     return x
 
@@ -95,16 +111,66 @@ def _derive_views(owner: Tensor) -> None:
         if view is None or view.seen_through is None:
             continue
         op, args, _ = view.seen_through
-        view.requires_grad = args[0].requires_grad
-        view.node = Node(op, args, view) if view.requires_grad else None
+        view._requires_grad = args[0]._requires_grad
+        view.node = Node(op, args, view) if view._requires_grad else None
 
+
+# -- other shapes of the same memory, in place
+
+
+def _reseat(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+    """Makes x the view of itself that `change` gives. What it was keeps its place in the graph: x, and all that were
+    views of x, are now views of that.
+    """
+    was = make(x.storage, x.shape, x.strides, x.dtype, x.offset, x.device)
+    was._requires_grad, was.node, was.seen_through = x._requires_grad, x.node, x.seen_through
+    view = change(was)
+    if view is was:
+        return
+    owner = was.seen_through[2] if was.seen_through else was
+    others = list((x if owner is was else owner).views or ())
+    for reference in others:
+        other = reference()
+        if other is not None and other.seen_through is not None:
+            op, args, _ = other.seen_through
+            other.seen_through = (op, (was, *args[1:]) if args[0] is x else args, owner)
+    if owner is was:
+        owner.views, x.views = [*others, ref(x)], None
+    else:  # views are derived again in this order, each after what it is a view of
+        owner.views = [r for known in others for r in ((ref(was), known) if known() is x else (known,))]
+    x.shape, x.strides, x.seen_through, x.node = view.shape, view.strides, view.seen_through, view.node
+
+
+def _shape_in_place(name: str) -> Any:
+    def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        refuse_capture(name + "_")
+        change = getattr(Tensor, name)
+        if STATE.enabled:
+            _check(x, name + "_")
+        if x.requires_grad and x.node is None:
+            view = change(x, *args, **kwargs)
+            x.shape, x.strides = view.shape, view.strides
+        else:
+            with enable_grad():
+                _reseat(x, lambda was: change(was, *args, **kwargs))
+        x.storage.version += 1
+        return x
+
+    method.__name__ = name + "_"
+    method.__doc__ = f"`{name}` of the tensor itself: the same memory, from now on in another shape."
+    return method
+
+
+for _name in ("squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze"):
+    setattr(Tensor, _name + "_", _shape_in_place(_name))
 
 # Ops that exist with a trailing underscore: those whose gradients read what the tensor was, and the others.
 _KEEP = """
     mul div pow remainder fmod clamp log abs sin cos log2 log10 log1p erf elu lgamma square masked_fill lerp
     addcmul addcdiv silu leaky_relu hardtanh nan_to_num
-    acos acosh addmm asin asinh atan atan2 atanh baddbmm clip copysign cosh cumprod cumsum digamma erfc exp2 float_power
-    hypot ldexp logaddexp logit polygamma rad2deg deg2rad sinc sinh xlogy clamp_min clamp_max sgn absolute frac
+    acos acosh addbmm addmm asin asinh atan atan2 atanh baddbmm clip copysign cosh cumprod cumsum digamma erfc exp2
+    float_power hypot ldexp logaddexp logit polygamma rad2deg deg2rad sinc sinh xlogy clamp_min clamp_max sgn absolute
+    frac renorm
 """.split()
 _FORGET = """
     add sub floor_divide neg exp sqrt rsqrt tan expm1 logical_not erfinv tanh sigmoid relu floor ceil round

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtype as _dtype
+from .. import shape as _shape
 from ..autograd import enable_grad, no_grad
 from ..dtype import DType, as_dtype, promote
 from ..lazy import np
@@ -67,6 +68,19 @@ def inner(x: Tensor, other: Tensor) -> Tensor:
     return flat.reshape(x.shape[:-1] + other.shape[:-1])
 
 
+def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha times the sum of all batch1 @ batch2: (B, N, K), (B, K, M) → (N, M); x is broadcast to that.
+
+    Where beta is 0, x is not read.
+    """
+    if batch1.ndim != 3 or batch2.ndim != 3 or (batch1.shape[0], batch1.shape[2]) != batch2.shape[:2]:
+        raise ValueError(f"addbmm: takes (B, N, K) and (B, K, M), got {describe(batch1)} and {describe(batch2)}")
+    side_by_side = batch1.transpose(0, 1).reshape(batch1.shape[1], -1 if batch1.numel() else 0)  # (N, B K)
+    below = batch2.reshape(-1 if batch2.numel() else 0, batch2.shape[2])  # (B K, M)
+    x = x.expand(batch1.shape[1], batch2.shape[2])
+    return addmm(x, side_by_side, below, beta=beta, alpha=alpha)
+
+
 def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha mat @ vec."""
     if mat.ndim != 2 or vec.ndim != 1:
@@ -109,6 +123,14 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 
 # -- plain data
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that tensors of these shapes (tuples, or a number for one dim) have together."""
+    sizes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    if any(size < 0 for shape in sizes for size in shape):
+        raise ValueError(f"broadcast_shapes: sizes are not negative, got {sizes}")
+    return _shape.broadcast_shapes(*sizes, op="broadcast_shapes")
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -280,12 +302,13 @@ def _fill_diagonal_(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
 def _detach_(x: Tensor) -> Tensor:
     if x.seen_through is not None:
         raise RuntimeError("detach_: this tensor is a view; use detach()")
-    x.requires_grad, x.node = False, None
+    x._requires_grad, x.node = False, None
     return x
 
 
 TENSOR_METHODS: dict[str, Any] = {
     "select": select, "argwhere": argwhere, "inner": inner, "addmv": addmv, "addr": addr, "logdet": logdet,
+    "addbmm": addbmm,
     "type_as": _type_as, "new_tensor": _new_tensor, "reshape_as": _reshape_as, "fill_diagonal_": _fill_diagonal_,
     "detach_": _detach_, "nelement": Tensor.numel, "ndimension": Tensor.dim, "is_complex": is_complex,
     "is_nonzero": is_nonzero, "cpu": lambda x: x.to("cpu"), "storage_offset": lambda x: x.offset,

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from ..autograd import no_grad
+from ..dtype import float32
 from ..op import describe
+from ..shape import normalize_dim
 from ..tensor import Tensor
 from .norm import layer_norm as _layer_norm_last
 from .norm import rms_norm as _rms_norm_last
@@ -145,3 +147,22 @@ def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Te
     from .elementwise import maximum
 
     return x / maximum(x.norm(p, dim, True), eps)
+
+
+def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """x with every slice at an index of `dim` of which the p-norm is above `maxnorm` scaled down to that."""
+    from .elementwise import where
+
+    if not x.dtype.is_floating_point or x.ndim < 2 or p <= 0 or maxnorm < 0:
+        raise ValueError(
+            f"renorm: takes floats of 2 dims and more, p above 0 and maxnorm of at least 0, got {describe(x)}, {p}, "
+            f"{maxnorm}"
+        )
+    kept = normalize_dim(dim, x.ndim, "renorm")
+    wide = x.to(float32) if x.dtype.itemsize < 4 else x
+    sizes = wide.norm(p, [d for d in range(x.ndim) if d != kept], True)
+    factors = where(sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)  # torch's guard against 0
+    return (wide * factors).to(x.dtype)
+
+
+Tensor.renorm = renorm  # type: ignore[attr-defined]

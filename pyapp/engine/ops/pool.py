@@ -333,7 +333,7 @@ def _fractional_max_pool(
         samples = rand(*lead, dims, dtype=x.dtype)
     if samples.shape != (*lead, dims):
         raise ValueError(f"{name}: the samples {describe(samples)} are not {[*lead, dims]}")
-    drawn = samples.numpy()
+    drawn = samples.detach().numpy()
     places = np.zeros((*lead, *(1,) * (2 * dims)), np.int64)  # (N, C, *out, *window)
     for i, (size, out, window) in enumerate(zip(spatial, sizes, kernel, strict=True)):
         sample = drawn[..., dims - 1 - i if dims == 2 else i]  # torch's order

@@ -8,7 +8,7 @@ from math import floor, prod
 from typing import Any
 
 from ..lazy import np
-from ..op import describe
+from ..op import describe, op
 from ..tensor import Tensor
 from .base import tensor_of
 from .create import ones, tensor
@@ -200,6 +200,12 @@ def _sample_cubic(flat: Tensor, sizes: Sequence[int], at: list[Tensor], padding_
     return total
 
 
+@op(vjp=lambda g, _, y, grid: (g, grid.new_zeros(grid.shape)))
+def _without_slope(y: Tensor, grid: Tensor) -> Tensor:
+    """y, of which the gradient in the grid is 0 everywhere: not none, as torch has it."""
+    return y
+
+
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
@@ -223,7 +229,8 @@ def grid_sample(
         return reshape(y, (*x.shape[:2], *out))
     at = [_bounded(a, n, padding_mode, corners) for a, n in zip(at, sizes, strict=True)]
     if mode == "nearest":
-        return reshape(_picked(flat, sizes, [a.detach().round() for a in at]), (*x.shape[:2], *out))
+        y = _picked(flat, sizes, [a.detach().round() for a in at])
+        return _without_slope(reshape(y, (*x.shape[:2], *out)), grid)
     total = None
     bases = [a.detach().floor() for a in at]
     for shifts in product(range(2), repeat=dims):

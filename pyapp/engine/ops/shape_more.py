@@ -8,11 +8,11 @@ from typing import Any
 
 from ..dtype import as_dtype, bool_
 from ..lazy import np
-from ..op import describe
+from ..op import describe, view_op
 from ..shape import normalize_dim
-from ..tensor import Tensor
+from ..tensor import Tensor, make
 from .base import tensor_of
-from .create import arange, zeros
+from .create import arange, from_numpy, zeros
 from .rearrange import diag_embed, meshgrid, movedim, pad
 from .view import cat, flip, narrow, permute, reshape, split, stack, transpose
 
@@ -257,19 +257,44 @@ def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     return (x[rows] - x[columns]).norm(p, -1)
 
 
-def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
-    """A view by sizes and strides (elements) from an offset into the storage; without a gradient."""
-    from ..tensor import make
+def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+    """Where in the storage each element lies: int64, flat."""
+    found = np.full((), offset, np.int64)
+    for n, step in zip(size, stride, strict=True):
+        found = found[..., None] + np.arange(n, dtype=np.int64) * step
+    return found.reshape(-1)
 
+
+def _d_as_strided(
+    g: Tensor, _: Any, x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> tuple[Tensor]:
+    """The gradients of one place in memory add up, and are shared by the elements of x that lie there, as in torch."""
+    theirs, own = _places(size, stride, offset), _places(x.shape, x.strides, x.offset)
+    memory = g.new_zeros(max(theirs.max(initial=-1), own.max(initial=-1)) + 1)
+    memory = memory.index_add(0, from_numpy(theirs), g.reshape(-1))
+    counts = np.bincount(own, minlength=1)
+    found = memory.index_select(0, from_numpy(own))
+    if counts.max() > 1:
+        found = found / from_numpy(counts[own]).to(g.dtype)
+    return (found.reshape(x.shape),)
+
+
+@view_op(_d_as_strided)
+def _as_strided(x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Tensor:
+    return make(x.storage, size, stride, x.dtype, offset, x.device)
+
+
+def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """A view by sizes and strides (elements) from an offset into the storage (by default that of x)."""
     start = x.offset if storage_offset is None else storage_offset
     last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     outside = min(stride, default=0) < 0 or start < 0 or (last + 1) * x.dtype.itemsize > x.storage.nbytes
-    if x.requires_grad or (0 not in size and outside):
+    if 0 not in size and outside:
         raise ValueError(
             f"as_strided: {tuple(size)} with strides {tuple(stride)} from {start} is outside the memory of "
-            f"{describe(x)}, or that has a gradient"
+            f"{describe(x)}"
         )
-    return make(x.storage, tuple(size), tuple(stride), x.dtype, start, x.device)
+    return _as_strided(x, tuple(size), tuple(stride), start)
 
 
 for _function in (

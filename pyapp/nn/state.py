@@ -1,0 +1,156 @@
+"""The state of a module by name: collected and loaded, with hooks around both, and with what is no tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..engine import Tensor, no_grad
+from ..engine.op import describe
+
+if TYPE_CHECKING:
+    from .module import Module
+
+EXTRA = "_extra_state"  # what get_extra_state gives is called so
+
+
+class IncompatibleKeys(NamedTuple):
+    """What load_state_dict found missing in a state, and what it has no place for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class StateHooks:
+    """What a module has of hooks around its state, in the order in which they were registered."""
+
+    def __init__(self) -> None:
+        self.before_saving: list[Any] = []
+        self.after_saving: list[tuple[Any, bool]] = []  # (hook, whether what it returns takes the state's place)
+        self.before_loading: list[Any] = []
+        self.after_loading: list[Any] = []
+
+
+def _has_extra(module: Module, method: str) -> bool:
+    """Whether a class has extra state of its own to give or to take."""
+    from .module import Module
+
+    return getattr(type(module), method) is not getattr(Module, method)
+
+
+def own_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and persistent buffers of a module itself, not of those below."""
+    for name, value in (*module._parameters.items(), *module._buffers.items()):
+        if name not in module._transient:
+            yield name, value
+
+
+def all_tensors(module: Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers by dotted name, themselves."""
+    return {
+        f"{path}.{name}" if path else name: value
+        for path, owner in module._paths()
+        for name, value in own_tensors(owner)
+    }
+
+
+def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars: bool) -> dict[str, Any]:
+    """Module.state_dict: writes into `destination`, and returns it or what a hook puts in its place."""
+    hooks = module._state_hooks or StateHooks()
+    for hook in tuple(hooks.before_saving):
+        hook(module, prefix, keep_vars)
+    for name, value in own_tensors(module):
+        destination[prefix + name] = value if keep_vars else value.detach()
+    if _has_extra(module, "get_extra_state"):
+        destination[prefix + EXTRA] = module.get_extra_state()
+    for name, child in module._modules.items():
+        child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+    for hook, replaces in tuple(hooks.after_saving):
+        changed = hook(module, destination, prefix, {"version": module._version})
+        if changed is not None and not replaces:
+            raise RuntimeError(
+                f"state_dict: a post-hook of {type(module).__name__} returned a {type(changed).__name__}; "
+                "it changes the state that it gets, and returns None"
+            )
+        destination = destination if changed is None else changed
+    return destination
+
+
+def _renamed(state: Mapping[str, Any], renames: Mapping[str, str] | None) -> dict[str, Any]:
+    if not renames:
+        return dict(state)
+    from .weights import renamed
+
+    named = {renamed(name, renames): value for name, value in state.items()}
+    if len(named) != len(state):
+        raise KeyError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
+    return named
+
+
+def _run_before(module: Module, state: dict[str, Any], found: IncompatibleKeys, errors: list[str]) -> None:
+    """Hooks before loading, from the top down: each sees what lies below its module, and may change it."""
+    for path, owner in module._paths():
+        if owner._state_hooks is None or not owner._state_hooks.before_loading:
+            continue
+        prefix = f"{path}." if path else ""
+        part = {name: value for name, value in state.items() if name.startswith(prefix)}
+        before = list(part)
+        for hook in tuple(owner._state_hooks.before_loading):
+            hook(owner, part, prefix, {}, True, *found, errors)
+        for name in before:
+            del state[name]
+        state.update(part)
+
+
+def _run_after(module: Module, found: IncompatibleKeys) -> None:
+    """Hooks after loading, from the bottom up: they may take names out of the lists."""
+    for child in module._modules.values():
+        _run_after(child, found)
+    for hook in tuple(module._state_hooks.after_loading) if module._state_hooks is not None else ():
+        if hook(module, found) is not None:
+            raise RuntimeError(f"load_state_dict: a post-hook of {type(module).__name__} must return None")
+
+
+def _check(found: IncompatibleKeys, strict: bool) -> None:
+    missing, unexpected = found
+    if strict and (missing or unexpected):
+        raise KeyError(f"load_state_dict: missing {missing or 'nothing'}, unexpected {unexpected or 'nothing'}")
+
+
+def load(
+    module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool, renames: Mapping[str, str] | None
+) -> IncompatibleKeys:
+    """Module.load_state_dict. Nothing is written where something does not fit; but hooks that run after loading may
+    still excuse names.
+    """
+    state, found, errors = _renamed(state_dict, renames), IncompatibleKeys([], []), list[str]()
+    _run_before(module, state, found, errors)
+    if errors:
+        raise RuntimeError(f"load_state_dict: {type(module).__name__}: {'; '.join(errors)}")
+    own = all_tensors(module)
+    extra = {
+        f"{path}.{EXTRA}" if path else EXTRA: owner
+        for path, owner in module._paths()
+        if _has_extra(owner, "set_extra_state")
+    }
+    found.missing_keys.extend(name for name in (*own, *extra) if name not in state)
+    found.unexpected_keys.extend(name for name in state if name not in own and name not in extra)
+    excusing = any(m._state_hooks is not None and m._state_hooks.after_loading for m in module.modules())
+    if not excusing:
+        _check(found, strict)
+    for name, target in own.items():
+        if name in state and state[name].shape != target.shape:
+            raise ValueError(f"load_state_dict: {name} is {describe(target)}, the state holds {describe(state[name])}")
+    with no_grad():
+        for name, target in own.items():
+            if name in state and assign:
+                module._assign(name, state[name])
+            elif name in state:
+                target.copy_(state[name])
+    for name, owner in extra.items():
+        if name in state:
+            owner.set_extra_state(state[name])
+    if excusing:
+        _run_after(module, found)
+        _check(found, strict)
+    return found
