@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .engine.by_name import rename_in
 from .engine.ops.fourier import (
     fft,
     fft2,
@@ -20,3 +21,4 @@ from .engine.ops.fourier import (
 __all__ = [
     "fft", "fft2", "fftfreq", "fftshift", "ifft", "ifft2", "ifftshift", "irfft", "irfft2", "rfft", "rfft2", "rfftfreq",
 ]  # fmt: skip
+rename_in(globals(), __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .engine.by_name import rename_in
 from .engine.ops.decompose import (
     cond,
     cross,
@@ -28,3 +29,4 @@ __all__ = [
     "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
     "svdvals", "vector_norm",
 ]  # fmt: skip
+rename_in(globals(), __all__)

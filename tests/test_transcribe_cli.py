@@ -288,6 +288,18 @@ def test_switches_do_not_swallow_files(here: Here, talk: Path, options: list[Any
     assert options[-1].carry_initial_prompt and not options[-1].skip_silence
 
 
+def test_openais_options_of_the_machine(here: Here, talk: Path, options: list[Any], tmp_path: Path) -> None:
+    """Lines from scripts for openai-whisper: --device cpu --fp16 False --verbose True."""
+    machine = ("--device", "cpu", "--fp16", "False")
+    assert here(talk, *machine, "--verbose", "False")[1] == "one\ntwo\nthree\n"
+    assert options[0] == type(options[0])(beam_size=5)
+    code, out, _ = here(talk, *machine, "--output_dir", tmp_path / "quiet", "--output_format", "srt")
+    assert code == 0 and out.split() == [str(tmp_path / "quiet" / "talk.srt")]
+    code, out, _ = here(talk, *machine, "--verbose", "True", "-o", tmp_path / "loud", "-f", "srt")
+    assert code == 0 and out.split() == ["one", "two", "three", str(tmp_path / "loud" / "talk.srt")]
+    assert here(talk, "--device", "cuda")[0] == 2
+
+
 def test_subtitles_of_words(here: Here, talk: Path, tmp_path: Path) -> None:
     words = ("--word_timestamps", "True", "--highlight_words", "True")
     code, out, _ = here(talk, "-f", "srt", *words)

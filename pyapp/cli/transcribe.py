@@ -129,6 +129,11 @@ def decoding_settings(command: Any) -> Any:
               help="What to write; several times for several. [default: txt, into a folder all]")  # fmt: skip
 @click.option("-o", "--output-dir", type=click.Path(file_okay=False, path_type=Path),
               help="Write files named like the recordings here. [default: to stdout]")  # fmt: skip
+@click.option("--verbose/--no-verbose", default=False,
+              help="With an output folder: write the text to stdout, too, as it is decoded.")  # fmt: skip
+@click.option("--device", type=click.Choice(["cpu"]), default="cpu", show_default=True, help="What computes.")
+@click.option("--fp16/--no-fp16", default=True, hidden=True,
+              help="openai-whisper's; without meaning here: a model's weights stay as they are.")  # fmt: skip
 @decoding_settings
 @threads_option
 @json_option
@@ -137,6 +142,9 @@ def transcribe(
     model: str | None,
     formats: tuple[str, ...],
     output_dir: Path | None,
+    verbose: bool,
+    device: str,
+    fp16: bool,
     threads: int | None,
     as_json: bool,
     **settings: Any,
@@ -161,8 +169,9 @@ def transcribe(
     if code := load(model, as_json):
         return code
     failed = len(readable) < len(files)
+    shown = wanted[0] if folder is None else "txt" if verbose else None
     for file in readable:
-        view = make_view(file, wanted, folder, layout, as_json, several=len(files) > 1)
+        view = make_view(file, shown, layout, as_json, several=len(files) > 1)
         code = forward(start(file, options, model), view)
         heard = view.transcript()
         saved = code == 1 or folder is None or save(heard, folder, file, wanted, layout, code == STOPPED, as_json)
@@ -255,12 +264,12 @@ def start(file: str, options: TranscribeOptions, model: str | None) -> Callable[
 
 
 def make_view(
-    file: str, formats: Sequence[str], folder: Path | None, layout: Layout | None, as_json: bool, several: bool
+    file: str, shown: str | None, layout: Layout | None, as_json: bool, several: bool
 ) -> TranscribeJson | TranscribeView:
     name = "stdin" if file == STDIN else file
     if as_json:
         return TranscribeJson(name)
-    return TranscribeView(name, formats[0] if folder is None else None, layout, several)
+    return TranscribeView(name, shown, layout, several)
 
 
 def save(

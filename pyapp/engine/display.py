@@ -34,21 +34,27 @@ def set_printoptions(*, profile: str | None = None, **options: Any) -> None:
     _OPTIONS.update(options)
 
 
-def _float_formatter(values: Any) -> Any:
-    """One style for all shown values: integers as '1.', fixed, or scientific where magnitudes are far apart."""
+def _float_formatter(values: Any) -> tuple[Any, int]:
+    """One style for all shown values: integers as '1.', fixed, or scientific where magnitudes are far apart; and the
+    width, which infinities and NaN do not ask for.
+    """
     precision = _OPTIONS["precision"]
-    finite = values[np.isfinite(values)]
-    sizes = np.abs(finite[finite != 0])
-    if _OPTIONS["sci_mode"] is not None:
-        style = "e" if _OPTIONS["sci_mode"] else "f"
-        return lambda v: f"{v:.{precision}{style}}"
-    if sizes.size == 0 or bool((finite == np.floor(finite)).all()):
-        if sizes.size and sizes.max() >= 1e8:
-            return lambda v: f"{v:.{precision}e}"
-        return lambda v: f"{v:.0f}." if np.isfinite(v) else f"{v:.0f}"
-    if sizes.max() / sizes.min() > 1000 or sizes.max() > 1e8 or sizes.min() < 1e-4:
-        return lambda v: f"{v:.{precision}e}"
-    return lambda v: f"{v:.{precision}f}"
+    finite = values[np.isfinite(values) & (values != 0)]
+    sizes = np.abs(finite)
+    whole = bool((finite == np.floor(finite)).all())
+    far = bool(sizes.size and (sizes.max() / sizes.min() > 1000 or sizes.max() > 1e8))
+    science = _OPTIONS["sci_mode"]
+    if science is None:
+        science = far or bool(not whole and sizes.min() < 1e-4)
+
+    def style(value: float) -> str:
+        if science:
+            return f"{value:.{precision}e}"
+        if whole:
+            return f"{value:.0f}." if np.isfinite(value) else f"{value:.0f}"
+        return f"{value:.{precision}f}"
+
+    return style, max((len(style(v)) for v in finite.tolist()), default=1)
 
 
 def _shown(array: Any, summarize: bool) -> Any:
@@ -89,15 +95,15 @@ def tensor_repr(x: Tensor) -> str:
     elif x.requires_grad:
         notes.append("requires_grad=True")
     if array.size == 0:
+        if kind in (_dtype.int64, _dtype.bool_):  # no element tells
+            notes.insert(0, f"dtype={kind!r}")
         if array.shape != (0,):
             notes.insert(0, f"size={array.shape}")
-        return f"tensor({', '.join(['[]', *notes])})"
+        return _annotated("tensor([]", notes)
     summarize = array.size > _OPTIONS["threshold"]
     shown = _shown(array, summarize)
     if kind.is_floating_point:
-        style = _float_formatter(shown.astype("float64"))
-        words = [style(v) for v in shown.tolist()]
-        width = max(map(len, words))
+        style, width = _float_formatter(shown.astype("float64"))
 
         def text(value: Any) -> str:
             return str(style(float(value))).rjust(width if array.ndim else 0)
@@ -109,4 +115,14 @@ def tensor_repr(x: Tensor) -> str:
             return str(value.item()).rjust(width if array.ndim else 0)
 
     body = _body(array, text, 7, summarize) if array.ndim else text(array[()])
-    return f"tensor({', '.join([body, *notes])})"
+    return _annotated(f"tensor({body}", notes)
+
+
+def _annotated(text: str, notes: list[str]) -> str:
+    """The notes behind, each on a new line where it does not fit."""
+    column = len(text) - text.rfind("\n") + 1
+    for note in notes:
+        fits = column + len(note) + 2 <= _OPTIONS["linewidth"]
+        text += f", {note}" if fits else ",\n       " + note
+        column = column + len(note) + 2 if fits else 7 + len(note)
+    return text + ")"

@@ -86,8 +86,10 @@ class Op:
         return self.definition(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs and self.by_name is not None:
-            return self.by_name(*args, **kwargs)
+        if kwargs or not args:
+            args = named_first(self.name, ("input", "other"), args, kwargs)
+            if kwargs and self.by_name is not None:
+                return self.by_name(*args, **kwargs)
         if not STATE.enabled:
             fast = self.fast
             if fast is not None and getattr(args[0], "device", None) is cpu:
@@ -143,6 +145,17 @@ class Op:
         if instance is None:
             return self
         return _Bound(self, instance)
+
+
+def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The positional arguments, with those that were given by torch's names for the first ones taken from `kwargs`."""
+    for at in names[len(args) :]:
+        if at not in kwargs:
+            break
+        args += (kwargs.pop(at),)
+    if not args:
+        raise TypeError(f"{name}: expects {names[0]!r} first, got {', '.join(kwargs) or 'nothing'}")
+    return args
 
 
 class _Bound:
@@ -202,7 +215,7 @@ def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _device_of(name: str, args: tuple[Any, ...]) -> Any:
     tensors = _flatten(args)
-    if not tensors:
+    if not tensors or not isinstance(args[0], (Tensor, list, tuple)):
         raise TypeError(f"{name}: expects a tensor, got {describe(args[0]) if args else 'nothing'}")
     return tensors[0].device
 

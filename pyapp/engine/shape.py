@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
+from operator import index
 
 Shape = tuple[int, ...]
 
@@ -60,6 +61,11 @@ def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
 def normalize_dim(dim: int, rank: int, op: str) -> int:
     """A dim counted from the front. IndexError outside -rank .. rank - 1 (a 0-dim tensor takes 0 and -1)."""
     limit = max(rank, 1)
+    if type(dim) is not int:
+        try:
+            dim = index(dim)
+        except TypeError:
+            raise TypeError(f"{op}: a dim is an integer, not {dim!r}") from None
     if not -limit <= dim < limit:
         raise IndexError(
             f"{op}: dim {dim} is out of range for a tensor of {rank} dims (expected {-limit} to {limit - 1})"
@@ -71,7 +77,7 @@ def normalize_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tupl
     """Distinct dims from the front, in order; None is all of them."""
     if dims is None:
         return tuple(range(rank))
-    if isinstance(dims, int):
+    if isinstance(dims, (int, str)) or not isinstance(dims, Iterable):
         dims = (dims,)
     found = tuple(normalize_dim(d, rank, op) for d in dims)
     if len(set(found)) != len(found):
@@ -125,4 +131,7 @@ def as_shape(sizes: Iterable[object]) -> Shape:
     values = tuple(sizes)
     if len(values) == 1 and not isinstance(values[0], int) and hasattr(values[0], "__iter__"):
         values = tuple(values[0])
-    return tuple(int(size) for size in values)  # type: ignore[call-overload]
+    try:
+        return tuple(map(index, values))  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"a size is an integer: {values!r:.200} is no shape") from None

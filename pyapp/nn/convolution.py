@@ -28,6 +28,8 @@ class _ConvolutionBase(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         modes = ("zeros",) if self.transposed else ("zeros", "reflect", "replicate", "circular")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ValueError(f"{type(self).__name__}: padding is numbers, 'same' or 'valid', not {padding!r}")
         if padding_mode not in modes:
             raise ValueError(f"{type(self).__name__}: padding_mode is one of {', '.join(modes)}, not {padding_mode!r}")
         if groups < 1 or in_channels % groups or out_channels % groups:

@@ -50,9 +50,13 @@ class _Watch:
         self.module = module
         self.hooks = hooks
         self.grad_outputs: tuple[Any, ...] = ()
+        self.without: tuple[None, ...] | None = None  # for the hooks, where no input wants a gradient
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(_In.apply(self, *args)) if args else args
+        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            self.without = (None,) * len(args)
+            return args
+        return tuple(_In.apply(self, *args))
 
     def outputs(self, output: Any) -> Any:
         several = isinstance(output, (tuple, list))
@@ -73,7 +77,11 @@ class _Through(Function):
 class _Out(_Through):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        ctx.watch.grad_outputs = gradients
+        watch = ctx.watch
+        watch.grad_outputs = gradients
+        if watch.without is not None:  # the walk ends inside: nothing comes later
+            for hook in tuple(watch.hooks):
+                hook(watch.module, watch.without, gradients)
         return None, *gradients
 
 

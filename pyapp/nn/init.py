@@ -95,7 +95,7 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.ndim != 2:
         raise ValueError(f"eye_: takes a matrix, got {describe(tensor)}")
     with no_grad():
-        return tensor.copy_(eye(*tensor.shape))
+        return tensor.copy_(eye(tensor.shape[0], tensor.shape[1]))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator = None) -> Tensor:

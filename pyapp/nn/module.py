@@ -34,6 +34,12 @@ class Buffer:
         self.data, self.persistent = empty(0) if data is None else data.detach(), persistent
 
 
+def _check_name(what: str, name: str) -> None:
+    """A state's names are paths with dots between the names of modules."""
+    if not isinstance(name, str) or not name or "." in name:
+        raise KeyError(f"{what}: a name is a text without a dot, not {name!r}")
+
+
 class Module:
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
@@ -88,6 +94,7 @@ class Module:
         """A tensor that belongs to the module but is not trained; saved in state_dict unless `persistent` is False.
         None: there is none.
         """
+        _check_name("register_buffer", name)
         object.__setattr__(self, name, tensor)
         self._transient.discard(name)
         if tensor is None:
@@ -101,10 +108,12 @@ class Module:
         """A parameter by its name; None: there is none. TypeError for a tensor that is no Parameter."""
         if param is not None and not getattr(param, "is_parameter", False):
             raise TypeError(f"register_parameter: takes a Parameter or None, got {describe(param)}")
+        _check_name("register_parameter", name)
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """A module by its name."""
+        _check_name("add_module", name)
         setattr(self, name, module)
 
     register_module = add_module

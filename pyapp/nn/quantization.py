@@ -52,6 +52,8 @@ def _fitting(kind: str, weight: Tensor) -> str | None:
 
 
 def _quantized(name: str, weight: Tensor, kind: str, importance: Any) -> Tensor:
+    if not weight.detach().isfinite().all():
+        raise ValueError(f"quantize: {name}: cannot quantize NaN or infinite values to {kind}")
     try:
         return quant.quantize(weight, kind, importance)
     except ValueError as error:

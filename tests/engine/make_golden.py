@@ -16,6 +16,7 @@ from .cases import Case, make_inputs, weights_for
 
 FILES = {
     "cases": "golden.npz",
+    "cases_gamma": "golden_gamma.npz",
     "cases_more": "golden_more.npz",
     "cases_autograd": "golden_autograd.npz",
     "cases_image": "golden_image.npz",

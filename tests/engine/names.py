@@ -19,7 +19,8 @@ movedim moveaxis swapaxes unbind unflatten ravel diagonal diag diag_embed diagfl
 column_stack block_diag kron tensordot cartesian_prod combinations tril_indices triu_indices atleast_1d
 atleast_2d atleast_3d clone detach abs absolute neg positive sign sgn exp exp2 expm1 log log2 log10 log1p sqrt
 rsqrt square reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh atan2 erf erfc erfinv
-lgamma digamma polygamma sigmoid logit round floor ceil trunc frac clamp clip pow float_power fmod remainder
+lgamma digamma polygamma igamma igammac mvlgamma i0 isreal gradient
+sigmoid logit round floor ceil trunc frac clamp clip pow float_power fmod remainder
 floor_divide div true_divide add sub mul rsub hypot maximum minimum fmax fmin logaddexp logaddexp2 lerp
 addcmul addcdiv copysign nextafter ldexp frexp heaviside gcd lcm sinc xlogy deg2rad rad2deg nan_to_num signbit
 isnan isinf isfinite isposinf isneginf isclose allclose equal eq ne lt le gt ge bitwise_and bitwise_or

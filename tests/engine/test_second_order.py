@@ -79,3 +79,31 @@ def test_nanquantile() -> None:
             found = pyapp.nanquantile(x, q, 1).numpy()
         np.testing.assert_allclose(found[:2], np.nanquantile(x.numpy()[:2], q, axis=1), rtol=1e-6)
         assert np.isnan(found[2])
+
+
+# Arguments that were made of one another, in ops with kernels of their own: to second order each argument's gradient is
+# its own part alone, as it is to first.
+ENTWINED: dict[str, Callable[[Tensor], Tensor]] = {
+    "conv1d": lambda x: pyapp.conv1d(x, x[:, :, :3], padding=1),
+    "conv2d": lambda x: (lambda y: pyapp.conv2d(y, y[:, :, :2, :2]))(x[None]),
+    "attention": lambda x: (lambda y: pyapp.attention(y, y, y * 2, causal=True))(x[None]),
+    "layer_norm": lambda x: pyapp.layer_norm(x, x[0, 0], x[1, 1]),
+    "rms_norm": lambda x: pyapp.rms_norm(x, x[0, 1].exp()),
+}
+
+
+@pytest.mark.parametrize("name", ENTWINED)
+def test_arguments_made_of_one_another(name: str) -> None:
+    x = pyapp.from_numpy(np.random.RandomState(5).standard_normal((3, 3, 5)).astype("float32")).requires_grad_()
+    loss = ENTWINED[name](x).square().sum()
+    (first,) = pyapp.grad(loss, [x], retain_graph=True)
+    (again,) = pyapp.grad(loss, [x], create_graph=True)
+    np.testing.assert_allclose(again.detach().numpy(), first.numpy(), rtol=1e-4, atol=1e-4)
+    step, way = 1e-2, pyapp.ones(3, 3, 5) / 45**0.5
+    ahead, behind = (
+        pyapp.grad(ENTWINED[name](y).square().sum(), [y])[0]
+        for y in ((x + s * way).detach().requires_grad_() for s in (step, -step))
+    )
+    (second,) = pyapp.grad((again * way).sum(), [x])
+    expected = ((ahead - behind) / (2 * step)).numpy()
+    np.testing.assert_allclose(second.numpy(), expected, rtol=3e-2, atol=3e-2 * float(np.abs(expected).max()))

@@ -58,6 +58,13 @@ REPRS: dict[str, Any] = {
     "long": lambda P: P.arange(2000),
     "wide": lambda P: P.arange(40),
     "big": lambda P: (P.arange(3000.0) / 8).reshape(30, 100),
+    "whole_far_apart": lambda P: P.tensor([10000.0, 1.0]),
+    "whole_and_nan": lambda P: P.tensor([float("nan"), 1.0, float("-inf")]),
+    "no_number": lambda P: P.tensor([float("nan"), 0.0, float("-inf")]),
+    "two_notes": lambda P: P.tensor([7.5e-7, -1e-7, 4e-7], dtype=P.float64, requires_grad=True),
+    "note_on_a_line": lambda P: (P.arange(1200.0) / 7).reshape(30, 40).double().requires_grad_(),
+    "empty_integers": lambda P: P.zeros(2, 0, dtype=P.int64),
+    "empty_bools": lambda P: P.tensor([], dtype=P.bool),
 }
 
 

@@ -78,3 +78,12 @@ def test_clear_errors(model: Any) -> None:
     model.inner.weight.detach().data_view()[5] = float("nan")
     with pytest.raises(ValueError, match=r"inner\.weight: cannot quantize NaN"):
         nn.quantize(model, "q4_0")
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+def test_weights_that_are_no_numbers_are_named(kind: str) -> None:
+    model = nn.Sequential(nn.Linear(32, 2))
+    with no_grad():
+        model[0].weight[1, 3] = float("inf")
+    with pytest.raises(ValueError, match=f"quantize: 0.weight: cannot quantize NaN or infinite values to {kind}"):
+        nn.quantize(model, kind)

@@ -142,7 +142,7 @@ _MATMUL = K["matmul_f32"]
 @claims("matmul")
 def _matmul(a: Tensor, b: Tensor) -> Any:
     """As fast as NumPy's BLAS, and unlike it the same bits for any number of threads."""
-    if a.dtype is not _F32 or b.dtype is not _F32:
+    if a.dtype is not _F32 or getattr(b, "dtype", None) is not _F32:
         return NotImplemented
     a_shape, b_shape = a.shape, b.shape
     if len(a_shape) == 2 == len(b_shape) and a_shape[1] == b_shape[0]:

@@ -429,6 +429,7 @@ _MODULES: dict[str, list[str]] = {
         gcd heaviside isclose isneginf isposinf lcm ldexp logaddexp2 logit nextafter polygamma positive rad2deg
         rsub sgn sinc square true_divide xlogy
     """.split(),
+    "gamma": "gradient i0 igamma igammac isreal mvlgamma".split(),
     "fourier": """
         bartlett_window blackman_window complex_abs complex_mul hamming_window hann_window istft stft
         view_as_real
@@ -465,13 +466,12 @@ _MODULES: dict[str, list[str]] = {
 }
 LATER = {name: module for module, names in _MODULES.items() for name in names}
 # Methods that are no functions, or that come with another module than the function.
-_METHODS = dict.fromkeys(
-    """
-        cpu detach_ diagflat fill_diagonal_ is_signed istft multinomial ndimension nelement new_tensor reshape_as
-        split_with_sizes stft storage_offset type_as
-    """.split(),
-    "named",
-)
+_METHODS = {
+    "attributes": "H exponential_ get_device is_cpu is_cuda itemsize mH random_ sum_to_size type",
+    "named": "cpu detach_ diagflat fill_diagonal_ is_signed istft multinomial ndimension nelement new_tensor "
+    "reshape_as split_with_sizes stft storage_offset type_as",
+}
+_METHODS = {name: module for module, names in _METHODS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,8 @@ def array_of(x: Any, dtype: DType | None = None) -> Array:
         array = from_bits(x.array(), x.dtype) if x.dtype.is_bits else x.array()
     else:
         array = np.asarray(x)
+        if array.dtype.kind in "OUS":
+            raise TypeError(f"expected a tensor or a number, got {x!r:.80}")
     if dtype is None:
         return array
     name = "float32" if dtype.is_bits else dtype.numpy_name
@@ -191,17 +193,26 @@ __all__ = [
 
 
 def definition_gradient(op: Any, gradient: Tensor, *args: Any) -> tuple[Any, ...]:
-    """Gradients of an op through its definition, on the tape: where no kernel takes the dtype, or for second order."""
-    from ..autograd import STATE, enable_grad, grad
+    """Gradients of an op through its definition, on the tape: where no kernel takes the dtype, or for second order.
+
+    Each argument is seen through a node of its own, behind which the walk does not go: one argument may have been made
+    of another, or be the same tensor.
+    """
+    from ..autograd import STATE, edge_of, enable_grad, gradients_at
+    from .view import permute
 
     second_order = STATE.enabled
     wanted = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]
     twins = list(args)
-    if not second_order:
-        for i in wanted:
-            twins[i] = args[i].detach().requires_grad_()
     with enable_grad():
-        found = grad(op.definition(*twins), [twins[i] for i in wanted], [gradient], create_graph=second_order)
+        for i in wanted:
+            twin = args[i].detach().requires_grad_() if not second_order else args[i]
+            twins[i] = permute(twin, range(twin.ndim))
+        output = op.definition(*twins)
+    edges = [edge_of(twins[i]) for i in wanted]
+    stop = frozenset(id(edge) for edge in edges)
+    by_edge = gradients_at(edges, [output], [gradient], second_order, second_order, stop)
+    found = [by_edge.get(id(edge)) for edge in edges]
     result: list[Any] = [None] * len(args)
     for i, g in zip(wanted, found, strict=True):
         result[i] = g

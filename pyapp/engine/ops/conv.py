@@ -69,6 +69,8 @@ def _conv(
         raise ValueError(f"{name}: {describe(x)} does not fit weight {describe(weight)} in {groups} groups")
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"{name}: bias {describe(bias)} does not fit weight {describe(weight)}")
+    if weight.dtype is not x.dtype or (bias is not None and bias.dtype is not x.dtype):
+        raise TypeError(f"{name}: {describe(x)}, weight {describe(weight)} and bias {describe(bias)} differ in dtype")
     if x.ndim == dims + 1:
         return _conv(name, dims, x.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     kernel = weight.shape[2:]

@@ -22,10 +22,10 @@ def _finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
     return result.requires_grad_() if requires_grad else result
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """An uninitialised tensor."""
     kind = _dtype.float32 if dtype is None else as_dtype(dtype)
-    return _finish(empty_contiguous(as_shape(size), kind), device, requires_grad)
+    return _finish(empty_contiguous(as_shape(sizes if size is None else size), kind), device, requires_grad)
 
 
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -37,9 +37,9 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requ
     return _finish(result, device, requires_grad)
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros."""
-    result = empty(*size, dtype=dtype)
+    result = empty(*sizes, size=size, dtype=dtype)
     if result.storage.nbytes:
         fill_storage_with_zeros(result)
     return _finish(result, device, requires_grad)
@@ -53,29 +53,32 @@ def fill_storage_with_zeros(tensor: Tensor) -> None:
         tensor.storage.bytes_view()[words * 4 :] = bytes(rest)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones."""
-    return full(as_shape(size), 1, _dtype.float32 if dtype is None else dtype, device, requires_grad)
+    shape = as_shape(sizes if size is None else size)
+    return full(shape, 1, _dtype.float32 if dtype is None else dtype, device, requires_grad)
 
 
-def empty_like(x: Tensor, dtype: Any = None) -> Tensor:
-    """Uninitialised, with the shape and dtype of x."""
-    return empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+def empty_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Uninitialised, with the shape and dtype of the input."""
+    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
-def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
-    """Zeros with the shape and dtype of x."""
-    return zeros(x.shape, dtype=dtype or x.dtype, device=x.device)
+def zeros_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros with the shape and dtype of the input."""
+    return zeros(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
-def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
-    """Ones with the shape and dtype of x."""
-    return ones(x.shape, dtype=dtype or x.dtype, device=x.device)
+def ones_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones with the shape and dtype of the input."""
+    return ones(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
-def full_like(x: Tensor, fill_value: Any, dtype: Any = None) -> Tensor:
-    """One value in the shape and dtype of x."""
-    return full(x.shape, fill_value, dtype or x.dtype, x.device)
+def full_like(
+    input: Tensor, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """One value in the shape and dtype of the input."""
+    return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
 
 
 def _contains_tensor(data: Any) -> bool:
@@ -120,7 +123,9 @@ def from_numpy(array: Any) -> Tensor:
     return adopt_array(np.asarray(array))
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None) -> Tensor:
+def arange(
+    start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """start, start + step, … below end; int64 for ints, float32 otherwise."""
     if end is None:
         start, end = 0, start
@@ -131,17 +136,19 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: Any = None, device
     whole = all(isinstance(v, int) for v in (start, end, step))
     kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.float32
     values = np.arange(start, end, step, dtype="int64" if whole else "float64")
-    return _finish(tensor_of(values, kind), device, False)
+    return _finish(tensor_of(values, kind), device, requires_grad)
 
 
-def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> Tensor:
+def linspace(
+    start: float, end: float, steps: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """`steps` values from start to end, both included."""
-    return _finish(tensor_of(np.linspace(start, end, steps), as_dtype(dtype or "float32")), device, False)
+    return _finish(tensor_of(np.linspace(start, end, steps), as_dtype(dtype or "float32")), device, requires_grad)
 
 
-def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None) -> Tensor:
+def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal (n, m)."""
-    return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or "float32")), device, False)
+    return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or "float32")), device, requires_grad)
 
 
 def scalar(value: float, dtype: DType) -> Tensor:

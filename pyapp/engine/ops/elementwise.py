@@ -36,6 +36,8 @@ def _binary(
         kind = common_dtype(a, b)
         if name == "sub":
             _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
+        if name.startswith("bitwise") and kind.is_floating_point:
+            raise TypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.is_floating_point:
             kind = _dtype.float32
         if isinstance(b, Tensor):
@@ -280,6 +282,8 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition holds, else `other`; broadcast. Of a condition alone: where it holds, by dim."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
+    if isinstance(condition, Tensor) and condition.dtype is not _dtype.bool_ and condition.dtype is not _dtype.uint8:
+        raise TypeError(f"where: the condition is a tensor of bools, not {describe(condition)}")
     same_device("where", condition, input, other)
     broadcast_shapes(*(t.shape for t in (condition, input, other) if isinstance(t, Tensor)), op="where")
     return _where(condition, input, other)
@@ -331,13 +335,17 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return found if found.dtype is x.dtype else found.to(x.dtype)
 
 
-def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+def to(
+    x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False
+) -> Tensor:
     """Another dtype and/or device: `x.to("float16")`, `x.to("cuda")`, `x.to(other)`; x itself when nothing changes."""
+    flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
+    copy = flags[1] if len(flags) > 1 else copy
     for value in args:
         if isinstance(value, Tensor):
             dtype, device = value.dtype, value.device
         elif isinstance(value, bool):
-            copy = value
+            continue
         elif isinstance(value, str) and (value.split(":")[0] in ("cpu", "cuda", "webgpu")):
             device = value
         elif type(value).__name__ == "Device":

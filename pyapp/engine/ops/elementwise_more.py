@@ -133,6 +133,8 @@ def polygamma(n: int, x: Tensor) -> Tensor:
 
 def isclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """|a - b| <= atol + rtol |b|; infinities are close to themselves, NaN to itself with `equal_nan`."""
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        raise TypeError(f"isclose: takes two tensors, got {describe(a)} and {describe(b)}")
     if a.dtype is not b.dtype:
         raise TypeError(f"isclose: {describe(a)} and {describe(b)} differ in dtype")
     near = a == b
@@ -206,6 +208,7 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
 
 for _function in (
     fmax, fmin, float_power, ldexp, logit, xlogy, isclose, allclose, equal, clip, clamp_min, clamp_max, sgn, absolute,
-    dist, frexp, square, logaddexp2, positive,
+    dist, frexp, square, logaddexp2, positive, true_divide,
 ):  # fmt: skip
     setattr(Tensor, _function.__name__, _function)
+Tensor.polygamma = lambda x, n: polygamma(n, x)  # type: ignore[attr-defined]

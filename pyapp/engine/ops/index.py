@@ -314,14 +314,24 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
 
 
-@primitive(vjp=lambda g, _, x, dim, index, source: (g, None, None, g.gather(dim, index)), saves="none")
-def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """x with source added at index along dim; equal indices add up."""
+def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """g where the index reads the source, zeros behind."""
+    from .rearrange import pad
+
+    part = g.gather(dim, index)
+    return pad(
+        part, [n for size, had in zip(source.shape[::-1], part.shape[::-1], strict=True) for n in (0, size - had)]
+    )
+
+
+@primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, _d_source(g, dim, index, src)), saves="none")
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """x with src added at index along dim; equal indices add up."""
     computed("scatter_add")
     d = normalize_dim(dim, x.ndim, "scatter_add")
     result = array_of(x).copy()
     found = _index_array("scatter_add", x, d, index)
-    np.add.at(result, _grid(found, d), array_of(source)[tuple(slice(n) for n in found.shape)])
+    np.add.at(result, _grid(found, d), array_of(src)[tuple(slice(n) for n in found.shape)])
     return tensor_of(result, x.dtype)
 
 
@@ -329,7 +339,7 @@ def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: An
     from .create import zeros
 
     hole = scatter(g, dim, index, zeros(index.shape, dtype=g.dtype))
-    return hole, None, None, g.gather(dim, index) if isinstance(source, Tensor) else None
+    return hole, None, None, _d_source(g, dim, index, source) if isinstance(source, Tensor) and source.ndim else None
 
 
 @primitive(vjp=_d_scatter, saves="none")
@@ -342,6 +352,10 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
     result = array_of(x).copy()
     found = _index_array("scatter", x, d, index)
     values = array_of(source)
+    if values.ndim and (
+        values.ndim != found.ndim or any(n < m for n, m in zip(values.shape, found.shape, strict=True))
+    ):
+        raise ValueError(f"scatter: the source {describe(source)} does not cover the index {describe(index)}")
     result[_grid(found, d)] = values[tuple(slice(n) for n in found.shape)] if values.ndim else values
     return tensor_of(result, x.dtype)
 
@@ -398,10 +412,10 @@ def triu(x: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _new(name: str) -> Any:
-    def method(x: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    def method(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
         from . import create
 
-        return getattr(create, name)(*size, dtype=dtype or x.dtype, device=x.device)
+        return getattr(create, name)(*args, dtype=dtype or x.dtype, device=device or x.device, **kwargs)
 
     return method
 

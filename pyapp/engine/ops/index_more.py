@@ -218,6 +218,9 @@ def isin(elements: Tensor, test_elements: Any, *, invert: bool = False) -> Tenso
 
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
     """(values, indices) of what stands most often along a dim; the smallest of such, and its last place."""
+    if not x.ndim:
+        found = mode(x.reshape(1), dim, True)
+        return Found(found.values.reshape(()), found.indices.reshape(()))
     d = normalize_dim(dim, x.ndim, "mode")
     array = np.moveaxis(array_of(x), d, -1)
     counts = (array[..., :, None] == array[..., None, :]).sum(-1)
@@ -273,7 +276,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN; along a dim, (values, indices)."""
     if dim is None:
-        return nanmedian(x.reshape(-1), 0)[0]
+        return nanmedian(x.reshape(-1), 0)[0] if x.numel() else x.new_full((), float("nan"))
     d = normalize_dim(dim, x.ndim, "nanmedian")
     count = _sum(x.isnan().logical_not(), d, True)
     order = x.detach().argsort(d)

@@ -41,6 +41,8 @@ def _sum_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
     """The shape of a @ b. ValueError where the inner sizes differ."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        raise TypeError(f"{name}: takes two tensors, got {describe(a)} and {describe(b)}")
     if not a.shape or not b.shape:
         raise ValueError(f"{name}: takes tensors with dims, got {describe(a)} and {describe(b)}")
     inner = b.shape[0] if b.ndim == 1 else b.shape[-2]

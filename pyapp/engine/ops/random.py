@@ -11,7 +11,7 @@ from .. import dtype as _dtype
 from ..launch import KERNELS, launch
 from ..lazy import np
 from ..shape import as_shape
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, check_device, empty_contiguous
 from .base import array_of, computed, tensor_of
 
 _UNIFORM = KERNELS["random_uniform"]
@@ -21,7 +21,8 @@ _NORMAL = KERNELS["random_normal"]
 class Generator:
     """A seed and how many blocks of four words have been drawn from it."""
 
-    def __init__(self, seed: int | None = None) -> None:
+    def __init__(self, seed: int | None = None, device: Any = None) -> None:
+        check_device(device)
         self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1 if seed is None else seed)
 
     def manual_seed(self, seed: int) -> Generator:
@@ -57,36 +58,49 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _finish(x: Tensor, dtype: Any, requires_grad: bool) -> Tensor:
-    if dtype is not None:
-        x = x.to(dtype)
+def _finish(x: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    if dtype is not None or device is not None:
+        x = x.to(dtype=dtype, device=device)
     return x.requires_grad_() if requires_grad else x
 
 
-def _draw(kernel: Any, size: tuple[Any, ...], generator: Generator | None, dtype: Any, requires_grad: bool) -> Tensor:
+def _draw(kernel: Any, size: Any, generator: Generator | None) -> Tensor:
     computed("random numbers")
-    target = empty_contiguous(as_shape(size), _dtype.float32)
-    return _finish((generator or default_generator).fill(kernel, target), dtype, requires_grad)
+    return (generator or default_generator).fill(kernel, empty_contiguous(as_shape(size), _dtype.float32))
 
 
-def rand(*size: Any, generator: Generator | None = None, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def rand(
+    *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Uniform in [0, 1)."""
-    return _draw(_UNIFORM, size, generator, dtype, requires_grad)
+    return _finish(_draw(_UNIFORM, sizes if size is None else size, generator), dtype, device, requires_grad)
 
 
-def randn(*size: Any, generator: Generator | None = None, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def randn(
+    *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Standard normal."""
-    return _draw(_NORMAL, size, generator, dtype, requires_grad)
+    return _finish(_draw(_NORMAL, sizes if size is None else size, generator), dtype, device, requires_grad)
 
 
-def rand_like(x: Tensor, generator: Generator | None = None) -> Tensor:
-    """Uniform in [0, 1), in the shape and dtype of x."""
-    return rand(x.shape, generator=generator, dtype=x.dtype)
+def _like(draw: Any, what: str) -> Any:
+    def like(
+        input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:  # fmt: skip
+        kind = dtype or input.dtype
+        return draw(
+            input.shape, generator=generator, dtype=kind, device=device or input.device, requires_grad=requires_grad
+        )
+
+    like.__name__ = like.__qualname__ = f"{draw.__name__}_like"
+    like.__doc__ = f"{what}, in the shape and dtype of the input."
+    return like
 
 
-def randn_like(x: Tensor, generator: Generator | None = None) -> Tensor:
-    """Standard normal, in the shape and dtype of x."""
-    return randn(x.shape, generator=generator, dtype=x.dtype)
+rand_like, randn_like = _like(rand, "Uniform in [0, 1)"), _like(randn, "Standard normal")
 
 
 def _words(count: int, generator: Generator | None) -> Any:
@@ -96,8 +110,9 @@ def _words(count: int, generator: Generator | None) -> Any:
 
 
 def randint(
-    low: int = 0, high: Any = None, size: Any = (), generator: Generator | None = None, dtype: Any = None
-) -> Tensor:
+    low: int = 0, high: Any = None, size: Any = (), generator: Generator | None = None, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """Integers low .. high - 1 (int64); randint(high, size) begins at 0."""
     if isinstance(high, (tuple, list)):
         high, size = None, high
@@ -108,12 +123,12 @@ def randint(
     shape = as_shape((size,))
     count = int(np.prod(shape, dtype="int64"))
     values = np.floor(_words(count, generator) * (high - low)).astype("int64") + low
-    return tensor_of(values.reshape(shape), _dtype.as_dtype(dtype or "int64"))
+    return _finish(tensor_of(values.reshape(shape), _dtype.as_dtype(dtype or "int64")), None, device, requires_grad)
 
 
-def randperm(n: int, generator: Generator | None = None) -> Tensor:
+def randperm(n: int, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """0 .. n - 1 in random order (int64)."""
-    return tensor_of(np.argsort(_words(n, generator), kind="stable"), _dtype.int64)
+    return _finish(tensor_of(np.argsort(_words(n, generator), kind="stable"), _dtype.int64), dtype, device, False)
 
 
 def multinomial(
@@ -140,7 +155,7 @@ def multinomial(
 
 def _fill_in_place(kernel: Any, scale: Any) -> Any:
     def method(x: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-        return x.copy_(scale(_draw(kernel, (x.shape,), generator, None, False), a, b))
+        return x.copy_(scale(_draw(kernel, x.shape, generator), a, b))
 
     return method
 

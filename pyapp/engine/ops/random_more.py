@@ -10,8 +10,12 @@ from ..tensor import Tensor
 from .random import Generator, rand, randint, randn
 
 
-def bernoulli(x: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability that each element of x is, else 0, in x's dtype. ValueError outside 0 .. 1."""
+def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability that each element of x is, or `p`, else 0, in x's dtype. ValueError outside 0 .. 1."""
+    if p is not None:
+        if not 0 <= p <= 1:
+            raise ValueError(f"bernoulli: the probability {p} must lie between 0 and 1")
+        return (rand(x.shape, generator=generator) < p).to(x.dtype)
     if x.numel() and not (0 <= float(x.detach().amin()) and float(x.detach().amax()) <= 1):
         raise ValueError(f"bernoulli: the probabilities in {describe(x)} must lie between 0 and 1")
     return (rand(x.shape, generator=generator) < x.detach()).to(x.dtype)

@@ -148,9 +148,9 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | Non
 # -- repetition, order and grids
 
 
-def tile(x: Tensor, *dims: Any) -> Tensor:
+def tile(x: Tensor, *times: Any, dims: Any = None) -> Tensor:
     """repeat, where missing counts are one."""
-    counts = as_shape(dims)
+    counts = as_shape(times if dims is None else dims)
     return repeat(x, (1,) * (x.ndim - len(counts)) + counts)
 
 

@@ -81,6 +81,9 @@ def cumprod(x: Tensor, dim: int) -> Tensor:
     return tensor_of(np.cumprod(array, axis=normalize_dim(dim, x.ndim, "cumprod"), dtype=array.dtype), kind)
 
 
+cumprod.by_name = lambda x, dim, dtype=None: cumprod(x if dtype is None else x.to(dtype), dim)
+
+
 def _d_norm(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     whole = _spread(y, x, dim, keepdim)
     return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, x / whole),)

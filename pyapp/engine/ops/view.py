@@ -82,9 +82,9 @@ def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return _alias(x, tuple(x.shape[d] for d in dims), tuple(x.strides[d] for d in dims))
 
 
-def permute(x: Tensor, *dims: Any) -> Tensor:
+def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dims in another order."""
-    order = tuple(normalize_dim(d, x.ndim, "permute") for d in as_shape(dims))
+    order = tuple(normalize_dim(d, x.ndim, "permute") for d in as_shape(order if dims is None else dims))
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"permute: dims {order} do not name each of the {x.ndim} dims once")
     return _permute(x, order)
@@ -334,9 +334,9 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     )
 
 
-def flip(x: Tensor, *dims: Any) -> Tensor:
+def flip(x: Tensor, *along: Any, dims: Any = None) -> Tensor:
     """Reverses the order along dims."""
-    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(dims)))
+    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(along if dims is None else dims)))
 
 
 def repeat(x: Tensor, *times: Any) -> Tensor:

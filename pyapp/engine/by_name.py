@@ -1,0 +1,67 @@
+"""Functions of tensors by torch's names for their first arguments, where their own source calls them otherwise."""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType
+from typing import Any
+
+from .op import Op, named_first
+from .tensor import Tensor
+
+_NAMES: dict[str, tuple[str, ...]] = {
+    "addmm": ("input", "mat1", "mat2"),
+    "baddbmm": ("input", "batch1", "batch2"),
+    "bmm": ("input", "mat2"),
+    "broadcast_to": ("input", "size"),
+    "dot": ("input", "tensor"),
+    "mm": ("input", "mat2"),
+    "mv": ("input", "vec"),
+    "outer": ("input", "vec2"),
+    "solve": ("A", "B"),
+    "solve_triangular": ("A", "B"),
+    "reshape": ("input", "shape"),
+    "split": ("tensor", "split_size_or_sections"),
+}
+_OWN = {"x", "a", "weights"}  # what the first argument is called here where torch says `input`
+
+
+def by_torch_names(function: Any) -> Any:
+    """A function that takes its first arguments by torch's names too; anything else as it is."""
+    if type(function) is not FunctionType or not function.__code__.co_argcount:
+        return function
+    first = function.__code__.co_varnames[0]
+    if first not in _OWN and function.__name__ not in _NAMES:
+        return function
+    names = _NAMES.get(function.__name__, ("input", "other"))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and (args or first not in kwargs):
+            args = named_first(function.__name__, names, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def over_shape(function: Any) -> Any:
+    """layer_norm and rms_norm, which the engine has over the last dim, with torch's `normalized_shape` as well."""
+    name: str = function.__name__
+    body: Any = function.definition if isinstance(function, Op) else function
+
+    @functools.wraps(body)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
+        if given is None or isinstance(given, Tensor):
+            return function(*args, **kwargs)
+        from .ops import normalization
+
+        return getattr(normalization, name)(*named_first(name, ("input",), args, kwargs), **kwargs)
+
+    return call
+
+
+def rename_in(room: dict[str, Any], names: list[str]) -> None:
+    """Gives the functions of a module torch's names."""
+    for name in names:
+        room[name] = by_torch_names(room[name])
