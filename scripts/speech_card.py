@@ -59,7 +59,9 @@ def main() -> None:
             print(f"{'by beam search' if len(found) > 1 else 'greedily'}, {name}: {value:.4f}", flush=True)
             found[-1][name] = value
     if options.model == str(FOLDER):
-        CARD.write_text(written(CARD.read_text(encoding="utf-8"), *found, options.clips), encoding="utf-8")
+        greedily, searched = found
+        card = written(CARD.read_text(encoding="utf-8"), greedily, searched, options.clips)
+        CARD.write_text(card, encoding="utf-8")
 
 
 if __name__ == "__main__":
