@@ -164,6 +164,22 @@ def test_a_file_that_changed_meanwhile_starts_over(visit: StoryPage, hub: FakeHu
     assert hub.asked("foxes.bin")[-1].range is None
 
 
+def test_a_model_that_lacks_a_file_can_be_deleted(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
+    """Its other file was opened, and must have been closed again."""
+    press(visit, "Download")
+    wait_chosen(visit)
+    said = visit.page.evaluate("""async () => {
+      const { engine } = pyappPage.app;
+      const { kept } = await engine.call("storage.list");
+      const keys = kept.filter(({ name }) => name.endsWith("tokenizer.bin")).map(({ key }) => key);
+      await engine.call("storage.remove", { keys });
+      return engine.call("load", { model: "foxes" }).catch((error) => error.what);
+    }""")
+    assert "not all of it" in said
+    visit.page.evaluate("pyappPage.app.engine.call('storage.clear')")
+    assert kept(visit) == {}
+
+
 def test_damage_is_found_and_thrown_away(visit: StoryPage, hub: FakeHub, files: tuple[bytes, bytes]) -> None:
     for path, data in (("foxes.bin", files[0]), ("tokenizer.bin", files[1])):
         hub.files[f"/tests/foxes/resolve/bad/{path}"] = HubFile(data)

@@ -126,7 +126,13 @@ export class ModelFiles {
     const dropped = this.dropped.get(id);
     const model = dropped ?? (await this.find(id));
     const source = dropped ? ({ file }) => new FileSource(file, file.name) : (file) => this.#source(model, file);
-    const pairs = await Promise.all(model.files.map(async (file) => [file.role, await source(file)]));
+    const opened = await Promise.allSettled(model.files.map(async (file) => [file.role, await source(file)]));
+    const pairs = opened.filter(({ status }) => status === "fulfilled").map(({ value }) => value);
+    const failed = opened.find(({ status }) => status === "rejected");
+    if (failed) {
+      for (const [, one] of pairs) one.close(); // a file that stays open cannot be deleted
+      throw failed.reason;
+    }
     const key = [id, ...pairs.map(([, { size }]) => size)].join(" ");
     return { key, sources: Object.fromEntries(pairs) };
   }
