@@ -105,10 +105,9 @@ def test_a_damaged_snapshot_is_made_anew(visited: BrowserContext, isolated: Site
         assert story.engine()["fromSnapshot"]
 
 
-def test_starts_without_compiled_kernels_and_with_compressed_wheels(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    """As on a host that does not know .wasm, and as `make site` makes it for hosts that send no compressed copies."""
+def test_starts_with_compressed_wheels(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    """As `make site` makes them for hosts that send no compressed copies."""
     lock = json.loads((dist / "pyodide" / "pyodide-lock.json").read_text())
-    changed = {f"pyodide/{name}": b"" for name in lock["info"]["kernel_bytes"]}
     entry = lock["packages"]["pyapp"]
     with zipfile.ZipFile(dist / "pyodide" / entry["file_name"]) as wheel:
         packed = io.BytesIO()
@@ -117,8 +116,10 @@ def test_starts_without_compiled_kernels_and_with_compressed_wheels(launch: Laun
                 copy.writestr(name, wheel.read(name))
     (tmp_path / "wheel").write_bytes(packed.getvalue())
     entry["sha256"] = file_sha256(tmp_path / "wheel")
-    changed[f"pyodide/{entry['file_name']}"] = packed.getvalue()
-    changed["pyodide/pyodide-lock.json"] = json.dumps(lock).encode()
+    changed = {
+        f"pyodide/{entry['file_name']}": packed.getvalue(),
+        "pyodide/pyodide-lock.json": json.dumps(lock).encode(),
+    }
     context = launch()
     with SiteServer(copy_site(dist, tmp_path / "site", changed), isolated=True) as server:
         with watched(context.new_page()) as story:

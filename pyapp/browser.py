@@ -18,7 +18,7 @@ from pyapp import tasks
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled
-from pyapp.events import Cancel, Done, Event, Partial, Token
+from pyapp.events import Cancel, Done, Event, Metric, Partial, Token
 from pyapp.formats.source import check_range
 from pyapp.tasks.core import Result
 from pyapp.tasks.keeper import keeper
@@ -177,13 +177,16 @@ async def heard(inlet: Any) -> AsyncGenerator[Any, None]:
 @tasks.task
 async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
     """Done carries `languages` (the codes that the model knows) and `translates`, beside what tasks.load tells."""
+    fresh = False
     async with aclosing(keeper.get("transcribe", sources_of(params), None, params.key, cancel)) as events:
         async for event in events:
             if not isinstance(event, Result):
+                fresh |= isinstance(event, Metric)  # of the time that reading it took
                 yield event
                 continue
             loaded = event.value
-            loaded.model.encoder.warm_up()
+            if fresh:
+                loaded.model.encoder.warm_up()
             several = loaded.tokenizer.multilingual
             languages = list(loaded.tokenizer.all_language_codes) if several else ["en"]
             known = {"name": loaded.name, "config": loaded.config, "languages": languages, "translates": several}

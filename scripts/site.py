@@ -24,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import time
-import zipfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -168,15 +167,6 @@ def compress(out: Path, quality: int) -> None:
             pass
 
 
-def copy_kernels(wheel: Path, folder: Path) -> dict[str, int]:
-    """The native libraries of our wheel as files that a browser compiles while it reads them; their sizes by name."""
-    sizes = {}
-    with zipfile.ZipFile(wheel) as archive:
-        for name in ("libpyapp_simd", "libpyapp_relaxed"):
-            sizes[f"{name}.wasm"] = (folder / f"{name}.wasm").write_bytes(archive.read(f"pyapp/_native/{name}.so"))
-    return sizes
-
-
 def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     """Writes the whole site into `out`, in place of what was there. Quality 0: without precompressed copies."""
     ours, numpy = wheels.build("wasm"), wheels.numpy()
@@ -193,7 +183,6 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     lock = lock_file(packages)
     # A memory snapshot of Python remembers where modules lie in this archive: the page keeps one per archive.
     lock["info"]["stdlib_sha256"] = file_sha256(pyodide / "python_stdlib.zip")
-    lock["info"]["kernel_bytes"] = copy_kernels(ours, pyodide)
     (pyodide / LOCK_FILE).write_text(json.dumps(lock, indent=1) + "\n")
     for target, source in LIBRARIES.items():
         (staged / target).parent.mkdir()

@@ -123,18 +123,20 @@ def noise_floor(level: NDArray[np.float32], silence: float) -> tuple[NDArray[np.
     floor, spread = np.empty(len(level), np.float32), np.empty(len(level), np.float32)
     for start in range(0, len(level), FLOOR_BLOCK):
         around = level[max(0, start - FLOOR_REACH) : start + FLOOR_BLOCK + FLOOR_REACH]
-        low, high = (max(percentile(around, share), silence - 15) for share in (FLOOR_PERCENTILE, LOUD_PERCENTILE))
+        low, high = (max(found, silence - 15) for found in percentiles(around, (FLOOR_PERCENTILE, LOUD_PERCENTILE)))
         floor[start : start + FLOOR_BLOCK], spread[start : start + FLOOR_BLOCK] = low, high - low
     return floor, spread
 
 
-def percentile(values: NDArray[np.float32], share: float) -> float:
-    """Between the two values around it in order. np.percentile and np.median import much that nothing else needs, which
-    a browser would wait for before its first text."""
+def percentiles(values: NDArray[np.float32], shares: Sequence[float]) -> list[float]:
+    """Each between the two values around it in order. np.percentile and np.median import much that nothing else needs,
+    which a browser would wait for before its first text."""
     ordered = np.sort(values)
-    place = (len(values) - 1) * share / 100
-    low, high = ordered[int(place)], ordered[ceil(place)]
-    return float(low + (high - low) * (place - int(place)))
+    found = []
+    for place in ((len(values) - 1) * share / 100 for share in shares):
+        low, high = ordered[int(place)], ordered[ceil(place)]
+        found.append(float(low + (high - low) * (place - int(place))))
+    return found
 
 
 def smooth(values: NDArray[np.float32], width: int = 9) -> NDArray[np.float32]:

@@ -2,7 +2,6 @@
  * Python in this worker and its adapter `pyapp.browser`: started once, asked by name, cancelled by number.
  */
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
-import { withCompiled } from "./kernels.js";
 import { fetchWheel, startRuntime } from "./runtime.js";
 import { createEncoder, loadTokenizers } from "./tokenizer.js";
 import { unpackWheel } from "./unpack.js";
@@ -40,7 +39,7 @@ export class Python {
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
     const isStopped = (id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
-    withCompiled(runtime.kernels, () => this.browser.install({ createEncoder, readInto, isStopped }));
+    this.browser.install({ createEncoder, readInto, isStopped });
     marks.ready = performance.now();
     return runtime;
   }

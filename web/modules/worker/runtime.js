@@ -2,14 +2,12 @@
  * Starts Python in this worker: everything that can be fetched is fetched at once, Pyodide comes from a memory snapshot
  * when one is kept, and our wheel is checked by the hash in the lock file and unpacked.
  *
- * @typedef {import("./kernels.js").Kernels} Kernels
- * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, kernel_bytes?: Record<string, number>}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {{info: {version: string, python: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{pyodide: any, lock: LockFile, wheels: Record<string, Promise<ArrayBuffer>>,
- *   kernels: Kernels | null, marks: Record<string, number>, fromSnapshot: boolean}} Runtime
+ *   marks: Record<string, number>, fromSnapshot: boolean}} Runtime
  */
 import { UserError } from "../shared/protocol.js";
 import { BROWSERS_THAT_WORK, bestInstructionSet } from "../shared/features.js";
-import { compileKernels } from "./kernels.js";
 import { unpackWheel } from "./unpack.js";
 
 const PYODIDE = new URL("../../pyodide/", import.meta.url).href;
@@ -90,8 +88,6 @@ export async function startRuntime({ store, onStage, early }) {
   const wheels = Object.fromEntries(["pyapp", ...early].map((name) => [name, lockPromise.then((lock) => fetchWheel(lock, name))]));
   for (const wheel of Object.values(wheels)) wheel.catch(() => {}); // reported where it is awaited
   const { info, packages } = await lockPromise;
-  const kernels = compileKernels(info.kernel_bytes);
-  marks.lock = performance.now();
   const hashes = [info.stdlib_sha256, packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
   const snapshotName = `python-${info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
   let snapshot = store ? await store.snapshot(snapshotName).catch(() => null) : null;
@@ -111,7 +107,7 @@ export async function startRuntime({ store, onStage, early }) {
   if (store && !snapshot) keepSnapshot(pyodide, store, snapshotName);
   if (snapshot) reseed(pyodide);
   marks.wheel = performance.now();
-  return { pyodide, lock: await lockPromise, wheels, kernels: await kernels, marks, fromSnapshot: snapshot !== null };
+  return { pyodide, lock: await lockPromise, wheels, marks, fromSnapshot: snapshot !== null };
 }
 
 /** @param {Promise<LockFile>} lockFileContents @param {Promise<ArrayBuffer> | null} snapshot read while Pyodide loads */
