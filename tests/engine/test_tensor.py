@@ -131,7 +131,7 @@ def test_assignment() -> None:
     x[x > 8] = -1.0
     x[tensor([1]), tensor([0])] = 4.0
     assert x.tolist() == [[1, 1, 8], [4, 0, -1]]
-    with pytest.raises(ValueError, match="copy_"):
+    with pytest.raises(ValueError, match="setitem"):
         x[0] = tensor([1.0, 2.0])
 
 

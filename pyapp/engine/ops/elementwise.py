@@ -12,6 +12,7 @@ from ..autograd import STATE
 from ..device import cpu
 from ..dtype import as_dtype
 from ..lazy import np
+from ..mistakes import MISTAKES, names_itself, tell
 from ..op import Op, describe, op, primitive
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, check_device
@@ -335,39 +336,54 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return found if found.dtype is x.dtype else found.to(x.dtype)
 
 
+@names_itself
 def to(
     x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False
 ) -> Tensor:
     """Another dtype and/or device: `x.to("float16")`, `x.to("cuda")`, `x.to(other)`; x itself when nothing changes."""
-    flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
-    copy = flags[1] if len(flags) > 1 else copy
-    for value in args:
-        if isinstance(value, Tensor):
-            dtype, device = value.dtype, value.device
-        elif isinstance(value, bool):
-            continue
-        elif isinstance(value, str) and (value.split(":")[0] in ("cpu", "cuda", "webgpu")):
-            device = value
-        elif type(value).__name__ == "Device":
-            device = value
-        else:
-            dtype = value
-    target = x.dtype if dtype is None else as_dtype(dtype)
-    place = x.device if device is None else check_device(device)
-    if place != x.device:
-        raise NotImplementedError(f"to: no copy between {x.device} and {place} in this build")
-    if target is x.dtype:
-        return x.clone() if copy else x
-    return cast(x, target)
+    try:
+        flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
+        copy = flags[1] if len(flags) > 1 else copy
+        for value in args:
+            if isinstance(value, Tensor):
+                dtype, device = value.dtype, value.device
+            elif isinstance(value, bool):
+                continue
+            elif isinstance(value, str) and (value.split(":")[0] in ("cpu", "cuda", "webgpu")):
+                device = value
+            elif type(value).__name__ == "Device":
+                device = value
+            else:
+                dtype = value
+        target = x.dtype if dtype is None else as_dtype(dtype)
+        place = x.device if device is None else check_device(device)
+        if place != x.device:
+            raise NotImplementedError(f"to: no copy between {x.device} and {place} in this build")
+        if target is x.dtype:
+            return x.clone() if copy else x
+        return cast(x, target)
+    except MISTAKES as error:
+        tell(error, "to", (x, *args), {"dtype": dtype, "device": device})
+        raise
 
 
+@names_itself
 def contiguous(x: Tensor) -> Tensor:
     """x itself when dense, else a dense copy."""
-    return x if x.is_contiguous() else x.clone()
+    try:
+        return x if x.is_contiguous() else x.clone()
+    except MISTAKES as error:
+        tell(error, "contiguous", (x,), {})
+        raise
 
 
 def _reflected(operation: Op) -> Any:
-    return lambda self, other: operation(as_tensor(other, self), self)
+    def method(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
+            return operation(as_tensor(other, self), self)
+        return NotImplemented
+
+    return names_itself(method)
 
 
 def _accepting(operation: Op) -> Any:
@@ -375,14 +391,18 @@ def _accepting(operation: Op) -> Any:
 
     def method(self: Tensor, other: Any) -> Any:
         if not STATE.enabled and operation.fast is not None and self.device is cpu:  # as Op.__call__, without its frame
-            result = operation.fast(self, other)
-            if result is not NotImplemented:
-                return result
+            try:
+                result = operation.fast(self, other)
+                if result is not NotImplemented:
+                    return result
+            except MISTAKES as error:
+                tell(error, operation.name, (self, other), {})
+                raise
         if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
             return operation(self, other)
         return NotImplemented
 
-    return method
+    return names_itself(method)
 
 
 _OPERATORS = {

@@ -8,6 +8,7 @@ from .. import dtype as _dtype
 from ..autograd import STATE, no_grad
 from ..launch import KERNELS, capturing, launch
 from ..lazy import np
+from ..mistakes import MISTAKES, names_itself, tell
 from ..op import describe, primitive, view_op
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor, adopt_array
@@ -131,17 +132,22 @@ def _ints_of(entries: list[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+@names_itself
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
-    entries = _entries(x, index)
-    if not all(_is_basic(e) for e in entries):
-        if any(_is_int(e) for e in entries):
-            return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
-        lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
-        return _take(x, _array_index(lists))
-    if STATE.enabled and not x.is_contiguous():
-        return _index_view(x, tuple(entries))
-    return strided_slice(x, *_basic(x, entries))
+    try:
+        entries = _entries(x, index)
+        if not all(_is_basic(e) for e in entries):
+            if any(_is_int(e) for e in entries):
+                return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
+            lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
+            return _take(x, _array_index(lists))
+        if STATE.enabled and not x.is_contiguous():
+            return _index_view(x, tuple(entries))
+        return strided_slice(x, *_basic(x, entries))
+    except MISTAKES as error:
+        tell(error, "index", (x, index), {})
+        raise
 
 
 @view_op(None, name="_index_view")

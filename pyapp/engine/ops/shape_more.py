@@ -116,6 +116,9 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Every choice of one element of each vector, as rows."""
+    for x in tensors:
+        if not isinstance(x, Tensor) or x.ndim != 1:
+            raise TypeError(f"cartesian_prod: takes vectors, not {describe(x)}")
     return tensors[0] if len(tensors) == 1 else stack([reshape(g, -1) for g in meshgrid(*tensors)], -1)
 
 
