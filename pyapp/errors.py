@@ -59,19 +59,20 @@ class OperationError(PyappError, RuntimeError):
     shapes, dtypes and device of tensors.
     """
 
-    def __init__(self, what: str, *, where: str, call: str) -> None:
+    def __init__(self, what: str, *, where: str | None = None, call: str | None = None) -> None:
         self.call = call
         super().__init__(what, where=where)
 
     @property
     def message(self) -> str:
-        return f"{self.where}: {self.what}; in {self.call}"
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}; in {self.call}" if self.call else text
 
     def __str__(self) -> str:
         return self.message
 
 
-class ArgumentValueError(OperationError, ValueError):
+class ArgumentError(OperationError, ValueError):
     """Shapes that do not fit together, a number out of its range, an unknown mode."""
 
 
@@ -85,3 +86,19 @@ class ArgumentIndexError(OperationError, IndexError):
 
 class OperationNotImplementedError(OperationError, NotImplementedError):
     """The operation is not there for this dtype, device or mode."""
+
+
+class UnsupportedValueError(ArgumentError, NotImplementedError):
+    """A mode, or dims for it, that there is not."""
+
+
+class UnsupportedTypeError(ArgumentTypeError, NotImplementedError):
+    """A dtype for which there is no such operation."""
+
+
+class LinAlgError(OperationError):
+    """A matrix that cannot be inverted or factorised."""
+
+
+class StateError(OperationError, KeyError, ValueError):
+    """A state does not fit a module: names that are missing or unexpected, other shapes."""

@@ -13,19 +13,19 @@ from types import FunctionType
 from typing import Any
 
 from ..errors import (
+    ArgumentError,
     ArgumentIndexError,
     ArgumentTypeError,
-    ArgumentValueError,
     OperationError,
     OperationNotImplementedError,
 )
 
 # What built-in errors become. Others pass: those of files, of memory, of Python code that a user brought.
 _KINDS: dict[type[Exception], type[OperationError]] = {
-    ValueError: ArgumentValueError,
-    OverflowError: ArgumentValueError,
-    ZeroDivisionError: ArgumentValueError,
-    KeyError: ArgumentValueError,
+    ValueError: ArgumentError,
+    OverflowError: ArgumentError,
+    ZeroDivisionError: ArgumentError,
+    KeyError: ArgumentError,
     TypeError: ArgumentTypeError,
     AttributeError: ArgumentTypeError,  # something is no tensor
     IndexError: ArgumentIndexError,
@@ -46,6 +46,8 @@ def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any
     """
     call = describe_call(name, args, kwargs)
     if isinstance(error, OperationError):
+        if error.call is None:
+            error.what = _PREFIX.sub("", error.what, count=1)
         error.where, error.call = name, call
         error.args = (error.message,)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from pyapp.engine.op import Op, describe
 from pyapp.engine.tensor import OWN_METHODS, Tensor
 from pyapp.errors import KernelError, OperationError
 
+from .cases_mistakes import CASES, OTHERWISE
+from .make_golden_mistakes import GOLDEN, error_of
+
 # No operations on tensors: settings, questions about types, what runs functions of the user's.
 APART = {
     "Device", "Graph", "Op", "Tensor", "DType", "Generator", "SampleBuffers", "capture", "enable_grad", "no_grad",
@@ -26,7 +30,7 @@ APART = {
 }  # fmt: skip
 # These take what is no tensor, or anything at all.
 TAKES_ANYTHING = {
-    "is_tensor", "manual_seed", "seed", "initial_seed", "get_default_dtype", "broadcast_shapes", "atleast_1d",
+    "is_tensor", "seed", "initial_seed", "get_default_dtype", "broadcast_shapes", "atleast_1d",
     "atleast_2d", "atleast_3d", "broadcast_tensors", "is_nonzero",
 }  # fmt: skip
 
@@ -150,7 +154,7 @@ def test_what_is_said(call: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind) as caught:
         call()
     assert str(caught.value) == message and isinstance(caught.value, RuntimeError)
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert caught.value.__cause__ is None
 
 
 def test_errors_of_users_pass_unchanged() -> None:
@@ -169,3 +173,29 @@ def test_a_long_call_is_cut() -> None:
     with pytest.raises(ValueError) as caught:
         pyapp.cat([x()] * 500 + [pyapp.zeros(7)])
     assert len(str(caught.value)) < 700 and "..." in str(caught.value)
+
+
+TORCH = json.loads(GOLDEN.read_text())
+
+
+@pytest.mark.parametrize(("name", "call"), CASES, ids=[name for name, _ in CASES])
+def test_handlers_for_torchs_errors_catch_ours(name: str, call: Any) -> None:
+    error, wanted = error_of(pyapp, call), TORCH[name].lstrip("_")
+    if name in OTHERWISE:
+        assert error is None or wanted not in [kind.__name__ for kind in type(error).__mro__]
+        return
+    assert error is not None, f"torch has a {wanted}"
+    assert wanted in [kind.__name__ for kind in type(error).__mro__], repr(error)
+
+
+def test_a_state_that_does_not_fit_is_told_whole() -> None:
+    layer = nn.Linear(3, 2)
+    before = layer.weight.tolist()
+    with pytest.raises(RuntimeError) as caught:
+        layer.load_state_dict({"weight": pyapp.ones(3, 3), "more": x()})
+    assert str(caught.value) == (
+        "load_state_dict: Linear: missing 'bias'; unexpected 'more'; 'weight' is float32[2, 3] on cpu, the state holds "
+        "float32[3, 3] on cpu"
+    )
+    assert layer.weight.tolist() == before
+    assert isinstance(caught.value, KeyError) and isinstance(caught.value, ValueError)

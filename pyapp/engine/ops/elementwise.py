@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype
 from ..autograd import STATE
 from ..device import cpu
@@ -38,7 +39,7 @@ def _binary(
         if name == "sub":
             _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
         if name.startswith("bitwise") and kind.is_floating_point:
-            raise TypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
+            raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.is_floating_point:
             kind = _dtype.float32
         if isinstance(b, Tensor):
@@ -57,7 +58,7 @@ def _binary(
 def _refuse_bool(name: str, instead: str, *operands: Any) -> None:
     """As torch: bools are not numbers for every op."""
     if any(isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype is _dtype.bool_) for x in operands):
-        raise TypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
+        raise UnsupportedTypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
 
 
 def _d_mul(g: Tensor, _: Any, a: Any, b: Any) -> Any:
@@ -228,7 +229,7 @@ def bitwise_not(x: Tensor) -> Tensor:
     """Flips the bits of integers, or bools."""
     computed("bitwise_not")
     if x.dtype.is_floating_point:
-        raise TypeError(f"bitwise_not: takes integers or bool, not {describe(x)}")
+        raise UnsupportedTypeError(f"bitwise_not: takes integers or bool, not {describe(x)}")
     return tensor_of(~array_of(x), x.dtype)
 
 
@@ -324,7 +325,7 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if common_dtype(x, *(v for v in (min, max) if v is not None)) is _dtype.bool_:
-        raise TypeError(f"clamp: takes numbers, not {describe(x)}")
+        raise UnsupportedTypeError(f"clamp: takes numbers, not {describe(x)}")
     return _clamp(x, min, max)
 
 

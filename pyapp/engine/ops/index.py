@@ -36,6 +36,9 @@ def _entries(x: Tensor, index: Any) -> list[Any]:
     if isinstance(index, list) and any(isinstance(e, (list, tuple, slice, Tensor)) or e is None for e in index):
         index = tuple(index)
     entries = list(index) if isinstance(index, tuple) else [index]
+    for entry in entries:
+        if isinstance(entry, str):
+            raise TypeError(f"index: {entry!r:.40} is no index of {describe(x)}")
     entries = [e != 0 if isinstance(e, Tensor) and e.dtype is _dtype.uint8 else e for e in entries]
     used = sum(_consumes(e) for e in entries)
     if used > x.ndim:
@@ -390,7 +393,9 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     if not x.ndim:
         return reshape(index_select(reshape(x, 1), 0, reshape(index, -1)), ())
     if index.dtype not in (_dtype.int32, _dtype.int64) or index.ndim > 1:
-        raise TypeError(f"index_select: the index is a vector of int32 or int64, not {describe(index)}")
+        raise (IndexError if index.ndim > 1 else TypeError)(
+            f"index_select: the index is a vector of int32 or int64, not {describe(index)}"
+        )
     if not capturing() and index.numel() and int(index.amin()) < 0:
         raise IndexError(f"index_select: the index has negative values, to {int(index.amin())} ({describe(x)})")
     return getitem(x, (slice(None),) * d + (reshape(index, -1),))

@@ -210,6 +210,8 @@ def diagflat(x: Tensor, offset: int = 0) -> Tensor:
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector as columns."""
+    if x.ndim != 1:
+        raise ValueError(f"vander: takes a vector, got {describe(x)}")
     count = x.numel() if N is None else N
     powers = arange(count) if increasing else flip(arange(count), 0)
     return x.unsqueeze(-1) ** powers

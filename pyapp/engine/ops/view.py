@@ -51,6 +51,8 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape; one size may be -1. A view where strides allow it."""
     try:
         target = as_shape(shape)
+        if not shape and prod(x.shape) != 1:
+            raise TypeError("reshape: give a shape")
         if -1 in target or target != x.shape:
             target = infer_shape(target, prod(x.shape), "reshape")
         return x if target == x.shape and x.is_contiguous() else _reshape(x, target)
