@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f".{name}", __name__)
     if name in _LATER:
-        found = globals()[name] = _by_torch_names(getattr(ops, name))  # noqa: F405
+        found = globals()[name] = _by_torch_names(getattr(ops, name), name)  # noqa: F405
         return found
     if name in _FUNCTIONAL:
         return getattr(importlib.import_module(".nn.functional", __name__), name)

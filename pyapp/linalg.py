@@ -23,6 +23,7 @@ from .engine.ops.decompose import linalg_norm as norm
 from .engine.ops.decompose import linalg_svd as svd
 from .engine.ops.linalg import cholesky, det, inverse, slogdet, solve, solve_triangular
 from .engine.ops.linalg import inverse as inv
+from .errors import LinAlgError  # noqa: F401
 
 __all__ = [
     "cholesky", "cond", "cross", "det", "eigh", "eigvalsh", "inv", "inverse", "lstsq", "matrix_exp", "matrix_norm",

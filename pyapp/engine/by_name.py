@@ -6,6 +6,7 @@ import functools
 from types import FunctionType
 from typing import Any
 
+from .mistakes import MISTAKES, named, tell
 from .op import Op, named_first
 from .tensor import Tensor
 
@@ -26,20 +27,29 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _OWN = {"x", "a", "weights"}  # what the first argument is called here where torch says `input`
 
 
-def by_torch_names(function: Any) -> Any:
-    """A function that takes its first arguments by torch's names too; anything else as it is."""
-    if type(function) is not FunctionType or not function.__code__.co_argcount:
+def by_torch_names(function: Any, name: str | None = None) -> Any:
+    """A function whose errors bear its name, and that takes its first arguments by torch's names too; anything else as
+    it is.
+    """
+    if isinstance(function, Op) and name not in (None, function.name):
+        return named(function, name)
+    if type(function) is not FunctionType:
         return function
-    first = function.__code__.co_varnames[0]
-    if first not in _OWN and function.__name__ not in _NAMES:
-        return function
-    names = _NAMES.get(function.__name__, ("input", "other"))
+    name = name or function.__name__
+    first = function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
+    if first not in _OWN and name not in _NAMES:
+        return named(function, name)
+    names = _NAMES.get(name, ("input", "other"))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and (args or first not in kwargs):
-            args = named_first(function.__name__, names, args, kwargs)
-        return function(*args, **kwargs)
+        try:
+            if kwargs and (args or first not in kwargs):
+                args = named_first(name, names, args, kwargs)
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            tell(error, name, args, kwargs)
+            raise
 
     return call
 
@@ -51,12 +61,16 @@ def over_shape(function: Any) -> Any:
 
     @functools.wraps(body)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
-        if given is None or isinstance(given, Tensor):
-            return function(*args, **kwargs)
-        from .ops import normalization
+        try:
+            given = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
+            if given is None or isinstance(given, Tensor):
+                return function(*args, **kwargs)
+            from .ops import normalization
 
-        return getattr(normalization, name)(*named_first(name, ("input",), args, kwargs), **kwargs)
+            return getattr(normalization, name)(*named_first(name, ("input",), args, kwargs), **kwargs)
+        except MISTAKES as error:
+            tell(error, name, args, kwargs)
+            raise
 
     return call
 
@@ -64,4 +78,4 @@ def over_shape(function: Any) -> Any:
 def rename_in(room: dict[str, Any], names: list[str]) -> None:
     """Gives the functions of a module torch's names."""
     for name in names:
-        room[name] = by_torch_names(room[name])
+        room[name] = by_torch_names(room[name], name)

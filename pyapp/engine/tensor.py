@@ -11,7 +11,7 @@ from . import dtype as _dtype
 from .device import Device, as_device, cpu
 from .dtype import DType, as_dtype
 from .lazy import np
-from .shape import Shape, contiguous_strides, is_contiguous
+from .shape import Shape, contiguous_strides, is_contiguous, normalize_dim
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ class Tensor:
         return prod(self.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
+        return self.shape if dim is None else self.shape[normalize_dim(dim, len(self.shape), "size")]
 
     def stride(self, dim: int | None = None) -> Any:
-        return self.strides if dim is None else self.strides[dim]
+        return self.strides if dim is None else self.strides[normalize_dim(dim, len(self.shape), "stride")]
 
     def element_size(self) -> int:
         return self.dtype.itemsize
@@ -380,6 +380,9 @@ class Tensor:
             self.after_hooks = []
         self.after_hooks.append(hook)
         return RemovableHandle(self.after_hooks, hook)
+
+
+OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
 def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0, device: Device = cpu) -> Tensor:

@@ -30,6 +30,8 @@ def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, 
 
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of one value; the dtype is the value's unless given."""
+    if isinstance(fill_value, str):
+        raise TypeError(f"full: takes a number, not {fill_value!r:.40}")
     kind = of_number(fill_value) if dtype is None else as_dtype(dtype)
     shape = as_shape(size) if not isinstance(size, int) else (size,)
     result = empty_contiguous(shape, kind)
@@ -101,8 +103,17 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         array = np.array(data)
     except ValueError as error:
         raise ValueError(f"tensor: the nested lists do not have equal lengths ({error})") from error
+    if (
+        array.dtype == object
+        and all(type(n) is int for n in array.reshape(-1))
+        or array.dtype == "uint64"
+        and from_python
+    ):
+        raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
     if array.dtype == object or array.dtype.kind in "USV":
-        raise TypeError(f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}")
+        raise (ValueError if array.ndim else TypeError)(
+            f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
+        )
     if dtype is not None:
         if from_python and array.size and array.dtype.kind in "if" and as_dtype(dtype).category == 1:
             for value in (array.max(), array.min()):
@@ -120,6 +131,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 def from_numpy(array: Any) -> Tensor:
     """A tensor that shares the memory of a NumPy array (a copy where it is read-only or has negative strides)."""
+    if not isinstance(array, (np.ndarray, np.generic)):
+        raise TypeError(f"from_numpy: takes a NumPy array, not {type(array).__name__}")
     return adopt_array(np.asarray(array))
 
 

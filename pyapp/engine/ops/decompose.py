@@ -317,6 +317,9 @@ def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
 def multi_dot(tensors: Any) -> Tensor:
     """The product of matrices, in the order that costs least."""
     chain = list(tensors)
+    for i, x in enumerate(chain):
+        if not isinstance(x, Tensor) or not (x.ndim == 2 or (x.ndim == 1 and i in (0, len(chain) - 1))):
+            raise ValueError(f"multi_dot: takes matrices, and vectors at the ends, not {describe(x)} at place {i}")
     while len(chain) > 1:
         sizes = [chain[0].shape[0] if chain[0].ndim > 1 else 1, *(t.shape[-1] for t in chain)]
         i = max(range(1, len(chain)), key=lambda k: sizes[k])  # the widest joint goes first

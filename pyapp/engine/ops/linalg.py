@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...errors import LinAlgError
 from .. import dtype as _dtype
 from ..lazy import np
 from ..op import describe, primitive
@@ -204,7 +205,7 @@ def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
         problem, value = str(error), None
     # In WebAssembly, which has no floating-point flags, NumPy does not raise but leaves NaN.
     if value is None or (np.isnan(value).any() and all(np.isfinite(a).all() for a in arrays)):
-        raise RuntimeError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
+        raise LinAlgError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
     return value, kind
 
 

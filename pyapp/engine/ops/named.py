@@ -160,6 +160,8 @@ def is_floating_point(x: Tensor) -> bool:
 
 def is_complex(x: Tensor) -> bool:
     """False: pyapp's tensors are real."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"is_complex: takes a tensor, not {describe(x)}")
     return False
 
 
@@ -223,6 +225,9 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
     """The dtype in which two tensors or numbers meet."""
+    for x in (tensor1, tensor2):
+        if not isinstance(x, (Tensor, int, float)):
+            raise TypeError(f"result_type: takes tensors and numbers, not {describe(x)}")
     return common_dtype(tensor1, tensor2)
 
 

@@ -27,7 +27,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the sequence of `seed` (64 bits) again."""
-        self.seed = seed & 0xFFFFFFFFFFFFFFFF
+        self.seed = int(seed) & 0xFFFFFFFFFFFFFFFF
         self.offset = 0
         return self
 
@@ -153,12 +153,25 @@ def multinomial(
     return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
 
 
-def _fill_in_place(kernel: Any, scale: Any) -> Any:
-    def method(x: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-        return x.copy_(scale(_draw(kernel, x.shape, generator), a, b))
+def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Writes numbers from [low, high)."""
+    if low > high:
+        raise ValueError(f"uniform_: {low} is above {high}")
+    return x.copy_(_draw(_UNIFORM, x.shape, generator) * (high - low) + low)
 
-    return method
+
+def _normal_in_place(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Writes numbers of the normal distribution."""
+    if not std >= 0:
+        raise ValueError(f"normal_: the standard deviation is not negative, got {std}")
+    return x.copy_(_draw(_NORMAL, x.shape, generator) * std + mean)
 
 
-Tensor.uniform_ = _fill_in_place(_UNIFORM, lambda u, low, high: u * (high - low) + low)  # type: ignore[attr-defined]
-Tensor.normal_ = _fill_in_place(_NORMAL, lambda z, mean, std: z * std + mean)  # type: ignore[attr-defined]
+def _uniform_by_name(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """torch calls the limits `from`, which is no name in Python, and `to`."""
+    names = {"from": "low", "to": "high"}
+    return _uniform_in_place(x, *args, **{names.get(name, name): value for name, value in kwargs.items()})
+
+
+Tensor.uniform_ = _uniform_by_name  # type: ignore[attr-defined]
+Tensor.normal_ = _normal_in_place  # type: ignore[attr-defined]
