@@ -213,7 +213,7 @@ def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[flo
     steps = length if periodic else length - 1
     angle = np.arange(length) * (2 * pi / steps if steps else 0.0)
     values = sum((-1) ** k * a * np.cos(k * angle) for k, a in enumerate(terms))
-    return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=dtype or "float32")
+    return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=dtype or _dtype.Default.dtype)
 
 
 def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
@@ -237,7 +237,7 @@ def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = N
     """A triangle."""
     steps = window_length if periodic else window_length - 1
     values = 1 - np.abs(2 * np.arange(window_length) / max(steps, 1) - 1)
-    return tensor(np.ones(1) if window_length == 1 else values, dtype=dtype or "float32")
+    return tensor(np.ones(1) if window_length == 1 else values, dtype=dtype or _dtype.Default.dtype)
 
 
 # -- short-time transforms
