@@ -28,11 +28,13 @@ for _name in ("empty", "eye", "full", "linspace", "ones", "rand", "randint", "ra
 for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like", "arange"):
     globals()[_name] = _as_factory(globals()[_name])
 _ROOMS = """
-    amp autograd backends compiler cuda extension fft func jit linalg nn optim random special testing utils
+    amp autograd backends compiler cuda distributions extension fft func jit linalg nn optim random special testing
+    utils
 """.split()
 # Functions of torch.nn.functional that torch has at its top, too.
 _FUNCTIONAL = """
-    alpha_dropout bilinear celu_ cosine_embedding_loss cosine_similarity ctc_loss dropout embedding_bag
+    alpha_dropout bilinear binary_cross_entropy_with_logits celu_ cosine_embedding_loss cosine_similarity
+    ctc_loss dropout embedding_bag
     feature_alpha_dropout hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance poisson_nll_loss relu_
     rrelu_ selu_ threshold_ triplet_margin_loss
 """.split()
@@ -71,4 +73,6 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _FUNCTIONAL:
         return getattr(importlib.import_module(".nn.functional", __name__), name)
+    if name.endswith("_") and not name.startswith("_") and hasattr(Tensor, name):  # noqa: F405
+        return getattr(Tensor, name)  # noqa: F405
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

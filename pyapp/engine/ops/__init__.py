@@ -84,6 +84,7 @@ from .linalg import (
 )
 from .loss import SampleBuffers, cross_entropy, embedding, peak, sample
 from .matmul import bmm, linear, matmul
+from .methods import METHODS
 from .norm import layer_norm, log_softmax, rms_norm, softmax
 from .random import (
     Generator,
@@ -449,6 +450,10 @@ _MODULES: dict[str, list[str]] = {
         less_equal multiply negative not_equal row_stack subtract trapz vdot
         Size double dtype e float half inf int long nan newaxis pi short
     """.split(),
+    "ported": """
+        constant_pad_nd dsplit empty_permuted empty_strided fill frobenius_norm frombuffer histogram index_reduce
+        is_same_size kaiser_window narrow_copy nuclear_norm pinverse put range
+    """.split(),
     "normalization": "batch_norm group_norm instance_norm local_response_norm normalize renorm".split(),
     "pool": """
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
@@ -465,13 +470,7 @@ _MODULES: dict[str, list[str]] = {
     """.split(),
 }
 LATER = {name: module for module, names in _MODULES.items() for name in names}
-# Methods that are no functions, or that come with another module than the function.
-_METHODS = {
-    "attributes": "H exponential_ get_device is_cpu is_cuda itemsize mH random_ sum_to_size type",
-    "named": "cpu detach_ diagflat fill_diagonal_ is_signed istft multinomial ndimension nelement new_tensor "
-    "reshape_as split_with_sizes stft storage_offset type_as",
-}
-_METHODS = {name: module for module, names in _METHODS.items() for name in names.split()}
+_METHODS = {name: module for module, names in METHODS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
