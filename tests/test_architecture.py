@@ -26,7 +26,7 @@ FLOORS = [
         "nn",
         "formats",
         "hub",
-        *"amp backends compiler extension fft jit linalg random settings special testing utils".split(),
+        *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
     {"models", "text", "train", "audio", "cuda", "func", "optim"},
     {"autograd"},

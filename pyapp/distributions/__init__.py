@@ -6,7 +6,7 @@ from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal,
 from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
 from .distribution import Distribution, Independent
 from .divergence import kl_divergence
-from .normal import MultivariateNormal
+from .multivariate_normal import MultivariateNormal
 
 __all__ = [
     "Bernoulli", "Categorical", "Cauchy", "Distribution", "Exponential", "Geometric", "Gumbel", "Independent",

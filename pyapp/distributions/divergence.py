@@ -12,7 +12,7 @@ from ..engine.tensor import Tensor
 from .continuous import Exponential, Laplace, LogNormal, Normal, Uniform
 from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
 from .distribution import Distribution, Independent, sum_last
-from .normal import MultivariateNormal
+from .multivariate_normal import MultivariateNormal
 
 
 def _normal(p: Normal, q: Normal) -> Tensor:

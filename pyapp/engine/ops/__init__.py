@@ -448,7 +448,7 @@ _MODULES: dict[str, list[str]] = {
         logical_not logical_or lt ne numel reciprocal remainder t
         arccos arccosh arcsin arcsinh arctan arctan2 arctanh chain_matmul divide fix ger greater greater_equal less
         less_equal multiply negative not_equal row_stack subtract trapz vdot
-        Size double dtype e float half inf int long nan newaxis pi short
+        double dtype e float half inf int long nan newaxis pi short
     """.split(),
     "ported": """
         constant_pad_nd dsplit empty_permuted empty_strided fill frobenius_norm frombuffer histogram index_reduce

@@ -114,11 +114,11 @@ def _new_empty_strided(
     return empty_strided(size, stride, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad)
 
 
-class _TypedStorage:
-    """A storage as torch.Tensor.storage() gives it: elements one after another, of which tensors are views."""
+class _UntypedStorage:
+    """A storage as torch.Tensor.untyped_storage() gives it: bytes, of which tensors are views."""
 
     def __init__(self, x: Tensor) -> None:
-        self._storage, self.dtype = x.storage, x.dtype
+        self._storage = x.storage
 
     def data_ptr(self) -> int:
         return self._storage.address
@@ -126,17 +126,12 @@ class _TypedStorage:
     def nbytes(self) -> int:
         return self._storage.nbytes
 
-    def size(self) -> int:
-        return self._storage.nbytes // self.dtype.itemsize
+    size = __len__ = nbytes
 
-    __len__ = size
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _UntypedStorage) and other._storage is self._storage
 
-    def tolist(self) -> Any:
-        shape = (self.size(),)
-        return make(self._storage, shape, (1,), self.dtype).tolist()
-
-    def __getitem__(self, index: int) -> Any:
-        return self.tolist()[index]
+    __hash__ = object.__hash__
 
 
 # -- ops
@@ -325,9 +320,9 @@ _METHODS: dict[str, Any] = {
     "new_empty_strided": _new_empty_strided, "output_nr": property(lambda _: 0), "pin_memory": _itself,
     "pinverse": pinverse, "put": put, "put_": _put, "record_stream": _nothing, "resize_": _resize,
     "resize_as_": lambda x, other, **_: _resize(x, other.shape), "resolve_conj": _itself, "resolve_neg": _itself,
-    "set_": _set, "share_memory_": _itself, "storage": _TypedStorage, "to_dense": _itself, "to_sparse": _itself,
+    "set_": _set, "share_memory_": _itself, "to_dense": _itself, "to_sparse": _itself,
     "unsafe_chunk": lambda x, *args: x.chunk(*args), "unsafe_split": lambda x, *args: x.split(*args),
-    "unsafe_split_with_sizes": lambda x, sizes, dim=0: x.split(list(sizes), dim), "untyped_storage": _TypedStorage,
+    "unsafe_split_with_sizes": lambda x, sizes, dim=0: x.split(list(sizes), dim), "untyped_storage": _UntypedStorage,
     "values": lambda x: x[x != 0],
 }  # fmt: skip
 for _name, _method in _METHODS.items():
