@@ -62,8 +62,15 @@ class _Inputs:
         self.value = _like(value, iter(self.tensors))
         self._own = {id(x) for x in self.tensors if x.node is None}
 
+    def close(self) -> None:
+        """The function is done: what outer functions ask for does not depend on these leaves."""
+        for x in self.tensors:
+            if x.node is None:
+                x.is_closed = True
+
     def finish(self, results: Any) -> Any:
         """Results without their graph, unless it leads to something beside these inputs."""
+        self.close()
         return _mapped(lambda x: x if not isinstance(x, Tensor) or self._leads_out(x) else x.detach(), results)
 
     def _leads_out(self, result: Tensor) -> bool:
@@ -77,7 +84,7 @@ class _Inputs:
                 continue
             seen.add(id(edge))
             if isinstance(edge, Tensor):
-                if id(edge) not in self._own:
+                if id(edge) not in self._own and not getattr(edge, "is_closed", False):
                     return True
             else:
                 stack.extend(edge.edges)

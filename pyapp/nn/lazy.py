@@ -97,6 +97,22 @@ LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = map(
     _lazy, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 )
 LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = map(_lazy, (BatchNorm1d, BatchNorm2d, BatchNorm3d))
+
+
+def _lazy_tracking(becomes: type[Module]) -> Any:
+    """An instance norm that has a weight and running values unless told otherwise, as torch's lazy ones have."""
+    lazy = _lazy(becomes)
+
+    def __init__(
+        self: Any, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        LazyModuleMixin.__init__(self, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+
+    lazy.__init__ = __init__
+    return lazy
+
+
 LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = map(
-    _lazy, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
+    _lazy_tracking, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
 )

@@ -6,6 +6,7 @@ Tensors are dense, of one process, and on the CPU: `to_sparse` gives the tensor 
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -82,7 +83,7 @@ def empty_permuted(
 ) -> Tensor:  # fmt: skip
     """An uninitialised tensor, dense with its dims in another order: `physical_layout` from outside in."""
     shape = as_shape((size,))
-    if sorted(physical_layout) != list(range(len(shape))):
+    if sorted(physical_layout) != list(builtins.range(len(shape))):
         raise RuntimeError(f"empty_permuted: {tuple(physical_layout)} is no order of {len(shape)} dims")
     strides, step = [0] * len(shape), 1
     for d in reversed(physical_layout):
@@ -322,7 +323,8 @@ _METHODS: dict[str, Any] = {
     "resize_as_": lambda x, other, **_: _resize(x, other.shape), "resolve_conj": _itself, "resolve_neg": _itself,
     "set_": _set, "share_memory_": _itself, "to_dense": _itself, "to_sparse": _itself,
     "unsafe_chunk": lambda x, *args: x.chunk(*args), "unsafe_split": lambda x, *args: x.split(*args),
-    "unsafe_split_with_sizes": lambda x, sizes, dim=0: x.split(list(sizes), dim), "untyped_storage": _UntypedStorage,
+    "unsafe_split_with_sizes": lambda x, sizes, dim=0: x.split(list(sizes), dim),
+    "untyped_storage": lambda x: _UntypedStorage(x),
     "values": lambda x: x[x != 0],
 }  # fmt: skip
 for _name, _method in _METHODS.items():

@@ -12,18 +12,16 @@ from ...engine.tensor import Tensor
 
 
 def default_convert(data: Any) -> Any:
-    """Arrays of numbers to tensors, in containers too; anything else as it is."""
+    """Arrays of numbers to tensors, in containers too; tuples to lists; anything else as it is."""
     if isinstance(data, Tensor):
         return data
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biuf":
         return from_numpy(np.asarray(data))
     if isinstance(data, Mapping):
         return {key: default_convert(value) for key, value in data.items()}
-    if isinstance(data, tuple):
+    if isinstance(data, (list, tuple)):
         values = [default_convert(value) for value in data]
-        return type(data)(*values) if hasattr(data, "_fields") else tuple(values)
-    if isinstance(data, list):
-        return [default_convert(value) for value in data]
+        return type(data)(*values) if hasattr(data, "_fields") else values
     return data
 
 
