@@ -13,6 +13,7 @@ from typing import Any
 
 from .engine import *  # noqa: F403
 from .engine import bool_ as bool  # noqa: F401
+from .engine.by_name import as_factory as _as_factory
 from .engine.by_name import by_torch_names as _by_torch_names
 from .engine.by_name import over_shape as _over_shape
 from .engine.by_name import rename_in as _rename_in
@@ -22,22 +23,56 @@ from .engine.ops import LATER as _LATER
 __version__ = "0.1.0"
 _rename_in(globals(), ops.__all__)  # noqa: F405
 layer_norm, rms_norm = _over_shape(layer_norm), _over_shape(rms_norm)  # noqa: F405
-_ROOMS = ("autograd", "cuda", "extension", "fft", "linalg", "nn", "optim")
+for _name in ("empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros"):
+    globals()[_name] = _as_factory(globals()[_name])
+for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like", "arange"):
+    globals()[_name] = _as_factory(globals()[_name])
+_ROOMS = """
+    amp autograd backends compiler cuda distributions extension fft func jit linalg nn optim random special testing
+    utils
+""".split()
 # Functions of torch.nn.functional that torch has at its top, too.
 _FUNCTIONAL = """
-    alpha_dropout bilinear celu_ cosine_embedding_loss cosine_similarity ctc_loss dropout embedding_bag
+    alpha_dropout bilinear binary_cross_entropy_with_logits celu_ cosine_embedding_loss cosine_similarity
+    ctc_loss dropout embedding_bag
     feature_alpha_dropout hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance poisson_nll_loss relu_
     rrelu_ selu_ threshold_ triplet_margin_loss
 """.split()
+# Names of torch that are no ops, by the module that has them, imported when first asked for.
+_MODULES = {
+    "amp": "GradScaler autocast",
+    "compiler": "compile",
+    "engine.layout": "channels_last channels_last_3d contiguous_format layout memory_format preserve_format strided",
+    "engine.dtype": "get_default_dtype set_default_dtype",
+    "engine.typed_tensors": """
+        BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
+        ShortTensor Size
+    """,
+    "formats.torch_files": "load save",
+    "func": "vmap",
+    "random": "get_rng_state set_rng_state",
+    "settings": """
+        are_deterministic_algorithms_enabled get_default_device get_float32_matmul_precision get_num_interop_threads
+        is_anomaly_enabled is_autocast_cpu_enabled is_autocast_enabled is_inference_mode_enabled is_storage
+        set_default_device set_default_tensor_type set_float32_matmul_precision set_num_interop_threads typename
+        use_deterministic_algorithms
+    """,
+}
+_ELSEWHERE = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms, and the ops that the page can do without at first."""
+    """Rooms, and what the page can do without at first."""
     if name in _ROOMS:
         return importlib.import_module(f".{name}", __name__)
     if name in _LATER:
         found = globals()[name] = _by_torch_names(getattr(ops, name), name)  # noqa: F405
         return found
+    if name in _ELSEWHERE:
+        found = globals()[name] = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
+        return found
     if name in _FUNCTIONAL:
         return getattr(importlib.import_module(".nn.functional", __name__), name)
+    if name.endswith("_") and not name.startswith("_") and hasattr(Tensor, name):  # noqa: F405
+        return getattr(Tensor, name)  # noqa: F405
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,10 +26,18 @@ class _State(ThreadLocal):
 STATE = _State()
 
 
+_YIELDS = 0x20  # the flag of a generator function's code
+
+
 class _GradMode:
     """Context manager and decorator that turns the tape on or off."""
 
     target = False
+
+    def __new__(cls, *given: Any, **_: Any) -> Any:
+        """`@no_grad` without parentheses decorates, too."""
+        made = object.__new__(cls)
+        return made(given[0]) if given and callable(given[0]) else made
 
     def __enter__(self) -> None:
         self.before = STATE.enabled
@@ -38,15 +46,38 @@ class _GradMode:
     def __exit__(self, *_: object) -> None:
         STATE.enabled = self.before
 
+    def _again(self) -> _GradMode:
+        return type(self)()
+
     def __call__(self, function: Function) -> Function:
-        mode = type(self)
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & _YIELDS:
+            return self._around_steps(function)
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with mode():
+            with self._again():
                 return function(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]
+
+    def _around_steps(self, function: Any) -> Any:
+        """A generator function whose steps run in this mode, while what consumes it keeps its own."""
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            steps, sent = function(*args, **kwargs), None
+            try:
+                while True:
+                    with self._again():
+                        value = steps.send(sent)
+                    sent = yield value
+            except StopIteration as end:
+                return end.value
+            finally:
+                steps.close()
+
+        return wrapped
 
 
 class no_grad(_GradMode):
@@ -69,6 +100,13 @@ class set_grad_enabled(_GradMode):
 
     def __enter__(self) -> None:
         STATE.enabled = self.target
+
+    def _again(self) -> _GradMode:
+        return set_grad_enabled(self.target)
+
+    def __call__(self, function: Function) -> Function:
+        STATE.enabled = self.before
+        return super().__call__(function)
 
 
 def is_grad_enabled() -> bool:

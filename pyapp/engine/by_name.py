@@ -79,3 +79,21 @@ def rename_in(room: dict[str, Any], names: list[str]) -> None:
     """Gives the functions of a module torch's names."""
     for name in names:
         room[name] = by_torch_names(room[name], name)
+
+
+_ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
+
+
+def as_factory(function: Any) -> Any:
+    """A function that makes tensors, with torch's settings about memory: accepted, and without effect, as every tensor
+    is made dense and row by row.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for name in _ACCEPTED & kwargs.keys():
+                del kwargs[name]
+        return function(*args, **kwargs)
+
+    return call

@@ -41,7 +41,7 @@ def _binary(
         if name.startswith("bitwise") and kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.is_floating_point:
-            kind = _dtype.float32
+            kind = _dtype.Default.dtype
         if isinstance(b, Tensor):
             broadcast_shapes(a.shape, b.shape, op=name)
         left, right = array_of(a, kind), array_of(b, kind)
@@ -147,7 +147,7 @@ def _unary(name: str, function: Callable[[Any], Any], vjp: Any, out: str = "floa
 
     def body(x: Tensor) -> Tensor:
         computed(name)
-        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
+        kind = _dtype.Default.dtype if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
         if name in _NOT_OF_BOOLS:
             _refuse_bool(name, "convert it first", x)
         with np.errstate(all="ignore"):
@@ -264,6 +264,9 @@ def clone(x: Tensor) -> Tensor:
     return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
+clone.by_name = lambda x, memory_format=None: clone(x)
+
+
 def _copy_bits(x: Tensor) -> Tensor:
     from ..tensor import adopt_array
 
@@ -339,9 +342,12 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 @names_itself
 def to(
-    x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False
-) -> Tensor:
-    """Another dtype and/or device: `x.to("float16")`, `x.to("cuda")`, `x.to(other)`; x itself when nothing changes."""
+    x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Another dtype and/or device: `x.to("float16")`, `x.to("cuda")`, `x.to(other)`; x itself when nothing changes.
+    The order in memory (`memory_format`) stays.
+    """
     try:
         flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
         copy = flags[1] if len(flags) > 1 else copy
@@ -369,8 +375,8 @@ def to(
 
 
 @names_itself
-def contiguous(x: Tensor) -> Tensor:
-    """x itself when dense, else a dense copy."""
+def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
+    """x itself when dense, else a dense copy, row by row in any case."""
     try:
         return x if x.is_contiguous() else x.clone()
     except MISTAKES as error:

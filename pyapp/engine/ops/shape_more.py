@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations as _combinations
 from typing import Any
 
-from ..dtype import as_dtype, bool_
+from ..dtype import Default, as_dtype, bool_
 from ..lazy import np
 from ..op import describe, view_op
 from ..shape import normalize_dim
@@ -144,12 +144,12 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
 
 def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
     """base^start … base^end."""
-    return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or "float32"))
+    return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or Default.dtype))
 
 
 def scalar_tensor(value: Any, dtype: Any = None) -> Tensor:
     """A zero-dimensional tensor (float32 unless told)."""
-    return tensor_of(np.asarray(value), as_dtype(dtype or "float32"))
+    return tensor_of(np.asarray(value), as_dtype(dtype or Default.dtype))
 
 
 def kron(a: Tensor, b: Tensor) -> Tensor:

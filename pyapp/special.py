@@ -1,0 +1,62 @@
+"""Special functions, by torch.special's names. Left out: Bessel functions but i0, polynomials, zeta, erfcx."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .engine.by_name import rename_in
+from .engine.ops import (
+    digamma,
+    erf,
+    erfinv,
+    exp2,
+    expm1,
+    lgamma,
+    log_softmax,
+    logsumexp,
+    round,
+    sigmoid,
+    softmax,
+    where,
+)
+from .engine.ops.elementwise_more import erfc, logit, polygamma, sinc, xlogy
+from .engine.ops.gamma import i0, igamma, igammac, mvlgamma
+from .engine.ops.named import __getattr__ as _named
+from .engine.tensor import Tensor
+
+log1p = _named("log1p")
+expit, gammaln, psi = sigmoid, lgamma, digamma
+gammainc, gammaincc, multigammaln = igamma, igammac, mvlgamma
+
+
+def entr(x: Tensor) -> Tensor:
+    """-x log(x): 0 at 0, -inf below."""
+    return where(x < 0, -math.inf, -xlogy(x, where(x > 0, x, 1.0)))
+
+
+def ndtr(x: Tensor) -> Tensor:
+    """The standard normal distribution's mass below x."""
+    return erfc(x * -math.sqrt(0.5)) * 0.5
+
+
+def ndtri(x: Tensor) -> Tensor:
+    """Where the standard normal distribution's mass is x: the inverse of ndtr."""
+    return erfinv(x * 2 - 1) * math.sqrt(2)
+
+
+def xlog1py(x: Any, other: Any) -> Tensor:
+    """x log(1 + other), 0 where x is 0."""
+    return xlogy(x, other + 1) if not isinstance(x, Tensor) else where(x == 0, xlogy(x, other + 1), x * _log1p(other))
+
+
+def _log1p(x: Any) -> Any:
+    return x.log1p() if isinstance(x, Tensor) else math.log1p(x)
+
+
+__all__ = [
+    "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0",
+    "log1p", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "sinc",
+    "softmax", "xlog1py", "xlogy",
+]  # fmt: skip
+rename_in(globals(), __all__)
