@@ -290,7 +290,8 @@ static void weigh(tile *t, int64_t count)
     for (int row = 0; row < t->rows; row += LANES) {
         const vfloat ln2 = vsplat(0.693147181f), before = vload(t->largest + row), peak = vload(t->peak + row);
         const vfloat largest = vmax(before, peak);
-        const vfloat correction = vexp((before - largest) * ln2), worth = vexp((peak - largest) * ln2);
+        const vfloat correction = vexp_negative((before - largest) * ln2),
+                     worth = vexp_negative((peak - largest) * ln2);
         vstore(t->largest + row, largest);
         vstore(t->correction + row, correction);
         vstore(t->peak + row, worth);

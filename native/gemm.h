@@ -18,9 +18,9 @@ enum { GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_K = 128, GEMM_PANELS = 16, DOT_ROWS
 #elif defined(__SSE2__)
 enum { GEMM_ROWS = 3, GEMM_VECTORS = 3, GEMM_K = 256, GEMM_PANELS = 10, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #else
-enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 256, GEMM_PANELS = 16, DOT_ROWS = 4, DOT_COLUMNS = 2 };
+enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 384, GEMM_PANELS = 48, DOT_ROWS = 4, DOT_COLUMNS = 2 };
 #endif
-/* Packed panels, PANEL * GEMM_K * GEMM_PANELS floats, lie on the stack: half a megabyte at most. */
+/* Packed panels, PANEL * GEMM_K * GEMM_PANELS floats, lie on the stack: 0.6 MB at most. */
 
 /* Whether rows of a that run along k are read where they lie: where the product itself can broadcast from memory, that is
  * a tenth faster than packing them. */
