@@ -114,16 +114,15 @@ INLINE void dot_tile(float out[DOT_ROWS][DOT_COLUMNS], const float *a, int64_t a
             }
         }
     for (; i < k; i += LANES) {
-        const int64_t count = k - i < LANES ? k - i : LANES;
+        const int64_t count = k - i < LANES ? k - i : LANES, element = kind == KIND_F32 ? 4 : 2;
         UNROLL for (int c = 0; c < columns; c++)
         {
-            float part[LANES] = {0};
-            for (int64_t j = 0; j < count; j++)
-                part[j] = scalar_at(b, b_first + c * b_row + i + j, kind);
+            uint8_t part[4 * LANES] = {0};
+            memcpy(part, (const char *)b + (b_first + c * b_row + i) * element, (size_t)(count * element));
             UNROLL for (int r = 0; r < rows; r++)
             {
                 const vfloat left = count == LANES ? vload(a + r * a_row + i) : vload_part(a + r * a_row + i, count);
-                sum[r][c][0] = vfma(left, vload(part), sum[r][c][0]);
+                sum[r][c][0] = vfma(left, vload_at(part, 0, kind), sum[r][c][0]);
             }
         }
     }

@@ -24,7 +24,8 @@ typedef struct band_output {
 } band_output;
 
 /* Adds a band's sums to y: to the residual (or nothing) for the first blocks of a row, to y itself after that. */
-INLINE void store_band(const band_output *to, const float sum[BAND], int64_t row, int64_t band, int first)
+static __attribute__((noinline, unused)) void store_band(const band_output *to, const float sum[BAND], int64_t row,
+                                                         int64_t band, int first)
 {
     float *y = to->y + row * to->y_stride + band * BAND;
     const float *add = first ? (to->residual ? to->residual + row * to->residual_stride + band * BAND : NULL) : y;
