@@ -68,8 +68,8 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         {
             const uint8_t *at = w + b * band_stride + p * PART_ROWS * scale_bytes;
             const part_float scale = half_scales ? scales_load_f16(at) : scales_load_f32(at);
-            UNROLL for (int r = 0; r < rows; r++) total[r][b][p] +=
-                part_from_int(sums_finish(sum[r][b][p], way)) * (scale * part_splat(in->x[r][k].scale));
+            UNROLL for (int r = 0; r < rows; r++) total[r][b][p] = part_fma(
+                part_from_int(sums_finish(sum[r][b][p], way)), scale * part_splat(in->x[r][k].scale), total[r][b][p]);
         }
     }
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
