@@ -1,6 +1,22 @@
 /* The packed way of gemm.h: packing, and products of packed panels. */
 #include "gemm.h"
 
+/* `rows` rows that run along k, 2 or 4, as columns of a panel. */
+INLINE void turn_rows(float *to, const int width, const void *from, int64_t first, int64_t stride, int64_t k,
+                      const int rows, const int kind)
+{
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4) {
+        quad part[4];
+        UNROLL for (int q = 0; q < 4; q++) part[q] = quad_at(from, first + q % rows * stride + i, kind);
+        transpose4(&part[0], &part[1], &part[2], &part[3]);
+        UNROLL for (int q = 0; q < 4; q++) memcpy(to + (i + q) * width, &part[q], (size_t)rows * sizeof *to);
+    }
+    for (; i < k; i++)
+        for (int q = 0; q < rows; q++)
+            to[i * width + q] = scalar_at(from, first + q * stride + i, kind);
+}
+
 /* to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count. */
 INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t count, int64_t j_stride,
                           int64_t k_stride, int64_t k, const int kind)
@@ -14,26 +30,18 @@ INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t 
             for (int64_t q = 0; q < j; q += 4)
                 *(quad_unaligned *)(to + i * width + q) = quad_at(from, q + i * k_stride, kind);
     } else if (k_stride == 1) {
-        for (; j + 4 <= count; j += 4) {
-            int64_t i = 0;
-            for (; i + 4 <= k; i += 4) {
-                quad rows[4];
-                UNROLL for (int q = 0; q < 4; q++) rows[q] = quad_at(from, (j + q) * j_stride + i, kind);
-                transpose4(&rows[0], &rows[1], &rows[2], &rows[3]);
-                UNROLL for (int q = 0; q < 4; q++) * (quad_unaligned *)(to + (i + q) * width + j) = rows[q];
-            }
-            for (; i < k; i++)
-                for (int q = 0; q < 4; q++)
-                    to[i * width + j + q] = scalar_at(from, (j + q) * j_stride + i, kind);
-        }
+        for (; j + 4 <= count; j += 4)
+            turn_rows(to + j, width, from, j * j_stride, j_stride, k, 4, kind);
+        for (; kind == KIND_F32 && j + 2 <= count; j += 2) /* left operands */
+            turn_rows(to + j, width, from, j * j_stride, j_stride, k, 2, kind);
     }
     for (; j < count; j++)
         for (int64_t i = 0; i < k; i++)
             to[i * width + j] = scalar_at(from, j * j_stride + i * k_stride, kind);
 }
 
-void pack_panel(float *to, int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride, int64_t k,
-                int kind)
+__attribute__((noinline)) void pack_panel(float *to, int width, const void *from, int64_t count, int64_t j_stride,
+                                          int64_t k_stride, int64_t k, int kind)
 {
     if (kind == KIND_F32)
         pack_panel_of(to, width, from, count, j_stride, k_stride, k, KIND_F32);
