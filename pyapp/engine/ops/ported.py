@@ -283,11 +283,11 @@ def _map(x: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tenso
 # -- answers
 
 
-def _itself(x: Tensor, *_: Any, **__: Any) -> Tensor:
+def _itself(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return x
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _nothing(*args: Any, **kwargs: Any) -> None:
     """There are no streams."""
 
 
