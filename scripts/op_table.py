@@ -26,7 +26,16 @@ MORE = [
     lambda x: pyapp.rms_norm(x, x[0]), lambda x: pyapp.layer_norm(x, x[0], x[0]), lambda x: pyapp.silu_mul(x),
     lambda x: pyapp.i0(x), lambda x: pyapp.igamma(x, x), lambda x: pyapp.igammac(x, x),
 ]  # fmt: skip
-CASES = ("cases", "cases_more", "cases_list", "cases_image", "cases_signal", "cases_autograd", "cases_ported")
+CASES = (
+    "cases",
+    "cases_more",
+    "cases_list",
+    "cases_image",
+    "cases_signal",
+    "cases_autograd",
+    "cases_ported",
+    "cases_linalg",
+)
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "ops.md"
 DTYPES = "bool uint8 uint32 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 GROUPS = {"integers": DTYPES[1:7], "floats": DTYPES[7:]}
