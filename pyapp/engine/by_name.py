@@ -27,10 +27,12 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _OWN = {"x", "a", "weights"}  # what the first argument is called here where torch says `input`
 
 
-def by_torch_names(function: Any, name: str | None = None) -> Any:
-    """A function whose errors bear its name, and that takes its first arguments by torch's names too; anything else as
-    it is.
+def by_torch_names(function: Any, name: str | None = None, also: str | None = None) -> Any:
+    """A function whose errors bear its name, and that takes its first arguments by torch's names too, the first one by
+    `also` as well; anything else as it is.
     """
+    if also is not None:
+        return _also(by_torch_names(function, name), also)
     if isinstance(function, Op) and name not in (None, function.name):
         return named(function, name)
     if type(function) is not FunctionType:
@@ -50,6 +52,18 @@ def by_torch_names(function: Any, name: str | None = None) -> Any:
         except MISTAKES as error:
             tell(error, name, args, kwargs)
             raise
+
+    return call
+
+
+def _also(function: Any, first: str) -> Any:
+    """A function that takes its first argument by one more name."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not args and first in kwargs:
+            args = (kwargs.pop(first),)
+        return function(*args, **kwargs)
 
     return call
 
@@ -75,10 +89,10 @@ def over_shape(function: Any) -> Any:
     return call
 
 
-def rename_in(room: dict[str, Any], names: list[str]) -> None:
+def rename_in(room: dict[str, Any], names: list[str], also: str | None = None) -> None:
     """Gives the functions of a module torch's names."""
     for name in names:
-        room[name] = by_torch_names(room[name], name)
+        room[name] = by_torch_names(room[name], name, also)
 
 
 _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))

@@ -209,7 +209,7 @@ class Tensor:
         return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        array = self.detach().numpy()
+        array = self.numpy()
         return array.astype(dtype) if dtype is not None else array.copy() if copy else array
 
     def tolist(self) -> Any:

@@ -26,7 +26,7 @@ CHECK_CHUNK = 1 << 20  # bytes looked at together by check_finite
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
     """A tensor as the file stores it. `dtype` is a pyapp dtype's name, or that of a type pyapp has none for
-    ("uint16", "float8_e4m3fn" ...); `nbytes` counts the bytes in the file."""
+    ("complex64", "float8_e8m0fnu" ...: foreign.py tells as what it is read); `nbytes` counts the bytes in the file."""
 
     name: str
     dtype: str

@@ -87,6 +87,11 @@ def _contains_tensor(data: Any) -> bool:
     return isinstance(data, Tensor) or (isinstance(data, (list, tuple)) and any(_contains_tensor(d) for d in data))
 
 
+def _too_large(array: Any) -> bool:
+    """Whether NumPy kept Python's integers because they fit none of its own."""
+    return array.dtype == object and all(type(number) is int for number in array.reshape(-1))
+
+
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32.
 
@@ -99,23 +104,21 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if _contains_tensor(data):
         data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
     from_python = not isinstance(data, (np.ndarray, np.generic))
+    wide = from_python and dtype is not None and as_dtype(dtype) is _dtype.uint64
     try:
-        array = np.array(data)
+        array = np.array(data, "uint64" if wide else None)  # which NumPy would take for floats
+    except OverflowError as error:
+        raise ValueError(f"tensor: {_dtype.uint64} cannot hold what {type(data).__name__} holds") from error
     except ValueError as error:
         raise ValueError(f"tensor: the nested lists do not have equal lengths ({error})") from error
-    if (
-        array.dtype == object
-        and all(type(n) is int for n in array.reshape(-1))
-        or array.dtype == "uint64"
-        and from_python
-    ):
+    if array.dtype == "uint64" and from_python and dtype is None or _too_large(array):
         raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
     if array.dtype == object or array.dtype.kind in "USV":
         raise (ValueError if array.ndim else TypeError)(
             f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
         )
     if dtype is not None:
-        if from_python and array.size and array.dtype.kind in "if" and as_dtype(dtype).category == 1:
+        if from_python and array.size and array.dtype.kind in "iuf" and as_dtype(dtype).category == 1:
             for value in (array.max(), array.min()):
                 check_number("tensor", int(value) if np.isfinite(value) else float(value), as_dtype(dtype))
         return _finish(

@@ -16,7 +16,7 @@ _MODULES: dict[str, list[str]] = {
         softmin softshrink softsign tanhshrink threshold
     """.split(),
     "conv": "conv_transpose1d conv_transpose2d conv_transpose3d".split(),
-    "decompose": "cross matrix_exp matrix_power pinv qr".split(),
+    "decompose": "cross matrix_exp matrix_power pinv pinverse qr".split(),
     "elementwise_more": """
         absolute allclose clamp_max clamp_min clip copysign deg2rad dist equal erfc float_power fmax fmin frexp
         gcd heaviside isclose isneginf isposinf lcm ldexp logaddexp2 logit nextafter polygamma positive rad2deg
@@ -55,6 +55,7 @@ _MODULES: dict[str, list[str]] = {
     "random_more": "bernoulli normal randint_like".split(),
     "resample": "affine_grid channel_shuffle grid_sample interpolate pixel_shuffle pixel_unshuffle".split(),
     "scaled_attention": "scaled_dot_product_attention".split(),
+    "solvers": "cholesky_inverse cholesky_solve geqrf lu_solve lu_unpack ormqr orgqr".split(),
     "shape_more": """
         as_strided atleast_1d atleast_2d atleast_3d block_diag cartesian_prod cdist column_stack combinations
         concat concatenate corrcoef cov diagflat diff dstack fliplr flipud hsplit kron logspace moveaxis pdist
