@@ -17,12 +17,14 @@ from .engine.by_name import as_factory as _as_factory
 from .engine.by_name import by_torch_names as _by_torch_names
 from .engine.by_name import over_shape as _over_shape
 from .engine.by_name import rename_in as _rename_in
+from .engine.by_name import rename_methods as _rename_methods
 from .engine.ops import *  # noqa: F403
 from .engine.ops import LATER as _LATER
 
 __version__ = "0.1.0"
 _rename_in(globals(), ops.__all__)  # noqa: F405
 layer_norm, rms_norm = _over_shape(layer_norm), _over_shape(rms_norm)  # noqa: F405
+_rename_methods()
 for _name in ("empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros"):
     globals()[_name] = _as_factory(globals()[_name])
 for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like", "arange"):
@@ -30,6 +32,11 @@ for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like",
 _ROOMS = """
     amp autograd backends compiler cuda distributions extension fft func jit linalg nn optim random special testing
     utils
+""".split()
+# Ops of _LATER that make tensors.
+_FACTORIES = """
+    bartlett_window blackman_window hamming_window hann_window logspace normal randint_like scalar_tensor tril_indices
+    triu_indices
 """.split()
 # Functions of torch.nn.functional that torch has at its top, too.
 _FUNCTIONAL = """
@@ -66,7 +73,8 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f".{name}", __name__)
     if name in _LATER:
-        found = globals()[name] = _by_torch_names(getattr(ops, name))  # noqa: F405
+        found = _by_torch_names(getattr(ops, name), name)  # noqa: F405
+        globals()[name] = found = _as_factory(found) if name in _FACTORIES else found
         return found
     if name in _ELSEWHERE:
         found = globals()[name] = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)

@@ -6,7 +6,7 @@ import functools
 from types import FunctionType
 from typing import Any
 
-from .op import Op, named_first
+from .op import _NUMPY_NAMES, Op, named_first
 from .tensor import Tensor
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -26,19 +26,53 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _OWN = {"x", "a", "weights"}  # what the first argument is called here where torch says `input`
 
 
-def by_torch_names(function: Any) -> Any:
-    """A function that takes its first arguments by torch's names too; anything else as it is."""
+def _along_axis(function: Any) -> Any:
+    """A function of a `dim` that takes NumPy's names for it and for `keepdim`, too, as torch does."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for name, usual in _NUMPY_NAMES:
+                if name in kwargs:
+                    kwargs[usual] = kwargs.pop(name)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def rename_methods() -> None:
+    """torch's names for the arguments of Tensor's methods; ops see to theirs themselves."""
+    for name in _ALONG_DIM:
+        method = Tensor.__dict__.get(name)
+        if type(method) is FunctionType:
+            setattr(Tensor, name, _along_axis(method))
+    for name in _NAMES:
+        method = Tensor.__dict__.get(name)
+        if type(method) is FunctionType:
+            setattr(Tensor, name, by_torch_names(method))
+
+
+_ALONG_DIM = """
+    all any amax amin argmax argmin argsort chunk cummax cummin cumprod cumsum gather index_select kthvalue log_softmax
+    logsumexp max mean median min narrow norm prod quantile softmax sort split squeeze std sum topk unbind unsqueeze var
+""".split()
+
+
+def by_torch_names(function: Any, name: str = "") -> Any:
+    """A function that takes its first arguments by torch's names too, and `axis` for `dim`; anything else as it is."""
     if type(function) is not FunctionType or not function.__code__.co_argcount:
         return function
-    first = function.__code__.co_varnames[0]
-    if first not in _OWN and function.__name__ not in _NAMES:
+    first, own = function.__code__.co_varnames[0], function.__name__
+    if (name or own) in _ALONG_DIM or own in ("cat", "stack"):
+        function = _along_axis(function)
+    if first not in _OWN and own not in _NAMES:
         return function
-    names = _NAMES.get(function.__name__, ("input", "other"))
+    names = _NAMES.get(own, ("input", "other"))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs and (args or first not in kwargs):
-            args = named_first(function.__name__, names, args, kwargs)
+            args = named_first(own, names, args, kwargs)
         return function(*args, **kwargs)
 
     return call
@@ -64,7 +98,7 @@ def over_shape(function: Any) -> Any:
 def rename_in(room: dict[str, Any], names: list[str]) -> None:
     """Gives the functions of a module torch's names."""
     for name in names:
-        room[name] = by_torch_names(room[name])
+        room[name] = by_torch_names(room[name], name)
 
 
 _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
@@ -72,14 +106,25 @@ _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
 
 def as_factory(function: Any) -> Any:
     """A function that makes tensors, with torch's settings about memory: accepted, and without effect, as every tensor
-    is made dense and row by row.
+    is made dense and row by row. Where it does not know `device` and `requires_grad` itself, with those, too.
     """
+    body = function
+    while hasattr(body, "__wrapped__"):
+        body = body.__wrapped__
+    code = getattr(body, "__code__", None)
+    known = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    lacks = [name for name in ("device", "requires_grad") if name not in known]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            for name in _ACCEPTED & kwargs.keys():
-                del kwargs[name]
-        return function(*args, **kwargs)
+        if not kwargs:
+            return function(*args)
+        for name in _ACCEPTED & kwargs.keys():
+            del kwargs[name]
+        more = {name: kwargs.pop(name) for name in lacks if name in kwargs}
+        made = function(*args, **kwargs)
+        if more.get("device") is not None:
+            made = made.to(device=more["device"])
+        return made.requires_grad_() if more.get("requires_grad") else made
 
     return call

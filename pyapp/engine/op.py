@@ -87,6 +87,9 @@ class Op:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs or not args:
+            for name, usual in _NUMPY_NAMES:
+                if name in kwargs:
+                    kwargs[usual] = kwargs.pop(name)
             args = named_first(self.name, ("input", "other"), args, kwargs)
             if kwargs and self.by_name is not None:
                 return self.by_name(*args, **kwargs)
@@ -145,6 +148,9 @@ class Op:
         if instance is None:
             return self
         return _Bound(self, instance)
+
+
+_NUMPY_NAMES = (("axis", "dim"), ("keepdims", "keepdim"))  # torch takes NumPy's names for these, too
 
 
 def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

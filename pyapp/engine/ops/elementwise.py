@@ -210,6 +210,8 @@ def _scaled(operation: Op) -> Any:
 
 
 def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):  # two numbers, which torch divides, too
+        a = tensor_of(np.asarray(a))
     if rounding_mode == "floor":
         return floor_divide(a, b)
     if rounding_mode not in (None, "trunc"):

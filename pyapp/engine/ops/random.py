@@ -158,12 +158,21 @@ def multinomial(
     return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
 
 
-def _fill_in_place(kernel: Any, scale: Any) -> Any:
-    def method(x: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
-        return x.copy_(scale(_draw(kernel, x.shape, generator), a, b))
+def _uniform_(x: Tensor, *limits: float, generator: Generator | None = None, **named: float) -> Tensor:
+    """Writes numbers between `from` (0) and `to` (1), which is Python's word, so it comes in `named`."""
+    low, high, *more = (
+        *limits,
+        *(named.pop(name, usual) for name, usual in (("from", 0.0), ("to", 1.0))[len(limits) :]),
+    )
+    if named or more:
+        raise TypeError(f"uniform_: takes from, to and generator, not {sorted(named) or more}")
+    return x.copy_(_draw(_UNIFORM, x.shape, generator) * (high - low) + low)
 
-    return method
+
+def _normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Writes normal numbers."""
+    return x.copy_(_draw(_NORMAL, x.shape, generator) * std + mean)
 
 
-Tensor.uniform_ = _fill_in_place(_UNIFORM, lambda u, low, high: u * (high - low) + low)  # type: ignore[attr-defined]
-Tensor.normal_ = _fill_in_place(_NORMAL, lambda z, mean, std: z * std + mean)  # type: ignore[attr-defined]
+Tensor.uniform_ = _uniform_  # type: ignore[attr-defined]
+Tensor.normal_ = _normal_  # type: ignore[attr-defined]
