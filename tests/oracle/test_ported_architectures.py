@@ -70,6 +70,12 @@ def small(kind: str) -> Any:
     return config
 
 
+def model_class(config: Any) -> Any:
+    """The first of the models that a configuration stands for."""
+    found = transformers.AutoModel._model_mapping[type(config)]
+    return found[0] if isinstance(found, (list, tuple)) else found
+
+
 def inputs_of(model: Any) -> dict[str, Any]:
     """What the model takes first: ids, pixels or samples."""
     if model.main_input_name == "pixel_values":
@@ -85,7 +91,7 @@ def test_architecture(porter: Porter, kind: str) -> None:
     torch.manual_seed(0)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        theirs = transformers.AutoModel.from_config(small(kind)).eval()
+        theirs = model_class(small(kind))(small(kind)).eval()
         inputs = inputs_of(theirs)
         expected = list(tensors_of(theirs(**{k: torch.from_numpy(v) for k, v in inputs.items()}), torch.Tensor))
     name = type(theirs).__module__
@@ -99,6 +105,5 @@ def test_architecture(porter: Porter, kind: str) -> None:
     for a, b in zip(found, expected, strict=True):
         assert tuple(a.shape) == tuple(b.shape) and str(a.dtype).split(".")[1] == str(b.dtype).split(".")[1]
         reference = b.float().numpy()
-        np.testing.assert_allclose(
-            a.float().numpy(), reference, rtol=1e-3, atol=1e-4 * np.abs(reference).max(initial=0)
-        )
+        limit = 1e-7 + 1e-4 * np.abs(reference).max(initial=0)
+        np.testing.assert_allclose(a.float().numpy(), reference, rtol=1e-3, atol=limit)
