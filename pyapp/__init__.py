@@ -15,6 +15,7 @@ from .engine import *  # noqa: F403
 from .engine import bool_ as bool  # noqa: F401
 from .engine.by_name import as_factory as _as_factory
 from .engine.by_name import by_torch_names as _by_torch_names
+from .engine.by_name import method_as_function as _method_as_function
 from .engine.by_name import over_shape as _over_shape
 from .engine.by_name import rename_in as _rename_in
 from .engine.by_name import rename_methods as _rename_methods
@@ -44,6 +45,11 @@ _FUNCTIONAL = """
     ctc_loss dropout embedding_bag
     feature_alpha_dropout hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance poisson_nll_loss relu_
     rrelu_ selu_ threshold_ triplet_margin_loss
+""".split()
+# Methods that torch has as functions, too; so it has all that end in an underscore.
+_AS_METHODS = """
+    adjoint conj dequantize get_device is_conj is_inference is_neg is_signed resolve_conj resolve_neg split_with_sizes
+    unsafe_chunk unsafe_split unsafe_split_with_sizes
 """.split()
 # Names of torch that are no ops, by the module that has them, imported when first asked for.
 _MODULES = {
@@ -81,6 +87,8 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _FUNCTIONAL:
         return getattr(importlib.import_module(".nn.functional", __name__), name)
-    if name.endswith("_") and not name.startswith("_") and hasattr(Tensor, name):  # noqa: F405
-        return getattr(Tensor, name)  # noqa: F405
+    if name in _AS_METHODS or name[-1] == "_" != name[0]:
+        method = _method_as_function(name)
+        if method is not None:
+            return method
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

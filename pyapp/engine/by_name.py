@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from types import FunctionType
 from typing import Any
 
@@ -93,6 +94,16 @@ def over_shape(function: Any) -> Any:
         return getattr(normalization, name)(*named_first(name, ("input",), args, kwargs), **kwargs)
 
     return call
+
+
+def method_as_function(name: str) -> Any:
+    """A method of Tensor by its name; None where there is none."""
+    from . import ops
+
+    module = ops.module_of_method(name)
+    if module is not None:
+        importlib.import_module(f".ops.{module}", __package__)
+    return getattr(Tensor, name, None)
 
 
 def rename_in(room: dict[str, Any], names: list[str]) -> None:

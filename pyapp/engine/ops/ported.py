@@ -309,6 +309,7 @@ def _dequantize(x: Tensor) -> Tensor:
 
 _METHODS: dict[str, Any] = {
     "adjoint": lambda x: x.mT, "apply_": _apply, "as_subclass": _itself, "cauchy_": _cauchy, "coalesce": _itself,
+    "conj": _itself, "conj_physical": _itself, "is_conj": _no, "is_neg": _no, "real": property(_itself),
     "cuda": lambda x, device=None, *_, **__: x.to("cuda" if device is None else device), "dequantize": _dequantize,
     "dsplit": dsplit, "geometric_": _geometric, "histogram": histogram, "index_reduce": index_reduce,
     "index_reduce_": lambda x, *args, **kwargs: x.copy_(index_reduce(x.clone(), *args, **kwargs)),
