@@ -19,9 +19,7 @@ def test_the_table_of_names_is_up_to_date() -> None:
     assert text == replaced(text), "run `python -m scripts.porting_table`"
 
 
-def test_the_program_runs(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_program_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(code, PAGE.name, "exec"), {})

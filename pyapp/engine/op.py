@@ -37,6 +37,7 @@ class Op:
         self.vjp = vjp
         self.saves_inputs = saves in ("inputs", "both")
         self.saves_output = saves in ("output", "both")
+        self.reads: Callable[[tuple[Any, ...]], tuple[int, ...]] | None = None  # see read_crosswise
         self.view = view
         self.slices = False  # the result is the part of the first argument that the others tell, each element once
         self.kernels: dict[str, Kernel] = {}
@@ -151,6 +152,13 @@ class Op:
 
 
 _NUMPY_NAMES = (("axis", "dim"), ("keepdims", "keepdim"))  # torch takes NumPy's names for these, too
+
+
+def read_crosswise(edges: tuple[Any, ...]) -> tuple[int, ...]:
+    """Of a product, which arguments its gradient reads, so that they must not change before: each where the other one
+    wants a gradient (an edge that is not None). An op's `reads` says it; None: all that it saves.
+    """
+    return tuple(i for i in (0, 1) if edges[1 - i] is not None)
 
 
 def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -269,3 +269,31 @@ def test_set_grad_enabled() -> None:
         pyapp.set_grad_enabled(True)
     with no_grad(), pyapp.set_grad_enabled(True):
         assert (x * 2).requires_grad
+
+
+@pytest.mark.parametrize(
+    ("call", "changed", "allowed"),
+    [
+        (lambda x, c: pyapp.where(x > 0, c, x), "c", True),
+        (lambda x, c: x * c, "x", True),
+        (lambda x, c: x * c, "c", False),
+        (lambda x, c: x / c, "x", True),
+        (lambda x, c: c / x, "x", False),
+        (lambda x, c: x @ c, "x", True),
+        (lambda x, c: x @ c, "c", False),
+        (lambda x, c: pyapp.nn.functional.linear(x, c), "x", True),
+        (lambda x, c: pyapp.nn.functional.linear(x, c), "c", False),
+    ],
+)
+def test_only_what_a_gradient_reads_must_not_change(call: Any, changed: str, allowed: bool) -> None:
+    """As in torch: of a product with a constant only the constant is needed."""
+    leaf, constant = pyapp.rand(3, 3).requires_grad_(), pyapp.rand(3, 3) + 1
+    x = leaf * 1
+    y = call(x, constant)
+    (x if changed == "x" else constant).add_(1.0)
+    if allowed:
+        y.sum().backward()
+        assert leaf.grad is not None
+    else:
+        with pytest.raises(RuntimeError, match="changed in place"):
+            y.sum().backward()
