@@ -11,7 +11,7 @@ def _as_it_is(obj: Any = None, *_: Any, **__: Any) -> Any:
 
 
 script = export = unused = script_method = trace = freeze = optimize_for_inference = _as_it_is
-ignore = _as_it_is
+ignore = script_if_tracing = _as_it_is
 Final = Any
 
 

@@ -38,8 +38,8 @@ def Variable(data: Any, requires_grad: bool = False) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "functional":
-        return importlib.import_module(".functional", __name__)
+    if name in ("function", "functional"):
+        return importlib.import_module(f".{name}", __name__)
     if name == "inference_mode":
         return importlib.import_module("..engine.ops.named", __name__).inference_mode
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

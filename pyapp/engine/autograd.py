@@ -124,7 +124,7 @@ class Node:
     They are kept as they were when the op ran: a tensor that is written in place gets another node.
     """
 
-    __slots__ = ("__weakref__", "args", "edges", "hooks", "op", "output", "retained", "serial", "versions")
+    __slots__ = ("__weakref__", "args", "edges", "hooks", "op", "output", "read", "retained", "serial", "versions")
 
     def __init__(self, op: Op, args: tuple[Any, ...], output: Tensor) -> None:
         self.op = op
@@ -134,13 +134,17 @@ class Node:
         )
         # a detached twin: the output itself holds this node, and a cycle would keep its memory
         self.output: Tensor | None = output.detach() if op.saves_output else None
+        self.read = None if op.reads is None else op.reads(self.edges)  # which arguments; None: all
         self.versions = self._versions()
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
 
     def _versions(self) -> list[int]:
-        found = [a.storage.version for a in self.args or () if isinstance(a, Tensor)] if self.op.saves_inputs else []
+        args: Any = (self.args or ()) if self.op.saves_inputs else ()
+        if self.read is not None:
+            args = [args[i] for i in self.read if i < len(args)]
+        found = [a.storage.version for a in args if isinstance(a, Tensor)]
         return found if self.output is None else [*found, self.output.storage.version]
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:

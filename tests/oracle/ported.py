@@ -12,6 +12,7 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +166,18 @@ class _Utils:
         return getattr(importlib.import_module("transformers.utils"), name)
 
 
+class _Room(types.SimpleNamespace):
+    """A stand-in: what it was not given is an empty class or a decorator that changes nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {}) if name[0].isupper() else _as_it_is
+
+
 def transformers_porter() -> Porter:
     """For transformers.models.*.modeling_* and what they use."""
-    room = types.SimpleNamespace
+    room = _Room
     models = "bert clip distilbert falcon gpt2 llama resnet t5 trocr vit whisper".split()
     modules = [f"transformers.models.{name}.modeling_{name}" for name in models]
     modules += [f"transformers.{name}" for name in """
@@ -178,6 +188,7 @@ def transformers_porter() -> Porter:
     stand_ins = {
         "transformers.utils": utils,
         "transformers.modeling_utils": room(
+            PreTrainedAudioTokenizerBase=PreTrainedModel, get_torch_context_manager_or_global_device=nullcontext,
             PreTrainedModel=PreTrainedModel, ALL_ATTENTION_FUNCTIONS=_Attentions(), slice_logits_to_keep=_last_ones
         ),
         "transformers.modeling_layers": room(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 SCRIPTS = Path(__file__).parent / "scripts"
-NAMES = ("resnet", "language_model", "vae", "tagger", "unet", "dcgan")
+NAMES = ("resnet", "language_model", "vae", "tagger", "unet", "dcgan", "translation", "mixed")
 
 
 def ported(text: str) -> str:

@@ -14,7 +14,7 @@ from ..device import cpu
 from ..dtype import as_dtype
 from ..lazy import np
 from ..mistakes import MISTAKES, names_itself, tell
-from ..op import Op, describe, op, primitive
+from ..op import Op, describe, op, primitive, read_crosswise
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, check_device
 from .base import array_of, as_tensor, common_dtype, computed, same_device, tensor_of, unbroadcast
@@ -113,7 +113,9 @@ sub = _binary(
     saves="none",
 )
 mul = _binary("mul", lambda: np.multiply, _d_mul)
+mul.reads = read_crosswise
 div = _binary("div", lambda: np.divide, _d_div, out="float")
+div.reads = lambda edges: (1,) if edges[1] is None else (0, 1)
 pow = _binary("pow", lambda: _power, _d_pow, saves="both")
 floor_divide = _binary(
     "floor_divide",
@@ -212,6 +214,8 @@ def _scaled(operation: Op) -> Any:
 
 
 def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):  # two numbers, which torch divides, too
+        a = tensor_of(np.asarray(a))
     if rounding_mode == "floor":
         return floor_divide(a, b)
     if rounding_mode not in (None, "trunc"):
@@ -281,6 +285,9 @@ def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
     computed("where")
     kind = common_dtype(a, b)
     return tensor_of(np.where(array_of(condition).astype(bool), array_of(a, kind), array_of(b, kind)), kind)
+
+
+_where.reads = lambda _: (0,)
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:

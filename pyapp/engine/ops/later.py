@@ -44,7 +44,7 @@ _MODULES: dict[str, list[str]] = {
     """.split(),
     "ported": """
         constant_pad_nd dsplit empty_permuted empty_strided fill frobenius_norm frombuffer histogram index_reduce
-        is_same_size kaiser_window narrow_copy nuclear_norm pinverse put range
+        is_same_size kaiser_window narrow_copy nuclear_norm put range
     """.split(),
     "normalization": "batch_norm group_norm instance_norm local_response_norm normalize renorm".split(),
     "pool": """
