@@ -22,7 +22,7 @@ from .engine.ops import LATER as _LATER
 __version__ = "0.1.0"
 _rename_in(globals(), ops.__all__)  # noqa: F405
 layer_norm, rms_norm = _over_shape(layer_norm), _over_shape(rms_norm)  # noqa: F405
-_ROOMS = ("autograd", "cuda", "extension", "fft", "linalg", "nn", "optim")
+_ROOMS = ("autograd", "cuda", "extension", "fft", "linalg", "nn", "optim", "special")
 # Functions of torch.nn.functional that torch has at its top, too.
 _FUNCTIONAL = """
     alpha_dropout bilinear celu_ cosine_embedding_loss cosine_similarity ctc_loss dropout embedding_bag

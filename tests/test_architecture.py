@@ -22,7 +22,7 @@ FLOORS = [
     {"errors"},
     {"events"},
     {"engine"},
-    {"nn", "formats", "hub", "autograd", "cuda", "extension", "fft", "linalg"},
+    {"nn", "formats", "hub", "autograd", "cuda", "extension", "fft", "linalg", "special"},
     {"models", "text", "train", "audio", "optim"},
     {"tasks"},
     {"cli", "browser"},

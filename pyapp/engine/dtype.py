@@ -33,6 +33,14 @@ class DType:
         return self.category == 2
 
     @property
+    def is_signed(self) -> bool:
+        return self.category > 0 and self.name[0] != "u"
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
     def is_quantized(self) -> bool:
         return self.category == 3
 

@@ -11,7 +11,7 @@ from . import dtype as _dtype
 from .device import Device, as_device, cpu
 from .dtype import DType, as_dtype
 from .lazy import np
-from .shape import Shape, contiguous_strides, is_contiguous, normalize_dim
+from .shape import Shape, Size, contiguous_strides, is_contiguous, normalize_dim
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Tensor:
         return prod(self.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[normalize_dim(dim, len(self.shape), "size")]
+        return Size(self.shape) if dim is None else self.shape[normalize_dim(dim, len(self.shape), "size")]
 
     def stride(self, dim: int | None = None) -> Any:
         return self.strides if dim is None else self.strides[normalize_dim(dim, len(self.shape), "stride")]
@@ -249,7 +249,7 @@ class Tensor:
         return tensor_repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.shape else repr(self)
+        return repr(self) if self.shape else format(self.item(), spec)
 
     # -- autograd
 

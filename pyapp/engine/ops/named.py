@@ -267,7 +267,7 @@ CONSTANTS: dict[str, Any] = {
     "inf": math.inf,
     "nan": math.nan,
     "newaxis": None,
-    "Size": tuple,
+    "Size": _shape.Size,
     "dtype": DType,
 }
 
