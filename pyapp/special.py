@@ -45,6 +45,17 @@ def ndtri(x: Tensor) -> Tensor:
     return erfinv(x * 2 - 1) * math.sqrt(2)
 
 
+def log_ndtr(x: Tensor) -> Tensor:
+    """log of ndtr; far below 0 by its asymptotic series (Abramowitz and Stegun 1964, 26.2.12)."""
+    near = where(x > -10, x, 0.0)
+    far = where(x > -10, -10.0, x)
+    u = (far * far).reciprocal()
+    series = 1 - u * (1 - u * (3 - u * (15 - u * (105 - u * 945))))
+    tail = far * far * -0.5 - (-far).log() - 0.5 * math.log(2 * math.pi) + series.log()
+    above = log1p(-ndtr(-where(near > 1, near, 1.0)))
+    return where(x > -10, where(near > 1, above, ndtr(near).log()), tail)
+
+
 def xlog1py(x: Any, other: Any) -> Tensor:
     """x log(1 + other), 0 where x is 0."""
     return xlogy(x, other + 1) if not isinstance(x, Tensor) else where(x == 0, xlogy(x, other + 1), x * _log1p(other))
@@ -56,7 +67,7 @@ def _log1p(x: Any) -> Any:
 
 __all__ = [
     "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0",
-    "log1p", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "sinc",
-    "softmax", "xlog1py", "xlogy",
+    "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi",
+    "round", "sinc", "softmax", "xlog1py", "xlogy",
 ]  # fmt: skip
 rename_in(globals(), __all__)

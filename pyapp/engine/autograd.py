@@ -140,6 +140,18 @@ class Node:
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
 
+    def name(self) -> str:
+        """As torch calls it: "MulBackward0"."""
+        return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """(what made an argument, 0) for each tensor; the leaf itself where nothing did, None where none is wanted."""
+        if self.args is None:
+            return ()
+        tensors = [i for i, a in enumerate(self.args) if isinstance(a, Tensor) or self.edges[i] is not None]
+        return tuple((self.edges[i], 0) for i in tensors)
+
     def _versions(self) -> list[int]:
         args: Any = (self.args or ()) if self.op.saves_inputs else ()
         if self.read is not None:

@@ -33,16 +33,16 @@ class DType:
         return self.category == 2
 
     @property
-    def is_quantized(self) -> bool:
-        return self.category == 3
+    def is_signed(self) -> bool:
+        return self.category > 0 and self.name[0] != "u"
 
     @property
     def is_complex(self) -> bool:
         return False
 
     @property
-    def is_signed(self) -> bool:
-        return self.category == 2 or (self.category == 1 and self.name[0] != "u")
+    def is_quantized(self) -> bool:
+        return self.category == 3
 
     def __repr__(self) -> str:
         return f"pyapp.{self.name}"

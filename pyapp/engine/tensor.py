@@ -263,7 +263,7 @@ class Tensor:
         return tensor_repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.shape else repr(self)
+        return repr(self) if self.shape else format(self.item(), spec)
 
     # -- autograd
 

@@ -29,6 +29,9 @@ class Size(tuple[int, ...], metaclass=_Sizes):
         found = tuple.__getitem__(self, at)
         return Size(found) if isinstance(at, slice) else found
 
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, tuple(other)))
+
     def __repr__(self) -> str:
         return f"pyapp.Size({list(self)})"
 

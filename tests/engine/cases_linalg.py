@@ -1,4 +1,5 @@
-"""Linear algebra beyond cases_list.py: whole bases, factors, reflectors, tensors; torch's values and gradients."""
+"""Linear algebra beyond cases_list.py: whole bases, factors, reflectors, tensors; special functions, and gradients
+where elements are equal. Torch's values and gradients."""
 
 from __future__ import annotations
 
@@ -86,4 +87,13 @@ CASES: list[Case] = [
     ("cross_first", lambda P, a, b: P.cross(a, b), [(3, 3), (3, 3)]),
     ("cross_dim", lambda P, a, b: P.linalg.cross(a, b, dim=0), [(3, 2), (3, 1)]),
     ("slogdet_names", lambda P, x: P.slogdet(x).logabsdet + P.linalg.slogdet(A=x).sign, [(2, 3, 3)]),
+    ("entr", lambda P, x: P.special.entr(x), [("positive", (3, 4))]),
+    ("ndtr", lambda P, x: P.special.ndtr(x * 3), [(3, 4)]),
+    ("log_ndtr", lambda P, x: P.special.log_ndtr(x * 8), [(3, 40)]),
+    ("ndtri", lambda P, x: P.special.ndtri(x.sigmoid()), [(3, 4)]),
+    ("xlog1py", lambda P, x, y: P.special.xlog1py(x, y), [(3, 4), ("positive", (4,))]),
+    ("expit", lambda P, x: P.special.expit(x) + P.special.gammaln(x.exp()) + P.special.psi(x.exp()), [(3, 4)]),
+    ("median_equal", lambda P, x: x.round().median(), [(5, 7)]),
+    ("nanmedian_equal", lambda P, x: P.nanmedian(x.round()), [(5, 7)]),
+    ("std_equal", lambda P, x: (x * 0 + 2).std(0) + x.std(0), [(5, 3)]),
 ]

@@ -99,6 +99,7 @@ SHAPES: list[Case] = [
     ("interpolate both", lambda P: F(P).interpolate(P.zeros(1, 1, 3), size=2, scale_factor=2)),
     ("interpolate mode", lambda P: F(P).interpolate(P.zeros(1, 1, 3), size=2, mode="nonsense")),
     ("interpolate bilinear dims", lambda P: F(P).interpolate(P.zeros(1, 1, 3), size=2, mode="bilinear")),
+    ("interpolate antialias", lambda P: F(P).interpolate(P.zeros(1, 1, 3, 3), size=2, mode="nearest", antialias=True)),
     ("grid_sample mode", lambda P: F(P).grid_sample(P.zeros(1, 1, 2, 2), P.zeros(1, 2, 2, 2), mode="nonsense")),
     ("grid_sample shapes", lambda P: F(P).grid_sample(P.zeros(1, 1, 2, 2), P.zeros(2, 2, 2, 2))),
     ("layer_norm", lambda P: F(P).layer_norm(x(P), (2,))),

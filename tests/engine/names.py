@@ -56,6 +56,10 @@ ROOMS = {
         solve_ex solve_triangular svd svdvals tensorinv tensorsolve vander vecdot vector_norm
     """.split(),
     "fft": "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftfreq rfftfreq fftshift ifftshift".split(),
+    "special": """
+        digamma entr erf erfc erfinv exp2 expit expm1 gammainc gammaincc gammaln i0 log1p log_ndtr log_softmax logit
+        logsumexp multigammaln ndtr ndtri polygamma psi round sinc softmax xlog1py xlogy
+    """.split(),
     "autograd": "grad backward Function gradcheck gradgradcheck".split(),
 }
 

@@ -186,7 +186,9 @@ def _d_put(g: Tensor, _: Any, x: Tensor, value: Any, index: Any) -> Any:
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
-    """x[index] = value, in place."""
+    """x[index] = value, in place; dims of size one at the value's front do not count, as in torch."""
+    if isinstance(value, Tensor) and value.shape[:1] == (1,):
+        value = reshape(value, value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim) :])
     if tracked(x, value):
         write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
         return

@@ -18,6 +18,7 @@ from .inplace import in_place
 from .rearrange import diagonal
 from .reduce import Found
 from .reduce import sum as _sum
+from .statistics import median_of_all
 from .view import expand
 
 
@@ -277,7 +278,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN; along a dim, (values, indices)."""
     if dim is None:
-        return nanmedian(x.reshape(-1), 0)[0] if x.numel() else x.new_full((), float("nan"))
+        return median_of_all(x, nanmedian) if x.numel() else x.new_full((), float("nan"))
     d = normalize_dim(dim, x.ndim, "nanmedian")
     count = _sum(x.isnan().logical_not(), d, True)
     order = x.detach().argsort(d)

@@ -94,7 +94,18 @@ def std(
     x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
 ) -> Tensor:
     """Standard deviation over dims."""
-    return var(x, dim, correction if unbiased is None else int(unbiased), keepdim).sqrt()
+    return _root(var(x, dim, correction if unbiased is None else int(unbiased), keepdim))
+
+
+def _d_root(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:
+    """Of a variance 0 it is 0, as in torch."""
+    none = y == 0
+    return (where(none, 0.0, g / where(none, 1.0, y * 2)),)
+
+
+@primitive(vjp=_d_root, saves="output", name="_root", method=False)
+def _root(x: Tensor) -> Tensor:
+    return x.sqrt()
 
 
 def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:

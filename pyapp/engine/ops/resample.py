@@ -119,6 +119,8 @@ def interpolate(
     """
     if not 3 <= x.ndim <= 5:
         raise ValueError(f"interpolate: takes (N, C, L), (N, C, H, W) or (N, C, D, H, W), got {describe(x)}")
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(f"interpolate: antialias takes mode 'bilinear' or 'bicubic', not {mode!r}")
     sizes, scales = _output_sizes(x, size, scale_factor, recompute_scale_factor)
     if mode in ("nearest", "nearest-exact", "area"):
         if align_corners is not None:
@@ -132,8 +134,6 @@ def interpolate(
         return x
     if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
         raise UnsupportedValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
-    if antialias and mode not in ("bilinear", "bicubic"):
-        raise ValueError(f"interpolate: antialias takes mode 'bilinear' or 'bicubic', not {mode!r}")
     if x.dtype.name == "uint8":
         y = interpolate(x.to("float32"), size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         return (y + 0.5).floor().clamp(0, 255).to("uint8")

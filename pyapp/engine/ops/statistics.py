@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
+from ..autograd import no_grad
 from ..dtype import as_dtype
 from ..lazy import np
 from ..op import describe, op, primitive
@@ -156,13 +157,27 @@ def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
     return tensor_of(np.full(shape, rank, dtype=np.int64), _dtype.int64)
 
 
+def _d_median_of_all(g: Tensor, y: Tensor, x: Tensor, _: Any) -> tuple[Tensor, None]:
+    """Shared by equals, as in torch."""
+    hit = ((x == y) | (x.isnan() & y.isnan())).to(g.dtype)
+    return g * hit / hit.sum(), None
+
+
+@primitive(vjp=_d_median_of_all, saves="both", name="_median_of_all", method=False)
+def median_of_all(x: Tensor, along: Any) -> Tensor:
+    """median or nanmedian of all elements."""
+    with no_grad():
+        found: Tensor = along(reshape(x, -1), 0)[0]
+    return found
+
+
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements; along a dim, (values, indices). NaN wins."""
     if dim is None:
         if not x.numel() and x.dtype.is_floating_point:
             return x.new_full((), float("nan"))
         _filled(x, "median")
-        return median(reshape(x, -1), 0)[0]
+        return median_of_all(x, median)
     size = _filled(x, "median", dim)
     if not x.ndim:
         return kthvalue(x, 1)

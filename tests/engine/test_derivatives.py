@@ -1,0 +1,86 @@
+"""autograd.functional, with derivatives that are known; what a tensor tells of its graph, its size, itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pyapp
+from pyapp import tensor
+from pyapp.autograd import functional
+
+
+def two(x: Any, y: Any) -> Any:
+    return x * y, (x * x).sum()
+
+
+X, Y = [1.0, 2.0], [3.0, 5.0]
+
+
+def test_jacobians() -> None:
+    found = functional.jacobian(two, (tensor(X), tensor(Y)))
+    assert [[part.tolist() for part in row] for row in found] == [
+        [[[3, 0], [0, 5]], [[1, 0], [0, 2]]],
+        [[2, 4], [0, 0]],
+    ]
+    assert functional.jacobian(lambda x: x**2, tensor([[1.0, 2.0]])).shape == (1, 2, 1, 2)
+    x = tensor(X, requires_grad=True)
+    functional.jacobian(lambda x: x**3, x, create_graph=True).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [6, 12]
+    with pytest.raises(RuntimeError, match="jacobian: .* does not depend on every input"):
+        functional.jacobian(two, (tensor(X), tensor(Y)), strict=True)
+
+
+def test_hessians() -> None:
+    assert functional.hessian(lambda x: (x**3).sum(), tensor(X)).tolist() == [[6, 0], [0, 12]]
+    found = functional.hessian(lambda x, y: (x * x * y).sum(), (tensor(X), tensor(Y)))
+    assert [[part.tolist() for part in row] for row in found] == [
+        [[[6, 0], [0, 10]], [[2, 0], [0, 4]]],
+        [[[2, 0], [0, 4]], [[0, 0], [0, 0]]],
+    ]
+    with pytest.raises(RuntimeError, match="hessian: the function must give one number"):
+        functional.hessian(lambda x: x, tensor(X))
+
+
+def test_products_with_vectors() -> None:
+    out, found = functional.vjp(lambda x: x**2, tensor(X), tensor([1.0, 10.0]))
+    assert out.tolist() == [1, 4] and found.tolist() == [2, 40] and not found.requires_grad
+    out, found = functional.jvp(lambda x, y: x * y, (tensor(X), tensor(Y)), (tensor([1.0, 0.0]), tensor([0.0, 1.0])))
+    assert out.tolist() == [3, 10] and found.tolist() == [3, 2]
+    for product in (functional.hvp, functional.vhp):
+        out, found = product(lambda x: (x**3).sum(), tensor(X), tensor([1.0, 2.0]))
+        assert out.item() == 9 and found.tolist() == [6, 24]
+    with pytest.raises(RuntimeError, match="vjp: v does not have the shapes of the output"):
+        functional.vjp(lambda x: x**2, tensor(X), tensor([1.0]))
+
+
+def test_what_a_node_tells() -> None:
+    x = tensor(X, requires_grad=True)
+    y = x.exp() * 2
+    assert y.grad_fn is not None and y.grad_fn.name() == "MulBackward0"
+    ((inner, _),) = y.grad_fn.next_functions
+    assert inner.name() == "ExpBackward0" and inner.next_functions[0][0] is x
+
+
+def test_sizes_and_texts() -> None:
+    x = pyapp.zeros(2, 3, 4)
+    assert x.size() == (2, 3, 4) == x.shape and x.size().numel() == 24 and repr(x.size()) == "pyapp.Size([2, 3, 4])"
+    assert x.size()[1:].numel() == 12 and (x.size() + (5,)).numel() == 120
+    assert f"{tensor(3)} {tensor(2.5)} {tensor([1])}" == "3 2.5 tensor([1])"
+    assert pyapp.int8.is_signed and not pyapp.uint64.is_signed and not pyapp.float32.is_complex
+
+
+def test_dims_of_one_before_an_assigned_value_do_not_count() -> None:
+    x = pyapp.zeros(2, 3)
+    x[0] = tensor([[[1.0, 2.0, 3.0]]])
+    x[1, 2] = tensor([7.0])
+    x[x > 6] = tensor([[9.0]])
+    assert x.tolist() == [[1, 2, 3], [0, 0, 9]]
+    leaf = tensor([[4.0]], requires_grad=True)
+    y = pyapp.zeros(2)
+    y[0] = leaf
+    y.sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [[1]]
+    with pytest.raises(RuntimeError, match="setitem"):
+        x[0] = pyapp.ones(2, 3)
