@@ -193,8 +193,8 @@ class Module:
         return self._register("backward", hook)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(module, grad_output)` runs when the outputs' gradients are known; what it returns, if anything, replaces
-        them.
+        """`hook(module, grad_output)` runs when the outputs' gradients are known; what it returns, if anything,
+        replaces them.
         """
         return self._register("before_backward", hook)
 

@@ -54,11 +54,14 @@ DISTRIBUTIONS = {
     "Laplace": ((A, A), (A * 2, A[::-1])), "Cauchy": ((A, A), None), "Exponential": ((A,), (A[::-1],)),
     "Uniform": ((A, A + 2), (A - 1, A + 3)), "Bernoulli": ((A / 3,), (A[::-1] / 3,)),
     "Geometric": ((A / 3,), (A[::-1] / 3,)), "Categorical": ((A,), (A[::-1],)),
-    "OneHotCategorical": ((A,), (A[::-1],)),
+    "OneHotCategorical": ((A,), (A[::-1],)), "Gamma": ((A, A + 1), (A[::-1], A)), "Chi2": ((A * 3,), (A[::-1],)),
+    "Beta": ((A, A[::-1]), (A + 1, A)), "Dirichlet": ((A,), (A[::-1],)), "StudentT": ((A * 2 + 4, A, A), None),
+    "HalfNormal": ((A,), (A[::-1],)),
 }  # fmt: skip
 VALUES = {
     "Bernoulli": [0.0, 1.0, 1.0], "Geometric": [0.0, 2.0, 3.0], "Categorical": [0, 2, 1],
-    "OneHotCategorical": np.eye(3), "Uniform": [0.5, 9.0, 2.6],
+    "OneHotCategorical": np.eye(3), "Beta": [0.2, 0.5, 0.9], "Dirichlet": [0.2, 0.5, 0.3],
+    "Uniform": [0.5, 9.0, 2.6],
 }  # fmt: skip
 
 
