@@ -419,3 +419,29 @@ def test_assert_close() -> None:
                 close(a, b)
         close(t.tensor(float("nan")), t.tensor(float("nan")), equal_nan=True)
         close(t.ones(2), t.ones(2) + 1e-3, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 6)])
+@pytest.mark.parametrize("way", ["matrix_exp", "cayley", "householder", None])
+def test_orthogonal_weights(shape: tuple[int, int], way: str | None) -> None:
+    random, found, base = np.random.RandomState(0), [], None
+    first = random.randn(*shape).astype(np.float32)
+    moved = random.randn(*shape).astype(np.float32) * 0.3
+    np.fill_diagonal(moved, 0)  # signs, which have no gradient
+    for t in (torch, pyapp):
+        layer = t.nn.Linear(shape[1], shape[0], bias=False)
+        with t.no_grad():
+            layer.weight.copy_(t.tensor(first))
+        t.nn.utils.parametrizations.orthogonal(layer, orthogonal_map=way)
+        held = layer.parametrizations.weight
+        start = layer.weight.detach()
+        base = held[0].base.numpy().copy() if base is None else base
+        held[0].base.copy_(t.tensor(base))  # of which columns are drawn
+        with t.no_grad():
+            held.original.add_(t.tensor(moved))
+        weight = layer.weight
+        (weight * t.tensor(first)).sum().backward()
+        found.append((start, weight, held.original.grad))
+        short = weight if shape[0] < shape[1] else weight.T
+        np.testing.assert_allclose((short @ short.T).detach().numpy(), np.eye(min(shape)), atol=2e-5)
+    check_equal(found[1], found[0], 1e-4)

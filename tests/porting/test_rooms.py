@@ -345,3 +345,18 @@ def test_parameters_by_key() -> None:
         and list(held.fromkeys("xy", pyapp.ones(1))) == ["x", "y"]
     )
     assert pyapp.nn.Linear(2, 3).to_empty(device="cpu").weight.shape == (3, 2)
+
+
+@pytest.mark.parametrize(("shape", "way"), [((4, 4), None), ((5, 3), None), ((3, 5), "cayley")])
+def test_orthogonal_weights_stay_so(shape: tuple[int, int], way: str | None) -> None:
+    pyapp.manual_seed(0)
+    layer = pyapp.nn.utils.parametrizations.orthogonal(pyapp.nn.Linear(*shape), orthogonal_map=way)
+    optimizer, before = pyapp.optim.SGD(layer.parameters(), lr=0.5), layer.weight.detach()
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(pyapp.ones(2, shape[0])).square().sum().backward()
+        optimizer.step()
+    w = layer.weight.detach()
+    short = w if w.shape[0] <= w.shape[1] else w.T
+    assert (short @ short.T - pyapp.eye(min(shape))).abs().max().item() < 1e-5
+    assert (w - before).abs().max().item() > 1e-3
