@@ -106,6 +106,7 @@ CONSTRUCTORS = [
     lambda t: t.ones(2).to_sparse().to_dense(), lambda t: t.compile(lambda x: x + 1, disable=True)(t.ones(1)),
     lambda t: t.jit.script(t.nn.Identity())(t.ones(1)), lambda t: t.cuda.is_available() or 1,
     lambda t: (t.backends.mps.is_available(), t.is_anomaly_enabled(), t.is_autocast_enabled()),
+    lambda t: (t.ones(1).new(2, 3).shape[1], t.ones(1, dtype=t.int32).new([1, 2]), t.OutOfMemoryError is not None),
     lambda t: t.set_grad_enabled(False)(lambda x: x * 2)(t.ones(1, requires_grad=True)).requires_grad,
     lambda t: t.no_grad(lambda x: x * 2)(t.ones(1, requires_grad=True)).requires_grad,
     lambda t: t.inference_mode(lambda x: x * 2)(t.ones(1, requires_grad=True)).requires_grad,
