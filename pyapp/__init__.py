@@ -26,9 +26,11 @@ __version__ = "0.1.0"
 _rename_in(globals(), ops.__all__)  # noqa: F405
 layer_norm, rms_norm = _over_shape(layer_norm), _over_shape(rms_norm)  # noqa: F405
 _rename_methods()
-for _name in ("empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros"):
-    globals()[_name] = _as_factory(globals()[_name])
-for _name in ("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like", "arange"):
+_MAKERS = """
+    arange empty empty_like eye full full_like linspace ones ones_like rand rand_like randint randn randn_like randperm
+    tensor zeros zeros_like
+""".split()
+for _name in _MAKERS:
     globals()[_name] = _as_factory(globals()[_name])
 _ROOMS = """
     amp autograd backends compiler cuda distributions extension fft func jit linalg nn optim random special testing

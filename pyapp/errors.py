@@ -1,6 +1,7 @@
 """Errors that a user of the package is meant to read: each says what, where and what to do.
 
-Wrong arguments to tensor operations raise the built-in ValueError, TypeError or IndexError, as in PyTorch.
+Wrong arguments to operations on tensors raise an OperationError that is also the built-in ValueError, TypeError or
+IndexError that the mistake is, and a RuntimeError, which PyTorch raises for many of them.
 """
 
 from __future__ import annotations
@@ -51,3 +52,53 @@ class KernelError(PyappError, RuntimeError):
 
 class Cancelled(PyappError):
     """The user stopped it."""
+
+
+class OperationError(PyappError, RuntimeError):
+    """An operation on tensors was not given what it takes. `where` is the function as it was called, `call` with what:
+    shapes, dtypes and device of tensors.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, call: str | None = None) -> None:
+        self.call = call
+        super().__init__(what, where=where)
+
+    @property
+    def message(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}; in {self.call}" if self.call else text
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ArgumentError(OperationError, ValueError):
+    """Shapes that do not fit together, a number out of its range, an unknown mode."""
+
+
+class ArgumentTypeError(OperationError, TypeError):
+    """No tensor where one belongs, a dtype that the operation does not take, an unknown argument."""
+
+
+class ArgumentIndexError(OperationError, IndexError):
+    """A dim or an index that the tensor does not have."""
+
+
+class OperationNotImplementedError(OperationError, NotImplementedError):
+    """The operation is not there for this dtype, device or mode."""
+
+
+class UnsupportedValueError(ArgumentError, NotImplementedError):
+    """A mode, or dims for it, that there is not."""
+
+
+class UnsupportedTypeError(ArgumentTypeError, NotImplementedError):
+    """A dtype for which there is no such operation."""
+
+
+class LinAlgError(OperationError):
+    """A matrix that cannot be inverted or factorised."""
+
+
+class StateError(OperationError, KeyError, ValueError):
+    """A state does not fit a module: names that are missing or unexpected, other shapes."""

@@ -30,7 +30,9 @@ from .dtype import (
     q8_0,
     q8_group,
     uint8,
+    uint16,
     uint32,
+    uint64,
 )
 from .launch import Graph, capture
 from .native import flush_denormals, get_num_threads, instruction_set, set_num_threads
@@ -77,5 +79,7 @@ __all__ = [
     "set_num_threads",
     "set_printoptions",
     "uint8",
+    "uint16",
     "uint32",
+    "uint64",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..errors import ArgumentError
 from .local import ThreadLocal
 from .tensor import Tensor
 
@@ -234,7 +235,7 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             )
         return ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     if gradient.shape != tensor.shape:
-        raise ValueError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
+        raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
     return gradient
 
 

@@ -7,6 +7,7 @@ import importlib
 from types import FunctionType
 from typing import Any
 
+from .mistakes import MISTAKES, named, tell
 from .op import _NUMPY_NAMES, Op, named_first
 from .tensor import Tensor
 
@@ -59,21 +60,45 @@ _ALONG_DIM = """
 """.split()
 
 
-def by_torch_names(function: Any, name: str = "") -> Any:
-    """A function that takes its first arguments by torch's names too, and `axis` for `dim`; anything else as it is."""
-    if type(function) is not FunctionType or not function.__code__.co_argcount:
+def by_torch_names(function: Any, name: str | None = None, also: str | None = None) -> Any:
+    """A function whose errors bear its name, and that takes its first arguments by torch's names too, the first one by
+    `also` as well, and `axis` for `dim`; anything else as it is.
+    """
+    if also is not None:
+        return _also(by_torch_names(function, name), also)
+    if isinstance(function, Op) and name not in (None, function.name):
+        return named(function, name)
+    if type(function) is not FunctionType:
         return function
-    first, own = function.__code__.co_varnames[0], function.__name__
-    if (name or own) in _ALONG_DIM or own in ("cat", "stack"):
+    own = function.__name__
+    name = name or own
+    first = function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
+    if name in _ALONG_DIM or own in ("cat", "stack"):
         function = _along_axis(function)
-    if first not in _OWN and own not in _NAMES:
-        return function
-    names = _NAMES.get(own, ("input", "other"))
+    if first not in _OWN and name not in _NAMES and own not in _NAMES:
+        return named(function, name)
+    names = _NAMES.get(name) or _NAMES.get(own, ("input", "other"))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and (args or first not in kwargs):
-            args = named_first(own, names, args, kwargs)
+        try:
+            if kwargs and (args or first not in kwargs):
+                args = named_first(name, names, args, kwargs)
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            tell(error, name, args, kwargs)
+            raise
+
+    return call
+
+
+def _also(function: Any, first: str) -> Any:
+    """A function that takes its first argument by one more name."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not args and first in kwargs:
+            args = (kwargs.pop(first),)
         return function(*args, **kwargs)
 
     return call
@@ -86,12 +111,16 @@ def over_shape(function: Any) -> Any:
 
     @functools.wraps(body)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
-        if given is None or isinstance(given, Tensor):
-            return function(*args, **kwargs)
-        from .ops import normalization
+        try:
+            given = args[1] if len(args) > 1 else kwargs.get("normalized_shape")
+            if given is None or isinstance(given, Tensor):
+                return function(*args, **kwargs)
+            from .ops import normalization
 
-        return getattr(normalization, name)(*named_first(name, ("input",), args, kwargs), **kwargs)
+            return getattr(normalization, name)(*named_first(name, ("input",), args, kwargs), **kwargs)
+        except MISTAKES as error:
+            tell(error, name, args, kwargs)
+            raise
 
     return call
 
@@ -106,10 +135,10 @@ def method_as_function(name: str) -> Any:
     return getattr(Tensor, name, None)
 
 
-def rename_in(room: dict[str, Any], names: list[str]) -> None:
+def rename_in(room: dict[str, Any], names: list[str], also: str | None = None) -> None:
     """Gives the functions of a module torch's names."""
     for name in names:
-        room[name] = by_torch_names(room[name], name)
+        room[name] = by_torch_names(room[name], name, also)
 
 
 _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))

@@ -53,7 +53,9 @@ class DType:
 
 bool_ = DType("bool", 0, 0, 1, "bool", "?")
 uint8 = DType("uint8", 1, 0, 1, "uint8", "B")
+uint16 = DType("uint16", 1, 2, 2, "uint16", "H")
 uint32 = DType("uint32", 1, 3, 4, "uint32", "I")
+uint64 = DType("uint64", 1, 4, 8, "uint64", "Q")
 int8 = DType("int8", 1, 1, 1, "int8", "b")
 int16 = DType("int16", 1, 2, 2, "int16", "h")
 int32 = DType("int32", 1, 3, 4, "int32", "i")
@@ -72,10 +74,11 @@ q4_0, q8_0, q4_K, q6_K = (GGML[name] for name in ("q4_0", "q8_0", "q4_K", "q6_K"
 DTYPES = {
     d.name: d
     for d in (
-        bool_, uint8, uint32, int8, int16, int32, int64, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32,
-        float64, q8_group, *GGML.values(),
+        bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float8_e4m3fn, float8_e5m2, float16, bfloat16,
+        float32, float64, q8_group, *GGML.values(),
     )
 }  # fmt: skip
+_WIDE_UNSIGNED = (uint16, uint32, uint64)  # which torch combines with no other integers
 ALIASES = {"half": float16, "float": float32, "double": float64, "long": int64, "int": int32, "short": int16}
 ALIASES |= {"f16": float16, "bf16": bfloat16, "f32": float32, "f64": float64, "i32": int32, "i64": int64, "u8": uint8}
 
@@ -133,7 +136,7 @@ def promote(a: DType, b: DType) -> DType:
         raise TypeError(f"cannot combine {a} and {b}: dequantize the block-quantised tensor first")
     if a.is_storage_only or b.is_storage_only:
         raise TypeError(f"cannot combine {a} and {b}: 8-bit floats are for storage; convert with .to(float32)")
-    if uint32 in (a, b) and max(a.category, b.category) < 2:
+    if (a in _WIDE_UNSIGNED or b in _WIDE_UNSIGNED) and max(a.category, b.category) < 2:
         raise TypeError(f"cannot combine {a} and {b}: convert one of them first")
     if a.category != b.category:
         return a if a.category > b.category else b

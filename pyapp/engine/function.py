@@ -65,6 +65,7 @@ class Context:
         self.needs_input_grad = needs
         self._saved: list[tuple[Tensor | None, int, int]] = []  # (tensor, version, which output it is or -1)
         self._constant: set[int] = set()
+        self._dirty: set[int] = set()
         self._materialize = True
         self._node: Node | None = None
 
@@ -91,7 +92,8 @@ class Context:
         self._constant |= {id(t) for t in outputs}
 
     def mark_dirty(self, *inputs: Tensor) -> None:
-        raise NotImplementedError("mark_dirty: a Function cannot write its inputs; return new tensors")
+        """These inputs were written in place by forward, which returns them: they are outputs from then on."""
+        self._dirty |= {id(t) for t in inputs}
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether backward gets zeros (the default) or None for outputs that nothing depends on."""
@@ -141,6 +143,7 @@ class Function:
             return output
         several = isinstance(output, (tuple, list))
         outputs = list(output) if several else [output]
+        _check_dirty(cls.__name__, ctx, args, outputs)
         results = _attach(cls, ctx, args, outputs)
         return tuple(results) if several else results[0]
 
@@ -163,13 +166,33 @@ def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: l
     described = Described(cls.__name__, vjp)
     first = next(t for t in outputs if isinstance(t, Tensor))
     node = Node(described, args, first)  # type: ignore[arg-type]
+    node.args = tuple(a.detach() if id(a) in ctx._dirty else a for a in args)  # which would lead back to the node
     ctx._finish(node, outputs)
-    return [
-        output_of(node, i, t)
-        if isinstance(t, Tensor) and t.dtype.is_floating_point and id(t) not in ctx._constant
-        else t
-        for i, t in enumerate(outputs)
-    ]
+    results = []
+    for i, t in enumerate(outputs):
+        if not isinstance(t, Tensor) or not t.dtype.is_floating_point or id(t) in ctx._constant:
+            results.append(t)
+            continue
+        made = output_of(node, i, t)
+        if id(t) in ctx._dirty:  # itself, with another past
+            t._requires_grad, t.node = True, made.node
+            from .ops.inplace import derive_views
+
+            derive_views(t)
+        results.append(t if id(t) in ctx._dirty else made)
+    return results
+
+
+def _check_dirty(name: str, ctx: Context, args: tuple[Any, ...], outputs: list[Any]) -> None:
+    """What forward wrote is an input that it returns, and neither a leaf that wants a gradient nor a view."""
+    dirty = [a for a in args if id(a) in ctx._dirty]
+    if len(dirty) < len(ctx._dirty) or any(all(a is not out for out in outputs) for a in dirty):
+        raise RuntimeError(f"{name}: what is marked dirty must be an input, and be returned")
+    for tensor in dirty:
+        if tensor.seen_through is not None:
+            raise RuntimeError(f"{name}: {describe(tensor)} is a view, which a Function cannot write; clone() it first")
+        if tensor.requires_grad and tensor.node is None:
+            raise RuntimeError(f"{name}: cannot write in place into a leaf that requires a gradient")
 
 
 def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:

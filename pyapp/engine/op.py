@@ -20,6 +20,7 @@ from weakref import ref
 
 from .autograd import STATE, Node
 from .device import cpu
+from .mistakes import MISTAKES, tell
 from .tensor import Tensor
 
 Kernel = Callable[..., Any]
@@ -87,28 +88,32 @@ class Op:
         return self.definition(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or not args:
-            for name, usual in _NUMPY_NAMES:
-                if name in kwargs:
-                    kwargs[usual] = kwargs.pop(name)
-            args = named_first(self.name, ("input", "other"), args, kwargs)
-            if kwargs and self.by_name is not None:
-                return self.by_name(*args, **kwargs)
-        if not STATE.enabled:
-            fast = self.fast
-            if fast is not None and getattr(args[0], "device", None) is cpu:
-                result = fast(*args, **kwargs)
-                if result is not NotImplemented:
-                    return result
-        else:
-            for argument in args:
-                if isinstance(argument, Tensor) and argument._requires_grad:
+        try:
+            if kwargs or not args:
+                for name, usual in _NUMPY_NAMES:
+                    if name in kwargs:
+                        kwargs[usual] = kwargs.pop(name)
+                args = named_first(self.name, ("input", "other"), args, kwargs)
+                if kwargs and self.by_name is not None:
+                    return self.by_name(*args, **kwargs)
+            if not STATE.enabled:
+                fast = self.fast
+                if fast is not None and getattr(args[0], "device", None) is cpu:
+                    result = fast(*args, **kwargs)
+                    if result is not NotImplemented:
+                        return result
+            else:
+                for argument in args:
+                    if isinstance(argument, Tensor) and argument._requires_grad:
+                        return self._with_gradient(args, kwargs)
+                if kwargs or not isinstance(args[0], Tensor):
                     return self._with_gradient(args, kwargs)
-            if kwargs or not isinstance(args[0], Tensor):
-                return self._with_gradient(args, kwargs)
-            if self.view:
-                return _seen(self, args, self.forward(*args))
-        return self.forward(*args, **kwargs)
+                if self.view:
+                    return _seen(self, args, self.forward(*args))
+            return self.forward(*args, **kwargs)
+        except MISTAKES as error:
+            tell(error, self.name.lstrip("_"), args, kwargs)
+            raise
 
     def _with_gradient(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.vjp is None:

@@ -11,7 +11,7 @@ from . import dtype as _dtype
 from .device import Device, as_device, cpu
 from .dtype import DType, as_dtype
 from .lazy import np
-from .shape import Shape, contiguous_strides, is_contiguous
+from .shape import Shape, contiguous_strides, is_contiguous, normalize_dim
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -124,13 +124,13 @@ class Tensor:
     def size(self, dim: int | None = None) -> Any:
         """The shape, as a tuple that can count its elements, or the size of one dim."""
         if dim is not None:
-            return self.shape[dim]
+            return self.shape[normalize_dim(dim, len(self.shape), "size")]
         from .typed_tensors import Size
 
         return Size(self.shape)
 
     def stride(self, dim: int | None = None) -> Any:
-        return self.strides if dim is None else self.strides[dim]
+        return self.strides if dim is None else self.strides[normalize_dim(dim, len(self.shape), "stride")]
 
     def element_size(self) -> int:
         return self.dtype.itemsize
@@ -209,7 +209,7 @@ class Tensor:
         return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        array = self.detach().numpy()
+        array = self.numpy()
         return array.astype(dtype) if dtype is not None else array.copy() if copy else array
 
     def tolist(self) -> Any:
@@ -394,6 +394,9 @@ class Tensor:
             self.after_hooks = []
         self.after_hooks.append(hook)
         return RemovableHandle(self.after_hooks, hook)
+
+
+OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
 def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0, device: Device = cpu) -> Tensor:

@@ -119,8 +119,8 @@ def _fields(text: str, where: str) -> dict[str, str]:
 
 
 class _NumpyFile(Checkpoint):
-    """What .npy and .npz share. Types that pyapp has no dtype for are listed with their names; arrays of objects,
-    which are pickles, and of strings and dates are listed, but neither `read` nor `read_bytes` give them."""
+    """What .npy and .npz share. Complex arrays are read as pairs (foreign.py); arrays of objects, which are pickles,
+    and of strings and dates are listed, but neither `read` nor `read_bytes` give them."""
 
     def __init__(self, source: ByteSource) -> None:
         super().__init__(source)
@@ -151,14 +151,10 @@ class _NumpyFile(Checkpoint):
         return bytes(storage.bytes_view()) if storage.nbytes else b""
 
     def _read(self, info: TensorInfo, finite: bool) -> Tensor:
-        from pyapp.engine.dtype import DTYPES
+        if info.dtype.startswith("complex"):
+            from .foreign import read_as_own
 
-        if self._layouts[info.name].itemsize and info.dtype not in DTYPES:
-            raise FileFormatError(
-                f"tensor {info.name!r} is {info.dtype}, which pyapp cannot compute with",
-                where=self.source.name,
-                hint="Convert it to float32 or int64, or take its bytes with read_bytes",
-            )
+            return read_as_own(self.read_bytes(info.name), info, finite, self.source.name)
         storage = self._storage(info.name)
         if finite and info.nbytes:
             check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)

@@ -17,7 +17,7 @@ from pyapp.errors import FileFormatError
 from .source import ByteSource
 
 OPERATIONS_LIMIT = 4_000_000  # a tensor takes about 30
-TEXT_LIMIT = 1 << 20  # bytes of one string
+TEXT_LIMIT = 1 << 26  # bytes of one string: arrays of NumPy lie in them
 INTEGER_BYTES = 16
 HINT = "Load it where you trust it, and save only its state_dict, best as safetensors"
 
@@ -30,6 +30,13 @@ class Builder:
     def __init__(self, name: str, call: Callable[..., Any]) -> None:
         self.name = name
         self.call = call
+
+
+class Stateful:
+    """Something that a Builder made and that takes a state afterwards; ValueError for one that does not fit."""
+
+    def set_state(self, state: Any) -> None:
+        raise NotImplementedError
 
 
 class Cursor:
@@ -264,8 +271,16 @@ def _reduce(m: Machine) -> None:
 
 
 def _build(m: Machine) -> None:
-    """Attributes of an OrderedDict (a state_dict's versions): they carry no data, so they are dropped."""
+    """Attributes of an OrderedDict (a state_dict's versions): they carry no data, so they are dropped. What is Stateful
+    takes them."""
     state = m.pop()
+    target = m.stack[-1] if m.stack else None
+    if isinstance(target, Stateful):
+        try:
+            target.set_state(state)
+        except ValueError as error:
+            m.refuse(f"sets a state that does not fit ({error})")
+        return
     if type(state) is not dict:
         m.refuse("sets attributes from something that is not a dict")
     m.top(dict)
@@ -294,6 +309,7 @@ _HANDLERS: dict[bytes, Callable[[Machine], None]] = {
     b"C": _push(lambda m: m.sized(1)),
     b"B": _push(lambda m: m.sized(4)),
     b"\x8e": _push(lambda m: m.sized(8)),
+    b"\x96": _push(lambda m: m.sized(8)),  # a bytearray
     b"]": _push(lambda m: []),
     b"l": _push(lambda m: m.pop_mark()),
     b"a": _append,

@@ -1,6 +1,6 @@
 """PyTorch's files (.pt, .pth, .bin), zip archives and the older stream of pickles, read lazily by byte range.
 
-Weights only: `pickle_machine` builds tensors and plain data, and refuses everything else by name.
+Weights only: `pickle_machine` builds tensors, NumPy's arrays and plain data, and refuses everything else by name.
 
 Source of the format: torch/serialization.py and torch/_utils.py of https://github.com/pytorch/pytorch (BSD). Zip:
 PREFIX/data.pkl names the storages PREFIX/data/KEY. Older: pickles of a magic number, of the protocol (1001), of the
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
+from . import pickled_arrays
 from .archive import Archive
 from .checkpoint import Checkpoint, TensorInfo, check_finite
-from .dense import as_tensor, read_dense
+from .dense import as_tensor, read_dense, row_major
 from .pickle_machine import Builder, Cursor, Machine, refuse
 from .source import ByteSource, BytesSource
 
@@ -158,6 +159,7 @@ _KNOWN: dict[str, Any] = {
     "torch.device": Builder("device", lambda *parts: ":".join(map(str, parts)) if len(str(parts)) < 50 else ""),
     "torch.storage.UntypedStorage": _StorageType(""),
     "torch.UntypedStorage": _StorageType(""),
+    **pickled_arrays.KNOWN,
     **{f"torch.{name}": _DType(name) for name in _SIZES},
     **{f"torch{cuda}.{name}Storage": _StorageType(d) for name, d in _STORAGES.items() for cuda in ("", ".cuda")},
 }
@@ -191,7 +193,8 @@ class PyTorchFile(Checkpoint):
     "model_state_dict" or "model" beside no tensor), only the model's tensors are listed, the numbers and texts beside
     it are `metadata`.
 
-    A single tensor is called "tensor". Tensors that share a storage are read each on its own.
+    A single tensor is called "tensor". NumPy's arrays of numbers are tensors too, its scalars numbers. Tensors that
+    share a storage are read each on its own.
     """
 
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
@@ -293,6 +296,10 @@ class PyTorchFile(Checkpoint):
         self._visits += 1
         if depth > DEPTH_LIMIT or self._visits > VISITS_LIMIT or len(name) > NAME_LIMIT:
             self._broken("its containers are nested too deeply, hold themselves, or have too many or too long names")
+        if type(value) is pickled_arrays.PickledArray:
+            if not value.dtype:
+                return  # of objects, strings or records
+            value = self._of_array(value)
         if type(value) is _Strided:
             if name in self._views or len(self._views) >= TENSORS_LIMIT:
                 self._broken(f"two tensors are called {name[:100]!r}, or there are more than {TENSORS_LIMIT:,}")
@@ -304,6 +311,14 @@ class PyTorchFile(Checkpoint):
         elif type(value) in (dict, list, tuple):
             for key, inner in value.items() if type(value) is dict else enumerate(value):
                 self._flatten(f"{name}.{key}" if name else str(key), inner, depth + 1)
+
+    def _of_array(self, array: pickled_arrays.PickledArray) -> _Strided:
+        """An array of NumPy as a tensor over the bytes that lay in the pickle."""
+        key = f"numpy {len(self._places)}"
+        self._places[key] = BytesSource(array.data, self.source.name), 0
+        reverse = tuple(reversed(row_major(tuple(reversed(array.shape)))))
+        strides = reverse if array.fortran else row_major(array.shape)
+        return _Strided(_Stored(key, array.dtype, len(array.data)), array.dtype, 0, array.shape, strides)
 
     def _storage(self, name: str) -> Storage:
         view = self._views[name]
@@ -320,11 +335,9 @@ class PyTorchFile(Checkpoint):
         from pyapp.engine.dtype import DTYPES
 
         if info.dtype not in DTYPES:
-            raise FileFormatError(
-                f"tensor {info.name!r} is {info.dtype}, which pyapp cannot compute with",
-                where=self.source.name,
-                hint="Convert it to float32, float16 or bfloat16, or take its bytes with read_bytes",
-            )
+            from .foreign import read_as_own
+
+            return read_as_own(self.read_bytes(info.name), info, finite, self.source.name)
         storage = self._storage(info.name)
         if finite and info.nbytes:
             check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)

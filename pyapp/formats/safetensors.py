@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
+from .block_tensors import read_blocks
+from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
 from .nesting import json_object, parse_json
 from .sink import AnySink, Deferred, open_sink, plain, write_pieces
 from .source import ByteSource
@@ -78,8 +79,8 @@ class _Entry:
 class SafetensorsFile(Checkpoint):
     """A safetensors file. Where `__metadata__` has a `config` that is a JSON object, it is the checkpoint's `config`.
 
-    Types that pyapp has no dtype for (uint16, float8_e8m0fnu ...) are listed with their names and sizes; `read_bytes`
-    gives them, `read` raises FileFormatError.
+    Types that pyapp has no dtype for (complex64, float8_e8m0fnu, float4_e2m1fn ...) are listed with their names and
+    sizes, and read as foreign.py tells: pairs, float32 or bytes; `read_bytes` gives them as they lie there.
 
     A convention of our own: a uint8 tensor (rows, columns / 32 * 34) that the metadata call "q8_0" by its name holds
     GGML's blocks of a matrix (rows, columns), and is read as such.
@@ -116,14 +117,12 @@ class SafetensorsFile(Checkpoint):
         from pyapp.engine.dtype import DTYPES
 
         if info.dtype not in DTYPES:
-            raise FileFormatError(
-                f"tensor {info.name!r} is {info.dtype}, which pyapp cannot compute with",
-                where=self.source.name,
-                hint="Convert it to float32, float16 or bfloat16, or take its bytes with read_bytes",
-            )
+            from .foreign import read_as_own
+
+            return read_as_own(self.read_bytes(info.name), info, finite, self.source.name)
         entry = self._entries[info.name]
         if info.dtype == "q8_0":
-            return packed(self.read_bytes(info.name), info, finite, self.source.name)
+            return read_blocks(self.source, self._start + entry.begin, info, finite)
         tensor = read_tensor(self.source, self._start + entry.begin, entry.shape, info.dtype)
         if finite and info.nbytes:
             check_finite(tensor.storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)

@@ -4,12 +4,12 @@ result, which autograd knows of; RuntimeError for a leaf that requires a gradien
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
+from ..engine.mistakes import warn
 from ..engine.ops import activations as more
 from ..engine.ops.index import copy_
 from ..engine.ops.inplace import tracked, write_tracked
@@ -171,7 +171,7 @@ def _dim(name: str, input: Tensor, dim: int | None) -> int:
     """torch's choice where none is given: the first dim of 0, 1 or 3, else the second."""
     if dim is not None:
         return dim
-    warnings.warn(f"{name}: say along which dim; without one it is 0 for 0, 1 or 3 dims, else 1", stacklevel=3)
+    warn(f"{name}: say along which dim; without one it is 0 for 0, 1 or 3 dims, else 1")
     return 0 if input.ndim in (0, 1, 3) else 1
 
 

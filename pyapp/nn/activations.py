@@ -6,6 +6,7 @@ from typing import Any
 
 from ..engine import Tensor, no_grad, ops
 from ..engine.op import describe
+from ..errors import ArgumentError
 from . import activation_functions as functions
 from .function_layers import function_layer
 from .layers import _parameter
@@ -38,7 +39,7 @@ class Softmax2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (3, 4):
-            raise ValueError(f"Softmax2d: takes (N, C, H, W) or (C, H, W), got {describe(input)}")
+            raise ArgumentError(f"Softmax2d: takes (N, C, H, W) or (C, H, W), got {describe(input)}")
         return ops.softmax(input, -3)
 
 

@@ -11,6 +11,7 @@ from ..engine import Tensor, ops
 from ..engine.lazy import np
 from ..engine.op import describe
 from ..engine.ops import from_numpy
+from ..errors import ArgumentError
 from .layers import Linear
 from .module import Module
 from .module_lists import ModuleList, Sequential
@@ -41,7 +42,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         super().__init__()
         limits = [int(c) for c in cutoffs]
         if not limits or limits != sorted(set(limits)) or limits[0] < 1 or limits[-1] >= n_classes:
-            raise ValueError(
+            raise ArgumentError(
                 f"AdaptiveLogSoftmaxWithLoss: cutoffs must rise between 1 and {n_classes - 1}, got {limits}"
             )
         made = {"device": device, "dtype": dtype}
@@ -63,7 +64,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def forward(self, input: Tensor, target: Tensor) -> AdaptiveSoftmaxOutput:
         if input.ndim not in (1, 2) or target.shape != input.shape[:-1] or target.dtype.category != 1:
-            raise ValueError(f"AdaptiveLogSoftmaxWithLoss: {describe(input)} and targets {describe(target)} do not fit")
+            raise ArgumentError(
+                f"AdaptiveLogSoftmaxWithLoss: {describe(input)} and targets {describe(target)} do not fit"
+            )
         if input.ndim == 1:
             output = self.forward(input.unsqueeze(0), target.unsqueeze(0)).output
             return AdaptiveSoftmaxOutput(output.squeeze(0), -output.mean())

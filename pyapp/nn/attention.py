@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ..engine import Tensor, ops
 from ..engine.op import describe
 from ..engine.ops import empty, zeros
+from ..errors import ArgumentError, ArgumentTypeError
 from .dropout import dropout as drop
 from .init import xavier_normal_, xavier_uniform_
 from .layers import Linear, _Initialization, _parameter
@@ -22,7 +23,7 @@ def additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
     if mask.dtype.is_floating_point:
         return mask.to(dtype)
     if mask.dtype.name != "bool":
-        raise TypeError(f"{_NAME}: {name} must be boolean or floating-point, got {describe(mask)}")
+        raise ArgumentTypeError(f"{_NAME}: {name} must be boolean or floating-point, got {describe(mask)}")
     return ops.where(mask, float("-inf"), zeros(mask.shape, dtype=dtype))
 
 
@@ -80,13 +81,13 @@ def _joined_mask(
         if whole.shape == (batch * heads, rows, keys):
             whole = whole.reshape(batch, heads, rows, keys)
         elif whole.shape != (rows, keys):
-            raise ValueError(
+            raise ArgumentError(
                 f"{_NAME}: attn_mask must be [{rows}, {keys}] or [{batch * heads}, {rows}, {keys}], got "
                 f"{describe(attn_mask)}"
             )
     if padding is not None:
         if padding.shape != (batch, keys):
-            raise ValueError(f"{_NAME}: key_padding_mask must be [{batch}, {keys}], got {describe(padding)}")
+            raise ArgumentError(f"{_NAME}: key_padding_mask must be [{batch}, {keys}], got {describe(padding)}")
         added = additive(padding, "key_padding_mask", queries.dtype).reshape(batch, 1, 1, keys)
         whole = added if whole is None else whole + added
     return whole
@@ -100,7 +101,7 @@ def _attend(
     q, k, v = made.project(query, key, value)
     if is_causal and attn_mask is None:
         if q.shape[1] != k.shape[1]:
-            raise ValueError(f"{_NAME}: is_causal needs as many keys as queries, or a mask of your own")
+            raise ArgumentError(f"{_NAME}: is_causal needs as many keys as queries, or a mask of your own")
         attn_mask = subsequent_mask(q.shape[1])
     fixed = next((x for x in given if x is not None), None)
     mask = _joined_mask(attn_mask, padding, made.heads, q, k.shape[1] if fixed is None else fixed.shape[1])
@@ -123,7 +124,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int
     fits = all(x.shape[-1] == size for x, size in zip((query, key, value), sizes, strict=True))
     ranks = query.ndim in (2, 3) and query.ndim == key.ndim == value.ndim
     if not ranks or not fits or key.shape[:-1] != value.shape[:-1]:
-        raise ValueError(
+        raise ArgumentError(
             f"{_NAME} of sizes {sizes}: query {describe(query)}, key {describe(key)} and value {describe(value)} do "
             "not fit"
         )
@@ -164,10 +165,10 @@ def multi_head_attention_forward(
     """
     size = embed_dim_to_check
     if query.shape[-1] != size or size % num_heads:
-        raise ValueError(f"multi_head_attention_forward: {describe(query)} is not of {size} in {num_heads} heads")
+        raise ArgumentError(f"multi_head_attention_forward: {describe(query)} is not of {size} in {num_heads} heads")
     parts = (q_proj_weight, k_proj_weight, v_proj_weight)
     if use_separate_proj_weight and any(part is None for part in parts):
-        raise ValueError("multi_head_attention_forward: separate weights are asked for, and not all given")
+        raise ArgumentError("multi_head_attention_forward: separate weights are asked for, and not all given")
     made = _Projections(
         num_heads, None if use_separate_proj_weight else in_proj_weight, parts, in_proj_bias, bias_k, bias_v,
         add_zero_attn, (out_proj_weight, out_proj_bias),
@@ -202,7 +203,7 @@ class MultiheadAttention(Module):
     ) -> None:
         super().__init__()
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
-            raise ValueError(f"{_NAME}: embed_dim {embed_dim} does not divide into {num_heads} heads")
+            raise ArgumentError(f"{_NAME}: embed_dim {embed_dim} does not divide into {num_heads} heads")
         made = {"device": device, "dtype": dtype}
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim

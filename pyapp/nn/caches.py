@@ -7,6 +7,7 @@ from typing import Any
 from ..engine import Tensor, no_grad
 from ..engine.op import describe
 from ..engine.ops import arange, cat, zeros
+from ..errors import ArgumentError
 
 
 class _Cache:
@@ -18,7 +19,7 @@ class _Cache:
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Takes the next tokens' (T, KV, D) twice; the keys and values to attend to, (KV, S, D) each."""
         if keys.ndim != 3 or keys.shape != values.shape:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}: takes keys and values (T, KV, D), got {describe(keys)}, {describe(values)}"
             )
         with no_grad():
@@ -60,7 +61,7 @@ class FixedCache(_Cache):
     def __init__(self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32") -> None:
         super().__init__()
         if min(capacity, kv_heads, head_dim) < 1:
-            raise ValueError(f"{type(self).__name__}: {capacity} tokens of {kv_heads} x {head_dim} are none")
+            raise ArgumentError(f"{type(self).__name__}: {capacity} tokens of {kv_heads} x {head_dim} are none")
         self.capacity = capacity
         self.keys, self.values = (zeros(kv_heads, capacity, head_dim, dtype=dtype) for _ in range(2))
 

@@ -8,6 +8,7 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.op import describe
 from ..engine.ops import conv, empty, pad, zeros
+from ..errors import ArgumentError
 from .layers import _Initialization, _parameter
 from .module import Module
 
@@ -29,11 +30,13 @@ class _ConvolutionBase(Module):
         super().__init__()
         modes = ("zeros",) if self.transposed else ("zeros", "reflect", "replicate", "circular")
         if isinstance(padding, str) and padding not in ("same", "valid"):
-            raise ValueError(f"{type(self).__name__}: padding is numbers, 'same' or 'valid', not {padding!r}")
+            raise ArgumentError(f"{type(self).__name__}: padding is numbers, 'same' or 'valid', not {padding!r}")
         if padding_mode not in modes:
-            raise ValueError(f"{type(self).__name__}: padding_mode is one of {', '.join(modes)}, not {padding_mode!r}")
+            raise ArgumentError(
+                f"{type(self).__name__}: padding_mode is one of {', '.join(modes)}, not {padding_mode!r}"
+            )
         if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}: {in_channels} and {out_channels} channels do not make {groups} groups"
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
@@ -140,7 +143,9 @@ class _ConvTranspose(_ConvolutionBase):
             ]
             more = tuple(w - n for w, n in zip(wanted, least, strict=True))
             if any(not 0 <= m < max(s, d) for m, s, d in zip(more, self.stride, self.dilation, strict=True)):
-                raise ValueError(f"{type(self).__name__}: {describe(x)} cannot become {wanted}, from {least} on it can")
+                raise ArgumentError(
+                    f"{type(self).__name__}: {describe(x)} cannot become {wanted}, from {least} on it can"
+                )
         function = getattr(conv, f"conv_transpose{self.dims}d")
         return function(x, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
 

@@ -23,6 +23,8 @@ def _kept(input: Tensor, p: float, channels: bool, generator: Any) -> Tensor:
 
 def _drop(name: str, input: Tensor, p: float, training: bool, inplace: bool, channels: bool, generator: Any) -> Tensor:
     _check(name, p)
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}: takes a tensor, not {describe(input)}")
     if not training or p == 0:
         return input
 
@@ -84,6 +86,8 @@ def _drop_alpha(
     name: str, input: Tensor, p: float, training: bool, inplace: bool, channels: bool, generator: Any
 ) -> Tensor:
     _check(name, p)
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}: takes a tensor, not {describe(input)}")
     if not training or p == 0:
         return input
     if channels and input.ndim < 2:

@@ -8,6 +8,7 @@ from ..engine import Tensor, no_grad, ops
 from ..engine.lazy import np
 from ..engine.op import describe, op
 from ..engine.ops import from_numpy, index_more, zeros
+from ..errors import ArgumentError
 from .layers import Embedding, refuse_sparse
 
 
@@ -37,7 +38,7 @@ def _factors(ids: Tensor, weight: Tensor, padding_idx: int | None, by_frequency:
 
 def _check_padding(name: str, weight: Tensor, padding_idx: int | None) -> None:
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
-        raise ValueError(f"{name}: padding_idx {padding_idx} is none of {weight.shape[0]} rows")
+        raise ArgumentError(f"{name}: padding_idx {padding_idx} is none of {weight.shape[0]} rows")
 
 
 def embedding(
@@ -68,15 +69,15 @@ def embedding(
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[int, Tensor]:
     """(how many bags, the bag of each id)."""
     if (input.ndim == 1) == (offsets is None) or input.ndim not in (1, 2):
-        raise ValueError(
+        raise ArgumentError(
             f"embedding_bag: takes (B, N), or (N,) with offsets, got {describe(input)}, {describe(offsets)}"
         )
     if offsets is None:
         return input.shape[0], ops.arange(input.shape[0]).unsqueeze(1).expand(input.shape).reshape(-1)
     if offsets.ndim != 1 or offsets.dtype.category != 1 or (include_last_offset and not offsets.shape[0]):
-        raise ValueError(f"embedding_bag: offsets are integers (B,), got {describe(offsets)}")
+        raise ArgumentError(f"embedding_bag: offsets are integers (B,), got {describe(offsets)}")
     if offsets.shape[0] and (int(offsets[0]) != 0 or int(offsets[-1]) > input.shape[0]):
-        raise ValueError(
+        raise ArgumentError(
             f"embedding_bag: the first bag starts at 0 and the last within {input.shape[0]} ids, not at "
             f"{int(offsets[0])} and {int(offsets[-1])}"
         )
@@ -86,11 +87,11 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
 
 def _check_bag(input: Tensor, mode: str, per_sample_weights: Tensor | None, by_frequency: bool) -> None:
     if mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
-        raise ValueError(f"embedding_bag: mode is sum, mean or max (weights: sum), not {mode!r}")
+        raise ArgumentError(f"embedding_bag: mode is sum, mean or max (weights: sum), not {mode!r}")
     if by_frequency and mode == "max":
-        raise ValueError("embedding_bag: a maximum's gradient cannot be scaled by the frequency")
+        raise ArgumentError("embedding_bag: a maximum's gradient cannot be scaled by the frequency")
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
-        raise ValueError(
+        raise ArgumentError(
             f"embedding_bag: the weights {describe(per_sample_weights)} do not have the shape of {describe(input)}"
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor
+from ..engine.mistakes import named
 from .module import Module
 
 
@@ -65,7 +66,7 @@ def function_layer(
     taken = after if settings is None else [known[part] for part in settings.split()]
     names = tuple(p.name for p in taken)
     body = {
-        "function": staticmethod(function), "tensors": tensors, "settings": names, "draws": "training" in known,
+        "function": staticmethod(named(function)), "tensors": tensors, "settings": names, "draws": "training" in known,
         "remaining": tuple(p.name for p in after if p.name not in names), "__doc__": function.__doc__,
         "__signature__": inspect.Signature(taken), "__module__": function.__module__,
     }  # fmt: skip

@@ -10,6 +10,7 @@ import inspect
 from typing import Any
 
 from ..engine import ops
+from ..engine.mistakes import MISTAKES, named, names_itself, tell
 from ..engine.op import Op
 from ..engine.ops import conv, normalization, pool, resample
 from ..engine.ops.activations import one_hot
@@ -88,17 +89,23 @@ from .normalization import bilinear
 from .stateless import upsample, upsample_bilinear, upsample_nearest
 
 
-def _of_input(function: Any) -> Any:
+def _of_input(function: Any, name: str | None = None) -> Any:
     """The same, its first argument, x, by the name `input` too."""
     body: Any = function.definition if isinstance(function, Op) else function
+    called = name or body.__name__
     first, *rest = inspect.signature(body).parameters.values()
 
     @functools.wraps(body)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not args and "input" in kwargs:
-            args = (kwargs.pop("input"),)
-        return function(*args, **kwargs)
+        try:
+            if not args and "input" in kwargs:
+                args = (kwargs.pop("input"),)
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            tell(error, called, args, kwargs)
+            raise
 
+    names_itself(call)
     call.__signature__ = inspect.Signature([first.replace(name="input"), *rest])  # type: ignore[attr-defined]
     return call
 
@@ -118,9 +125,9 @@ _IN_ENGINE = {
 }
 for _room, _names in _IN_ENGINE.items():
     globals().update({name: _of_input(getattr(_room, name)) for name in _names})
-fold, unfold = _of_input(conv.col2im), _of_input(conv.im2col)
+fold, unfold = _of_input(conv.col2im, "fold"), _of_input(conv.im2col, "unfold")
 pad, one_hot, pdist = _of_input(pad), _of_input(one_hot), _of_input(pdist)
-affine_grid, native_channel_shuffle = resample.affine_grid, globals()["channel_shuffle"]
+affine_grid, native_channel_shuffle = resample.affine_grid, resample.channel_shuffle
 
 
 def _with_indices(name: str) -> Any:
@@ -150,3 +157,6 @@ __all__ = [
 ]  # fmt: skip
 __all__ += [name for names in _IN_ENGINE.values() for name in names]
 __all__ += [f"{name}_with_indices" for name in _WITH_INDICES]
+for _name in __all__:
+    if not hasattr(globals()[_name], "names_itself"):
+        globals()[_name] = named(globals()[_name], _name)

@@ -11,6 +11,7 @@ from ..engine import Tensor, as_dtype, no_grad, ops
 from ..engine.dtype import Default
 from ..engine.op import describe
 from ..engine.ops import empty, ones, zeros
+from ..errors import ArgumentError, ArgumentTypeError
 from .module import Module, Parameter
 
 
@@ -34,7 +35,7 @@ def _parameter(create: Callable[..., Tensor], *shape: int, device: Any = None, d
     """A new parameter; of the default dtype unless given. TypeError for a dtype that has no gradients."""
     kind = Default.dtype if dtype is None else as_dtype(dtype)
     if not kind.is_floating_point or kind.is_storage_only:
-        raise TypeError(f"a layer's parameters are floating-point numbers that are computed with, not {kind}")
+        raise ArgumentTypeError(f"a layer's parameters are floating-point numbers that are computed with, not {kind}")
     return Parameter(create(*(shape if _Initialization.on else (0,)), device=device, dtype=kind))
 
 
@@ -90,7 +91,7 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ValueError(f"{type(self).__name__}: padding_idx {padding_idx} is none of {num_embeddings} rows")
+            raise ArgumentError(f"{type(self).__name__}: padding_idx {padding_idx} is none of {num_embeddings} rows")
         refuse_sparse(type(self).__name__, sparse)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -99,7 +100,7 @@ class Embedding(Module):
         self.sparse = False
         if _weight is not None:
             if _weight.shape != (num_embeddings, embedding_dim):
-                raise ValueError(
+                raise ArgumentError(
                     f"{type(self).__name__}: the weight {describe(_weight)} is not [{num_embeddings}, {embedding_dim}]"
                 )
             self.weight = Parameter(_weight, requires_grad=not _freeze)
@@ -114,7 +115,7 @@ class Embedding(Module):
         `embedding_dim`.
         """
         if embeddings.ndim != 2:
-            raise ValueError(f"{cls.__name__}: takes a weight (num, dim), got {describe(embeddings)}")
+            raise ArgumentError(f"{cls.__name__}: takes a weight (num, dim), got {describe(embeddings)}")
         rows, columns = embeddings.shape
         made: Any = cls(rows, columns, *args, **{**settings, "_weight": embeddings})
         made.weight.requires_grad_(not freeze)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import ArgumentError
 from . import ctc, losses, margin_losses
 from .function_layers import FunctionLayer, function_layer
 
@@ -16,7 +17,7 @@ class Loss(FunctionLayer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.reduction not in self.reductions:
-            raise ValueError(f"{type(self).__name__}: unknown reduction {self.reduction!r}")
+            raise ArgumentError(f"{type(self).__name__}: unknown reduction {self.reduction!r}")
 
 
 class _Divergence(Loss):

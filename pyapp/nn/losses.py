@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import warnings
 from math import log, pi
 from typing import Any
 
 from ..engine import Tensor, float32, int64, ops
+from ..engine.mistakes import warn
 from ..engine.op import describe, op
 from ..engine.ops.activations import logsigmoid
 from ..engine.shape import broadcast_shapes
@@ -35,10 +35,9 @@ def _broadcast(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor
     """Both in their common shape; with torch's warning where that is not the shape of both."""
     if input.shape == target.shape:
         return input, target
-    warnings.warn(
+    warn(
         f"{name}: the target {describe(target)} does not have the shape of {describe(input)}. They are broadcast, "
-        "which is seldom what a loss should do: give both the same shape",
-        stacklevel=3,
+        "which is seldom what a loss should do: give both the same shape"
     )
     shape = broadcast_shapes(input.shape, target.shape, op=name)
     return input.expand(shape), target.expand(shape)

@@ -26,7 +26,7 @@ class Parameter(metaclass=_OfParameters):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
         data = empty(0) if data is None else data.detach()
-        if requires_grad and data.dtype.is_floating_point:
+        if requires_grad and (data.dtype.is_floating_point or not data.dtype.is_quantized):
             data.requires_grad_()
         data.is_parameter = True
         return data
@@ -100,6 +100,9 @@ class Module:
         None: there is none.
         """
         _check_name("register_buffer", name)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"register_buffer: {name!r} takes a tensor or None, got {describe(tensor)}")
+        self._check_free("register_buffer", name, self._buffers)
         object.__setattr__(self, name, tensor)
         self._transient.discard(name)
         if tensor is None:
@@ -109,16 +112,25 @@ class Module:
         if not persistent:
             self._transient.add(name)
 
+    def _check_free(self, what: str, name: str, group: dict[str, Any]) -> None:
+        """A name that is taken by something else is not given away: KeyError, as in torch."""
+        if hasattr(self, name) and name not in group and getattr(self, name) is not None:
+            raise KeyError(f"{what}: {type(self).__name__} has an attribute {name!r} already")
+
     def register_parameter(self, name: str, param: Tensor | None) -> None:
         """A parameter by its name; None: there is none. TypeError for a tensor that is no Parameter."""
         if param is not None and not getattr(param, "is_parameter", False):
             raise TypeError(f"register_parameter: takes a Parameter or None, got {describe(param)}")
         _check_name("register_parameter", name)
+        self._check_free("register_parameter", name, self._parameters)
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """A module by its name."""
         _check_name("add_module", name)
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"add_module: {name!r} takes a Module or None, got {describe(module)}")
+        self._check_free("add_module", name, self._modules)
         setattr(self, name, module)
 
     register_module = add_module
@@ -322,8 +334,8 @@ class Module:
         assign: bool = False,
         renames: Mapping[str, str] | None = None,
     ) -> IncompatibleKeys:
-        """Copies values in; returns (missing, unexpected) names. Strict: either raises KeyError. Shapes must agree.
-        Extra state goes to set_extra_state.
+        """Copies values in; returns (missing, unexpected) names. Strict: either raises StateError, a RuntimeError
+        that lists all which does not fit. Shapes must agree. Extra state goes to set_extra_state.
 
         `assign`: the state's tensors themselves, in their dtypes, take the place of the module's. `renames`: parts of
         the state's names and what they are called here, {"gamma": "weight", "beta": "bias"}.
@@ -349,6 +361,8 @@ class Module:
     # -- modes
 
     def train(self, mode: bool = True) -> Module:
+        if not isinstance(mode, bool):
+            raise ValueError(f"train: the mode is True or False, not {mode!r}")
         for module in self.modules():
             module.training = mode
         return self

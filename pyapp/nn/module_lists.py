@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..engine.op import describe
 from .module import Module
 
 
@@ -17,6 +18,8 @@ class ModuleList(Module):
             self.append(module)
 
     def append(self, module: Module) -> ModuleList:
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(self).__name__}: takes modules, got {describe(module)}")
         setattr(self, str(len(self._modules)), module)
         return self
 

@@ -10,6 +10,7 @@ from ..engine.op import describe
 from ..engine.ops import empty, ones, zeros
 from ..engine.ops import normalization as functional
 from ..engine.ops.normalization import per_channel, scaled
+from ..errors import ArgumentError
 from .function_layers import function_layer
 from .layers import _Initialization, _parameter
 from .module import Module
@@ -46,7 +47,7 @@ class GroupNorm(Module):
     ) -> None:
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
-            raise ValueError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
+            raise ArgumentError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         _scale(self, num_channels, affine, bias, device, dtype)
 
@@ -56,7 +57,7 @@ class GroupNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.shape[1] != self.num_channels:
-            raise ValueError(f"GroupNorm: takes (N, {self.num_channels}, ...), got {describe(x)}")
+            raise ArgumentError(f"GroupNorm: takes (N, {self.num_channels}, ...), got {describe(x)}")
         return functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -120,7 +121,7 @@ class _BatchNorm(_NormBase):
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in self.ranks or x.shape[1] != self.num_features:
             ranks = " or ".join(map(str, self.ranks))
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(x)}"
             )
         if self.track_running_stats and not self.training:
@@ -129,7 +130,7 @@ class _BatchNorm(_NormBase):
         dims = (0, *range(2, x.ndim))
         count = x.numel() // max(1, x.shape[1])
         if self.training and count < 2:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}: training needs more than one value per channel, got {describe(x)}"
             )
         mean = x.mean(dims, True)
@@ -185,7 +186,7 @@ class _InstanceNorm(_NormBase):
         if x.ndim + 1 in self.ranks and x.ndim not in self.ranks:
             return self.forward(x.unsqueeze(0)).squeeze(0)
         if x.ndim not in self.ranks or x.shape[1] != self.num_features:
-            raise ValueError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(x)}")
+            raise ArgumentError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(x)}")
         mean, var = self.running_mean, self.running_var
         own = self.training or not self.track_running_stats
         return functional.instance_norm(x, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps)
@@ -231,7 +232,7 @@ class Bilinear(Module):
     ) -> None:
         super().__init__()
         if in1_features < 1:
-            raise ValueError(f"Bilinear: in1_features must be at least 1, got {in1_features}")
+            raise ArgumentError(f"Bilinear: in1_features must be at least 1, got {in1_features}")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         made = {"device": device, "dtype": dtype}
         self.weight = _parameter(empty, out_features, in1_features, in2_features, **made)
@@ -249,7 +250,7 @@ class Bilinear(Module):
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         sizes = (self.in1_features, self.in2_features)
         if input1.shape[:-1] != input2.shape[:-1] or (input1.shape[-1], input2.shape[-1]) != sizes:
-            raise ValueError(
+            raise ArgumentError(
                 f"Bilinear: takes (..., {sizes[0]}) and (..., {sizes[1]}), got {describe(input1)}, {describe(input2)}"
             )
         return bilinear(input1, input2, self.weight, self.bias)

@@ -31,7 +31,9 @@ class Optimizer:
         self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **manners: Any
     ) -> None:
         name = type(self).__name__
-        given: list[Any] = [params] if isinstance(params, Tensor) else list(params)
+        if isinstance(params, Tensor):
+            raise TypeError(f"{name} takes a list of parameters or of groups, got {describe(params)}")
+        given: list[Any] = list(params)
         if not given:
             raise ValueError(f"{name} got no parameters")
         if manners.keys() - _MANNERS:
@@ -56,7 +58,7 @@ class Optimizer:
                 raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
             fits = parameter.dtype in (float32, float64) and parameter.is_leaf and parameter.is_contiguous()
             if not fits:
-                raise TypeError(
+                raise (TypeError if parameter.is_leaf else ValueError)(
                     f"{type(self).__name__} takes dense float32 or float64 leaf tensors, got {describe(parameter)}"
                 )
             if id(parameter) in known:

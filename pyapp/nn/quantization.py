@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, quant
 from ..engine.blocks.layout import SHORTER
+from ..errors import ArgumentError
 from .layers import Embedding, Linear
 from .module import Module, Parameter
 
@@ -25,7 +26,7 @@ def quantize(
     types, and for NaN and infinite weights.
     """
     if as_dtype(kind).name not in quant.BLOCK_TYPES:
-        raise ValueError(f"quantize: {kind} is not a block type; use one of {', '.join(quant.BLOCK_TYPES)}")
+        raise ArgumentError(f"quantize: {kind} is not a block type; use one of {', '.join(quant.BLOCK_TYPES)}")
     made: dict[int, tuple[Tensor, Tensor]] = {}  # by identity: (the old weight, which must stay alive, the new one)
     names: dict[str, str] = {}
     for path, module in model.named_modules():
@@ -53,8 +54,8 @@ def _fitting(kind: str, weight: Tensor) -> str | None:
 
 def _quantized(name: str, weight: Tensor, kind: str, importance: Any) -> Tensor:
     if not weight.detach().isfinite().all():
-        raise ValueError(f"quantize: {name}: cannot quantize NaN or infinite values to {kind}")
+        raise ArgumentError(f"quantize: {name}: cannot quantize NaN or infinite values to {kind}")
     try:
         return quant.quantize(weight, kind, importance)
     except ValueError as error:
-        raise ValueError(f"quantize: {name}: {error}") from None
+        raise ArgumentError(f"quantize: {name}: {error}") from None

@@ -8,6 +8,7 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.op import describe
 from ..engine.ops import empty, zeros
+from ..errors import ArgumentError
 from .dropout import dropout
 from .layers import _Initialization, _parameter
 from .module import Module
@@ -56,7 +57,7 @@ class _Plain(_Gates):
 
     def _check_nonlinearity(self, nonlinearity: str) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"{type(self).__name__}: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
+            raise ArgumentError(f"{type(self).__name__}: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
 
     def _step(self, x: Tensor, state: list[Tensor], suffix: str) -> list[Tensor]:
         total = x + self._hidden_part(state[0], suffix)
@@ -121,12 +122,12 @@ class RNNBase(_Gates):
     ) -> None:
         super().__init__()
         if min(input_size, hidden_size, num_layers) < 1 or not 0 <= proj_size < hidden_size:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self).__name__}: sizes and num_layers must be at least 1 and proj_size below hidden_size, "
                 f"got {input_size}, {hidden_size}, {num_layers}, {proj_size}"
             )
         if not 0 <= dropout <= 1:
-            raise ValueError(f"{type(self).__name__}: dropout must be in [0, 1], got {dropout}")
+            raise ArgumentError(f"{type(self).__name__}: dropout must be in [0, 1], got {dropout}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional, self.proj_size = bidirectional, proj_size
@@ -201,13 +202,15 @@ class RNNBase(_Gates):
             return self._run_packed(x, given)
         batched = x.ndim == 3
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
-            raise ValueError(f"{type(self).__name__}: takes 2 or 3 dims, the last {self.input_size}, got {describe(x)}")
+            raise ArgumentError(
+                f"{type(self).__name__}: takes 2 or 3 dims, the last {self.input_size}, got {describe(x)}"
+            )
         if not batched:
             x = x.unsqueeze(1)
         elif self.batch_first:
             x = x.transpose(0, 1)
         if not x.shape[0]:
-            raise ValueError(f"{type(self).__name__}: the sequence must not be empty, got {describe(x)}")
+            raise ArgumentError(f"{type(self).__name__}: the sequence must not be empty, got {describe(x)}")
         states = self._first_states(x.shape[1], x.dtype, given, batched)
         x, found = self._layers(x, None, states)
         if not batched:
@@ -219,7 +222,9 @@ class RNNBase(_Gates):
     ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
         data = packed.data
         if data.ndim != 2 or data.shape[-1] != self.input_size:
-            raise ValueError(f"{type(self).__name__}: takes packed data [..., {self.input_size}], got {describe(data)}")
+            raise ArgumentError(
+                f"{type(self).__name__}: takes packed data [..., {self.input_size}], got {describe(data)}"
+            )
         sizes = packed.batch_sizes.tolist()
         states = self._first_states(sizes[0], data.dtype, given, True)
         if packed.sorted_indices is not None and given is not None:
@@ -238,7 +243,9 @@ class RNNBase(_Gates):
         for state, size in zip(given, self._state_sizes(), strict=True):
             wanted = (count, batch, size) if batched else (count, size)
             if state.shape != wanted:
-                raise ValueError(f"{type(self).__name__}: a first state must be {list(wanted)}, got {describe(state)}")
+                raise ArgumentError(
+                    f"{type(self).__name__}: a first state must be {list(wanted)}, got {describe(state)}"
+                )
             states.append(state if batched else state.unsqueeze(1))
         return states
 
@@ -323,7 +330,7 @@ class RNNCellBase(_Gates):
     ) -> None:
         super().__init__()
         if min(input_size, hidden_size) < 1:
-            raise ValueError(f"{type(self).__name__}: sizes must be at least 1, got {input_size}, {hidden_size}")
+            raise ArgumentError(f"{type(self).__name__}: sizes must be at least 1, got {input_size}, {hidden_size}")
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         self._make("", input_size, hidden_size, bias, device=device, dtype=dtype)
         if _Initialization.on:
@@ -331,13 +338,15 @@ class RNNCellBase(_Gates):
 
     def _next(self, x: Tensor, given: tuple[Tensor, ...] | None) -> list[Tensor]:
         if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
-            raise ValueError(f"{type(self).__name__}: takes 1 or 2 dims, the last {self.input_size}, got {describe(x)}")
+            raise ArgumentError(
+                f"{type(self).__name__}: takes 1 or 2 dims, the last {self.input_size}, got {describe(x)}"
+            )
         wanted = (*x.shape[:-1], self.hidden_size)
         count = len(self._state_sizes())
         states = [zeros(wanted, dtype=x.dtype) for _ in range(count)] if given is None else list(given)
         for state in states:
             if state.shape != wanted:
-                raise ValueError(f"{type(self).__name__}: a state must be {list(wanted)}, got {describe(state)}")
+                raise ArgumentError(f"{type(self).__name__}: a state must be {list(wanted)}, got {describe(state)}")
         if x.ndim == 2:
             return self._step(self._input_part(x, ""), states, "")
         alone = self._step(self._input_part(x.unsqueeze(0), ""), [s.unsqueeze(0) for s in states], "")

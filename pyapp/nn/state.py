@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import Tensor, no_grad
 from ..engine.op import describe
+from ..errors import StateError
 
 if TYPE_CHECKING:
     from .module import Module
@@ -83,7 +84,7 @@ def _renamed(state: Mapping[str, Any], renames: Mapping[str, str] | None) -> dic
 
     named = {renamed(name, renames): value for name, value in state.items()}
     if len(named) != len(state):
-        raise KeyError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
+        raise StateError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
     return named
 
 
@@ -111,10 +112,21 @@ def _run_after(module: Module, found: IncompatibleKeys) -> None:
             raise RuntimeError(f"load_state_dict: a post-hook of {type(module).__name__} must return None")
 
 
-def _check(found: IncompatibleKeys, strict: bool) -> None:
-    missing, unexpected = found
-    if strict and (missing or unexpected):
-        raise KeyError(f"load_state_dict: missing {missing or 'nothing'}, unexpected {unexpected or 'nothing'}")
+def _check(module: Module, found: IncompatibleKeys, strict: bool, wrong: list[str]) -> None:
+    """StateError that tells everything which does not fit."""
+    kinds = ("missing", found.missing_keys), ("unexpected", found.unexpected_keys)
+    told = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds if strict and names]
+    if told or wrong:
+        raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(told + wrong)}")
+
+
+def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
+    """What is told of values that are no tensors, or of another shape."""
+    return [
+        f"{name!r} is {describe(target)}, the state holds {describe(state[name]):.80}"
+        for name, target in own.items()
+        if name in state and (not isinstance(state[name], Tensor) or state[name].shape != target.shape)
+    ]
 
 
 def load(
@@ -123,10 +135,12 @@ def load(
     """Module.load_state_dict. Nothing is written where something does not fit; but hooks that run after loading may
     still excuse names.
     """
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"load_state_dict: takes a dict of tensors by name, not {describe(state_dict):.80}")
     state, found, errors = _renamed(state_dict, renames), IncompatibleKeys([], []), list[str]()
     _run_before(module, state, found, errors)
     if errors:
-        raise RuntimeError(f"load_state_dict: {type(module).__name__}: {'; '.join(errors)}")
+        raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(errors)}")
     own = all_tensors(module)
     extra = {
         f"{path}.{EXTRA}" if path else EXTRA: owner
@@ -136,11 +150,7 @@ def load(
     found.missing_keys.extend(name for name in (*own, *extra) if name not in state)
     found.unexpected_keys.extend(name for name in state if name not in own and name not in extra)
     excusing = any(m._state_hooks is not None and m._state_hooks.after_loading for m in module.modules())
-    if not excusing:
-        _check(found, strict)
-    for name, target in own.items():
-        if name in state and state[name].shape != target.shape:
-            raise ValueError(f"load_state_dict: {name} is {describe(target)}, the state holds {describe(state[name])}")
+    _check(module, found, strict and not excusing, _misfits(own, state))
     with no_grad():
         for name, target in own.items():
             if name in state and assign:
@@ -152,5 +162,5 @@ def load(
             owner.set_extra_state(state[name])
     if excusing:
         _run_after(module, found)
-        _check(found, strict)
+        _check(module, found, strict, [])
     return found

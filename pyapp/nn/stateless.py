@@ -7,6 +7,7 @@ from typing import Any
 from ..engine import Tensor
 from ..engine.op import describe
 from ..engine.ops import conv, pool, rearrange, resample
+from ..errors import ArgumentError
 from .function_layers import FunctionLayer, function_layer
 from .margin_losses import cosine_similarity, pairwise_distance
 
@@ -47,11 +48,11 @@ class _Padding(FunctionLayer):
         sides = 2 * self.dims
         self.padding = (self.padding,) * sides if isinstance(self.padding, int) else tuple(self.padding)
         if len(self.padding) != sides:
-            raise ValueError(f"{type(self).__name__}: padding is one number or {sides}, not {self.padding}")
+            raise ArgumentError(f"{type(self).__name__}: padding is one number or {sides}, not {self.padding}")
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim < self.dims:
-            raise ValueError(f"{type(self).__name__}: takes at least {self.dims} dims, got {describe(input)}")
+            raise ArgumentError(f"{type(self).__name__}: takes at least {self.dims} dims, got {describe(input)}")
         padded: Tensor = super().forward(input)
         return padded
 

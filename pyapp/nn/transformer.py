@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..engine.op import describe
+from ..errors import ArgumentError
 from .attention import MultiheadAttention, additive, subsequent_mask
 from .dropout import Dropout
 from .init import xavier_uniform_
@@ -22,7 +23,7 @@ def _activation(given: str | Activation) -> Activation:
     if not isinstance(given, str):
         return given
     if given not in ("relu", "gelu", "silu"):
-        raise ValueError(
+        raise ArgumentError(
             f"a transformer layer's activation must be 'relu', 'gelu', 'silu' or a function, got {given!r}"
         )
     found: Activation = getattr(ops, given)
@@ -255,9 +256,9 @@ class Transformer(Module):
     ) -> Tensor:
         batch = 0 if self.batch_first else 1
         if src.ndim != tgt.ndim or (src.ndim == 3 and src.shape[batch] != tgt.shape[batch]):
-            raise ValueError(f"Transformer: {describe(src)} and {describe(tgt)} do not have the same batch")
+            raise ArgumentError(f"Transformer: {describe(src)} and {describe(tgt)} do not have the same batch")
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
-            raise ValueError(f"Transformer: takes {self.d_model} features, got {describe(src)} and {describe(tgt)}")
+            raise ArgumentError(f"Transformer: takes {self.d_model} features, got {describe(src)} and {describe(tgt)}")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         decoded: Tensor = self.decoder(
             tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
-from pyapp.errors import Cancelled, PyappError
+from pyapp.errors import Cancelled, OperationError, PyappError
 from pyapp.events import Done, Error, Event
 
 Events = AsyncGenerator[Event, None]
@@ -48,7 +48,7 @@ def task(function: Callable[P, Events]) -> Callable[P, Events]:
 
 def error_event(error: Exception) -> Error:
     """What to tell a person about an exception."""
-    if isinstance(error, PyappError):
+    if isinstance(error, PyappError) and not isinstance(error, OperationError):  # tensors that do not fit are our fault
         return Error(error.what, error.where, error.hint)
     if isinstance(error, MemoryError):
         return Error("there is not enough memory", hint="Close other programs or tabs, or take a smaller model")

@@ -23,6 +23,7 @@ FILES = {
     "cases_signal": "golden_signal.npz",
     "cases_list": "golden_list.npz",
     "cases_ported": "golden_ported.npz",
+    "cases_linalg": "golden_linalg.npz",
 }
 
 

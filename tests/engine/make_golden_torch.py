@@ -17,12 +17,12 @@ from .test_tensor import FLOATS, INTS, REPRS
 VALUES = [0.0, -0.0, 1.0, 1.00390625, 1.01171875, 65504.0, 65520.0, 1e-8, 3.4e38, -1.9, 2.5, float("inf")]
 
 
-def unsigned() -> dict[str, str]:
-    """torch's promotion of uint32 with other types; "error" where it has none."""
+def unsigned(own: str) -> dict[str, str]:
+    """torch's promotion of an unsigned type with other types; "error" where it has none."""
     found = {}
-    for name in ("bool", *INTS, *FLOATS, "uint32"):
+    for name in ("bool", *INTS, *FLOATS, "uint16", "uint32", "uint64"):
         try:
-            kind = torch.promote_types(torch.uint32, getattr(torch, name))
+            kind = torch.promote_types(getattr(torch, own), getattr(torch, name))
             found[name] = str(kind).removeprefix("torch.")
         except RuntimeError:
             found[name] = "error"
@@ -59,7 +59,7 @@ def main() -> None:
             n: [repr(float(v)) for v in torch.arange(256, dtype=torch.uint8).view(getattr(torch, n)).float()]
             for n in ("float8_e4m3fn", "float8_e5m2")
         },
-        "uint32": unsigned(),
+        **{name: unsigned(name) for name in ("uint16", "uint32", "uint64")},
         "repr": {name: repr(make(torch)).replace("torch.", "pyapp.") for name, make in REPRS.items()},
     }
     path = Path(__file__).with_name("golden_torch.json")

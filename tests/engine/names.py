@@ -30,7 +30,8 @@ logcumsumexp cumsum cumprod cummax cummin median nanmedian quantile nanquantile 
 count_nonzero diff trapezoid cov corrcoef dist cdist matmul mm mv bmm dot outer addmm baddbmm trace cholesky
 inverse det slogdet svd qr matrix_power cross stft istft hann_window hamming_window blackman_window
 bartlett_window softmax log_softmax relu addbmm addmv addr broadcast_shapes renorm diagonal_scatter
-select_scatter slice_scatter as_strided matrix_exp
+select_scatter slice_scatter as_strided matrix_exp cholesky_solve cholesky_inverse pinverse geqrf orgqr ormqr
+lu_solve lu_unpack
 """.split()
 FUNCTIONAL = """
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold pad max_pool1d max_pool2d
@@ -50,8 +51,9 @@ upsample_nearest upsample_bilinear multi_head_attention_forward
 """.split()
 ROOMS = {
     "linalg": """
-        cholesky cond cross det eigh eigvalsh inv lstsq matrix_exp matrix_norm matrix_power matrix_rank multi_dot norm
-        pinv qr slogdet solve solve_triangular svd svdvals vector_norm
+        cholesky cholesky_ex cond cross det diagonal eig eigh eigvals eigvalsh householder_product inv inv_ex lstsq lu
+        lu_factor lu_solve matmul matrix_exp matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve
+        solve_ex solve_triangular svd svdvals tensorinv tensorsolve vander vecdot vector_norm
     """.split(),
     "fft": "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftfreq rfftfreq fftshift ifftshift".split(),
     "autograd": "grad backward Function gradcheck gradgradcheck".split(),

@@ -271,6 +271,49 @@ def test_set_grad_enabled() -> None:
         assert (x * 2).requires_grad
 
 
+class SquareInPlace(pyapp.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x.clone())
+        x.mul_(x)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradient * 2 * x
+
+
+def test_a_function_may_write_its_input() -> None:
+    leaf = tensor([1.0, 2.0, 3.0], requires_grad=True)
+    x = leaf * 2
+    view, before = x[1:], x.sin()
+    y = SquareInPlace.apply(x)
+    assert y is x and view.tolist() == [16, 36]
+    (y.sum() + view.sum()).backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [8, 32, 48]
+    with pytest.raises(RuntimeError, match="'sin' needs for its gradient was changed in place"):
+        before.sum().backward()
+    with pytest.raises(RuntimeError, match="into a leaf that requires a gradient"):
+        SquareInPlace.apply(leaf)
+    with pytest.raises(RuntimeError, match="is a view"):
+        SquareInPlace.apply((leaf * 2)[1:])
+    plain = tensor([3.0])
+    assert SquareInPlace.apply(plain) is plain and plain.tolist() == [9]
+
+
+def test_what_is_marked_dirty_is_returned() -> None:
+    class Forgets(pyapp.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return x * 2
+
+    with pytest.raises(RuntimeError, match="Forgets: what is marked dirty must be an input, and be returned"):
+        Forgets.apply(tensor([1.0], requires_grad=True) * 1)
+
+
 @pytest.mark.parametrize(
     ("call", "changed", "allowed"),
     [

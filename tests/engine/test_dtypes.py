@@ -1,4 +1,4 @@
-"""uint32 and the 8-bit floats against torch; integers keep 64 bits where NumPy's own have 32."""
+"""Unsigned integers and the 8-bit floats against torch; integers keep 64 bits where NumPy's own have 32."""
 
 from __future__ import annotations
 
@@ -49,24 +49,41 @@ def test_8_bit_floats_are_for_storage(name: str) -> None:
     assert y.dtype is pyapp.float32 and y.tolist() == [[14, 3.5]]
 
 
-def test_uint32_promotes_as_torch() -> None:
-    x = pyapp.ones(2, dtype="uint32")
-    for name, expected in TORCH["uint32"].items():
+UNSIGNED = {"uint16": 16, "uint32": 32, "uint64": 64}
+
+
+@pytest.mark.parametrize("own", UNSIGNED)
+def test_unsigned_types_promote_as_in_torch(own: str) -> None:
+    x = pyapp.ones(2, dtype=own)
+    for name, expected in TORCH[own].items():
         other = pyapp.ones(2, dtype=name)
         if expected == "error":
-            with pytest.raises(TypeError, match="uint32"):
+            with pytest.raises(TypeError, match=own):
                 x + other
         else:
             assert (x + other).dtype.name == (other + x).dtype.name == expected
-    assert (x + 1).dtype is pyapp.uint32 and (x * 0.5).dtype is pyapp.float32
+    assert (x + 1).dtype is x.dtype and (x * 0.5).dtype is pyapp.float32
 
 
-def test_uint32_keeps_32_bits() -> None:
-    x = tensor([2**32 - 1, 5], dtype="uint32")
-    assert x.tolist() == [2**32 - 1, 5] and x.to("int64").tolist() == [2**32 - 1, 5]
-    assert (x + 1).tolist() == [0, 6] and x.sum().item() == 2**32 + 4 and x.max().item() == 2**32 - 1
-    assert x[1].item() == 5 and x.data_view().tolist() == [2**32 - 1, 5]
-    assert tensor([-1]).to("uint32").tolist() == [2**32 - 1]
+@pytest.mark.parametrize(("own", "bits"), UNSIGNED.items())
+def test_unsigned_types_keep_their_bits(own: str, bits: int) -> None:
+    top = 2**bits - 1
+    x = tensor([top, 5], dtype=own)
+    assert x.tolist() == [top, 5] and x.to("int64").tolist() == [-1 if bits == 64 else top, 5]
+    assert (x + 1).tolist() == [0, 6] and x.max().item() == top
+    assert x.sum().item() == (4 if bits == 64 else top + 5) and x.sum().dtype is pyapp.int64
+    assert x[1].item() == 5 and x.data_view().tolist() == [top, 5]
+    assert tensor([-1]).to(own).tolist() == [top]
+    assert (x & 6).tolist() == [6, 4] and (x == x).all() and x.flip(0).tolist() == [5, top]
+    assert x[tensor([1, 0, 0])].tolist() == [5, top, top] and x.sort()[0].tolist() == [5, top]
+    assert pyapp.cat([x, x[:1]]).tolist() == [top, 5, top] and x.unique().tolist() == [5, top]
+    assert x.clone().fill_(7).tolist() == [7, 7] and pyapp.where(x == 5, x, x * 0).tolist() == [0, 5]
+    assert (pyapp.iinfo(own).min, pyapp.iinfo(own).max, pyapp.iinfo(own).bits) == (0, top, bits)
+    assert str(top) in repr(x) and f"pyapp.{own}" in repr(x)
+    assert x.numpy().dtype == own and pyapp.from_numpy(x.numpy()).dtype is x.dtype
+    assert x.float().tolist() == [float(2**bits if bits > 16 else top), 5.0]
+    with pytest.raises(ValueError, match="there is a number outside|cannot hold"):
+        tensor([2**bits], dtype=own)
 
 
 BIG = 2**40

@@ -55,6 +55,7 @@ TOLD_OTHERWISE = {
 
 def names_of(function: Any) -> list[tuple[str, str]]:
     """(name, default as text) of the parameters, as one may give them."""
+    function = inspect.unwrap(function)
     if isinstance(function, Op):
         bodies = [function.by_name, function.definition, *function.kernels.values()]
         lists = [inspect.signature(body).parameters.values() for body in bodies if body is not None]

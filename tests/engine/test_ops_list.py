@@ -1,5 +1,5 @@
-"""The ops of cases_image.py, cases_signal.py, cases_list.py and cases_ported.py against torch's values and gradients,
-in test_ops.py's layouts.
+"""The ops of cases_image.py, cases_signal.py, cases_list.py, cases_ported.py and cases_linalg.py against the values and
+gradients of torch, in the layouts of test_ops.py.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from . import cases_image, cases_list, cases_ported, cases_signal
+from . import cases_image, cases_linalg, cases_list, cases_ported, cases_signal
 from .cases import LAYOUTS
 from .test_ops import check
 
-FILES = ("image", "signal", "list", "ported")
+FILES = ("image", "signal", "list", "ported", "linalg")
 GOLDEN = {name: np.load(Path(__file__).with_name(f"golden_{name}.npz")) for name in FILES}
 CASES = [
     *(("image", *case) for case in cases_image.CASES),
     *(("signal", *case) for case in cases_signal.CASES),
     *(("list", *case) for case in cases_list.CASES),
     *(("ported", *case) for case in cases_ported.CASES),
+    *(("linalg", *case) for case in cases_linalg.CASES),
 ]
 
 

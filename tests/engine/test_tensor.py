@@ -131,7 +131,7 @@ def test_assignment() -> None:
     x[x > 8] = -1.0
     x[tensor([1]), tensor([0])] = 4.0
     assert x.tolist() == [[1, 1, 8], [4, 0, -1]]
-    with pytest.raises(ValueError, match="copy_"):
+    with pytest.raises(ValueError, match="setitem"):
         x[0] = tensor([1.0, 2.0])
 
 
@@ -204,7 +204,7 @@ def test_dlpack_like_interop_with_numpy() -> None:
         (lambda: pyapp.zeros(2, device="tpu"), ValueError, "no device 'tpu'"),
         (lambda: pyapp.zeros(2) + "x", TypeError, "unsupported"),
         (lambda: tensor([[1, 2], [3]]), ValueError, "equal lengths"),
-        (lambda: tensor(["a"]), TypeError, "cannot make numbers"),
+        (lambda: tensor(["a"]), ValueError, "cannot make numbers"),
         (lambda: tensor([1, 2]).mean(), TypeError, "floating-point"),
         (lambda: pyapp.cat([pyapp.ones(2, 3), pyapp.ones(3, 2)]), ValueError, "cat"),
         (lambda: pyapp.ones(2, 2).gather(0, tensor([[5, 0]])), IndexError, "outside 0 .. 1"),

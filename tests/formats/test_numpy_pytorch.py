@@ -33,8 +33,7 @@ def zipped(data: bytes, storage: bytes = bytes(16), method: int = zipfile.ZIP_ST
 def everything(data: Any) -> None:
     with open_checkpoint(data) as file:
         for name, info in file.tensors.items():
-            if info.dtype not in ("uint16", "complex64"):
-                file.read(name)
+            assert file.read(name).numel() >= info.numel
 
 
 @pytest.mark.parametrize("name", GOLDENS[:-1])
@@ -48,8 +47,7 @@ def test_content_is_what_the_libraries_saved(golden: Path, name: str) -> None:
         for key, info in read.tensors.items():
             assert (info.dtype, info.shape) == (expected.tensors[key].dtype, expected.tensors[key].shape), key
             assert bytes(read.read_bytes(key)) == bytes(expected.read_bytes(key)), key
-            if info.dtype not in ("uint16", "complex64"):
-                assert read.read(key).tolist() == expected.read(key).tolist(), key
+            assert read.read(key).tolist() == expected.read(key).tolist(), key
         if name.startswith("torch"):
             assert read.metadata == {"epoch": "3", "note": "é"}
     assert inspect(golden / name)["totals"]["tensors"] == len(read.tensors)
@@ -172,9 +170,8 @@ import sys
 from pyapp.formats import open_checkpoint
 for path in sys.argv[1:]:
     with open_checkpoint(path) as file:
-        for name, info in file.tensors.items():
-            if info.dtype not in ("uint16", "complex64"):
-                file.read(name, finite=False)
+        for name in file.tensors:
+            file.read(name, finite=False)
 assert "numpy" not in sys.modules and "pickle" not in sys.modules, "imported"
 """
     import pyapp

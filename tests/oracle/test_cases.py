@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine import cases, cases_image, cases_list, cases_more, cases_ported, cases_signal
+from tests.engine import cases, cases_image, cases_linalg, cases_list, cases_more, cases_ported, cases_signal
 from tests.engine.cases import LAYOUTS, make_inputs
 
 from .compare import agree
 
 CASES = [*cases.CASES, *cases_more.CASES, *cases_image.CASES, *cases_signal.CASES, *cases_list.CASES]
-CASES += cases_ported.CASES
+CASES += cases_ported.CASES + cases_linalg.CASES
 IDS = [case[0] for case in CASES]
 # Sums of many rounded steps, and what picks one of nearly equal values: not to be compared in halves.
 ROUGH = {
@@ -22,7 +22,8 @@ ROUGH = {
     "qr", "quantile", "remainder", "searchsorted", "slogdet", "solve", "sort", "svd", "topk", "trace", "eigh",
     "eigvalsh", "cumprod", "local", "polygamma", "kron", "var", "std", "frexp", "float", "isclose", "vander", "grid",
     "fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2", "stft", "istft",  # torch has none in halves
-    "lstsq",
+    "lstsq", "svdvals", "geqrf", "householder", "ormqr", "tensorinv", "tensorsolve", "nuclear", "inv",
+    "pinverse",
     "fmod", "logaddexp2", "tan", "logspace", "bucketize", "eq", "round", "floor",
 }  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_numbers_on_the_right(name: str, dtype: str, number: Any) -> None:
 
 
 @pytest.mark.parametrize("source", DTYPES)
-@pytest.mark.parametrize("target", [*DTYPES, "uint32", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("target", [*DTYPES, "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2"])
 def test_casts(source: str, target: str) -> None:
     array = numbers((5, 7), source)
     agree(lambda P, x: x.to(getattr(P, target)).to(P.float64), [(array, source)], "transposed")

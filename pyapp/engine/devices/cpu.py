@@ -14,6 +14,7 @@ from .. import dtype as _dtype
 from ..blocks.layout import BLOCK_TYPES
 from ..launch import KERNELS, launch, launch_all
 from ..op import OPS
+from ..ops.attention import check_cache
 from ..ops.base import dense, is_plain
 from ..ops.matmul import check_linear, matmul_shape
 from ..quant import BANDED, activation_bytes
@@ -70,11 +71,13 @@ _QUANTIZE_ROWS = K["quantize_rows"]
 
 @claims("_linear")
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Any:
-    if x.dtype is not _F32 or (bias is not None and not is_plain(bias)):
+    if x.dtype is not _F32:
         return NotImplemented
-    outputs, inputs = weight.shape
-    if x.shape[-1] != inputs:
+    outputs, inputs = weight.shape if len(weight.shape) == 2 else (-1, -1)
+    if not x.shape or x.shape[-1] != inputs:
         check_linear(x, weight)
+    if bias is not None and (bias.shape != (outputs,) or not is_plain(bias)):
+        return NotImplemented
     x, rows, columns, x_stride = rows_of(x)
     added, added_stride = 0, 0
     if residual is not None:
@@ -271,6 +274,7 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
 def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
     if not is_plain(cache) or x.dtype is not _F32 or position.dtype is not _I32:
         return NotImplemented
+    check_cache(cache, x, position)
     x = _heads(x)
     tokens, heads, size = x.shape
     launch(
@@ -355,7 +359,7 @@ def _cached_self_attention(
     qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
 ) -> Any:
     """Four records in one call: rotate q and k where they lie, write k and v into the cache, attend."""
-    if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32):
+    if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32 and is_plain(table)):
         return NotImplemented
     qkv, tokens, width, stride = rows_of(qkv)
     kv_heads, capacity, size = keys.shape

@@ -62,12 +62,28 @@ def rope(x: Tensor, table: Tensor, position: Tensor | None = None, interleaved: 
 
     interleaved: pairs are neighbours (Meta's and llama2.c's layout), else halves (Hugging Face's).
     """
+    _check_table(table)
     if x.ndim < 3 or x.shape[-1] != 2 * table.shape[1]:
         raise ValueError(f"rope: {describe(x)} is not (..., T, H, {2 * table.shape[1]}) as the table asks")
+    if position is not None:
+        _check_position(position)
     return _rope(x, table, position, interleaved)
 
 
+def _check_position(position: Tensor) -> None:
+    if position.shape != (1,) or position.dtype.category != 1:
+        raise ValueError(f"the position is one integer, (1,), not {describe(position)}")
+
+
+def _check_table(table: Tensor) -> None:
+    if table.ndim != 3 or table.shape[2] != 2:
+        raise ValueError(f"a table is (P, D / 2, 2), not {describe(table)}")
+
+
 def _check_heads(q: Tensor, k: Tensor, v: Tensor, axis: int) -> None:
+    rank = 4 if axis == 2 else 3
+    if q.ndim != rank or k.ndim != rank:
+        raise ValueError(f"attention: takes tensors of {rank} dims, got q {describe(q)} and k {describe(k)}")
     if k.shape != v.shape or q.shape[-1] != k.shape[-1] or k.shape[axis] == 0 or q.shape[-2] % k.shape[axis]:
         raise ValueError(f"attention: q {describe(q)}, k {describe(k)} and v {describe(v)} do not fit together")
 
@@ -99,9 +115,16 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float
     q (B, T, H, D), k and v (B, S, KV, D) with H a multiple of KV → (B, T, H, D). scale defaults to 1 / sqrt(D).
     """
     _check_heads(q, k, v, 2)
-    if q.ndim != 4 or k.ndim != 4 or q.shape[0] != k.shape[0]:
+    if q.shape[0] != k.shape[0]:
         raise ValueError(f"attention: takes (B, T, H, D), got q {describe(q)} and k {describe(k)}")
     return _attention(q, k, v, causal, scale or 1.0 / sqrt(q.shape[-1]))
+
+
+def check_cache(cache: Tensor, x: Tensor, position: Tensor) -> None:
+    """x (T, KV, D) and cache (KV, capacity, D), position (1,); else ValueError."""
+    _check_position(position)
+    if x.ndim != 3 or cache.ndim != 3 or x.shape[1] != cache.shape[0] or x.shape[2] != cache.shape[2]:
+        raise ValueError(f"cache_write: {describe(x)} is not (T, KV, D) for the cache {describe(cache)}")
 
 
 @primitive(name="cache_write", method=False)
@@ -109,6 +132,7 @@ def cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Tensor:
     """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, in place; returns the cache. IndexError past
     its end.
     """
+    check_cache(cache, x, position)
     computed("cache_write")
     start, tokens = int(position.item()), x.shape[0]
     if start < 0 or start + tokens > cache.shape[1]:
@@ -134,6 +158,7 @@ def cached_attention(
 ) -> Tensor:
     """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D)."""
     _check_heads(q, k_cache, v_cache, 0)
+    _check_position(position)
     return _cached_attention(q, k_cache, v_cache, position, scale or 1.0 / sqrt(q.shape[-1]))
 
 
@@ -173,7 +198,11 @@ def cached_self_attention(
 ) -> Tensor:
     """Rotary self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v], used up; caches
     (KV, capacity, D), written at position[0] … → (T, H * D). IndexError past the end of the cache or the table."""
+    _check_position(position)
+    _check_table(table)
     size = keys.shape[-1]
+    if 2 * table.shape[1] != size or keys.ndim != 3:
+        raise ValueError(f"cached_self_attention: the table {describe(table)} does not fit caches {describe(keys)}")
     if qkv.ndim != 2 or qkv.shape[1] % size or qkv.shape[1] <= 2 * keys.shape[0] * size or keys.shape != values.shape:
         raise ValueError(
             f"cached_self_attention: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}"

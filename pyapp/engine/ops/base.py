@@ -11,6 +11,7 @@ from ..device import Device
 from ..dtype import DType, as_dtype, of_number, result_dtype
 from ..launch import refuse_capture
 from ..lazy import np
+from ..op import describe
 from ..tensor import Tensor, adopt_array, empty_contiguous
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ def same_device(name: str, *operands: Any) -> Device:
         raise RuntimeError(
             f"{name}: tensors are on {' and '.join(sorted(map(str, devices)))}; move them to one with .to(device)"
         )
+    if not devices:
+        raise TypeError(f"{name}: takes tensors, not {', '.join(map(describe, operands)) or 'nothing'}")
     return devices.pop()
 
 

@@ -30,6 +30,8 @@ def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, 
 
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of one value; the dtype is the value's unless given."""
+    if isinstance(fill_value, str):
+        raise TypeError(f"full: takes a number, not {fill_value!r:.40}")
     kind = of_number(fill_value) if dtype is None else as_dtype(dtype)
     shape = as_shape(size) if not isinstance(size, int) else (size,)
     result = empty_contiguous(shape, kind)
@@ -85,6 +87,11 @@ def _contains_tensor(data: Any) -> bool:
     return isinstance(data, Tensor) or (isinstance(data, (list, tuple)) and any(_contains_tensor(d) for d in data))
 
 
+def _too_large(array: Any) -> bool:
+    """Whether NumPy kept Python's integers because they fit none of its own."""
+    return array.dtype == object and all(type(number) is int for number in array.reshape(-1))
+
+
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32.
 
@@ -97,14 +104,21 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if _contains_tensor(data):
         data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
     from_python = not isinstance(data, (np.ndarray, np.generic))
+    wide = from_python and dtype is not None and as_dtype(dtype) is _dtype.uint64
     try:
-        array = np.array(data)
+        array = np.array(data, "uint64" if wide else None)  # which NumPy would take for floats
+    except OverflowError as error:
+        raise ValueError(f"tensor: {_dtype.uint64} cannot hold what {type(data).__name__} holds") from error
     except ValueError as error:
         raise ValueError(f"tensor: the nested lists do not have equal lengths ({error})") from error
+    if array.dtype == "uint64" and from_python and dtype is None or _too_large(array):
+        raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
     if array.dtype == object or array.dtype.kind in "USV":
-        raise TypeError(f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}")
+        raise (ValueError if array.ndim else TypeError)(
+            f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
+        )
     if dtype is not None:
-        if from_python and array.size and array.dtype.kind in "if" and as_dtype(dtype).category == 1:
+        if from_python and array.size and array.dtype.kind in "iuf" and as_dtype(dtype).category == 1:
             for value in (array.max(), array.min()):
                 check_number("tensor", int(value) if np.isfinite(value) else float(value), as_dtype(dtype))
         return _finish(
@@ -122,6 +136,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 def from_numpy(array: Any) -> Tensor:
     """A tensor that shares the memory of a NumPy array (a copy where it is read-only or has negative strides)."""
+    if not isinstance(array, (np.ndarray, np.generic)):
+        raise TypeError(f"from_numpy: takes a NumPy array, not {type(array).__name__}")
     return adopt_array(np.asarray(array))
 
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 from .. import dtype as _dtype
 from ..lazy import np
 from ..op import describe, primitive
-from ..shape import broadcast_shapes
+from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
 from .base import array_of, computed, tensor_of
 from .create import eye
-from .elementwise import where
-from .linalg import _lapack, _square, inverse, solve_triangular, svd
+from .elementwise import maximum, where
+from .linalg import _lapack, _square, inverse, over_gaps, solve_triangular, svd, svdvals
 from .matmul import matmul
-from .rearrange import diag_embed
+from .rearrange import diag_embed, diagonal
 from .view import cat, stack
 
 
@@ -41,17 +41,45 @@ def _qr(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("qr", compute, x))
 
 
-def qr(x: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
-    """x = Q R, reduced: orthonormal columns in Q, R upper triangular. x (..., M, N) → (..., M, K), (..., K, N)."""
-    if x.ndim < 2 or mode != "reduced":
-        raise ValueError(f"qr: takes matrices (..., M, N) and mode 'reduced', got {describe(x)}, {mode!r}")
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+MODES = ("reduced", "complete", "r")
+
+
+def linalg_qr(x: Tensor, mode: str = "reduced") -> QR:
+    """x = Q R: orthonormal columns in Q, R upper triangular. x (..., M, N) → Q (..., M, K), R (..., K, N) with K the
+    smaller of M and N; mode "complete": K is M, and what Q has more is not differentiated; "r": without Q, which is
+    empty.
+    """
+    if x.ndim < 2 or mode not in MODES:
+        raise ValueError(f"qr: takes matrices (..., M, N) and mode {', '.join(MODES)}, got {describe(x)}, {mode!r}")
     m, n = x.shape[-2:]
-    if m >= n:
-        packed = _qr(x)
-        return packed[..., :m, :], packed[..., m:, :]
-    packed = _qr(x[..., :m])  # the further columns follow from Q
-    q = packed[..., :m, :]
-    return q, cat([packed[..., m:, :], q.mT @ x[..., m:]], -1)
+    packed = _qr(x if m >= n else x[..., :m])
+    q, r = packed[..., :m, :], packed[..., m:, :]
+    if m < n:
+        r = cat([r, q.mT @ x[..., m:]], -1)  # the further columns follow from Q
+    if mode == "r":
+        return QR(x.new_zeros(0), r)
+    if mode == "complete" and m > n:
+        return QR(cat([q, _further_columns(x)], -1), cat([r, r.new_zeros((*r.shape[:-2], m - n, n))], -2))
+    return QR(q, r)
+
+
+def qr(x: Tensor, some: bool | str = True) -> QR:
+    """torch.qr: linalg.qr's mode "reduced", or "complete" unless `some`."""
+    return linalg_qr(x, some if isinstance(some, str) else "reduced" if some else "complete")
+
+
+def _no_gradient(*_: Any) -> Any:
+    raise RuntimeError("qr: what Q has more in mode 'complete' has no gradient; take mode 'reduced'")
+
+
+@primitive(vjp=_no_gradient, saves="none", name="_further_columns", method=False)
+def _further_columns(x: Tensor) -> Tensor:
+    return tensor_of(*_lapack("qr", lambda a: np.linalg.qr(a, "complete")[0][..., a.shape[-1] :], x))
 
 
 def _d_eigh(g: Tensor, y: Tensor, x: Tensor, triangle: str) -> Any:
@@ -59,10 +87,9 @@ def _d_eigh(g: Tensor, y: Tensor, x: Tensor, triangle: str) -> Any:
     values, vectors = y[..., 0, :], y[..., 1:, :]
     g = g.contiguous()
     g_values, g_vectors = g[..., 0, :], g[..., 1:, :]
-    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    same = eye(values.shape[-1], dtype=values.dtype)
-    inverse_gaps = (gaps + same).reciprocal() * (1 - same)
-    inner = diag_embed(g_values) + inverse_gaps * (vectors.mT @ g_vectors)
+    turned = vectors.mT @ g_vectors
+    turned = turned - diag_embed(diagonal(turned, 0, -2, -1))
+    inner = diag_embed(g_values) + over_gaps(turned, values)
     whole = vectors @ inner @ vectors.mT
     return ((whole + whole.mT) * 0.5,)
 
@@ -78,7 +105,12 @@ def _eigh(x: Tensor, triangle: Any) -> Tensor:
     return tensor_of(*_lapack("eigh", compute, x))
 
 
-def eigh(x: Tensor, UPLO: str = "L") -> tuple[Tensor, Tensor]:
+class Eigen(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
     """(eigenvalues ascending (..., N), eigenvectors as columns (..., N, N)) of symmetric x, of which one triangle is
     read. The gradient is that of the whole symmetric matrix; undefined for equal eigenvalues.
     """
@@ -86,7 +118,7 @@ def eigh(x: Tensor, UPLO: str = "L") -> tuple[Tensor, Tensor]:
     if UPLO not in ("L", "U"):
         raise ValueError(f"eigh: UPLO is 'L' or 'U', not {UPLO!r}")
     packed = _eigh(x, UPLO)
-    return packed[..., 0, :], packed[..., 1:, :]
+    return Eigen(packed[..., 0, :], packed[..., 1:, :])
 
 
 def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
@@ -94,20 +126,20 @@ def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
     return eigh(x, UPLO)[0]
 
 
-def svdvals(x: Tensor) -> Tensor:
-    """Singular values, descending."""
-    return svd(x)[1]
+class LinalgSVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
-def linalg_svd(x: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """(U, S, Vᵀ), as torch.linalg.svd; reduced ones only."""
-    if full_matrices and x.shape[-1] != x.shape[-2]:
-        raise ValueError("linalg.svd: pass full_matrices=False; only the reduced decomposition is there")
-    u, s, v = svd(x)
-    return u, s, v.mT
+def linalg_svd(x: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> LinalgSVD:
+    """(U, S, Vᵀ), as torch.linalg.svd: U (..., M, M), S (..., K), Vᵀ (..., N, N), or K columns and rows of them unless
+    `full_matrices`; what they have beyond K gets no gradient."""
+    u, s, v = svd(x, not full_matrices)
+    return LinalgSVD(u, s, v.mT)
 
 
-def _d_pinv(g: Tensor, y: Tensor, x: Tensor, rcond: float | None) -> Any:
+def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
     """Golub and Pereyra 1973, "The differentiation of pseudo-inverses", 4.12; equal singular values do not matter."""
     left = g.mT - x @ (y @ g.mT)  # (I - x y) gᵀ
     right = g.mT - (g.mT @ y) @ x  # gᵀ (I - y x)
@@ -115,22 +147,52 @@ def _d_pinv(g: Tensor, y: Tensor, x: Tensor, rcond: float | None) -> Any:
 
 
 @primitive(vjp=_d_pinv, saves="both", name="_pinv", method=False)
-def _pinv(x: Tensor, rcond: float | None) -> Tensor:
-    def compute(a: Any) -> Any:
+def _pinv(x: Tensor, limit: Tensor) -> Tensor:
+    """limit (...): up to which singular values count as none."""
+
+    def compute(a: Any, limit: Any) -> Any:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
-        limit = max(a.shape[-2:]) * np.finfo(a.dtype).eps if rcond is None else rcond
-        kept = s > limit * s.max(-1, keepdims=True, initial=0)
+        kept = s > limit[..., None]
         inverses = np.where(kept, 1 / np.where(kept, s, 1), 0)
         return (np.swapaxes(vh, -1, -2) * inverses[..., None, :]) @ np.swapaxes(u, -1, -2)
 
-    return tensor_of(*_lapack("pinv", compute, x))
+    return tensor_of(*_lapack("pinv", compute, x, limit))
 
 
-def pinv(x: Tensor, rcond: float | None = None) -> Tensor:
-    """The Moore-Penrose inverse (..., N, M), through the singular values above rcond times the largest."""
+def _limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """Up to where singular values count as none (...): the larger of atol and rtol times the largest; rtol is by
+    default max(M, N) ε, and 0 where atol alone is given."""
+    if rtol is None:
+        eps = float(np.finfo(largest.dtype.numpy_name).eps)
+        rtol = max(x.shape[-2:]) * eps if atol is None else 0.0
+        if isinstance(atol, Tensor):
+            rtol = where(atol > 0, 0.0, max(x.shape[-2:]) * eps)
+    limit = largest * rtol
+    return limit if atol is None else maximum(limit, atol if isinstance(atol, Tensor) else limit.new_full((), atol))
+
+
+def _largest(values: Tensor) -> Tensor:
+    return values.amax(-1) if values.shape[-1] else values.sum(-1)
+
+
+def pinv(
+    x: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:  # fmt: skip
+    """The Moore-Penrose inverse (..., N, M), through the singular values above atol and rtol (or rcond) times the
+    largest; by default max(M, N) ε times."""
     if x.ndim < 2:
         raise ValueError(f"pinv: takes matrices (..., M, N), got {describe(x)}")
-    return _pinv(x, rcond)
+    if hermitian:
+        _square("pinv", x)
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"pinv: takes floating-point matrices, not {describe(x)}")
+    limit = _limit(x, _largest(svdvals(x.detach())), atol, rcond if rtol is None else rtol)
+    return _pinv(x, limit.to(x.dtype))
+
+
+def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:
+    """pinv with torch.pinverse's limit."""
+    return pinv(x, rcond)
 
 
 class LeastSquares(NamedTuple):
@@ -269,11 +331,13 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
     return result
 
 
-def matrix_rank(x: Tensor, tol: float | None = None) -> Tensor:
-    """How many singular values are above tol (by default max(M, N) ε times the largest)."""
+def matrix_rank(
+    x: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:  # fmt: skip
+    """How many singular values are above atol (or tol) and rtol times the largest, by default max(M, N) ε times; of the
+    eigenvalues' sizes where `hermitian`, which are the same."""
     s = svdvals(x.detach())
-    limit = s.amax(-1, True) * (max(x.shape[-2:]) * float(np.finfo(s.dtype.numpy_name).eps)) if tol is None else tol
-    return (s > limit).sum(-1)
+    return (s > _limit(x, _largest(s), tol if atol is None else atol, rtol).unsqueeze(-1)).sum(-1)
 
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -283,7 +347,9 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
 
 def matrix_norm(x: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False) -> Tensor:
     """ord: "fro", "nuc", ±inf, ±1 or ±2 (singular values)."""
-    a, b = (d % x.ndim for d in dim)
+    a, b = (normalize_dim(d, x.ndim, "matrix_norm") for d in dim)
+    if x.ndim < 2 or a == b:
+        raise ValueError(f"matrix_norm: takes matrices and two dims, got {describe(x)} and {dim}")
     if ord == "fro":
         return x.norm(2, (a, b), keepdim)
     if ord in ("nuc", 2, -2):
@@ -317,6 +383,9 @@ def linalg_norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
 def multi_dot(tensors: Any) -> Tensor:
     """The product of matrices, in the order that costs least."""
     chain = list(tensors)
+    for i, x in enumerate(chain):
+        if not isinstance(x, Tensor) or not (x.ndim == 2 or (x.ndim == 1 and i in (0, len(chain) - 1))):
+            raise ValueError(f"multi_dot: takes matrices, and vectors at the ends, not {describe(x)} at place {i}")
     while len(chain) > 1:
         sizes = [chain[0].shape[0] if chain[0].ndim > 1 else 1, *(t.shape[-1] for t in chain)]
         i = max(range(1, len(chain)), key=lambda k: sizes[k])  # the widest joint goes first
@@ -324,12 +393,20 @@ def multi_dot(tensors: Any) -> Tensor:
     return chain[0]
 
 
-def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:
-    """The vector product along a dim of three."""
-    if a.shape[dim] != 3 or b.shape[dim] != 3:
-        raise ValueError(f"cross: dim {dim} of {describe(a)} and {describe(b)} must be of size 3")
-    return a.roll(-1, dim) * b.roll(1, dim) - a.roll(1, dim) * b.roll(-1, dim)
+def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """The vector product along a dim of three; broadcast."""
+    d = normalize_dim(dim, a.ndim, "cross")
+    if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
+        raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
+    return a.roll(-1, d) * b.roll(1, d) - a.roll(1, d) * b.roll(-1, d)
 
 
-for _function in (qr, pinv, matrix_power, cross):
+def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
+    """The vector product along a dim of three: the first one, unless given, as torch.cross."""
+    if dim is None and 3 in a.shape:
+        dim = a.shape.index(3)
+    return linalg_cross(a, b, dim=-1 if dim is None else dim)
+
+
+for _function in (qr, pinv, pinverse, matrix_power, cross):
     setattr(Tensor, _function.__name__, _function)

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype
 from ..autograd import STATE
 from ..device import cpu
 from ..dtype import as_dtype
 from ..lazy import np
+from ..mistakes import MISTAKES, names_itself, tell
 from ..op import Op, describe, op, primitive, read_crosswise
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, check_device
@@ -37,7 +39,7 @@ def _binary(
         if name == "sub":
             _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
         if name.startswith("bitwise") and kind.is_floating_point:
-            raise TypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
+            raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.is_floating_point:
             kind = _dtype.Default.dtype
         if isinstance(b, Tensor):
@@ -56,7 +58,7 @@ def _binary(
 def _refuse_bool(name: str, instead: str, *operands: Any) -> None:
     """As torch: bools are not numbers for every op."""
     if any(isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype is _dtype.bool_) for x in operands):
-        raise TypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
+        raise UnsupportedTypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
 
 
 def _d_mul(g: Tensor, _: Any, a: Any, b: Any) -> Any:
@@ -231,7 +233,7 @@ def bitwise_not(x: Tensor) -> Tensor:
     """Flips the bits of integers, or bools."""
     computed("bitwise_not")
     if x.dtype.is_floating_point:
-        raise TypeError(f"bitwise_not: takes integers or bool, not {describe(x)}")
+        raise UnsupportedTypeError(f"bitwise_not: takes integers or bool, not {describe(x)}")
     return tensor_of(~array_of(x), x.dtype)
 
 
@@ -333,7 +335,7 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if common_dtype(x, *(v for v in (min, max) if v is not None)) is _dtype.bool_:
-        raise TypeError(f"clamp: takes numbers, not {describe(x)}")
+        raise UnsupportedTypeError(f"clamp: takes numbers, not {describe(x)}")
     return _clamp(x, min, max)
 
 
@@ -345,6 +347,7 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     return found if found.dtype is x.dtype else found.to(x.dtype)
 
 
+@names_itself
 def to(
     x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
     memory_format: Any = None,
@@ -352,35 +355,49 @@ def to(
     """Another dtype and/or device: `x.to("float16")`, `x.to("cuda")`, `x.to(other)`; x itself when nothing changes.
     The order in memory (`memory_format`) stays.
     """
-    flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
-    copy = flags[1] if len(flags) > 1 else copy
-    for value in args:
-        if isinstance(value, Tensor):
-            dtype, device = value.dtype, value.device
-        elif isinstance(value, bool):
-            continue
-        elif isinstance(value, str) and (value.split(":")[0] in ("cpu", "cuda", "webgpu")):
-            device = value
-        elif type(value).__name__ == "Device":
-            device = value
-        else:
-            dtype = value
-    target = x.dtype if dtype is None else as_dtype(dtype)
-    place = x.device if device is None else check_device(device)
-    if place != x.device:
-        raise NotImplementedError(f"to: no copy between {x.device} and {place} in this build")
-    if target is x.dtype:
-        return x.clone() if copy else x
-    return cast(x, target)
+    try:
+        flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
+        copy = flags[1] if len(flags) > 1 else copy
+        for value in args:
+            if isinstance(value, Tensor):
+                dtype, device = value.dtype, value.device
+            elif isinstance(value, bool):
+                continue
+            elif isinstance(value, str) and (value.split(":")[0] in ("cpu", "cuda", "webgpu")):
+                device = value
+            elif type(value).__name__ == "Device":
+                device = value
+            else:
+                dtype = value
+        target = x.dtype if dtype is None else as_dtype(dtype)
+        place = x.device if device is None else check_device(device)
+        if place != x.device:
+            raise NotImplementedError(f"to: no copy between {x.device} and {place} in this build")
+        if target is x.dtype:
+            return x.clone() if copy else x
+        return cast(x, target)
+    except MISTAKES as error:
+        tell(error, "to", (x, *args), {"dtype": dtype, "device": device})
+        raise
 
 
+@names_itself
 def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """x itself when dense, else a dense copy, row by row in any case."""
-    return x if x.is_contiguous() else x.clone()
+    try:
+        return x if x.is_contiguous() else x.clone()
+    except MISTAKES as error:
+        tell(error, "contiguous", (x,), {})
+        raise
 
 
 def _reflected(operation: Op) -> Any:
-    return lambda self, other: operation(as_tensor(other, self), self)
+    def method(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
+            return operation(as_tensor(other, self), self)
+        return NotImplemented
+
+    return names_itself(method)
 
 
 def _accepting(operation: Op) -> Any:
@@ -388,14 +405,18 @@ def _accepting(operation: Op) -> Any:
 
     def method(self: Tensor, other: Any) -> Any:
         if not STATE.enabled and operation.fast is not None and self.device is cpu:  # as Op.__call__, without its frame
-            result = operation.fast(self, other)
-            if result is not NotImplemented:
-                return result
+            try:
+                result = operation.fast(self, other)
+                if result is not NotImplemented:
+                    return result
+            except MISTAKES as error:
+                tell(error, operation.name, (self, other), {})
+                raise
         if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
             return operation(self, other)
         return NotImplemented
 
-    return method
+    return names_itself(method)
 
 
 _OPERATORS = {

@@ -8,6 +8,7 @@ from typing import Any
 from .. import dtype as _dtype
 from ..lazy import np
 from ..op import describe, primitive
+from ..shape import normalize_dim
 from ..tensor import Tensor
 from .base import array_of, computed, tensor_of, unbroadcast
 from .elementwise import _binary
@@ -154,7 +155,8 @@ def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
 def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
     """Derivatives along dims (all by default), by central differences; `spacing` is one distance (1), or for each dim a
     distance or a tensor of coordinates. As torch.gradient."""
-    dims = list(range(x.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = [normalize_dim(d, x.ndim, "gradient") for d in given]
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order is 1 or 2, not {edge_order}")
     spacing = 1 if spacing is None else spacing
@@ -162,7 +164,7 @@ def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int
     if len(steps) != len(dims):
         raise ValueError(f"gradient: {len(steps)} spacings for {len(dims)} dims of {describe(x)}")
     values = x if x.dtype.is_floating_point else x.to(_dtype.float32)
-    return [_along(values, s, d % x.ndim, edge_order) for s, d in zip(steps, dims, strict=True)]
+    return [_along(values, s, d, edge_order) for s, d in zip(steps, dims, strict=True)]
 
 
 for _function in (i0, igamma, igammac, isreal, mvlgamma):

@@ -8,6 +8,7 @@ from .. import dtype as _dtype
 from ..autograd import STATE, no_grad
 from ..launch import KERNELS, capturing, launch
 from ..lazy import np
+from ..mistakes import MISTAKES, names_itself, tell
 from ..op import describe, primitive, view_op
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor, adopt_array
@@ -35,6 +36,9 @@ def _entries(x: Tensor, index: Any) -> list[Any]:
     if isinstance(index, list) and any(isinstance(e, (list, tuple, slice, Tensor)) or e is None for e in index):
         index = tuple(index)
     entries = list(index) if isinstance(index, tuple) else [index]
+    for entry in entries:
+        if isinstance(entry, str):
+            raise TypeError(f"index: {entry!r:.40} is no index of {describe(x)}")
     entries = [e != 0 if isinstance(e, Tensor) and e.dtype is _dtype.uint8 else e for e in entries]
     used = sum(_consumes(e) for e in entries)
     if used > x.ndim:
@@ -131,17 +135,22 @@ def _ints_of(entries: list[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+@names_itself
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
-    entries = _entries(x, index)
-    if not all(_is_basic(e) for e in entries):
-        if any(_is_int(e) for e in entries):
-            return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
-        lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
-        return _take(x, _array_index(lists))
-    if STATE.enabled and not x.is_contiguous():
-        return _index_view(x, tuple(entries))
-    return strided_slice(x, *_basic(x, entries))
+    try:
+        entries = _entries(x, index)
+        if not all(_is_basic(e) for e in entries):
+            if any(_is_int(e) for e in entries):
+                return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
+            lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
+            return _take(x, _array_index(lists))
+        if STATE.enabled and not x.is_contiguous():
+            return _index_view(x, tuple(entries))
+        return strided_slice(x, *_basic(x, entries))
+    except MISTAKES as error:
+        tell(error, "index", (x, index), {})
+        raise
 
 
 @view_op(None, name="_index_view")
@@ -384,7 +393,9 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     if not x.ndim:
         return reshape(index_select(reshape(x, 1), 0, reshape(index, -1)), ())
     if index.dtype not in (_dtype.int32, _dtype.int64) or index.ndim > 1:
-        raise TypeError(f"index_select: the index is a vector of int32 or int64, not {describe(index)}")
+        raise (IndexError if index.ndim > 1 else TypeError)(
+            f"index_select: the index is a vector of int32 or int64, not {describe(index)}"
+        )
     if not capturing() and index.numel() and int(index.amin()) < 0:
         raise IndexError(f"index_select: the index has negative values, to {int(index.amin())} ({describe(x)})")
     return getitem(x, (slice(None),) * d + (reshape(index, -1),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype
 from ..lazy import np
 from ..op import describe, primitive
@@ -157,7 +158,7 @@ def scatter_reduce(
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each integer 0, 1, … stands in a vector (int64), or the sums of weights."""
     if x.ndim != 1 or x.dtype.category != 1:
-        raise TypeError(f"bincount: takes a vector of integers, got {describe(x)}")
+        raise UnsupportedTypeError(f"bincount: takes a vector of integers, got {describe(x)}")
     array = x.array().astype(np.int64)
     if array.size and array.min() < 0:
         raise ValueError(f"bincount: {array.min()} is negative")

@@ -100,11 +100,11 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
     with no_grad():
         copy_(x, result)
     owner._requires_grad, owner.node = found._requires_grad, found.node
-    _derive_views(owner)
+    derive_views(owner)
     return x
 
 
-def _derive_views(owner: Tensor) -> None:
+def derive_views(owner: Tensor) -> None:
     """Views show what their owner is now: their gradients go to its new node."""
     for reference in owner.views or ():
         view = reference()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from ...errors import LinAlgError
 from .. import dtype as _dtype
 from ..lazy import np
 from ..op import describe, primitive
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
 from .base import array_of, common_dtype, computed, same_device, tensor_of
+from .elementwise import where
 from .matmul import _sum_to, bmm, matmul
 from .rearrange import diag_embed, diagonal
-from .view import expand, permute, reshape
+from .view import cat, expand, permute, reshape
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -204,7 +206,7 @@ def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
         problem, value = str(error), None
     # In WebAssembly, which has no floating-point flags, NumPy does not raise but leaves NaN.
     if value is None or (np.isnan(value).any() and all(np.isfinite(a).all() for a in arrays)):
-        raise RuntimeError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
+        raise LinAlgError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
     return value, kind
 
 
@@ -231,9 +233,12 @@ def _solve(a: Tensor, b: Tensor) -> Tensor:
     return tensor_of(*_lapack("solve", lambda m, n: np.linalg.solve(m, n), a, b))
 
 
-def solve(a: Tensor, b: Tensor) -> Tensor:
-    """x of a x = b, as torch.linalg.solve: a (..., N, N), b (N,) or (..., N, K). RuntimeError where a is singular."""
+def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
+    """x of a x = b, as torch.linalg.solve: a (..., N, N), b (N,) or (..., N, K); x of x a = b unless `left`.
+    LinAlgError where a is singular."""
     _square("solve", a)
+    if not left:
+        return solve(a.mT, b) if b.ndim == 1 else solve(a.mT, b.mT).mT
     same_device("solve", a, b)
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     if b.shape[-1 if vector else -2] != a.shape[-1]:
@@ -247,6 +252,9 @@ def solve(a: Tensor, b: Tensor) -> Tensor:
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """x of a x = b (left) or x a = b, as torch.linalg.solve_triangular; only one triangle of a is read."""
     _square("solve_triangular", a)
+    side = -2 if left else -1
+    if b.ndim < 2 or b.shape[side] != a.shape[-1]:
+        raise ValueError(f"solve_triangular: {describe(a)} does not fit {describe(b)}")
     if unitriangular:
         from .create import eye
 
@@ -307,16 +315,28 @@ def _log_abs_det(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("slogdet", lambda a: np.linalg.slogdet(a)[1], x))
 
 
-def slogdet(x: Tensor) -> tuple[Tensor, Tensor]:
+class LogDeterminant(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
+
+def slogdet(x: Tensor) -> LogDeterminant:
     """(sign, log|det|) of (..., N, N)."""
     _square("slogdet", x)
     sign, kind = _lapack("slogdet", lambda a: np.linalg.slogdet(a)[0], x)
-    return tensor_of(sign, kind), _log_abs_det(x)
+    return LogDeterminant(tensor_of(sign, kind), _log_abs_det(x))
 
 
 def _parts(packed: Tensor, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """U (..., M, K), S (..., K), V (..., N, K) of their packed form (..., M + 1 + N, K)."""
     return packed[..., :m, :], packed[..., m, :], packed[..., m + 1 :, :]
+
+
+def over_gaps(skew: Tensor, values: Tensor) -> Tensor:
+    """skew[i, j] / (values[j] - values[i]); where skew is 0, as on the diagonal and where no vector is used, 0."""
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    unused = skew == 0
+    return where(unused, 0.0, skew) / where(unused, 1.0, gaps)
 
 
 def _d_svd(g: Tensor, y: Tensor, x: Tensor) -> Any:
@@ -325,12 +345,10 @@ def _d_svd(g: Tensor, y: Tensor, x: Tensor) -> Any:
     u, s, v = _parts(y, m, n)
     gu, gs, gv = _parts(g.contiguous(), m, n)
     squares = s * s
-    gaps = squares.unsqueeze(-2) - squares.unsqueeze(-1)
-    same = tensor_of(np.eye(s.shape[-1], dtype=bool), _dtype.bool_)
-    f = (gaps + same.to(s.dtype)).reciprocal() * same.logical_not().to(s.dtype)
     row, column = s.unsqueeze(-2), s.unsqueeze(-1)
     skew_u, skew_v = u.mT @ gu, v.mT @ gv
-    core = f * (skew_u - skew_u.mT) * row + column * f * (skew_v - skew_v.mT) + diag_embed(gs)
+    turn_u, turn_v = over_gaps(skew_u - skew_u.mT, squares), over_gaps(skew_v - skew_v.mT, squares)
+    core = turn_u * row + column * turn_v + diag_embed(gs)
     whole = u @ core @ v.mT
     if m > s.shape[-1]:
         whole = whole + ((gu - u @ skew_u) / row) @ v.mT
@@ -348,11 +366,53 @@ def _svd(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("svd", compute, x))
 
 
-def svd(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(U, S, V) with x = U diag(S) Vᵀ, reduced, as torch.svd. x (..., M, N) → (..., M, K), (..., K), (..., N, K)."""
+class SVD(NamedTuple):
+    """x = U diag(S) Vᵀ."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+def svd(x: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
+    """x = U diag(S) Vᵀ, as torch.svd: x (..., M, N) → U (..., M, K), S (..., K), V (..., N, K); U and V square unless
+    `some`, zeros unless `compute_uv`. What a square one has more gets no gradient."""
     if x.ndim < 2:
         raise ValueError(f"svd: takes matrices (..., M, N), got {describe(x)}")
-    return _parts(_svd(x), *x.shape[-2:])
+    if not compute_uv:
+        m, n = x.shape[-2:]
+        return SVD(x.new_zeros((*x.shape[:-2], m, m)), svdvals(x), x.new_zeros((*x.shape[:-2], n, n)))
+    u, s, v = _parts(_svd(x), *x.shape[-2:])
+    return SVD(u, s, v) if some else SVD(_completed(u), s, _completed(v))
+
+
+def _completed(basis: Tensor) -> Tensor:
+    """Orthonormal columns (..., M, K) and further ones behind them, (..., M, M), which have no gradient."""
+    m, k = basis.shape[-2:]
+    if m == k:
+        return basis
+
+    def compute(a: Any) -> Any:
+        return np.linalg.qr(a, "complete")[0][..., k:]
+
+    return cat([basis, tensor_of(*_lapack("svd", compute, basis.detach()))], -1)
+
+
+def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
+    u, _, v = svd(x)
+    return ((u * g.unsqueeze(-2)) @ v.mT,)
+
+
+@primitive(vjp=_d_svdvals, name="_svdvals", method=False)
+def _svdvals(x: Tensor) -> Tensor:
+    return tensor_of(*_lapack("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x))
+
+
+def svdvals(x: Tensor) -> Tensor:
+    """Singular values (..., min(M, N)), descending."""
+    if x.ndim < 2:
+        raise ValueError(f"svdvals: takes matrices (..., M, N), got {describe(x)}")
+    return _svdvals(x)
 
 
 for _function in (dot, outer, mm, mv, addmm, baddbmm, trace, slogdet, svd):

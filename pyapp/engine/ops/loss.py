@@ -75,9 +75,15 @@ def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> 
     return _cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index)
 
 
+def _checked_logits(name: str, logits: Tensor) -> Tensor:
+    if logits.dtype is not _dtype.float32 or len(logits.shape) != 1 or not logits.shape[0]:
+        raise ValueError(f"{name}: takes logits (V,) in float32, got {describe(logits)}")
+    return dense(logits)
+
+
 def peak(logits: Tensor) -> tuple[int, float]:
     """Of logits (V,) float32: where the first of the largest is, and log(sum(exp(logits))); -inf where all are -inf."""
-    logits = dense(logits)
+    logits = _checked_logits("peak", logits)
     size = logits.shape[0]
     place, loss = empty_contiguous((1,), _dtype.int32), empty_contiguous((1,), _dtype.float32)
     launch_all(
@@ -120,9 +126,13 @@ def sample(
 
     `uniform` in [0, 1) decides; temperature 0 is argmax. KernelError for NaN logits.
     """
-    logits = dense(logits)
+    logits = _checked_logits("sample", logits)
+    vocabulary = logits.shape[0]
+    if buffers.candidates.shape[0] < 2 * vocabulary:
+        raise ValueError(f"sample: the buffers were made for {buffers.candidates.shape[0] // 2} of {vocabulary} logits")
+    if history_count and (history is None or history.dtype is not _dtype.int32 or history.numel() < history_count):
+        raise ValueError(f"sample: the history is {history_count} int32 ids, got {describe(history)}")
     buffers.uniform_view[0] = uniform
-    vocabulary = logits.shape[-1]
     launch(
         _SAMPLE, vocabulary >> 9, buffers.token.address, logits.address, history.address if history is not None else 0,
         buffers.uniform.address, buffers.candidates.address, vocabulary, history_count, top_k,

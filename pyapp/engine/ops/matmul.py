@@ -9,6 +9,7 @@ from .. import dtype as _dtype
 from ..autograd import STATE
 from ..device import cpu
 from ..lazy import np
+from ..mistakes import names_itself
 from ..op import describe, op, primitive, read_crosswise
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
@@ -129,6 +130,7 @@ def bmm(a: Tensor, b: Tensor) -> Tensor:
     return a @ b
 
 
+@names_itself
 def _operator(self: Tensor, other: Any) -> Any:
     if not isinstance(other, Tensor):
         return NotImplemented

@@ -160,6 +160,8 @@ def is_floating_point(x: Tensor) -> bool:
 
 def is_complex(x: Tensor) -> bool:
     """False: pyapp's tensors are real."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"is_complex: takes a tensor, not {describe(x)}")
     return False
 
 
@@ -223,6 +225,9 @@ def promote_types(type1: Any, type2: Any) -> DType:
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
     """The dtype in which two tensors or numbers meet."""
+    for x in (tensor1, tensor2):
+        if not isinstance(x, (Tensor, int, float)):
+            raise TypeError(f"result_type: takes tensors and numbers, not {describe(x)}")
     return common_dtype(tensor1, tensor2)
 
 
@@ -290,10 +295,15 @@ def _reshape_as(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _fill_diagonal_(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
-    if x.ndim != 2 or wrap:
-        raise NotImplementedError(f"fill_diagonal_: takes a matrix, without wrap, not {describe(x)}")
-    at = np.arange(min(x.shape), dtype=np.int64)
-    setitem(x, (from_numpy(at), from_numpy(at)), fill_value)
+    """Writes a number where all indices are equal; with `wrap` the diagonal of a tall matrix begins again below."""
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ValueError(f"fill_diagonal_: takes a matrix, or more dims of one size, not {describe(x)}")
+    if wrap and x.ndim == 2:
+        flat = np.arange(0, x.numel(), x.shape[1] + 1, dtype=np.int64)
+        at = [flat // max(x.shape[1], 1), flat % max(x.shape[1], 1)]
+    else:
+        at = [np.arange(min(x.shape), dtype=np.int64)] * x.ndim
+    setitem(x, tuple(from_numpy(part) for part in at), fill_value)
     return x
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, prod
 from typing import Any
 
 from ..lazy import np
 from ..op import describe
 from ..tensor import Tensor
-from .base import tensor_of
+from .base import array_of, tensor_of
 from .conv import _each, _padded, _viewed
 from .create import arange, ones
 from .elementwise import _rounded
@@ -64,13 +64,32 @@ def _max_pool(
     if not seen.numel():
         values = seen.sum(-1)
         return (values, tensor_of(np.zeros(values.shape, "int64"))) if return_indices else values
-    chosen = seen.detach().argmax(-1, True)
-    values = seen.gather(-1, chosen).squeeze(-1)  # of equals the first has the gradient
-    if not return_indices:
-        return values
     spatial = x.shape[x.ndim - dims :]
-    places = look.of(reshape(arange(prod(spatial)), (1, *spatial)), -1)[0]  # (*out, elements)
-    return values, expand(places, seen.shape).gather(-1, chosen).squeeze(-1)
+
+    def places() -> Tensor:
+        return look.of(reshape(arange(prod(spatial)), (1, *spatial)), -1)[0]  # (*out, elements)
+
+    chosen = _largest(seen.detach(), places)
+    values = seen.gather(-1, chosen).squeeze(-1)  # of equals the first has the gradient
+    return (values, expand(places(), seen.shape).gather(-1, chosen).squeeze(-1)) if return_indices else values
+
+
+def _largest(seen: Tensor, places: Callable[[], Tensor] | None = None) -> Tensor:
+    """Which element of the last dim is the largest: as in torch the first of equals, but the last NaN; of -inf alone
+    the first that is not padding, whose place is -1."""
+    chosen = seen.argmax(-1, True)
+    if not seen.dtype.is_floating_point:
+        return chosen
+    found = array_of(seen.gather(-1, chosen))
+    if np.isfinite(found).all():
+        return chosen
+    at, values = chosen.numpy().copy(), array_of(seen)
+    last = values.shape[-1] - 1 - np.isnan(values)[..., ::-1].argmax(-1)[..., None]
+    at = np.where(np.isnan(found), last, at)
+    if places is not None:
+        inside = np.broadcast_to(places().numpy() >= 0, values.shape).argmax(-1)[..., None]
+        at = np.where(np.isneginf(found), inside, at)
+    return tensor_of(at.astype(np.int64))
 
 
 def _avg_pool(
@@ -209,7 +228,7 @@ def _adaptive_max_pool(name: str, dims: int, x: Tensor, output_size: Any, return
     for at in np.ndindex(*sizes):
         window = places[tuple(slice(*every[i][k]) for i, k in enumerate(at))].reshape(-1)
         inside = tensor_of(window)
-        found.append(inside[flat.detach().index_select(-1, inside).argmax(-1)])
+        found.append(inside[_largest(flat.detach().index_select(-1, inside)).squeeze(-1)])
     lead = x.shape[: x.ndim - dims]
     indices = stack(found, -1) if found else tensor_of(np.zeros((*lead, 0), "int64"))
     values = reshape(flat.gather(-1, indices), (*lead, *sizes))
@@ -343,7 +362,7 @@ def _fractional_max_pool(
         places = places * size + at.reshape(shape)
     flat = reshape(x, (*lead, prod(spatial)))
     inside = tensor_of(np.ascontiguousarray(places.reshape(*lead, prod(sizes) * prod(kernel))))
-    chosen = reshape(flat.detach().gather(2, inside), (*lead, prod(sizes), prod(kernel))).argmax(-1, True)
+    chosen = _largest(reshape(flat.detach().gather(2, inside), (*lead, prod(sizes), prod(kernel))))
     indices = reshape(inside, (*lead, prod(sizes), prod(kernel))).gather(-1, chosen).squeeze(-1)
     values = reshape(flat.gather(2, indices), (*lead, *sizes))
     return (values, reshape(indices, (*lead, *sizes))) if return_indices else values

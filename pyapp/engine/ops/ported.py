@@ -234,13 +234,6 @@ def is_same_size(x: Tensor, other: Tensor) -> bool:
     return x.shape == other.shape
 
 
-def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:
-    """The pseudo-inverse."""
-    from .decompose import pinv
-
-    return pinv(x, rcond)
-
-
 def frobenius_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The root of the sum of squares."""
     return x.norm(2, dim, keepdim)
@@ -293,11 +286,11 @@ def _map(x: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tenso
 # -- answers
 
 
-def _itself(x: Tensor, *_: Any, **__: Any) -> Tensor:
+def _itself(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return x
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _nothing(*args: Any, **kwargs: Any) -> None:
     """There are no streams."""
 
 
@@ -330,7 +323,7 @@ _METHODS: dict[str, Any] = {
     ), "is_shared": _no, "is_sparse": property(_no), "layout": property(_layout), "log_normal_": _log_normal,
     "map_": _map, "name": property(lambda _: None), "narrow_copy": narrow_copy,
     "new": _new, "new_empty_strided": _new_empty_strided, "output_nr": property(lambda _: 0), "pin_memory": _itself,
-    "pinverse": pinverse, "put": put, "put_": _put, "record_stream": _nothing, "resize_": _resize,
+    "put": put, "put_": _put, "record_stream": _nothing, "resize_": _resize,
     "resize_as_": lambda x, other, **_: _resize(x, other.shape), "resolve_conj": _itself, "resolve_neg": _itself,
     "set_": _set, "share_memory_": _itself, "to_dense": _itself, "to_sparse": _itself,
     "unsafe_chunk": lambda x, *args: x.chunk(*args), "unsafe_split": lambda x, *args: x.split(*args),

@@ -27,7 +27,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the sequence of `seed` (64 bits) again."""
-        self.seed = seed & 0xFFFFFFFFFFFFFFFF
+        self.seed = int(seed) & 0xFFFFFFFFFFFFFFFF
         self.offset = 0
         return self
 
@@ -169,21 +169,25 @@ def multinomial(
     return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
 
 
-def _uniform_(x: Tensor, *limits: float, generator: Generator | None = None, **named: float) -> Tensor:
-    """Writes numbers between `from` (0) and `to` (1), which is Python's word, so it comes in `named`."""
-    low, high, *more = (
-        *limits,
-        *(named.pop(name, usual) for name, usual in (("from", 0.0), ("to", 1.0))[len(limits) :]),
-    )
-    if named or more:
-        raise TypeError(f"uniform_: takes from, to and generator, not {sorted(named) or more}")
+def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Writes numbers from [low, high)."""
+    if low > high:
+        raise ValueError(f"uniform_: {low} is above {high}")
     return x.copy_(_draw(_UNIFORM, x.shape, generator) * (high - low) + low)
 
 
-def _normal_(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Writes normal numbers."""
+def _normal_in_place(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Writes numbers of the normal distribution."""
+    if not std >= 0:
+        raise ValueError(f"normal_: the standard deviation is not negative, got {std}")
     return x.copy_(_draw(_NORMAL, x.shape, generator) * std + mean)
 
 
-Tensor.uniform_ = _uniform_  # type: ignore[attr-defined]
-Tensor.normal_ = _normal_  # type: ignore[attr-defined]
+def _uniform_by_name(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """torch calls the limits `from`, which is no name in Python, and `to`."""
+    names = {"from": "low", "to": "high"}
+    return _uniform_in_place(x, *args, **{names.get(name, name): value for name, value in kwargs.items()})
+
+
+Tensor.uniform_ = _uniform_by_name  # type: ignore[attr-defined]
+Tensor.normal_ = _normal_in_place  # type: ignore[attr-defined]

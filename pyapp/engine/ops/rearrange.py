@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...errors import UnsupportedValueError
 from .. import dtype as _dtype
 from ..lazy import np
 from ..op import describe, primitive, view_op
@@ -104,7 +105,7 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
     if len(widths) % 2 or len(widths) > 2 * x.ndim:
         raise ValueError(f"pad: {tuple(widths)} does not name pairs for the dims of {describe(x)}")
     if mode not in ("constant", "reflect", "replicate", "circular"):
-        raise ValueError(f"pad: mode is constant, reflect, replicate or circular, not {mode!r}")
+        raise UnsupportedValueError(f"pad: mode is constant, reflect, replicate or circular, not {mode!r}")
     pairs = [(0, 0)] * x.ndim
     for i in range(0, len(widths), 2):
         dim, before, after = x.ndim - 1 - i // 2, widths[i], widths[i + 1]

@@ -108,7 +108,7 @@ def _extreme(name: str) -> Any:
         computed(name)
         axes = reduced_dims(dim, x.ndim, name)
         if 0 in [x.shape[d] for d in axes]:
-            raise ValueError(
+            raise (ValueError if dim is None else IndexError)(
                 f"{name}: {describe(x)} has no elements along dim {dim if dim is not None else list(axes)}"
             )
         return tensor_of(getattr(array_of(x), name[1:])(axis=axes, keepdims=keepdim), x.dtype)
@@ -125,7 +125,7 @@ def _arg(name: str) -> Any:
     def body(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         computed(name)
         if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
-            raise ValueError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
+            raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
         if x.dtype is _dtype.bool_:
             raise TypeError(f"{name}: takes numbers, not {describe(x)}")
         return _index_of_extreme(name, x, dim, keepdim)

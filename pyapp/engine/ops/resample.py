@@ -7,6 +7,7 @@ from itertools import product
 from math import floor, prod
 from typing import Any
 
+from ...errors import UnsupportedValueError
 from ..lazy import np
 from ..op import describe, op
 from ..tensor import Tensor
@@ -130,7 +131,7 @@ def interpolate(
             x = x.index_select(2 + i, _nearest(x.shape[2 + i], out, scale, mode != "nearest"))
         return x
     if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
-        raise ValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
+        raise UnsupportedValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(f"interpolate: antialias takes mode 'bilinear' or 'bicubic', not {mode!r}")
     if x.dtype.name == "uint8":

@@ -117,6 +117,9 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Every choice of one element of each vector, as rows."""
+    for x in tensors:
+        if not isinstance(x, Tensor) or x.ndim != 1:
+            raise TypeError(f"cartesian_prod: takes vectors, not {describe(x)}")
     return tensors[0] if len(tensors) == 1 else stack([reshape(g, -1) for g in meshgrid(*tensors)], -1)
 
 
@@ -208,6 +211,8 @@ def diagflat(x: Tensor, offset: int = 0) -> Tensor:
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector as columns."""
+    if x.ndim != 1:
+        raise ValueError(f"vander: takes a vector, got {describe(x)}")
     count = x.numel() if N is None else N
     powers = arange(count) if increasing else flip(arange(count), 0)
     return x.unsqueeze(-1) ** powers

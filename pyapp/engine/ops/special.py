@@ -9,6 +9,7 @@ from math import factorial, pi, sqrt
 from math import log as _math_log
 from typing import Any
 
+from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype
 from ..lazy import np
 from ..op import Op, describe, op, primitive
@@ -213,7 +214,7 @@ def _shift(name: str, function: Any) -> Op:
 
     def checked(a: Tensor, b: Any) -> Tensor:
         if common_dtype(a, b).category != 1:
-            raise TypeError(f"{name}: takes integers, not {describe(a)} and {describe(b)}")
+            raise UnsupportedTypeError(f"{name}: takes integers, not {describe(a)} and {describe(b)}")
         return compute(a, b)
 
     made.kernels["cpu"] = checked

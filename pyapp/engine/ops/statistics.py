@@ -137,7 +137,7 @@ def _filled(x: Tensor, name: str, dim: int | None = None) -> int:
     """The size of a dim (or of all), which must not be zero."""
     size = x.numel() if dim is None else x.shape[normalize_dim(dim, x.ndim, name)] if x.ndim else 1
     if not size:
-        raise ValueError(f"{name}: {describe(x)} has no elements along dim {dim}")
+        raise (ValueError if dim is None else IndexError)(f"{name}: {describe(x)} has no elements along dim {dim}")
     return size
 
 

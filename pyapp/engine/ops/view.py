@@ -11,6 +11,7 @@ from ..autograd import STATE
 from ..dtype import DType
 from ..launch import KERNELS, launch
 from ..lazy import np
+from ..mistakes import MISTAKES, names_itself, tell
 from ..op import Op, describe, op, primitive, view_op
 from ..shape import (
     as_shape,
@@ -45,12 +46,19 @@ def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return _alias(x, shape, strides)
 
 
+@names_itself
 def reshape(x: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape; one size may be -1. A view where strides allow it."""
-    target = as_shape(shape)
-    if -1 in target or target != x.shape:
-        target = infer_shape(target, prod(x.shape), "reshape")
-    return x if target == x.shape and x.is_contiguous() else _reshape(x, target)
+    try:
+        target = as_shape(shape)
+        if not shape and prod(x.shape) != 1:
+            raise TypeError("reshape: give a shape")
+        if -1 in target or target != x.shape:
+            target = infer_shape(target, prod(x.shape), "reshape")
+        return x if target == x.shape and x.is_contiguous() else _reshape(x, target)
+    except MISTAKES as error:
+        tell(error, "reshape", (x, *shape), {})
+        raise
 
 
 def view(x: Tensor, *shape: Any) -> Tensor:
@@ -82,20 +90,30 @@ def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return _alias(x, tuple(x.shape[d] for d in dims), tuple(x.strides[d] for d in dims))
 
 
+@names_itself
 def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dims in another order."""
-    order = tuple(normalize_dim(d, x.ndim, "permute") for d in as_shape(order if dims is None else dims))
-    if sorted(order) != list(range(x.ndim)):
-        raise ValueError(f"permute: dims {order} do not name each of the {x.ndim} dims once")
-    return _permute(x, order)
+    try:
+        order = tuple(normalize_dim(d, x.ndim, "permute") for d in as_shape(order if dims is None else dims))
+        if sorted(order) != list(range(x.ndim)):
+            raise ValueError(f"permute: dims {order} do not name each of the {x.ndim} dims once")
+        return _permute(x, order)
+    except MISTAKES as error:
+        tell(error, "permute", (x, *order), {} if dims is None else {"dims": dims})
+        raise
 
 
+@names_itself
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swaps two dims."""
-    order = list(range(x.ndim))
-    a, b = normalize_dim(dim0, x.ndim, "transpose"), normalize_dim(dim1, x.ndim, "transpose")
-    order[a], order[b] = order[b], order[a]
-    return _permute(x, tuple(order))
+    try:
+        order = list(range(x.ndim))
+        a, b = normalize_dim(dim0, x.ndim, "transpose"), normalize_dim(dim1, x.ndim, "transpose")
+        order[a], order[b] = order[b], order[a]
+        return _permute(x, tuple(order))
+    except MISTAKES as error:
+        tell(error, "transpose", (x, dim0, dim1), {})
+        raise
 
 
 def t(x: Tensor) -> Tensor:
@@ -121,16 +139,21 @@ def _fold(gradient: Tensor, x: Tensor) -> Tensor:
     return gradient.sum(dims, keepdim=True).reshape(x.shape) if dims else gradient
 
 
+@names_itself
 def expand(x: Tensor, *shape: Any) -> Tensor:
     """Repeats dims of size one without copying; -1 keeps a size."""
-    target = as_shape(shape)
-    extra = len(target) - x.ndim
-    if extra < 0:
-        raise ValueError(f"expand: {describe(x)} has more dims than {target}")
-    target = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(target))
-    if broadcast_shapes(x.shape, target, op="expand") != target:
-        raise ValueError(f"expand: {describe(x)} does not expand to {target}")
-    return x if target == x.shape else _expand(x, target)
+    try:
+        target = as_shape(shape)
+        extra = len(target) - x.ndim
+        if extra < 0:
+            raise ValueError(f"expand: {describe(x)} has more dims than {target}")
+        target = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(target))
+        if broadcast_shapes(x.shape, target, op="expand") != target:
+            raise ValueError(f"expand: {describe(x)} does not expand to {target}")
+        return x if target == x.shape else _expand(x, target)
+    except MISTAKES as error:
+        tell(error, "expand", (x, *shape), {})
+        raise
 
 
 def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -311,6 +334,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     tensors = [t for t in tensors if t.shape != (0,)] or list(tensors)[:1]
     if not tensors:
         raise ValueError("cat: expects at least one tensor")
+    for x in tensors:
+        _no_blocks(x, "cat")
     d = normalize_dim(dim, tensors[0].ndim, "cat")
     for other in tensors[1:]:
         if other.shape[:d] + other.shape[d + 1 :] != tensors[0].shape[:d] + tensors[0].shape[d + 1 :]:
@@ -355,7 +380,7 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
 def copy_strided(target: Tensor, source: Tensor) -> bool:
     """Copies elements of one dtype between layouts with a kernel; False when it cannot."""
     rank = len(target.shape)
-    if rank > 6 or target.dtype is not source.dtype or target.shape != source.shape:
+    if target.dtype.is_quantized or rank > 6 or target.dtype is not source.dtype or target.shape != source.shape:
         return False
     pad = (0,) * (6 - rank)
     launch(

@@ -1,0 +1,134 @@
+"""NumPy's arrays and scalars in pickles: plain data beside a PyTorch file's tensors, as `pickle_machine` builds it.
+
+Source of the format: ndarray.__reduce__, dtype.__reduce__ and scalar in numpy/_core/src/multiarray of
+https://github.com/numpy/numpy. An array is _reconstruct(ndarray, (0,), b"b") with the state (1, shape, dtype, fortran,
+bytes); with protocol 5 _frombuffer(bytes, dtype, shape, order). Arrays of objects, strings and records stay out.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from .dense import swap_bytes
+from .pickle_machine import Builder, Stateful
+
+# By the code in a dtype's pickle: the name here, the size of an element.
+_CODES = {
+    "b1": "bool", "u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32",
+    "u8": "uint64", "i8": "int64", "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64",
+    "c16": "complex128",
+}  # fmt: skip
+_FORMATS = {
+    "bool": "?", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "uint64": "Q",
+    "int64": "q", "float16": "e", "float32": "f", "float64": "d",
+}  # fmt: skip
+RANK_LIMIT = 64
+NDARRAY = object()
+
+
+class PickledDType(Stateful):
+    """A dtype: its code, and the byte order that its state tells."""
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        if type(code) is not str or len(code) > 50:
+            raise ValueError("not a dtype's code")
+        self.name = _CODES.get(code.lstrip("<>|="), "")  # "" for what is no number
+        self.itemsize = int(code.lstrip("<>|=")[1:]) if self.name else 0
+        self.big_endian = code[:1] == ">"
+
+    def set_state(self, state: Any) -> None:
+        if type(state) is not tuple or len(state) < 2 or type(state[1]) is not str:
+            raise ValueError("not a dtype's state")
+        self.big_endian = state[1] == ">"
+
+
+class PickledArray(Stateful):
+    """An array; its dtype is "" until its state is known, and for elements that are no numbers."""
+
+    def __init__(self) -> None:
+        self.dtype = ""
+        self.shape: tuple[int, ...] = ()
+        self.fortran = False
+        self.data = b""
+
+    def set_state(self, state: Any) -> None:
+        if type(state) is not tuple or len(state) != 5:
+            raise ValueError("not an array's state")
+        _, shape, dtype, fortran, data = state
+        self.fill(shape, dtype, bool(fortran), data)
+
+    def fill(self, shape: Any, dtype: Any, fortran: bool, data: Any) -> None:
+        """ValueError unless the bytes are those of the shape."""
+        if type(dtype) is not PickledDType or type(shape) is not tuple or len(shape) > RANK_LIMIT:
+            raise ValueError("not an array's dtype and shape")
+        if not dtype.name:
+            return
+        count = dtype.itemsize
+        for size in shape:
+            if type(size) is not int or not 0 <= size < 1 << 48:
+                raise ValueError("not an array's shape")
+            count *= size
+        if type(data) is not bytes or count != len(data):
+            raise ValueError("not the bytes of an array's shape")
+        unit = dtype.itemsize // 2 if dtype.name.startswith("complex") else dtype.itemsize
+        if dtype.big_endian and unit > 1:
+            swapped = bytearray(data)
+            swap_bytes(memoryview(swapped), unit)
+            data = bytes(swapped)
+        self.dtype, self.shape, self.fortran, self.data = dtype.name, shape, fortran, data
+
+
+def _reconstruct(kind: Any, *_: Any) -> PickledArray:
+    if kind is not NDARRAY:
+        raise ValueError("not an array")
+    return PickledArray()
+
+
+def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any, *_: Any) -> PickledArray:
+    found = PickledArray()
+    found.fill(shape, dtype, order == "F", data)
+    return found
+
+
+def _scalar(dtype: Any, data: Any = b"") -> Any:
+    """A number; None for what is none."""
+    if type(dtype) is not PickledDType or type(data) is not bytes:
+        raise ValueError("not a scalar's arguments")
+    if dtype.name not in _FORMATS:
+        return None
+    if len(data) != dtype.itemsize:
+        raise ValueError("not a scalar's bytes")
+    return struct.unpack((">" if dtype.big_endian else "<") + _FORMATS[dtype.name], data)[0]
+
+
+def _bytes(*arguments: Any) -> bytes:
+    """bytes(): how protocol 2 spells none."""
+    if arguments:
+        raise ValueError("not empty bytes")
+    return b""
+
+
+def _encode(text: Any, encoding: Any = "") -> bytes:
+    """_codecs.encode(text, "latin1"): how protocol 2 spells bytes."""
+    if type(text) is not str or encoding != "latin1":
+        raise ValueError("not bytes")
+    return text.encode("latin-1")
+
+
+KNOWN: dict[str, Any] = {
+    "_codecs.encode": Builder("encode", _encode),
+    "__builtin__.bytes": Builder("bytes", _bytes),
+    "builtins.bytes": Builder("bytes", _bytes),
+    "numpy.dtype": Builder("dtype", PickledDType),
+    "numpy.ndarray": NDARRAY,
+    **{
+        f"numpy.{core}.{name}": Builder(name.rpartition(".")[2], call)
+        for core in ("core", "_core")
+        for name, call in (
+            ("multiarray._reconstruct", _reconstruct),
+            ("multiarray.scalar", _scalar),
+            ("numeric._frombuffer", _from_buffer),
+        )
+    },
+}
