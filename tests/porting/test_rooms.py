@@ -243,7 +243,7 @@ def test_draws_of_distributions() -> None:
         p = getattr(pyapp.distributions, name)(*(pyapp.tensor(a) for a in cases.DISTRIBUTIONS[name][0]))
         drawn = p.sample((4000,)).double()
         assert bool(((drawn.mean(0) - p.mean).abs() <= 0.1 * p.stddev.double()).all()), name
-        np.testing.assert_allclose(drawn.std(0).numpy(), p.stddev.double().numpy(), rtol=0.2, err_msg=name)
+        assert bool(((drawn.std(0) / p.stddev.double() - 1).abs() < 0.2).all()), name
 
 
 # -- layers
