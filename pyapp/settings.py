@@ -13,6 +13,8 @@ from .engine.device import cpu as _cpu
 from .engine.dtype import set_default_dtype
 from .engine.tensor import Tensor
 
+OutOfMemoryError = MemoryError  # what torch raises by this name
+
 
 class _Kept:
     """What scripts set and may ask for again."""

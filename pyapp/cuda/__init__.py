@@ -33,6 +33,7 @@ def _zero(*_: Any, **__: Any) -> int:
 empty_cache = ipc_collect = manual_seed = manual_seed_all = seed = seed_all = init = reset_peak_memory_stats = _nothing
 reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_stats = _nothing
 memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = memory_cached = _zero
+OutOfMemoryError = MemoryError
 _NEEDS_DEVICE = """
     Event Stream current_device current_stream default_stream get_device_capability get_device_name
     get_device_properties mem_get_info set_device synchronize

@@ -6,9 +6,22 @@ from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal,
 from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
 from .distribution import Distribution, Independent
 from .divergence import kl_divergence
+from .gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from .multivariate_normal import MultivariateNormal
+from .transformed import (
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    HalfNormal,
+    SigmoidTransform,
+    TanhTransform,
+    Transform,
+    TransformedDistribution,
+)
 
 __all__ = [
-    "Bernoulli", "Categorical", "Cauchy", "Distribution", "Exponential", "Geometric", "Gumbel", "Independent",
-    "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "Uniform", "kl_divergence",
+    "AffineTransform", "Bernoulli", "Beta", "Categorical", "Cauchy", "Chi2", "ComposeTransform", "Dirichlet",
+    "Distribution", "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent",
+    "Laplace", "LogNormal", "MultivariateNormal", "Normal", "OneHotCategorical", "SigmoidTransform", "StudentT",
+    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "kl_divergence",
 ]  # fmt: skip

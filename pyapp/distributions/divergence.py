@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..engine.ops import solve_triangular, where
+from ..engine.ops import digamma, lgamma, solve_triangular, where
 from ..engine.ops.elementwise_more import xlogy
 from ..engine.tensor import Tensor
 from .continuous import Exponential, Laplace, LogNormal, Normal, Uniform
 from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
 from .distribution import Distribution, Independent, sum_last
+from .gamma import Beta, Chi2, Dirichlet, Gamma
 from .multivariate_normal import MultivariateNormal
+from .transformed import HalfNormal
 
 
 def _normal(p: Normal, q: Normal) -> Tensor:
@@ -45,6 +47,27 @@ def _geometric(p: Geometric, q: Geometric) -> Tensor:
     return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
 
 
+def _gamma(p: Gamma, q: Gamma) -> Tensor:
+    a, b, c, d = p.concentration, p.rate, q.concentration, q.rate
+    return c * (b / d).log() + lgamma(c) - lgamma(a) + (a - c) * digamma(a) + (d - b) * (a / b)
+
+
+def _beta(p: Beta, q: Beta) -> Tensor:
+    a, b, c, d = p.concentration1, p.concentration0, q.concentration1, q.concentration0
+    spread = lgamma(a + b) + lgamma(c) + lgamma(d) - lgamma(c + d) - lgamma(a) - lgamma(b)
+    return spread + (a - c) * digamma(a) + (b - d) * digamma(b) + (c + d - a - b) * digamma(a + b)
+
+
+def _dirichlet(p: Dirichlet, q: Dirichlet) -> Tensor:
+    a, c = p.concentration, q.concentration
+    spread = lgamma(a.sum(-1)) - lgamma(c.sum(-1)) - (lgamma(a) - lgamma(c)).sum(-1)
+    return spread + ((a - c) * (digamma(a) - digamma(a.sum(-1, keepdim=True)))).sum(-1)
+
+
+def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
+    return _normal(p._base, q._base)
+
+
 def _categorical(p: Categorical, q: Categorical) -> Tensor:
     terms = p.probs * (p.logits - q.logits)
     terms = where((q.probs == 0).expand(*terms.shape), math.inf, terms)
@@ -59,7 +82,8 @@ def _multivariate(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
 
 
 _KINDS: dict[type, Callable[[Any, Any], Tensor]] = {
-    Bernoulli: _bernoulli, Categorical: _categorical, Exponential: _exponential, Geometric: _geometric,
+    Bernoulli: _bernoulli, Beta: _beta, Categorical: _categorical, Chi2: _gamma, Dirichlet: _dirichlet,
+    Exponential: _exponential, Gamma: _gamma, Geometric: _geometric, HalfNormal: _half_normal,
     Laplace: _laplace, LogNormal: _normal, MultivariateNormal: _multivariate, Normal: _normal,
     OneHotCategorical: _categorical, Uniform: _uniform,
 }  # fmt: skip

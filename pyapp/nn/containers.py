@@ -104,6 +104,28 @@ class ParameterDict(_Dict):
     def _accept(self, key: str, value: Any) -> Tensor:
         return _as_parameter(self, value)
 
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._held.get(key, default)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter at a key, which becomes `default` where there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> tuple[str, Tensor]:
+        """Removes the last one."""
+        key = list(self._held)[-1]
+        return key, self.pop(key)
+
+    def copy(self) -> ParameterDict:
+        """Another ParameterDict of the same parameters."""
+        return ParameterDict(dict(self.items()))
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A ParameterDict of one value at several keys."""
+        return ParameterDict(dict.fromkeys(keys, default))
+
     def extra_repr(self) -> str:
         return ", ".join(f"{key}: {describe(value)}" for key, value in self.items())
 

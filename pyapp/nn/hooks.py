@@ -20,6 +20,7 @@ class ModuleHooks:
         self.before: list[tuple[Callable[..., Any], bool]] = []
         self.after: list[tuple[Callable[..., Any], bool]] = []
         self.backward: list[Callable[..., Any]] = []
+        self.before_backward: list[Callable[..., Any]] = []
 
     def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """module.forward between its hooks."""
@@ -31,7 +32,8 @@ class ModuleHooks:
                 args, kwargs = changed
             else:
                 args = changed if isinstance(changed, tuple) else (changed,)
-        watch = _Watch(module, self.backward) if self.backward else None
+        watched = self.backward or self.before_backward
+        watch = _Watch(module, self.backward, self.before_backward) if watched else None
         if watch is not None:
             args = watch.inputs(args)
         output = module.forward(*args, **kwargs)
@@ -46,9 +48,9 @@ class _Watch:
     to the hooks, which may change the latter.
     """
 
-    def __init__(self, module: Module, hooks: list[Callable[..., Any]]) -> None:
+    def __init__(self, module: Module, hooks: list[Callable[..., Any]], before: list[Callable[..., Any]]) -> None:
         self.module = module
-        self.hooks = hooks
+        self.hooks, self.before = hooks, before
         self.grad_outputs: tuple[Any, ...] = ()
         self.without: tuple[None, ...] | None = None  # for the hooks, where no input wants a gradient
 
@@ -78,6 +80,10 @@ class _Out(_Through):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         watch = ctx.watch
+        for hook in tuple(watch.before):
+            changed = hook(watch.module, gradients)
+            if changed is not None:
+                gradients = changed if isinstance(changed, tuple) else (changed,)
         watch.grad_outputs = gradients
         if watch.without is not None:  # the walk ends inside: nothing comes later
             for hook in tuple(watch.hooks):

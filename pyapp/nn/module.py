@@ -204,6 +204,12 @@ class Module:
         """
         return self._register("backward", hook)
 
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, grad_output)` runs when the outputs' gradients are known; what it returns, if anything,
+        replaces them.
+        """
+        return self._register("before_backward", hook)
+
     def _register_state(self, kind: str, hook: Any) -> RemovableHandle:
         from .hooks import register
 
@@ -445,6 +451,14 @@ class Module:
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Accepted: modules run eagerly."""
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+        """Itself, with parameters and buffers that are not initialised, on a device, which is checked."""
+        check_device(device)
+        for module in self.modules() if recurse else (self,):
+            for value in (*module._parameters.values(), *module._buffers.values()):
+                value.data = empty(value.shape, dtype=value.dtype)
+        return self
 
     def share_memory(self) -> Module:
         """Itself: there is one process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from math import isfinite
@@ -40,7 +41,7 @@ class Optimizer:
         if manners.get("differentiable"):
             raise NotImplementedError(f"{name}: steps have no gradients; compute them without an optimiser")
         self.defaults = {**defaults, "maximize": maximize}
-        self.state: dict[Tensor, dict[str, Any]] = {}
+        self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as torch, for optimisers of one's own
         self.param_groups: list[Group] = []
         for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)

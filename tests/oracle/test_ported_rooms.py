@@ -183,6 +183,25 @@ def test_distributions(name: str) -> None:
     compare(cases.distribution(pyapp, name), cases.distribution(torch, name), 2e-6)
 
 
+def test_transformed_distributions() -> None:
+    def call(t: Any, loc: Any, x: Any) -> Any:
+        room = t.distributions
+        squashed = room.TransformedDistribution(room.Normal(loc, 0.5), [room.TanhTransform()])
+        made = [room.AffineTransform(1.0, -2.0), room.SigmoidTransform(), room.ExpTransform()]
+        several = room.TransformedDistribution(room.Normal(loc, 2.0), room.ComposeTransform(made))
+        by_vector = room.TransformedDistribution(room.Independent(room.Normal(loc, 1.0), 1), [room.ExpTransform()])
+        drawn = squashed.rsample((3,))
+        assert tuple(drawn.shape) == (3, 3) and bool(
+            (squashed.log_prob(drawn) - squashed.log_prob(drawn * 1.0) < 1e-3).all()
+        )
+        return (
+            squashed.log_prob(x / 4), several.log_prob(x.exp().clamp(1.05, 2.6)), by_vector.log_prob(x),
+            several.transforms[0](x), room.HalfNormal(loc).cdf(x),
+        )  # fmt: skip
+
+    check_equal(*both(call, cases.A, cases.A), 1e-6)
+
+
 def test_multivariate_normal() -> None:
     covariance = np.array([[2, 0.5, 0], [0.5, 1, 0.1], [0, 0.1, 0.7]])
 
@@ -197,7 +216,9 @@ def test_multivariate_normal() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(cases.DISTRIBUTIONS) - {"Categorical", "Cauchy"}))
 def test_draws_have_the_mean_and_the_deviation(name: str) -> None:
-    params = [pyapp.tensor(a if name == "Uniform" else np.minimum(a, 1.0)) for a in cases.DISTRIBUTIONS[name][0]]
+    params = [
+        pyapp.tensor(a if name in ("Uniform", "StudentT") else np.minimum(a, 1.0)) for a in cases.DISTRIBUTIONS[name][0]
+    ]
     p = getattr(pyapp.distributions, name)(*params)
     pyapp.manual_seed(4)
     drawn = p.sample((40_000,)).double()
@@ -398,3 +419,29 @@ def test_assert_close() -> None:
                 close(a, b)
         close(t.tensor(float("nan")), t.tensor(float("nan")), equal_nan=True)
         close(t.ones(2), t.ones(2) + 1e-3, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 6)])
+@pytest.mark.parametrize("way", ["matrix_exp", "cayley", "householder", None])
+def test_orthogonal_weights(shape: tuple[int, int], way: str | None) -> None:
+    random, found, base = np.random.RandomState(0), [], None
+    first = random.randn(*shape).astype(np.float32)
+    moved = random.randn(*shape).astype(np.float32) * 0.3
+    np.fill_diagonal(moved, 0)  # signs, which have no gradient
+    for t in (torch, pyapp):
+        layer = t.nn.Linear(shape[1], shape[0], bias=False)
+        with t.no_grad():
+            layer.weight.copy_(t.tensor(first))
+        t.nn.utils.parametrizations.orthogonal(layer, orthogonal_map=way)
+        held = layer.parametrizations.weight
+        start = layer.weight.detach()
+        base = held[0].base.numpy().copy() if base is None else base
+        held[0].base.copy_(t.tensor(base))  # of which columns are drawn
+        with t.no_grad():
+            held.original.add_(t.tensor(moved))
+        weight = layer.weight
+        (weight * t.tensor(first)).sum().backward()
+        found.append((start, weight, held.original.grad))
+        short = weight if shape[0] < shape[1] else weight.T
+        np.testing.assert_allclose((short @ short.T).detach().numpy(), np.eye(min(shape)), atol=2e-5)
+    check_equal(found[1], found[0], 1e-4)

@@ -54,11 +54,14 @@ DISTRIBUTIONS = {
     "Laplace": ((A, A), (A * 2, A[::-1])), "Cauchy": ((A, A), None), "Exponential": ((A,), (A[::-1],)),
     "Uniform": ((A, A + 2), (A - 1, A + 3)), "Bernoulli": ((A / 3,), (A[::-1] / 3,)),
     "Geometric": ((A / 3,), (A[::-1] / 3,)), "Categorical": ((A,), (A[::-1],)),
-    "OneHotCategorical": ((A,), (A[::-1],)),
+    "OneHotCategorical": ((A,), (A[::-1],)), "Gamma": ((A, A + 1), (A[::-1], A)), "Chi2": ((A * 3,), (A[::-1],)),
+    "Beta": ((A, A[::-1]), (A + 1, A)), "Dirichlet": ((A,), (A[::-1],)), "StudentT": ((A * 2 + 4, A, A), None),
+    "HalfNormal": ((A,), (A[::-1],)),
 }  # fmt: skip
 VALUES = {
     "Bernoulli": [0.0, 1.0, 1.0], "Geometric": [0.0, 2.0, 3.0], "Categorical": [0, 2, 1],
-    "OneHotCategorical": np.eye(3), "Uniform": [0.5, 9.0, 2.6],
+    "OneHotCategorical": np.eye(3), "Beta": [0.2, 0.5, 0.9], "Dirichlet": [0.2, 0.5, 0.3],
+    "Uniform": [0.5, 9.0, 2.6],
 }  # fmt: skip
 
 
@@ -103,6 +106,7 @@ CONSTRUCTORS = [
     lambda t: t.ones(2).to_sparse().to_dense(), lambda t: t.compile(lambda x: x + 1, disable=True)(t.ones(1)),
     lambda t: t.jit.script(t.nn.Identity())(t.ones(1)), lambda t: t.cuda.is_available() or 1,
     lambda t: (t.backends.mps.is_available(), t.is_anomaly_enabled(), t.is_autocast_enabled()),
+    lambda t: (t.ones(1).new(2, 3).shape[1], t.ones(1, dtype=t.int32).new([1, 2]), t.OutOfMemoryError is not None),
     lambda t: t.set_grad_enabled(False)(lambda x: x * 2)(t.ones(1, requires_grad=True)).requires_grad,
     lambda t: t.no_grad(lambda x: x * 2)(t.ones(1, requires_grad=True)).requires_grad,
     lambda t: t.inference_mode(lambda x: x * 2)(t.ones(1, requires_grad=True)).requires_grad,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.porting import running
@@ -27,4 +26,4 @@ def test_only_imports_are_changed() -> None:
 def test_script(name: str) -> None:
     found = running.load(name, "pyapp").main(running.fill)
     assert len(found) == len(GOLDEN[name])
-    np.testing.assert_allclose(found, GOLDEN[name], rtol=1e-4, atol=1e-5)
+    assert found == pytest.approx(GOLDEN[name], rel=1e-4, abs=1e-5)

@@ -115,6 +115,16 @@ def _new_empty_strided(
     return empty_strided(size, stride, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad)
 
 
+def _new(x: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """torch's older constructor in x's dtype: of sizes, or of data."""
+    from ..typed_tensors import construct
+
+    check_device(device)
+    made = Tensor.__new__(Tensor)
+    construct(made, args, x.dtype)
+    return made
+
+
 class _UntypedStorage:
     """A storage as torch.Tensor.untyped_storage() gives it: bytes, of which tensors are views."""
 
@@ -312,7 +322,7 @@ _METHODS: dict[str, Any] = {
         y.address, y.shape, y.strides
     ), "is_shared": _no, "is_sparse": property(_no), "layout": property(_layout), "log_normal_": _log_normal,
     "map_": _map, "name": property(lambda _: None), "narrow_copy": narrow_copy,
-    "new_empty_strided": _new_empty_strided, "output_nr": property(lambda _: 0), "pin_memory": _itself,
+    "new": _new, "new_empty_strided": _new_empty_strided, "output_nr": property(lambda _: 0), "pin_memory": _itself,
     "put": put, "put_": _put, "record_stream": _nothing, "resize_": _resize,
     "resize_as_": lambda x, other, **_: _resize(x, other.shape), "resolve_conj": _itself, "resolve_neg": _itself,
     "set_": _set, "share_memory_": _itself, "to_dense": _itself, "to_sparse": _itself,

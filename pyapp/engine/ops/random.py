@@ -31,8 +31,19 @@ class Generator:
         self.offset = 0
         return self
 
+    @property
+    def device(self) -> Any:
+        """Where numbers are drawn: on the CPU."""
+        return check_device(None)
+
     def initial_seed(self) -> int:
         return self.seed
+
+    def clone_state(self) -> Generator:
+        """Another generator that is where this one is."""
+        made = Generator(self.seed)
+        made.offset = self.offset
+        return made
 
     def get_state(self) -> tuple[int, int]:
         """(seed, offset): all there is."""

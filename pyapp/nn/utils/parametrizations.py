@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from ...engine import Tensor, no_grad
 from ...engine.op import describe
 from ...engine.ops import normalization, randn
@@ -99,3 +102,9 @@ def spectral_norm(
         raise ValueError(f"spectral_norm: {type(module).__name__} has no tensor {name!r}")
     made = SpectralNorm(weight.detach(), n_power_iterations, spectral_dim(module, dim), eps).train(module.training)
     return register_parametrization(module, name, made)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "orthogonal":
+        return importlib.import_module(".orthogonal", __package__).orthogonal
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,9 +23,29 @@ class PackedSequence(NamedTuple):
     sorted_indices: Tensor | None = None
     unsorted_indices: Tensor | None = None
 
-    def to(self, dtype: Any) -> PackedSequence:
-        """The data in another dtype."""
-        return self._replace(data=self.data.to(dtype))
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The data in another dtype or on another device."""
+        return self._replace(data=self.data.to(*args, **kwargs))
+
+    def float(self) -> PackedSequence:
+        """The data in float32."""
+        return self.to("float32")
+
+    def double(self) -> PackedSequence:
+        """The data in float64."""
+        return self.to("float64")
+
+    def cpu(self) -> PackedSequence:
+        """The data on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = "cuda") -> PackedSequence:
+        """The data on a CUDA device."""
+        return self.to(device)
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.data.device.type == "cuda"
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:

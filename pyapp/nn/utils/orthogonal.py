@@ -1,0 +1,89 @@
+"""Matrices with orthonormal columns, or rows where these are fewer, trained without leaving them (Lezcano-Casado 2019,
+"Trivializations for gradient-based optimization on manifolds"), by torch.nn.utils.parametrizations' name.
+"""
+
+from __future__ import annotations
+
+from ...engine import Tensor, no_grad
+from ...engine.op import describe
+from ...engine.ops import cat, eye, pad, randn, solve
+from ...engine.ops.decompose import matrix_exp, qr
+from ..module import Module
+from .parametrize import register_parametrization
+
+WAYS = ("matrix_exp", "cayley", "householder")
+
+
+def _columns(matrix: Tensor) -> Tensor:
+    """An orthonormal basis of what the columns span, in their order and directions."""
+    q, r = qr(matrix)
+    signs = r.diagonal(dim1=-2, dim2=-1).sign()
+    return q * signs.unsqueeze(-2)
+
+
+def _reflections(vectors: Tensor) -> Tensor:
+    """The first columns of a product of Householder reflections, along the columns of (..., N, K) below the diagonal,
+    which is one."""
+    n, k = vectors.shape[-2:]
+    unit = eye(n, k, dtype=vectors.dtype)
+    below, product = vectors.tril(-1), unit
+    for i in reversed(range(k)):
+        v = (below[..., i] + unit[:, i]).unsqueeze(-1)  # (..., N, 1)
+        product = product - (2 / (v * v).sum(-2, keepdim=True)) * v * (v.mT @ product)
+    return product
+
+
+class Orthogonal(Module):
+    """`base` (N, N), which is orthogonal, times a rotation that the parameter makes by one of three maps."""
+
+    base: Tensor
+
+    def __init__(self, weight: Tensor, way: str) -> None:
+        super().__init__()
+        self.orthogonal_map, self.shape = way, weight.shape
+        self.register_buffer("base", eye(max(weight.shape[-2:]), dtype=weight.dtype))
+
+    def _rotation(self, tall: Tensor) -> Tensor:
+        n, k = tall.shape[-2:]
+        if self.orthogonal_map == "householder":
+            return _reflections(tall) * tall.detach().diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+        lower = pad(tall.tril(), (0, n - k))
+        skew = lower - lower.mT
+        if self.orthogonal_map == "matrix_exp":
+            return matrix_exp(skew)[..., :k]
+        unit = eye(n, dtype=tall.dtype)
+        return solve(unit - skew * 0.5, unit + skew * 0.5)[..., :k]
+
+    def forward(self, original: Tensor) -> Tensor:
+        wide = original.shape[-2] < original.shape[-1]
+        found = self.base @ self._rotation(original.mT if wide else original)
+        return found.mT if wide else found
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """The parameter of no rotation, after `base` has taken the nearest columns."""
+        if value.shape != self.shape:
+            raise ValueError(f"orthogonal: {describe(value)} is not of the shape {self.shape}")
+        with no_grad():
+            tall = value.mT if value.shape[-2] < value.shape[-1] else value
+            n, k = tall.shape[-2:]
+            rest = randn(*tall.shape[:-2], n, n - k, dtype=value.dtype)
+            self.base = _columns(cat([tall, rest], -1) if n > k else tall)
+            none = -eye(value.shape[-2], value.shape[-1], dtype=value.dtype)
+            return none.expand(*value.shape).clone()
+
+
+def orthogonal(
+    module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+) -> Module:
+    """Keeps the columns of a matrix orthonormal, or its rows where these are fewer. `orthogonal_map`: "matrix_exp" (of
+    square matrices unless told), "cayley" or "householder". NotImplementedError without `use_trivialization`.
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor) or weight.ndim < 2:
+        raise ValueError(f"orthogonal: {type(module).__name__} has no matrix {name!r}")
+    way = orthogonal_map or ("matrix_exp" if weight.shape[-2] == weight.shape[-1] else "householder")
+    if way not in WAYS:
+        raise ValueError(f"orthogonal: the map is {', '.join(WAYS)}, not {orthogonal_map!r}")
+    if not use_trivialization:
+        raise NotImplementedError("orthogonal: use_trivialization=False is not there")
+    return register_parametrization(module, name, Orthogonal(weight.detach(), way))
