@@ -14,10 +14,11 @@ from typing import Any
 SAMPLE_SECONDS = 0.3  # a sample repeats its call for at least this long
 SIZES = (64, 128, 256, 512, 1024, 2048)
 NAMES = (
-    *(f"matmul {size}" for size in SIZES), "conv2d 64x56x56, 3x3", "layer_norm 1024x768", "softmax 1024x1024",
+    *(f"matmul {size}" for size in SIZES), "conv2d 64x56x56, 3x3", "depthwise 4x64x56x56, 3x3",
+    "transposed 2x64x28x28, 4x4", "layer_norm 1024x768", "softmax 1024x1024",
     "attention 1x8x1024x64", "elementwise chain 1M", "training step 1M",
 )  # fmt: skip
-IN_NUMPY = tuple(name for name in NAMES if not name.startswith("training"))
+IN_NUMPY = tuple(name for name in NAMES if not name.startswith(("depthwise", "transposed", "training")))
 
 
 def random(package: str, *shape: int) -> Any:
@@ -44,6 +45,16 @@ def convolution(P: Any) -> Callable[[], Any]:
         return (w.reshape(64, -1) @ columns).reshape(1, 64, 56, 56)
 
     return by_windows
+
+
+def depthwise(P: Any) -> Callable[[], Any]:
+    x, w = random(P.__name__, 4, 64, 56, 56), random(P.__name__, 64, 1, 3, 3)
+    return lambda: P.nn.functional.conv2d(x, w, padding=1, groups=64)
+
+
+def transposed(P: Any) -> Callable[[], Any]:
+    x, w = random(P.__name__, 2, 64, 28, 28), random(P.__name__, 64, 32, 4, 4)
+    return lambda: P.nn.functional.conv_transpose2d(x, w, stride=2, padding=1)
 
 
 def layer_norm(P: Any) -> Callable[[], Any]:
@@ -104,8 +115,8 @@ def build(package: str, name: str) -> Callable[[], Any]:
     if kind == "matmul":
         return matmul(P, int(rest))
     makers = {
-        "conv2d": convolution, "layer_norm": layer_norm, "softmax": softmax, "attention": attention,
-        "elementwise": chain, "training": training_step,
+        "conv2d": convolution, "depthwise": depthwise, "transposed": transposed, "layer_norm": layer_norm,
+        "softmax": softmax, "attention": attention, "elementwise": chain, "training": training_step,
     }  # fmt: skip
     return makers[kind](P)
 

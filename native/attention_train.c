@@ -217,28 +217,27 @@ static void pack_keys(unit *u, const float *k, int64_t key_stride)
                    key_stride, 1, u->dims, KIND_F32);
 }
 
-/* Out of line: inlined beside other code, the sums would not stay in registers. */
-static __attribute__((noinline)) void score_tile(float *weights, const float *k, const float *turned, int64_t dims)
+/* Out of line: inlined beside other code, the sums would not stay in registers. Tiles of keys, one after the other. */
+static __attribute__((noinline)) void score_tiles(float *weights, const float *k, const float *turned, int64_t dims,
+                                                  int64_t tiles)
 {
-    vfloat sums[TILE][WIDE] = {0};
-    multiply_tile(sums, k, 1, TILE, turned, BLOCK, dims, WIDE);
-    UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < WIDE; j++)
-        vstore(weights + r * BLOCK + j * LANES, sums[r][j]);
+    for (; tiles > 0; tiles--, weights += TILE * BLOCK, k += TILE * dims) {
+        vfloat sums[TILE][WIDE] = {0};
+        multiply_tile(sums, k, 1, TILE, turned, BLOCK, dims, WIDE);
+        UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < WIDE; j++)
+            vstore(weights + r * BLOCK + j * LANES, sums[r][j]);
+    }
 }
 
 /* weights[i][row] = k . q for keys first .. first + count - 1, -inf where the row does not see the key. */
 static void score_keys(unit *u, int64_t first, int64_t count)
 {
-    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES)
-        for (int64_t i = 0; i < count; i += TILE) {
-            score_tile(u->weights + i * BLOCK + row, u->k + (first + i) * u->dims, u->turned + row, u->dims);
-            if (first + i + TILE <= u->seen[row])
-                continue;
-            for (int64_t at = row; at < row + WIDE * LANES; at++)
-                for (int r = 0; r < TILE; r++)
-                    if (first + i + r >= u->seen[at])
-                        u->weights[(i + r) * BLOCK + at] = -INFINITE;
-        }
+    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
+        score_tiles(u->weights + row, u->k + first * u->dims, u->turned + row, u->dims, count / TILE);
+        for (int64_t at = row; first + count > u->seen[row] && at < row + WIDE * LANES; at++)
+            for (int64_t i = u->seen[at] > first ? u->seen[at] - first : 0; i < count; i++)
+                u->weights[i * BLOCK + at] = -INFINITE;
+    }
 }
 
 /* LANES rows of weigh_keys, whose largest score rises from *before to `largest`. */
@@ -273,27 +272,31 @@ static void weigh_keys(unit *u, int64_t count, float sums[BLOCK], float correcti
     }
 }
 
-INLINE void mix_part(float *out, int64_t padded, const float *weights, const float *v, int64_t count,
-                     const float *correction, const int vectors)
+/* Columns of `vectors` vectors, from `first` on as long as they fit; returns where they end. */
+INLINE int64_t mix_part(float *out, int64_t padded, const float *weights, const float *v, int64_t count,
+                        const float *correction, int64_t first, int64_t width, const int vectors)
 {
-    vfloat sums[TILE][WIDE] = {0};
-    UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < vectors; j++) sums[r][j] =
-        vload(out + r * padded + j * LANES) * correction[r];
-    multiply_tile(sums, weights, 1, BLOCK, v, padded, count, vectors);
-    UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < vectors; j++)
-        vstore(out + r * padded + j * LANES, sums[r][j]);
+    for (; first + vectors * LANES <= width; first += vectors * LANES) {
+        vfloat sums[TILE][WIDE] = {0};
+        UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < vectors; j++) sums[r][j] =
+            vload(out + r * padded + first + j * LANES) * correction[r];
+        multiply_tile(sums, weights, 1, BLOCK, v + first, padded, count, vectors);
+        UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < vectors; j++)
+            vstore(out + r * padded + first + j * LANES, sums[r][j]);
+    }
+    return first;
 }
 
-static __attribute__((noinline)) void mix_wide(float *out, int64_t padded, const float *weights, const float *v,
-                                               int64_t count, const float *correction)
+static __attribute__((noinline)) int64_t mix_wide(float *out, int64_t padded, const float *weights, const float *v,
+                                                  int64_t count, const float *correction, int64_t width)
 {
-    mix_part(out, padded, weights, v, count, correction, WIDE);
+    return mix_part(out, padded, weights, v, count, correction, 0, width, WIDE);
 }
 
-static __attribute__((noinline)) void mix_one(float *out, int64_t padded, const float *weights, const float *v,
-                                              int64_t count, const float *correction)
+static __attribute__((noinline)) void mix_rest(float *out, int64_t padded, const float *weights, const float *v,
+                                               int64_t count, const float *correction, int64_t first, int64_t width)
 {
-    mix_part(out, padded, weights, v, count, correction, 1);
+    mix_part(out, padded, weights, v, count, correction, first, width, 1);
 }
 
 /* out = out * correction + weights * v */
@@ -301,11 +304,9 @@ static void mix_values(unit *u, const float *v, int64_t count, const float corre
 {
     for (int64_t row = 0; row < BLOCK; row += TILE) {
         float *out = u->out + row * u->padded;
-        int64_t d = 0;
-        for (; d + WIDE * LANES <= u->width; d += WIDE * LANES)
-            mix_wide(out + d, u->padded, u->weights + row, v + d, count, correction + row);
-        for (; d < u->width; d += LANES)
-            mix_one(out + d, u->padded, u->weights + row, v + d, count, correction + row);
+        const int64_t done = mix_wide(out, u->padded, u->weights + row, v, count, correction + row, u->width);
+        if (done < u->width)
+            mix_rest(out, u->padded, u->weights + row, v, count, correction + row, done, u->width);
     }
 }
 

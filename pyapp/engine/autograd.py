@@ -179,15 +179,6 @@ class Node:
         found = vjp(gradient, output, *self.args)
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 
-    def name(self) -> str:
-        """The op's name."""
-        return self.op.name
-
-    @property
-    def next_functions(self) -> tuple[tuple[Edge | None, int], ...]:
-        """What the arguments come from, as (node, 0); of a leaf the leaf itself."""
-        return tuple((edge, 0) for edge in self.edges)
-
     def release(self) -> None:
         """Frees what was saved, and the way further down: a long chain is not freed by recursion."""
         self.args = self.output = None

@@ -15,6 +15,7 @@ A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where t
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 from weakref import ref
 
@@ -153,7 +154,7 @@ class Op:
         """As a method of Tensor."""
         if instance is None:
             return self
-        return _Bound(self, instance)
+        return MethodType(self, instance)
 
 
 _NUMPY_NAMES = (("axis", "dim"), ("keepdims", "keepdim"))  # torch takes NumPy's names for these, too
@@ -175,19 +176,6 @@ def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs
     if not args:
         raise TypeError(f"{name}: expects {names[0]!r} first, got {', '.join(kwargs) or 'nothing'}")
     return args
-
-
-class _Bound:
-    """An op as a method."""
-
-    __slots__ = ("instance", "op")
-
-    def __init__(self, op: Op, instance: Tensor) -> None:
-        self.op = op
-        self.instance = instance
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.op(self.instance, *args, **kwargs)
 
 
 _FEW_VIEWS = 32

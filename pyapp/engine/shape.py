@@ -27,6 +27,22 @@ def contiguous_strides(shape: Shape) -> Shape:
     return found
 
 
+_LAYOUTS: dict[Shape, tuple[int, Shape]] = {}
+
+
+def dense_layout(shape: Shape) -> tuple[int, Shape]:
+    """(elements, strides) of a dense row-major tensor. ValueError where a size is negative."""
+    found = _LAYOUTS.get(shape)
+    if found is None:
+        if any(size < 0 for size in shape):
+            raise ValueError(f"a tensor cannot have the shape {shape}: sizes are not negative")
+        found = prod(shape), contiguous_strides(shape)
+        if len(_LAYOUTS) > 4096:
+            _LAYOUTS.clear()
+        _LAYOUTS[shape] = found
+    return found
+
+
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
     """Whether the elements lie densely in row-major order (strides of dims of size one do not matter)."""
     if strides == contiguous_strides(shape):

@@ -97,7 +97,7 @@ class Storage:
 
     def __init__(self, nbytes: int) -> None:
         self.capacity = 0  # until there is memory to give back
-        capacity = _capacity(nbytes)
+        capacity = (nbytes + 63) & ~63 if 0 < nbytes <= 4096 else _capacity(nbytes)
         pool = _current.pool
         blocks = pool.free.get(capacity)  # as Pool.take, for the hot path
         if blocks:
@@ -139,8 +139,16 @@ class Storage:
         return Storage.of_bytes(self.bytes_view() if self.nbytes else b"")  # without the copy between that bytes are
 
     def __del__(self) -> None:
-        if self.capacity:
-            self.pool.give(self.address, self.capacity)
+        capacity = self.capacity
+        if capacity:
+            pool = self.pool
+            cached = pool.cached + capacity
+            blocks = pool.free.get(capacity)  # as Pool.give, for the hot path
+            if blocks is None or cached > pool.limit:
+                pool.give(self.address, capacity)
+            else:
+                pool.cached = cached
+                blocks.append(self.address)
 
     def bytes_view(self) -> memoryview:
         """All bytes, writable. The view does not keep the storage alive."""

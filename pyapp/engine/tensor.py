@@ -11,7 +11,7 @@ from . import dtype as _dtype
 from .device import Device, as_device, cpu
 from .dtype import DType, as_dtype
 from .lazy import np
-from .shape import Shape, contiguous_strides, is_contiguous, normalize_dim
+from .shape import Shape, contiguous_strides, dense_layout, is_contiguous, normalize_dim
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Tensor:
             return bool(order) and is_contiguous(
                 tuple(self.shape[d] for d in order), tuple(self.strides[d] for d in order)
             )
-        return is_contiguous(self.shape, self.strides)
+        return self.strides == dense_layout(self.shape)[1] or is_contiguous(self.shape, self.strides)
 
     def is_floating_point(self) -> bool:
         return self.dtype.is_floating_point
@@ -415,15 +415,11 @@ def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: i
 
 def empty_contiguous(shape: Shape, dtype: DType = _dtype.float32) -> Tensor:
     """An uninitialised dense CPU tensor."""
-    count = 1
-    for size in shape:
-        if size < 0:
-            raise ValueError(f"a tensor cannot have the shape {shape}: sizes are not negative")
-        count *= size
+    count, strides = dense_layout(shape)
     self = Tensor.__new__(Tensor)
     self.storage = Storage(count * dtype.itemsize)
     self.shape = shape
-    self.strides = contiguous_strides(shape)
+    self.strides = strides
     self.dtype = dtype
     return self
 

@@ -9,7 +9,7 @@ from .. import dtype as _dtype
 from ..launch import KERNELS, launch, launch_all
 from ..op import OPS
 from ..ops.base import dense
-from ..shape import Shape, broadcast_shapes
+from ..shape import Shape, broadcast_shapes, dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
 from .cpu import claims, rows_of
@@ -72,12 +72,13 @@ def _with_number(kernel: Any, a: Any, b: Any) -> Any:
     """One of the two is a number."""
     x, first = (a, True) if isinstance(a, Tensor) else (b, False)
     x, y = _result_like(x)
-    count = x.numel()
-    pointers = (x.address, 0) if first else (0, x.address)
-    whole = max(count, 1)
+    count = dense_layout(x.shape)[0]
+    address = x.storage.address + 4 * x.offset
+    pointers = (address, 0) if first else (0, address)
+    whole = count or 1
     periods = (whole, 1) if first else (1, whole)
     try:
-        launch(kernel, count >> 10, y.address, *pointers, count, *periods, 0, 0, b if first else a)
+        launch(kernel, count >> 10, y.storage.address, *pointers, count, *periods, 0, 0, b if first else a)
     except OverflowError:  # beyond float32
         return NotImplemented
     return y
@@ -99,9 +100,12 @@ def _claim_binary(name: str) -> None:
         if shape == b.shape and a.strides == b.strides:
             a, y = _result_like(a)
             b = b if b.strides == a.strides else dense(b)
-            count = a.numel()
+            count = dense_layout(shape)[0]
             whole = count or 1
-            launch(kernel, count >> 10, y.address, a.address, b.address, count, whole, whole, 0, 0, 0.0)
+            launch(
+                kernel, count >> 10, y.storage.address, a.storage.address + 4 * a.offset,
+                b.storage.address + 4 * b.offset, count, whole, whole, 0, 0, 0.0,
+            )  # fmt: skip
             return y
         shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
         if not count:
@@ -165,8 +169,8 @@ def _claim_unary(name: str, cost: int) -> None:
         if x.dtype is not _F32:
             return NotImplemented
         x, y = _result_like(x)
-        count = x.numel()
-        launch(kernel, count * cost >> 10, y.address, x.address, count)
+        count = dense_layout(x.shape)[0]
+        launch(kernel, count * cost >> 10, y.storage.address, x.storage.address + 4 * x.offset, count)
         return y
 
 
