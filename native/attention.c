@@ -104,7 +104,7 @@ INLINE void weigh_row(tile *t, int row, int64_t keys)
     const float reference = largest == -INFINITE ? 0.0f : largest; /* all -inf so far: weights are 0, not NaN */
     vfloat sum = vzero();
     for (int64_t i = 0; i < keys; i += LANES) {
-        const vfloat weight = vexp(vload(scores + i) - reference);
+        const vfloat weight = vexp_negative(vload(scores + i) - reference);
         vstore(scores + i, weight);
         sum += weight;
     }

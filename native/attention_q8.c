@@ -21,14 +21,26 @@ enum { ROWS = 4 * SUB, LINES = 32 }; /* LINES: room for ROWS in whole vectors */
  * takes unsigned x signed; what these must add to a key is its bias. */
 #if U7_WORDS
 typedef part packed;
+typedef sums dots;
+typedef step four_step;
+INLINE dots dots_start(int32_t s) { return (dots){{s, 0, s, 0}, {s, 0, s, 0}}; }
+INLINE part_sums dots_finish(dots s) { return sums_finish(s, NULL); }
+INLINE void dots_in_order(dots *s) { sums_in_order(s); }
 INLINE packed packed_load(const uint8_t *p) { return part_load((const int8_t *)p, NULL); }
-INLINE u7_sums add_keys(u7_sums to, packed k, u7_step q) { return sums_add(to, k, q, NULL); }
-INLINE u7_sums add_values(u7_sums to, packed v, u7_step w) { return sums_add(to, v, w, NULL); }
+INLINE four_step four_at(const u7_value *p) { return four_words(p); }
+INLINE dots add_keys(dots to, packed k, four_step q) { return sums_add(to, k, q, NULL); }
+INLINE dots add_values(dots to, packed v, four_step w) { return sums_add(to, v, w, NULL); }
 #else
 typedef part_bits packed;
+typedef u7_sums dots;
+typedef u7_step four_step;
+INLINE dots dots_start(int32_t s) { return u7_start(s); }
+INLINE part_sums dots_finish(dots s) { return u7_finish(s); }
+INLINE void dots_in_order(dots *s) { (void)s; }
 INLINE packed packed_load(const uint8_t *p) { return bits_load(p); }
-INLINE u7_sums add_keys(u7_sums to, packed k, u7_step q) { return u7_add(to, k, q); }
-INLINE u7_sums add_values(u7_sums to, packed v, u7_step w) { return u7_add(to, (part_bits)w, (u7_step)v); }
+INLINE four_step four_at(const u7_value *p) { return u7_step_at(p); }
+INLINE dots add_keys(dots to, packed k, four_step q) { return u7_add(to, k, q); }
+INLINE dots add_values(dots to, packed v, four_step w) { return u7_add(to, (part_bits)w, (four_step)v); }
 #endif
 
 /* How keys are rounded: to -levels .. levels, and what is added. Of seven bits where more would overflow. */
@@ -194,10 +206,10 @@ INLINE void take_row(tile *t, int row, const float *q, float scale, int32_t bias
 /* Scores of `rows` rows and `groups` groups of BAND keys; both are constants wherever this is called. */
 INLINE void score_groups(tile *t, int row, const int rows, const uint8_t *k, const int groups, int64_t key)
 {
-    u7_sums sums[SUB][LONE][PARTS];
+    dots sums[SUB][LONE][PARTS];
     const int64_t bytes = group_bytes(t->dims), steps = (t->dims + 3) / 4;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int g = 0; g < groups; g++) UNROLL for (int p = 0; p < PARTS; p++)
-        sums[r][g][p] = u7_start(t->start[row + r]);
+        sums[r][g][p] = dots_start(t->start[row + r]);
     const uint8_t *at = k + BAND * 4;
     const u7_value *q = t->queries[row];
     for (int64_t s = 0; s < steps; s++, at += GROUP, q += 4) {
@@ -206,17 +218,18 @@ INLINE void score_groups(tile *t, int row, const int rows, const uint8_t *k, con
             packed_load(at + g * bytes + p * PART_BYTES);
         UNROLL for (int r = 0; r < rows; r++)
         {
-            const u7_step four = u7_step_at(q + r * MOST_DIMS);
+            const four_step four = four_at(q + r * MOST_DIMS);
             UNROLL for (int g = 0; g < groups; g++) UNROLL for (int p = 0; p < PARTS; p++) sums[r][g][p] =
                 add_keys(sums[r][g][p], keys[g][p], four);
-            UNROLL for (int g = 0; g < groups; g++) UNROLL for (int p = 0; p < PARTS; p++) u7_in_order(&sums[r][g][p]);
+            UNROLL for (int g = 0; g < groups; g++) UNROLL for (int p = 0; p < PARTS; p++)
+                dots_in_order(&sums[r][g][p]);
         }
     }
     UNROLL for (int g = 0; g < groups; g++) UNROLL for (int p = 0; p < PARTS; p++)
     {
         const part_float scale = scales_load_f32(k + g * bytes + p * PART_ROWS * 4);
         UNROLL for (int r = 0; r < rows; r++) * (part_unaligned *)&t->scores[row + r][key + g * BAND + p * PART_ROWS] =
-            part_from_int(u7_finish(sums[r][g][p])) * scale;
+            part_from_int(dots_finish(sums[r][g][p])) * scale;
     }
 }
 
@@ -290,7 +303,8 @@ static void weigh(tile *t, int64_t count)
     for (int row = 0; row < t->rows; row += LANES) {
         const vfloat ln2 = vsplat(0.693147181f), before = vload(t->largest + row), peak = vload(t->peak + row);
         const vfloat largest = vmax(before, peak);
-        const vfloat correction = vexp((before - largest) * ln2), worth = vexp((peak - largest) * ln2);
+        const vfloat correction = vexp_negative((before - largest) * ln2),
+                     worth = vexp_negative((peak - largest) * ln2);
         vstore(t->largest + row, largest);
         vstore(t->correction + row, correction);
         vstore(t->peak + row, worth);
@@ -302,10 +316,10 @@ static void weigh(tile *t, int64_t count)
 INLINE void mix_columns(tile *t, int row, const int rows, const uint8_t *v, int64_t column, const int bands,
                         int64_t count)
 {
-    u7_sums sums[SUB][LONE][PARTS];
+    dots sums[SUB][LONE][PARTS];
     const int64_t row_bytes = 4 * round_up(t->dims, BAND), steps = (count + 3) / 4;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
-        sums[r][b][p] = u7_start(0);
+        sums[r][b][p] = dots_start(0);
     const uint8_t *at = v + row_bytes + 4 * column;
     const u7_value *weights = t->weights[row];
     for (int64_t s = 0; s < steps; s++, at += row_bytes, weights += 4) {
@@ -314,10 +328,10 @@ INLINE void mix_columns(tile *t, int row, const int rows, const uint8_t *v, int6
             packed_load(at + b * GROUP + p * PART_BYTES);
         UNROLL for (int r = 0; r < rows; r++)
         {
-            const u7_step four = u7_step_at(weights + r * KEYS);
+            const four_step four = four_at(weights + r * KEYS);
             UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) sums[r][b][p] =
                 add_values(sums[r][b][p], values[b][p], four);
-            UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) u7_in_order(&sums[r][b][p]);
+            UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) dots_in_order(&sums[r][b][p]);
         }
     }
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
@@ -328,7 +342,7 @@ INLINE void mix_columns(tile *t, int row, const int rows, const uint8_t *v, int6
         {
             part_unaligned *out = (part_unaligned *)&t->out[row + r][c];
             *out = *out * part_splat(t->correction[row + r]) +
-                   part_from_int(u7_finish(sums[r][b][p])) * (scale * part_splat(t->peak[row + r]));
+                   part_from_int(dots_finish(sums[r][b][p])) * (scale * part_splat(t->peak[row + r]));
         }
     }
 }

@@ -7,6 +7,7 @@
  *
  * With E = exp(scores - largest), sum L, G = grad_y / L: grad_v = E' G; H = G v'; grad_scores = E * (H - sum(E * H) / L).
  */
+#include "gemm.h"
 #include "vmath.h"
 
 #if LANES == 16 || defined(__aarch64__)
@@ -156,7 +157,7 @@ static void weigh(unit *u)
         vfloat sum = vzero();
         for (int64_t key = 0; key < u->visible; key++) {
             float *at = u->weights + key * BLOCK + row;
-            const vfloat weight = vexp(vload(at) - largest);
+            const vfloat weight = vexp_negative(vload(at) - largest);
             vstore(at, weight);
             sum += weight;
         }
@@ -212,12 +213,8 @@ static void set_block(unit *u, int64_t first)
 static void pack_keys(unit *u, const float *k, int64_t key_stride)
 {
     for (int64_t key = 0; key < round_up(u->keys, TILE); key += TILE)
-        for (int64_t r = 0; r < TILE; r++) {
-            const float *from = k + (key + r) * key_stride;
-            float *to = u->k + key * u->dims + r;
-            for (int64_t d = 0; d < u->dims; d++)
-                to[d * TILE] = key + r < u->keys ? from[d] : 0.0f;
-        }
+        pack_panel(u->k + key * u->dims, TILE, k + key * key_stride, u->keys - key < TILE ? u->keys - key : TILE,
+                   key_stride, 1, u->dims, KIND_F32);
 }
 
 /* Out of line: inlined beside other code, the sums would not stay in registers. */
@@ -244,25 +241,35 @@ static void score_keys(unit *u, int64_t first, int64_t count)
         }
 }
 
+/* LANES rows of weigh_keys, whose largest score rises from *before to `largest`. */
+static __attribute__((noinline)) void weigh_column(float *weights, int64_t count, float *before, vfloat largest,
+                                                   float *sums, float *correction)
+{
+    const vfloat reference = vselect(largest == -INFINITE, vzero(), largest); /* nothing yet: 0, not NaN */
+    const vfloat shrink = vexp_negative(vload(before) - reference);
+    vfloat sum = vzero();
+    for (int64_t i = 0; i < count; i++, weights += BLOCK) {
+        const vfloat weight = vexp_negative(vload(weights) - reference);
+        vstore(weights, weight);
+        sum += weight;
+    }
+    vstore(correction, shrink);
+    vstore(sums, vfma(vload(sums), shrink, sum));
+    vstore(before, largest);
+}
+
 /* Turns the scores of `count` keys into weights, and adds them to the sums. */
 static void weigh_keys(unit *u, int64_t count, float sums[BLOCK], float correction[BLOCK])
 {
-    for (int64_t row = 0; row < BLOCK; row += LANES) {
-        vfloat largest = vload(u->largest + row);
-        for (int64_t i = 0; i < count; i++)
-            largest = vmax(largest, vload(u->weights + i * BLOCK + row));
-        const vfloat reference = vselect(largest == -INFINITE, vzero(), largest); /* nothing yet: 0, not NaN */
-        const vfloat shrink = vexp(vload(u->largest + row) - reference);
-        vfloat sum = vzero();
-        for (int64_t i = 0; i < count; i++) {
-            float *at = u->weights + i * BLOCK + row;
-            const vfloat weight = vexp(vload(at) - reference);
-            vstore(at, weight);
-            sum += weight;
-        }
-        vstore(correction + row, shrink);
-        vstore(sums + row, vfma(vload(sums + row), shrink, sum));
-        vstore(u->largest + row, largest);
+    for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
+        vfloat largest[WIDE];
+        UNROLL for (int j = 0; j < WIDE; j++) largest[j] = vload(u->largest + row + j * LANES);
+        for (int64_t i = 0; i < count; i++) /* side by side: each waits for the one before */
+            UNROLL for (int j = 0; j < WIDE; j++) largest[j] =
+                vmax(largest[j], vload(u->weights + i * BLOCK + row + j * LANES));
+        UNROLL for (int j = 0; j < WIDE; j++)
+            weigh_column(u->weights + row + j * LANES, count, u->largest + row + j * LANES, largest[j],
+                         sums + row + j * LANES, correction + row + j * LANES);
     }
 }
 

@@ -2,6 +2,7 @@
  * already, a stride apart; only their gradient has to be put together. Others are packed where they lie, panel by panel,
  * as the product wants them: no matrix of windows exists (as in cuDNN; Chetlur et al., 2014). */
 #include "gemm.h"
+#include "vmath.h"
 
 /* y[i] = sum of the windows that cover element i */
 static void fold_element(float *y, const float *windows, const int64_t *d, int64_t i)
@@ -164,6 +165,132 @@ INLINE void pack_windows(float *to, const product *p, const void *source, int64_
     }
 }
 
+/* ---- few rows: windows of a channel by itself. Nothing is packed: there would be nobody to share it. */
+
+enum { FEW = 2, TAPS = 256, DIRECT_VECTORS = 4 };
+
+/* LANES elements from x on, `step` apart; at least the first n of them. */
+INLINE vfloat vload_step(const float *x, const int64_t step, int64_t n)
+{
+    if (step == 1)
+        return vload(x);
+    if (step == 2)
+        return vload_even(x);
+    float part[LANES] = {0};
+    for (int i = 0; i < LANES && i < n; i++)
+        part[i] = x[i * step];
+    return vload(part);
+}
+
+/* `vectors` (a constant) vectors of one row of outputs, of which `count` elements exist: c = start + sum of a[i] x. */
+INLINE void add_taps(float *c, const float *a, const float *x, const int64_t *offsets, int64_t taps, int64_t count,
+                     const float *start, const int vectors, const int64_t step)
+{
+    const int chains = vectors == 1 ? DIRECT_VECTORS : 1; /* a lone sum would wait for itself */
+    vfloat sums[DIRECT_VECTORS] = {0};
+    int64_t i = 0;
+    UNROLL for (int v = 0; v < vectors; v++) sums[v] =
+        start ? vsplat(*start) : vload_up_to(c + v * LANES, count - v * LANES);
+    for (; i + chains <= taps; i += chains)
+        UNROLL for (int j = 0; j < DIRECT_VECTORS; j++)
+        {
+            const int v = chains == 1 ? j : 0;
+            const float *from = x + offsets[i + (chains == 1 ? 0 : j)] + v * LANES * step;
+            sums[j] = vfma(vsplat(a[i + (chains == 1 ? 0 : j)]), vload_step(from, step, count - v * LANES), sums[j]);
+        }
+    for (; i < taps; i++)
+        sums[0] = vfma(vsplat(a[i]), vload_step(x + offsets[i], step, count), sums[0]);
+    if (chains > 1)
+        sums[0] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    UNROLL for (int v = 0; v < vectors; v++) vstore_up_to(c + v * LANES, sums[v], count - v * LANES);
+}
+
+INLINE void convolve_row(float *c, const float *a, const float *x, const int64_t *offsets, int64_t taps, int64_t count,
+                         const float *start, const int64_t step)
+{
+    int64_t i = 0;
+    for (; i + DIRECT_VECTORS * LANES <= count; i += DIRECT_VECTORS * LANES)
+        add_taps(c + i, a, x + i * step, offsets, taps, DIRECT_VECTORS * LANES, start, DIRECT_VECTORS, step);
+    for (; i < count; i += LANES)
+        add_taps(c + i, a, x + i * step, offsets, taps, count - i, start, 1, step);
+}
+
+/* Rows of outputs (along the last axis of j) first .. last - 1, numbered through all items. Taps are taken TAPS at a time. */
+static void convolve_direct(const launch *record, int64_t first, int64_t last)
+{
+    static const float zero;
+    const int64_t *d = record->dims, groups = d[1], m = d[2], k = d[3] * d[4] * d[5] * d[6];
+    const int64_t lines = d[11] * d[12] * d[13], length = d[14], step = d[18];
+    const float *bias = record->pointers[3];
+    int64_t offsets[TAPS];
+    for (int64_t begin = 0; begin < k; begin += TAPS) {
+        const int64_t taps = k - begin < TAPS ? k - begin : TAPS;
+        place tap = place_of(begin, d + 3, d + 7);
+        for (int64_t i = 0; i < taps; i++) {
+            offsets[i] = tap.offset;
+            advance(&tap, 1, d + 3, d + 7);
+        }
+        for (int64_t at = first; at < last; at++) {
+            const int64_t item = at / lines, line = at % lines, group = item % groups;
+            const float *x = (const float *)record->pointers[2] + item / groups * d[19] + group * d[20] +
+                             place_of(line * length, d + 11, d + 15).offset;
+            for (int64_t row = group * m; row < (group + 1) * m; row++) {
+                float *c = (float *)record->pointers[0] + ((item * m + row - group * m) * lines + line) * length;
+                const float *a = (const float *)record->pointers[1] + row * k + begin;
+                const float *start = begin ? NULL : bias ? bias + row : &zero;
+                if (step == 1)
+                    convolve_row(c, a, x, offsets, taps, length, start, 1);
+                else if (step == 2)
+                    convolve_row(c, a, x, offsets, taps, length, start, 2);
+                else
+                    convolve_row(c, a, x, offsets, taps, length, start, step);
+            }
+        }
+    }
+}
+
+/* sum of a[i] x[i * step] */
+INLINE vfloat dot_steps(const float *a, const float *x, int64_t n, const int64_t step)
+{
+    vfloat sums[2] = {vzero(), vzero()};
+    int64_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        for (int j = 0; j < 2; j++)
+            sums[j] = vfma(vload(a + i + j * LANES), vload_step(x + (i + j * LANES) * step, step, LANES), sums[j]);
+    for (; i < n; i += LANES) { /* what lies past the end of x's row may be no number */
+        const vfloat left = vload_up_to(a + i, n - i), right = vload_step(x + i * step, step, n - i);
+        float part[LANES];
+        vstore(part, right);
+        sums[0] = vfma(left, vload_up_to(part, n - i), sums[0]);
+    }
+    return sums[0] + sums[1];
+}
+
+/* Outputs first .. last - 1, numbered through all items and rows, where k's last axis is the long one: the gradient of
+ * weights. */
+static void correlate_direct(const launch *record, int64_t first, int64_t last)
+{
+    const int64_t *d = record->dims, groups = d[1], m = d[2], lines = d[3] * d[4] * d[5], length = d[6], step = d[10];
+    const int64_t n = d[11] * d[12] * d[13] * d[14];
+    const float *bias = record->pointers[3];
+    for (int64_t at = first; at < last; at++) {
+        const int64_t item = at / n / m, group = item % groups, row = group * m + at / n % m;
+        const float *a = (const float *)record->pointers[1] + row * lines * length;
+        const float *x = (const float *)record->pointers[2] + item / groups * d[19] + group * d[20] +
+                         place_of(at % n, d + 11, d + 15).offset;
+        vfloat sum = vzero();
+        place line = place_of(0, d + 3, d + 7);
+        for (int64_t i = 0; i < lines; i++, a += length) {
+            const float *from = x + line.offset;
+            sum += step == 1   ? dot_steps(a, from, length, 1)
+                   : step == 2 ? dot_steps(a, from, length, 2)
+                               : dot_steps(a, from, length, step);
+            advance(&line, length, d + 3, d + 7);
+        }
+        ((float *)record->pointers[0])[at] = (bias ? bias[row] : 0.0f) + vsum(sum);
+    }
+}
+
 KERNEL(windows_f32)
 {
     const int64_t *d = record->dims, groups = d[1], m = d[2], items = d[0] * groups;
@@ -174,6 +301,16 @@ KERNEL(windows_f32)
         return KERNEL_OK;
     if (k <= 0 || d[18] < 1)
         return KERNEL_BAD_ARGUMENT;
+    if (m <= FEW && d[14] < d[6] && d[10] > 0) {
+        worker_share(items * m * n, 1, worker, workers, &first, &last);
+        correlate_direct(record, first, last);
+        return KERNEL_OK;
+    }
+    if (m <= FEW) {
+        worker_share(items * (n / d[14]), 1, worker, workers, &first, &last);
+        convolve_direct(record, first, last);
+        return KERNEL_OK;
+    }
     /* Units are panels; where these are few, of a part of the rows. */
     const int64_t panels = (n + PANEL - 1) / PANEL, tall = (m + GEMM_ROWS - 1) / GEMM_ROWS;
     const int64_t wanted = (2 * workers + items * panels - 1) / (items * panels);

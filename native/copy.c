@@ -36,10 +36,27 @@ typedef uint16_t any16 __attribute__((may_alias));
 typedef uint32_t any32 __attribute__((may_alias));
 typedef uint64_t any64 __attribute__((may_alias));
 
+/* Calls for a few vectors take longer than these do, above all in browsers. */
+static void copy_dense(char *to, const char *from, int64_t bytes)
+{
+    enum { SHORT = 512, STEP = 16 };
+    if (bytes > SHORT) {
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
+    int64_t i = 0;
+    for (; i + STEP <= bytes; i += STEP)
+        memcpy(to + i, from + i, STEP);
+    for (; i + 4 <= bytes; i += 4)
+        memcpy(to + i, from + i, 4);
+    for (; i < bytes; i++)
+        to[i] = from[i];
+}
+
 static void copy_row(char *to, const char *from, int64_t n, int64_t to_step, int64_t from_step, int64_t bytes)
 {
     if (to_step == 1 && from_step == 1)
-        memcpy(to, from, (size_t)(n * bytes));
+        copy_dense(to, from, n * bytes);
     else if (bytes == 4)
         COPY_AS(any32);
     else if (bytes == 8)
@@ -53,7 +70,7 @@ static void copy_row(char *to, const char *from, int64_t n, int64_t to_step, int
             memcpy(to + i * to_step * bytes, from + i * from_step * bytes, (size_t)bytes);
 }
 
-/* Cuts the axes into tiles: long runs where one axis is the fast one in both views, squares where two are. */
+/* Cuts the axes into tiles: runs where one axis is the fast one in both views, squares where two are. */
 static int64_t cut(axis *axes, int count, int *inner, int *across)
 {
     *inner = 0;
@@ -64,10 +81,14 @@ static int64_t cut(axis *axes, int count, int *inner, int *across)
         if (magnitude(axes[i].from) <= magnitude(axes[*across].from))
             *across = i;
     }
-    if (magnitude(axes[*inner].from) <= 1)
-        *across = *inner;
-    axes[*across].step = TILE;
-    axes[*inner].step = *across == *inner ? RUN : TILE;
+    axes[*across].step = axes[*inner].step = TILE;
+    if (*across == *inner || magnitude(axes[*inner].from) <= 1) { /* runs, and as many as make a long one together */
+        axes[*across].step = 1;
+        axes[*inner].step = RUN;
+        *across = *inner != count - 1 ? count - 1 : count > 1 ? count - 2 : *inner;
+        if (*across != *inner)
+            axes[*across].step = axes[*inner].size < RUN ? RUN / axes[*inner].size : 1;
+    }
     int64_t total = 1;
     for (int i = 0; i < count; i++) {
         axes[i].tiles = (axes[i].size + axes[i].step - 1) / axes[i].step;

@@ -73,7 +73,7 @@ static double advance(const paths *p, float *to, const float *from, const float 
     for (int64_t s = 0; s < p->width; s += LANES) {
         const vfloat stay = vload(from + s), one = vload(from + s + by);
         const vfloat two = vload(from + s + 2 * by) + vload(skip + s), top = vmax(vmax(stay, one), two);
-        const vfloat sum = vexp(stay - top) + vexp(one - top) + vexp(two - top); /* 1 .. 3 */
+        const vfloat sum = vexp_negative(stay - top) + vexp_negative(one - top) + vexp_negative(two - top); /* 1 .. 3 */
         vstore(to + s, vmax(vload(p->score + s) + top + vlog(sum), vsplat(NEVER)));
     }
     return level(to, p->width);

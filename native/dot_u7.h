@@ -11,10 +11,12 @@ typedef uint32_t part_bits_unaligned __attribute__((vector_size(PART_BYTES), ali
 #define U7_WORDS 0
 typedef int8_t u7_value;
 typedef part_sums u7_sums;
-#else /* pairs of int16 */
+#else /* pairs of int16, of each 4 activations the first and the third, then the others: as weights come out of words */
 #define U7_WORDS 1
 typedef int16_t u7_value;
-typedef sums u7_sums;
+typedef part_sums u7_sums;
+typedef int8_t bytes16 __attribute__((vector_size(16)));
+typedef uint16_t word8 __attribute__((vector_size(16)));
 #endif
 
 /* A block of activations: `weighted` is the scale times the sum of the first and of the last 16; `start` what the sums
@@ -41,16 +43,26 @@ INLINE int32_t sum_of_16(const int8_t *p)
 #endif
 }
 
+/* apart: sums of 16 are wanted, else [0] is of all. */
 INLINE void make_ready(ready *to, const activations *from, int32_t bias, int apart)
 {
-    const int32_t first = sum_of_16(from->values);
-    for (int i = 0; i < BLOCK; i++)
-        to->values[i] = from->values[i];
+    const int32_t first = apart ? sum_of_16(from->values) : from->sum, last = from->sum - first;
+#if U7_WORDS
+    for (int i = 0; i < BLOCK; i += 16) {
+        bytes16 x;
+        memcpy(&x, from->values + i, sizeof x);
+        x = __builtin_shufflevector(x, x, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+        for (int j = 0; j < 16; j++)
+            to->values[i + j] = x[j];
+    }
+#else
+    memcpy(to->values, from->values, BLOCK);
+#endif
     to->scale = from->scale;
     to->weighted[0] = from->scale * (float)first;
-    to->weighted[1] = from->scale * (float)(from->sum - first);
-    to->start[0] = -bias * (apart ? first : from->sum);
-    to->start[1] = apart ? -bias * (from->sum - first) : 0;
+    to->weighted[1] = from->scale * (float)last;
+    to->start[0] = -bias * first;
+    to->start[1] = -bias * last;
 }
 
 INLINE part_bits bits_load(const uint8_t *p) { return *(const part_bits_unaligned *)p; }
@@ -58,39 +70,46 @@ INLINE part_bits bits_splat(uint32_t x) { return (part_bits){0} + x; }
 INLINE part_bits low_nibbles(part_bits w) { return w & 0x0f0f0f0f; }
 INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
 
+INLINE u7_sums u7_start(int32_t s) { return (u7_sums){0} + s; }
+INLINE part_sums u7_finish(u7_sums s) { return s; }
 #if U7_WORDS
-typedef short8 u7_step;
-INLINE u7_sums u7_start(int32_t s) { return (u7_sums){{s, 0, s, 0}, {s, 0, s, 0}}; }
-INLINE u7_step u7_step_at(const u7_value *x)
+typedef struct u7_step {
+    short8 even, odd;
+} u7_step;
+INLINE short8 pair_splat(const int16_t *p)
 {
 #if defined(__wasm_simd128__)
-    return (short8)wasm_v128_load64_splat(x);
-#elif defined(__SSE2__)
-    const __m128i four = _mm_loadl_epi64((const void *)x);
-    return (short8)_mm_unpacklo_epi64(four, four);
+    return (short8)wasm_v128_load32_splat(p);
 #else
-    const int16x4_t four = vld1_s16(x);
-    return (short8)vcombine_s16(four, four);
+    int32_t pair;
+    memcpy(&pair, p, 4);
+    return (short8)vsplat_int(pair);
 #endif
 }
-INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
+INLINE u7_step u7_step_at(const u7_value *x) { return (u7_step){pair_splat(x), pair_splat(x + 2)}; }
+typedef u7_step u7_part; /* weights as a dot wants them */
+INLINE u7_part u7_part_of(part_bits w)
 {
-#if defined(__wasm_simd128__)
-    const part wide = {(short8)wasm_u16x8_extend_low_u8x16((v128_t)w), (short8)wasm_u16x8_extend_high_u8x16((v128_t)w)};
-#elif defined(__SSE2__)
-    const __m128i zero = _mm_setzero_si128();
-    const part wide = {(short8)_mm_unpacklo_epi8((__m128i)w, zero), (short8)_mm_unpackhi_epi8((__m128i)w, zero)};
-#else
-    const uint8x16_t bytes = (uint8x16_t)w;
-    const part wide = {(short8)vmovl_u8(vget_low_u8(bytes)), (short8)vmovl_u8(vget_high_u8(bytes))};
-#endif
-    return (u7_sums){to.low + pair_dot(wide.low, x), to.high + pair_dot(wide.high, x)};
+    return (u7_part){(short8)((word8)w & (word8)vconstant(0x00ff00ff)), (short8)((word8)w >> 8)};
 }
-INLINE part_sums u7_finish(u7_sums s) { return sums_finish(s, NULL); }
-INLINE void u7_in_order(u7_sums *s) { sums_in_order(s); }
+INLINE u7_sums u7_add(u7_sums to, u7_part w, u7_step x)
+{
+    return to + pair_dot(w.even, x.even) + pair_dot(w.odd, x.odd);
+}
+/* Low nibbles with the first step, high ones with the last. */
+INLINE u7_sums u7_add_nibbles(u7_sums to, part_bits w, u7_step first, u7_step last)
+{
+    const word8 words = (word8)w, low = (word8)vconstant(0x000f000f);
+    to += pair_dot((short8)(words & low), first.even);
+    to += pair_dot((short8)(words >> 4 & low), last.even);
+    to += pair_dot((short8)(words >> 8 & low), first.odd);
+    return to + pair_dot((short8)(words >> 12), last.odd);
+}
+INLINE void u7_in_order(u7_sums *s) { IN_ORDER(*s); }
 #else
 typedef part_sums u7_step;
-INLINE u7_sums u7_start(int32_t s) { return (u7_sums){0} + s; }
+typedef part_bits u7_part;
+INLINE u7_part u7_part_of(part_bits w) { return w; }
 INLINE u7_step u7_step_at(const u7_value *x)
 {
 #if defined(__wasm_simd128__)
@@ -105,7 +124,7 @@ INLINE u7_step u7_step_at(const u7_value *x)
     return (u7_step)vdupq_n_s32(four);
 #endif
 }
-INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
+INLINE u7_sums u7_add(u7_sums to, u7_part w, u7_step x)
 {
 #if defined(__AVX512VNNI__)
     return (u7_sums)_mm256_dpbusd_epi32((__m256i)to, (__m256i)w, (__m256i)x);
@@ -118,7 +137,10 @@ INLINE u7_sums u7_add(u7_sums to, part_bits w, u7_step x)
     return (u7_sums)vdotq_s32((int32x4_t)to, (int8x16_t)w, (int8x16_t)x);
 #endif
 }
-INLINE part_sums u7_finish(u7_sums s) { return s; }
+INLINE u7_sums u7_add_nibbles(u7_sums to, part_bits w, u7_step first, u7_step last)
+{
+    return u7_add(u7_add(to, low_nibbles(w), first), high_nibbles(w), last);
+}
 INLINE void u7_in_order(u7_sums *s) { (void)s; }
 #endif
 
@@ -135,17 +157,22 @@ INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
     to[0] = (part_float)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
 }
 #elif defined(__wasm_simd128__)
+INLINE part_float wide_floats(v128_t wide)
+{
+    IN_ORDER(wide); /* clang 14 would convert one by one, seeing that these were shorter */
+    return (part_float)wasm_f32x4_convert_i32x4(wide);
+}
 INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)
 {
     const v128_t wide = wasm_u16x8_load8x8(p);
-    to[0] = (part_float)wasm_f32x4_convert_i32x4(wasm_u32x4_extend_low_u16x8(wide));
-    to[1] = (part_float)wasm_f32x4_convert_i32x4(wasm_u32x4_extend_high_u16x8(wide));
+    to[0] = wide_floats(wasm_u32x4_extend_low_u16x8(wide));
+    to[1] = wide_floats(wasm_u32x4_extend_high_u16x8(wide));
 }
 INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
 {
     const v128_t wide = wasm_i16x8_load8x8(p);
-    to[0] = (part_float)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_low_i16x8(wide));
-    to[1] = (part_float)wasm_f32x4_convert_i32x4(wasm_i32x4_extend_high_i16x8(wide));
+    to[0] = wide_floats(wasm_i32x4_extend_low_i16x8(wide));
+    to[1] = wide_floats(wasm_i32x4_extend_high_i16x8(wide));
 }
 #else
 INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)

@@ -1,6 +1,22 @@
 /* The packed way of gemm.h: packing, and products of packed panels. */
 #include "gemm.h"
 
+/* `rows` rows that run along k, 2 or 4, as columns of a panel. */
+INLINE void turn_rows(float *to, const int width, const void *from, int64_t first, int64_t stride, int64_t k,
+                      const int rows, const int kind)
+{
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4) {
+        quad part[4];
+        UNROLL for (int q = 0; q < 4; q++) part[q] = quad_at(from, first + q % rows * stride + i, kind);
+        transpose4(&part[0], &part[1], &part[2], &part[3]);
+        UNROLL for (int q = 0; q < 4; q++) memcpy(to + (i + q) * width, &part[q], (size_t)rows * sizeof *to);
+    }
+    for (; i < k; i++)
+        for (int q = 0; q < rows; q++)
+            to[i * width + q] = scalar_at(from, first + q * stride + i, kind);
+}
+
 /* to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count. */
 INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t count, int64_t j_stride,
                           int64_t k_stride, int64_t k, const int kind)
@@ -14,26 +30,18 @@ INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t 
             for (int64_t q = 0; q < j; q += 4)
                 *(quad_unaligned *)(to + i * width + q) = quad_at(from, q + i * k_stride, kind);
     } else if (k_stride == 1) {
-        for (; j + 4 <= count; j += 4) {
-            int64_t i = 0;
-            for (; i + 4 <= k; i += 4) {
-                quad rows[4];
-                UNROLL for (int q = 0; q < 4; q++) rows[q] = quad_at(from, (j + q) * j_stride + i, kind);
-                transpose4(&rows[0], &rows[1], &rows[2], &rows[3]);
-                UNROLL for (int q = 0; q < 4; q++) * (quad_unaligned *)(to + (i + q) * width + j) = rows[q];
-            }
-            for (; i < k; i++)
-                for (int q = 0; q < 4; q++)
-                    to[i * width + j + q] = scalar_at(from, (j + q) * j_stride + i, kind);
-        }
+        for (; j + 4 <= count; j += 4)
+            turn_rows(to + j, width, from, j * j_stride, j_stride, k, 4, kind);
+        for (; kind == KIND_F32 && j + 2 <= count; j += 2) /* left operands */
+            turn_rows(to + j, width, from, j * j_stride, j_stride, k, 2, kind);
     }
     for (; j < count; j++)
         for (int64_t i = 0; i < k; i++)
             to[i * width + j] = scalar_at(from, j * j_stride + i * k_stride, kind);
 }
 
-void pack_panel(float *to, int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride, int64_t k,
-                int kind)
+__attribute__((noinline)) void pack_panel(float *to, int width, const void *from, int64_t count, int64_t j_stride,
+                                          int64_t k_stride, int64_t k, int kind)
 {
     if (kind == KIND_F32)
         pack_panel_of(to, width, from, count, j_stride, k_stride, k, KIND_F32);
@@ -72,11 +80,13 @@ INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t ad
         vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
 }
 
-/* Kept out of line: inlined beside other code, the sums would not stay in registers. */
+/* Kept out of line: inlined beside other code, the sums would not stay in registers. `panels` of b, one beside the other. */
 static __attribute__((noinline)) void multiply_whole(float *c, int64_t c_row, const float *add, int64_t add_row,
-                                                     const float *a, const float *b, int64_t k)
+                                                     int64_t add_step, const float *a, const float *b, int64_t k,
+                                                     int64_t panels)
 {
-    multiply_panel(c, c_row, add, add_row, a, 1, GEMM_ROWS, b, k, GEMM_ROWS);
+    for (; panels > 0; panels--, c += PANEL, add += add_step, b += PANEL * GEMM_K)
+        multiply_panel(c, c_row, add, add_row, a, 1, GEMM_ROWS, b, k, GEMM_ROWS);
 }
 static __attribute__((noinline)) void multiply_direct(float *c, int64_t c_row, const float *add, int64_t add_row,
                                                       const float *a, int64_t a_row, const float *b, int64_t k)
@@ -96,29 +106,38 @@ typedef struct left_rows {
     int64_t row, step;
 } left_rows;
 
-/* rows x columns of c, at most GEMM_ROWS x PANEL. */
-INLINE void multiply_block(float *c, int64_t c_row, const float *add, int64_t add_row, left_rows a, const float *b,
-                           int64_t k, int64_t rows, int64_t columns)
+/* What is added to c; `step` to its right for the next panel. */
+typedef struct addend {
+    const float *first;
+    int64_t row, step;
+} addend;
+
+/* rows x columns of c, at most GEMM_ROWS x PANEL, that are not a whole tile of packed rows. */
+INLINE void multiply_block(float *c, int64_t c_row, addend add, left_rows a, const float *b, int64_t k, int64_t rows,
+                           int64_t columns)
 {
     static const float zeros[PANEL];
-    const float *plus = add ? add : zeros;
-    const int64_t plus_row = add ? add_row : 0;
-    if (rows == GEMM_ROWS && columns >= PANEL) {
-        if (a.step == 1)
-            multiply_direct(c, c_row, plus, plus_row, a.first, a.row, b, k);
-        else
-            multiply_whole(c, c_row, plus, plus_row, a.first, b, k);
+    const float *plus = add.first;
+    const int64_t plus_row = add.row;
+    if (rows == GEMM_ROWS && columns >= PANEL && a.step == 1) {
+        multiply_direct(c, c_row, plus, plus_row, a.first, a.row, b, k);
         return;
     }
-    for (int64_t r = 0; r < rows; r += GEMM_FEW) {
-        float sum[GEMM_FEW][PANEL];
+    for (int64_t r = 0, tall; r < rows; r += tall) {
+        float sum[GEMM_ROWS][PANEL];
         const float *first = a.first + r * a.row;
-        if (r + GEMM_FEW <= rows && columns >= PANEL) {
+        tall = GEMM_FEW;
+        if (r + GEMM_FEW <= rows && columns >= PANEL && (a.step == 1 || rows <= GEMM_ROWS - GEMM_FEW)) {
             multiply_few(c + r * c_row, c_row, plus + r * plus_row, plus_row, first, a.row, a.step, b, k);
             continue;
         }
-        multiply_few(sum[0], PANEL, zeros, 0, first, a.row, a.step, b, k);
-        for (int64_t i = 0; i < GEMM_FEW && r + i < rows; i++)
+        if (a.step != 1 &&
+            rows > GEMM_ROWS - GEMM_FEW) { /* packed, with zeros where rows are missing: once over all of them */
+            tall = GEMM_ROWS;
+            multiply_whole(sum[0], PANEL, zeros, 0, 0, first, b, k, 1);
+        } else
+            multiply_few(sum[0], PANEL, zeros, 0, first, a.row, a.step, b, k);
+        for (int64_t i = 0; i < tall && r + i < rows; i++)
             for (int64_t j = 0; j < PANEL && j < columns; j++)
                 c[(r + i) * c_row + j] = plus[(r + i) * plus_row + j] + sum[i][j];
     }
@@ -135,7 +154,8 @@ INLINE void fetch_ahead(const float *a, int64_t a_row, int64_t rows, int64_t dep
 /* Rows of c with the columns n .. end - 1, whose right operand is packed, for rows k .. k + depth - 1 of it. */
 void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64_t k, int64_t depth, const float *right)
 {
-    float packed[GEMM_ROWS * APART], plus[GEMM_ROWS][PANEL];
+    static const float zeros[PANEL];
+    float packed[GEMM_ROWS * APART], row_add[GEMM_ROWS][PANEL];
     const float *add = k ? p->c : p->add;
     const int64_t add_row = k ? p->c_row : p->add_row, panels = (end - n + PANEL - 1) / PANEL;
     for (int64_t i = rows.first; i < rows.last; i += GEMM_ROWS) {
@@ -150,15 +170,25 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
                 memcpy(packed + r * APART, a.first + r * a.row, (size_t)depth * sizeof *packed);
             a = (left_rows){packed, APART, 1};
         }
-        const int by_row = k == 0 && p->row_add;
-        for (int64_t r = 0; by_row && r < tall; r++)
-            UNROLL for (int v = 0; v < GEMM_VECTORS; v++) vstore(plus[r] + v * LANES, vsplat(p->row_add[i + r]));
-        for (int64_t j = n; j < end; j += PANEL) {
-            const float *to_add = by_row ? plus[0] : add ? add + i * add_row + j : NULL;
+        addend plus = {zeros, 0, 0};
+        if (k == 0 && p->row_add) {
+            for (int64_t r = 0; r < tall; r++)
+                UNROLL for (int v = 0; v < GEMM_VECTORS; v++) vstore(row_add[r] + v * LANES, vsplat(p->row_add[i + r]));
+            plus = (addend){row_add[0], PANEL, 0};
+        } else if (add)
+            plus = (addend){add + i * add_row + n, add_row, PANEL};
+        int64_t j = n;
+        if (a.step != 1 && tall == GEMM_ROWS) {
+            const int64_t whole = (end - n) / PANEL;
+            multiply_whole(p->c + i * p->c_row + n, p->c_row, plus.first, plus.row, plus.step, a.first, right, depth,
+                           whole);
+            j += whole * PANEL;
+            plus.first += whole * plus.step;
+        }
+        for (; j < end; j += PANEL, plus.first += plus.step) {
             if (a.step == 1)
                 fetch_ahead(p->a + (i + GEMM_ROWS) * p->a_row + k, p->a_row, next, depth, (j - n) / PANEL, panels);
-            multiply_block(p->c + i * p->c_row + j, p->c_row, to_add, by_row ? PANEL : add_row, a,
-                           right + (j - n) * GEMM_K, depth, tall, end - j);
+            multiply_block(p->c + i * p->c_row + j, p->c_row, plus, a, right + (j - n) * GEMM_K, depth, tall, end - j);
         }
     }
 }

@@ -24,7 +24,8 @@ typedef struct band_output {
 } band_output;
 
 /* Adds a band's sums to y: to the residual (or nothing) for the first blocks of a row, to y itself after that. */
-INLINE void store_band(const band_output *to, const float sum[BAND], int64_t row, int64_t band, int first)
+static __attribute__((noinline, unused)) void store_band(const band_output *to, const float sum[BAND], int64_t row,
+                                                         int64_t band, int first)
 {
     float *y = to->y + row * to->y_stride + band * BAND;
     const float *add = first ? (to->residual ? to->residual + row * to->residual_stride + band * BAND : NULL) : y;
@@ -175,10 +176,7 @@ INLINE part part_load(const int8_t *w, const dot_way *way)
 {
     return (part){(short8)wasm_i16x8_load8x8(w), (short8)wasm_i16x8_load8x8(w + 8)};
 }
-INLINE step step_load(const prepared *x, int index, const dot_way *way)
-{
-    return (step)wasm_v128_load64_splat(x->values + 4 * index);
-}
+INLINE step four_words(const int16_t *p) { return (step)wasm_v128_load64_splat(p); }
 INLINE part_sums pair_dot(short8 a, short8 b) { return (part_sums)wasm_i32x4_dot_i16x8((v128_t)a, (v128_t)b); }
 INLINE part_sums sums_finish(sums s, const dot_way *way)
 {
@@ -192,9 +190,9 @@ INLINE part part_load(const int8_t *w, const dot_way *way)
     return (part){(short8)_mm_srai_epi16(_mm_unpacklo_epi8(all, all), 8),
                   (short8)_mm_srai_epi16(_mm_unpackhi_epi8(all, all), 8)};
 }
-INLINE step step_load(const prepared *x, int index, const dot_way *way)
+INLINE step four_words(const int16_t *p)
 {
-    const __m128i four = _mm_loadl_epi64((const void *)(x->values + 4 * index));
+    const __m128i four = _mm_loadl_epi64((const void *)p);
     return (step)_mm_unpacklo_epi64(four, four);
 }
 INLINE part_sums pair_dot(short8 a, short8 b) { return (part_sums)_mm_madd_epi16((__m128i)a, (__m128i)b); }
@@ -208,9 +206,9 @@ INLINE part part_load(const int8_t *w, const dot_way *way)
 {
     return (part){(short8)vmovl_s8(vld1_s8(w)), (short8)vmovl_s8(vld1_s8(w + 8))};
 }
-INLINE step step_load(const prepared *x, int index, const dot_way *way)
+INLINE step four_words(const int16_t *p)
 {
-    const int16x4_t four = vld1_s16(x->values + 4 * index);
+    const int16x4_t four = vld1_s16(p);
     return (step)vcombine_s16(four, four);
 }
 INLINE part_sums pair_dot(short8 a, short8 b)
@@ -223,6 +221,7 @@ INLINE part_sums sums_finish(sums s, const dot_way *way)
     return (part_sums)vpaddq_s32((int32x4_t)s.low, (int32x4_t)s.high);
 }
 #endif
+INLINE step step_load(const prepared *x, int index, const dot_way *way) { return four_words(x->values + 4 * index); }
 INLINE sums sums_add(sums to, part w, step x, const dot_way *way)
 {
     return (sums){to.low + pair_dot(w.low, x), to.high + pair_dot(w.high, x)};
@@ -318,6 +317,15 @@ INLINE part_float part_splat(float x)
     return (part_float)_mm256_set1_ps(x);
 #else
     return vsplat(x);
+#endif
+}
+/* a * b + c, fused where that is one instruction. */
+INLINE part_float part_fma(part_float a, part_float b, part_float c)
+{
+#if defined(__wasm_relaxed_simd__)
+    return (part_float)wasm_f32x4_relaxed_madd((v128_t)a, (v128_t)b, (v128_t)c);
+#else
+    return a * b + c;
 #endif
 }
 INLINE part_float part_from_int(part_sums s) { return __builtin_convertvector(s, part_float); }

@@ -24,7 +24,7 @@ typedef struct task {
 enum { STREAM_BANDS = 4 };
 #if LANES == 16 || (defined(__wasm_simd128__) && !U7_WORDS)
 enum { BANDS_AT_ONCE = 4 };
-#elif U7_WORDS
+#elif U7_WORDS && !defined(__wasm__)
 enum { BANDS_AT_ONCE = 1 };
 #else
 enum { BANDS_AT_ONCE = 2 };
@@ -51,16 +51,14 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
         {
             const uint8_t *at = w + b * stride + p * PART_BYTES;
             const part_bits both = bits_load(at + (2 * u + i) * BAND * 4);
-            part_bits low = low_nibbles(both), high = high_nibbles(both);
             if (six) {
                 const part_bits above = bits_load(at + PACKED_NIBBLES + u * BAND * 4);
-                low |= (i ? above : above << 4) & 0x30303030, high |= (i ? above >> 2 : above << 2) & 0x30303030;
-            }
-            s->low[b][p] = u7_add(s->low[b][p], low, first);
-            if (six)
-                s->high[b][p] = u7_add(s->high[b][p], high, last);
-            else
-                s->low[b][p] = u7_add(s->low[b][p], high, last);
+                const part_bits low = low_nibbles(both) | ((i ? above : above << 4) & 0x30303030);
+                const part_bits high = high_nibbles(both) | ((i ? above >> 2 : above << 2) & 0x30303030);
+                s->low[b][p] = u7_add(s->low[b][p], u7_part_of(low), first);
+                s->high[b][p] = u7_add(s->high[b][p], u7_part_of(high), last);
+            } else
+                s->low[b][p] = u7_add_nibbles(s->low[b][p], both, first, last);
             u7_in_order(&s->low[b][p]);
         }
     }
@@ -91,18 +89,18 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
                 if (type == Q4_0)
                     sum[b][p] = dot * scale;
                 else
-                    sum[b][p] += dot * (first[p] * scale);
+                    sum[b][p] = part_fma(dot, first[p] * scale, sum[b][p]);
                 if (type == Q4_K)
-                    least[b][p] += last[p] * part_splat(x->weighted[0] + x->weighted[1]);
+                    least[b][p] = part_fma(last[p], part_splat(x->weighted[0]), least[b][p]);
                 else if (type == Q6_K)
-                    sum[b][p] += floats_of(s.high[b][p]) * (last[p] * scale);
+                    sum[b][p] = part_fma(floats_of(s.high[b][p]), last[p] * scale, sum[b][p]);
             }
         }
     }
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
     {
         const uint8_t *at = w + b * stride + p * PART_ROWS * 2;
-        total[b][p] += scales_load_f16(at) * sum[b][p];
+        total[b][p] = part_fma(scales_load_f16(at), sum[b][p], total[b][p]);
         if (type == Q4_K)
             total[b][p] -= scales_load_f16(at + 2 * BAND) * least[b][p];
     }
@@ -176,15 +174,23 @@ static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t fir
         const int run = (int)(k % inner);
         const uint8_t *at =
             type == Q4_0 ? w : w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
-        for (int row = 0; row < BAND; row++)
+        part_float factors[2][PARTS];
+        if (type == Q4_K)
+            floats_of_u8(factors[0], at), floats_of_u8(factors[1], at + BAND);
+        else if (type == Q6_K)
+            floats_of_i8(factors[0], at), floats_of_i8(factors[1], at + BAND);
+        for (int p = 0; p < PARTS; p++)
             for (int h = 0; h < 2; h++) {
-                float scale = half_at(w + 2 * row), minimum = 0;
-                if (type == Q4_K)
-                    scale *= (float)at[row], minimum = half_at(w + 2 * BAND + 2 * row) * (float)at[BAND + row];
-                else if (type == Q6_K)
-                    scale *= (float)(int8_t)at[h * BAND + row];
-                to->scales[h][row] = scale;
-                to->minimums[h][row] = minimum + scale * (float)t->kind.bias;
+                const part_float scale = scales_load_f16(w + 2 * p * PART_ROWS);
+                part_float scales = scale, minimums = part_splat(0);
+                if (type == Q4_K) {
+                    scales = scale * factors[0][p];
+                    minimums = scales_load_f16(w + 2 * BAND + 2 * p * PART_ROWS) * factors[1][p];
+                } else if (type == Q6_K)
+                    scales = scale * factors[h][p];
+                *(part_unaligned *)&to->scales[h][p * PART_ROWS] = scales;
+                *(part_unaligned *)&to->minimums[h][p * PART_ROWS] =
+                    minimums + scales * part_splat((float)t->kind.bias);
             }
         unpack_numbers(to->numbers, at + 2 * BAND, type == Q6_K);
         if (run == inner - 1)
@@ -222,16 +228,22 @@ typedef u7_sums tile_sums[TILE_ROWS][TILE_AT_ONCE][PARTS];
 INLINE void tile_step(tile_sums sum, tile_sums ones, const tile_block *w, const ready *const x[TILE_ROWS], int64_t k,
                       int s, const int rows, const int bands, const int wide)
 {
-    u7_step four[TILE_ROWS];
-    UNROLL for (int r = 0; r < rows; r++) four[r] = u7_step_load(&x[r][k], s);
+    u7_part numbers[TILE_AT_ONCE][PARTS], low[TILE_AT_ONCE][PARTS];
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
     {
         const part_bits bits = bits_load(w[b * TILE_BLOCKS].numbers + s * BAND * 4 + p * PART_BYTES);
-        UNROLL for (int r = 0; r < rows; r++)
+        numbers[b][p] = u7_part_of(wide ? bits >> 1 & 0x7f7f7f7f : bits);
+        low[b][p] = u7_part_of(bits & 0x01010101);
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        const u7_step four = u7_step_load(&x[r][k], s);
+        UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
-            sum[r][b][p] = u7_add(sum[r][b][p], wide ? bits >> 1 & 0x7f7f7f7f : bits, four[r]);
+            sum[r][b][p] = u7_add(sum[r][b][p], numbers[b][p], four);
             if (wide)
-                ones[r][b][p] = u7_add(ones[r][b][p], bits & 0x01010101, four[r]);
+                ones[r][b][p] = u7_add(ones[r][b][p], low[b][p], four);
+            u7_in_order(&sum[r][b][p]);
         }
     }
 }
@@ -253,7 +265,7 @@ INLINE void multiply_tile(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_b
             UNROLL for (int r = 0; r < rows; r++)
             {
                 const ready *in = &x[r][k];
-                const float weighted = halves == 2 ? in->weighted[h] : in->weighted[0] + in->weighted[1];
+                const part_float weighted = part_splat(-in->weighted[h]);
                 UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
                 {
                     const tile_block *at = w + b * TILE_BLOCKS;
@@ -262,7 +274,8 @@ INLINE void multiply_tile(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_b
                     part_float dot = floats_of(sum[r][b][p]);
                     if (wide)
                         dot = dot * part_splat(2) + floats_of(ones[r][b][p]);
-                    total[r][b][p] += scale * (dot * part_splat(in->scale)) - minimum * part_splat(weighted);
+                    total[r][b][p] = part_fma(dot, scale * part_splat(in->scale), total[r][b][p]);
+                    total[r][b][p] = part_fma(minimum, weighted, total[r][b][p]);
                 }
             }
         }
@@ -311,7 +324,7 @@ static void multiply_bands(const task *t, int64_t first, int bands)
             for (int r = 0; r < TILE_ROWS; r++) {
                 in[r] = x[r < rows ? r : 0]; /* rows that are not there repeat the first */
                 for (int64_t k = 0; r < rows && k < blocks; k++)
-                    make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, 0, 0);
+                    make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, 0, t->kind.runs16);
             }
             const int once = rows == 1 ? 1 : TILE_AT_ONCE; /* the copy of a band is left */
             for (int b = 0; b < bands; b += once) {

@@ -22,12 +22,15 @@ typedef struct task {
     const activations *x;
     const uint8_t *w;
     int64_t rows, blocks;
+    int half_scales;
+    dot_way way;
 } task;
 
-/* Up to TILE_ROWS rows of x, ready, from block `first` on: `blocks` of them. */
+/* Up to TILE_ROWS rows of x, ready, from block `first` on: `blocks` of them (those that are not there repeat the first);
+ * and the bands that they meet. */
 typedef struct tile_input {
     const prepared *x[TILE_ROWS];
-    int64_t row, first, blocks;
+    int64_t row, rows, first, blocks, band, last_band;
 } tile_input;
 
 INLINE int64_t block_bytes(const int half_scales) { return BAND_BYTES + BAND * (half_scales ? 2 : 4); }
@@ -65,8 +68,8 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         {
             const uint8_t *at = w + b * band_stride + p * PART_ROWS * scale_bytes;
             const part_float scale = half_scales ? scales_load_f16(at) : scales_load_f32(at);
-            UNROLL for (int r = 0; r < rows; r++) total[r][b][p] +=
-                part_from_int(sums_finish(sum[r][b][p], way)) * (scale * part_splat(in->x[r][k].scale));
+            UNROLL for (int r = 0; r < rows; r++) total[r][b][p] = part_fma(
+                part_from_int(sums_finish(sum[r][b][p], way)), scale * part_splat(in->x[r][k].scale), total[r][b][p]);
         }
     }
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int b = 0; b < bands; b++)
@@ -74,32 +77,56 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         (part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
 }
 
-/* Bands first .. last - 1 for the rows of one tile. A lone row walks through far streams: memory likes that better. */
-INLINE void multiply_bands(const task *t, const tile_input *in, int64_t first, int64_t last, const int rows,
-                           const int half_scales, const dot_way *way)
+/* The bands for the rows of one tile. A lone row walks through far streams: memory likes that better. */
+INLINE void multiply_bands(const task *t, const tile_input *in, const int rows, const int half_scales, const int two)
 {
+    const dot_way way = {two, t->way.flip, t->way.start};
     const int64_t bytes = block_bytes(half_scales), band_bytes = t->blocks * bytes;
     const int bands = rows == 1 ? VECTOR_BANDS : TILE_BANDS;
-    const int64_t tiles = (last - first) / bands, far = rows == 1 ? tiles : 1, near = rows == 1 ? 1 : bands;
+    const int64_t tiles = (in->last_band - in->band) / bands;
+    const int64_t far = rows == 1 ? tiles : 1, near = rows == 1 ? 1 : bands;
     float out[TILE_ROWS][MOST_BANDS][BAND];
     for (int64_t i = 0; i < tiles; i++) {
-        const int64_t band = first + i * near;
+        const int64_t band = in->band + i * near;
         multiply_tile(out, t->w + band * band_bytes + in->first * bytes, far * band_bytes, in, rows, bands, half_scales,
-                      way);
-        for (int r = 0; r < rows; r++)
+                      &way);
+        for (int r = 0; r < in->rows; r++)
             for (int b = 0; b < bands; b++)
                 store_band(&t->to, out[r][b], in->row + r, band + b * far, in->first == 0);
     }
-    for (int64_t band = first + tiles * bands; band < last; band++) {
-        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales, way);
-        for (int r = 0; r < rows; r++)
+    for (int64_t band = in->band + tiles * bands; band < in->last_band; band++) {
+        multiply_tile(out, t->w + band * band_bytes + in->first * bytes, 0, in, rows, 1, half_scales, &way);
+        for (int r = 0; r < in->rows; r++)
             store_band(&t->to, out[r][0], in->row + r, band, in->first == 0);
     }
 }
 
-INLINE void prepare_rows(tile_input *in, prepared *buffer, const task *t, int rows, const dot_way *way)
+INLINE void multiply_rows(const task *t, const tile_input *in, const int half_scales, const int two)
 {
-    for (int r = 0; r < rows; r++) {
+    if (in->rows == 2 && half_scales)
+        multiply_bands(t, in, 2, half_scales, two);
+    else if (in->rows == 3 && half_scales)
+        multiply_bands(t, in, 3, half_scales, two);
+    else /* perhaps with rows that are not there: beams have half scales */
+        multiply_bands(t, in, 4, half_scales, two);
+}
+
+/* Out of line, because browsers compile whole functions well, once these have run for a while: the products of one token
+ * do not wait for code that only prompts need. */
+typedef void multiply_function(const task *t, const tile_input *in);
+#define APART static __attribute__((noinline)) void
+APART halves_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 1, 0); }
+APART halves_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 1, 1); }
+APART floats_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 0); }
+APART floats_row_two(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 0, 1); }
+APART halves_rows(const task *t, const tile_input *in) { multiply_rows(t, in, 1, 0); }
+APART halves_rows_two(const task *t, const tile_input *in) { multiply_rows(t, in, 1, 1); }
+APART floats_rows(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 0); }
+APART floats_rows_two(const task *t, const tile_input *in) { multiply_rows(t, in, 0, 1); }
+
+APART prepare_rows(tile_input *in, prepared *buffer, const task *t)
+{
+    for (int r = 0; r < in->rows; r++) {
         const activations *from = t->x + (in->row + r) * t->blocks + in->first;
 #if PREPARED_IN_PLACE
         (void)buffer;
@@ -107,41 +134,40 @@ INLINE void prepare_rows(tile_input *in, prepared *buffer, const task *t, int ro
 #else
         in->x[r] = buffer + r * in->blocks;
         for (int64_t k = 0; k < in->blocks; k++)
-            prepare(buffer + r * in->blocks + k, &from[k], way);
+            prepare(buffer + r * in->blocks + k, &from[k], &t->way);
 #endif
     }
+    for (int64_t r = in->rows; r < TILE_ROWS; r++)
+        in->x[r] = in->x[0];
 }
 
-INLINE void multiply_group(const task *t, int64_t first, int64_t last, const int half_scales, const dot_way *way)
+/* Bands first .. last - 1 for all rows. */
+static void multiply_group(const task *t, int64_t first, int64_t last, const int two)
 {
     prepared buffer[PREPARED_IN_PLACE ? 1 : TILE_ROWS * TILE_BLOCKS];
     for (int64_t row = 0; row < t->rows; row += TILE_ROWS)
         for (int64_t block = 0; block < t->blocks; block += TILE_BLOCKS) {
-            const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
-            const int64_t left = t->blocks - block;
-            tile_input in = {{0}, row, block, left < TILE_BLOCKS ? left : TILE_BLOCKS};
-            prepare_rows(&in, buffer, t, rows, way);
-            switch (rows) {
-            case 4:
-                multiply_bands(t, &in, first, last, 4, half_scales, way);
-                break;
-            case 3:
-                multiply_bands(t, &in, first, last, 3, half_scales, way);
-                break;
-            case 2:
-                multiply_bands(t, &in, first, last, 2, half_scales, way);
-                break;
-            default:
-                multiply_bands(t, &in, first, last, 1, half_scales, way);
-            }
+            const int64_t rows = t->rows - row, blocks = t->blocks - block;
+            tile_input in = {{0}, row, rows < TILE_ROWS ? rows : TILE_ROWS, block, 0, first, last};
+            in.blocks = blocks < TILE_BLOCKS ? blocks : TILE_BLOCKS;
+            prepare_rows(&in, buffer, t);
+            if (t->half_scales && in.rows == 1)
+                (two ? halves_row_two : halves_row)(t, &in);
+            else if (t->half_scales)
+                (two ? halves_rows_two : halves_rows)(t, &in);
+            else if (in.rows == 1)
+                (two ? floats_row_two : floats_row)(t, &in);
+            else
+                (two ? floats_rows_two : floats_rows)(t, &in);
         }
 }
 
-INLINE int linear_q8(const launch *record, int worker, int workers, const int half_scales)
+static int linear_q8(const launch *record, int worker, int workers, const int half_scales)
 {
     const int64_t *d = record->dims, outputs = d[1], blocks = (d[2] + BLOCK - 1) / BLOCK;
     const band_output to = {record->pointers[0], record->pointers[3], outputs, d[3], d[4]};
-    const task t = {to, record->pointers[1], record->pointers[2], d[0], blocks};
+    const dot_way way = find_dot_way();
+    const task t = {to, record->pointers[1], record->pointers[2], d[0], blocks, half_scales, way};
     const int64_t bands = (outputs + BAND - 1) / BAND;
     int64_t first, last;
     worker_share(bands, 1, worker, workers, &first, &last);
@@ -156,13 +182,12 @@ INLINE int linear_q8(const launch *record, int worker, int workers, const int ha
         group = last - first;
     if (group < MOST_BANDS)
         group = MOST_BANDS;
-    const dot_way way = find_dot_way();
     for (int64_t band = first; band < last; band += group) {
         const int64_t end = band + group < last ? band + group : last;
-        if (way.two)
-            multiply_group(&t, band, end, half_scales, &(const dot_way){1, 0, 0});
+        if (way.two) /* known now, where there is one way only */
+            multiply_group(&t, band, end, 1);
         else
-            multiply_group(&t, band, end, half_scales, &(const dot_way){0, way.flip, way.start});
+            multiply_group(&t, band, end, 0);
     }
     return KERNEL_OK;
 }

@@ -10,13 +10,16 @@ enum {
 static void philox(uint32_t words[4][BLOCKS], uint64_t counter, uint64_t seed)
 {
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
-    for (int j = 0; j < BLOCKS; j++) {
+    ROLLED for (int j = 0; j < BLOCKS; j++)
+    {
         words[0][j] = (uint32_t)(counter + (uint64_t)j);
         words[1][j] = (uint32_t)((counter + (uint64_t)j) >> 32);
         words[2][j] = words[3][j] = 0;
     }
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int j = 0; j < BLOCKS; j++) {
+    ROLLED for (int round = 0; round < ROUNDS; round++)
+    {
+        ROLLED for (int j = 0; j < BLOCKS; j++)
+        {
             const uint64_t a = (uint64_t)words[0][j] * 0xD2511F53u, b = (uint64_t)words[2][j] * 0xCD9E8D57u;
             words[0][j] = (uint32_t)(b >> 32) ^ words[1][j] ^ key0;
             words[2][j] = (uint32_t)(a >> 32) ^ words[3][j] ^ key1;
@@ -32,28 +35,27 @@ typedef void sample_function(float *out, uint32_t words[4][BLOCKS]);
 
 INLINE void uniform_samples(float *out, uint32_t words[4][BLOCKS])
 {
-    for (int j = 0; j < BLOCKS; j++)
-        for (int w = 0; w < 4; w++)
-            out[4 * j + w] = (float)(int32_t)(words[w][j] >> 8) * 0x1p-24f;
+    ROLLED for (int j = 0; j < BLOCKS; j++) for (int w = 0; w < 4; w++) out[4 * j + w] =
+        (float)(int32_t)(words[w][j] >> 8) * 0x1p-24f;
 }
 
 /* Box and Muller (1958): a pair of words gives sqrt(-2 ln u) cos(2 pi v) and sqrt(-2 ln u) sin(2 pi v), with
  * u = ((word >> 8) + 1) * 2^-24, never 0, and v = (word >> 8) * 2^-24. */
 INLINE void normal_samples(float *out, uint32_t words[4][BLOCKS])
 {
-    for (int pair = 0; pair < 4; pair += 2)
-        for (int j = 0; j < BLOCKS; j += LANES) {
-            const vuint first = (vuint)vload_int((const int32_t *)words[pair] + j) >> 8;
-            const vuint second = (vuint)vload_int((const int32_t *)words[pair + 1] + j) >> 8;
-            const vfloat u = vfrom_int((vint)(first + 1u)) * 0x1p-24f, v = vfrom_int((vint)second) * 0x1p-24f;
-            const vfloat radius = vsqrt(-2.0f * vlog(u));
-            vfloat sine, cosine;
-            vsincos_turns(v, &sine, &cosine);
-            for (int lane = 0; lane < LANES; lane++) {
-                out[4 * (j + lane) + pair] = radius[lane] * cosine[lane];
-                out[4 * (j + lane) + pair + 1] = radius[lane] * sine[lane];
-            }
+    ROLLED for (int pair = 0; pair < 4; pair += 2) ROLLED for (int j = 0; j < BLOCKS; j += LANES)
+    {
+        const vuint first = (vuint)vload_int((const int32_t *)words[pair] + j) >> 8;
+        const vuint second = (vuint)vload_int((const int32_t *)words[pair + 1] + j) >> 8;
+        const vfloat u = vfrom_int((vint)(first + 1u)) * 0x1p-24f, v = vfrom_int((vint)second) * 0x1p-24f;
+        const vfloat radius = vsqrt(-2.0f * vlog(u));
+        vfloat sine, cosine;
+        vsincos_turns(v, &sine, &cosine);
+        for (int lane = 0; lane < LANES; lane++) {
+            out[4 * (j + lane) + pair] = radius[lane] * cosine[lane];
+            out[4 * (j + lane) + pair + 1] = radius[lane] * sine[lane];
         }
+    }
 }
 
 INLINE int fill_random(sample_function *samples, const launch *record, int worker, int workers)

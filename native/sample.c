@@ -138,7 +138,7 @@ static void to_weights(candidates *c, float largest, float temperature)
     for (int64_t i = 0; i < c->count; i += LANES) {
         const int64_t n = c->count - i;
         const vfloat value = vload_up_to(c->values + i, n), shifted = (value - largest) / temperature;
-        vstore_up_to(c->values + i, vexp(vselect(value == largest, vzero(), shifted)), n);
+        vstore_up_to(c->values + i, vexp_negative(vselect(value == largest, vzero(), shifted)), n);
     }
 }
 

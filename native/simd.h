@@ -53,10 +53,17 @@ typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
 typedef float vfloat_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
+/* A loop that stays one where code is downloaded, and is not worth its length. */
+#if defined(__wasm__)
+#define ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define ROLLED
+#endif
+
 /* A loop that stays one in wasm with relaxed SIMD, where clang evaluates the operands of a chain of fused multiply-adds
  * or dots before the chain itself: unrolled, all its loads come first and the browser's 15 registers overflow. */
 #if defined(__wasm_relaxed_simd__)
-#define UNROLL_SAFE _Pragma("clang loop unroll(disable)")
+#define UNROLL_SAFE ROLLED
 #else
 #define UNROLL_SAFE UNROLL
 #endif

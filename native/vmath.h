@@ -7,24 +7,39 @@
 
 #define INFINITE __builtin_inff()
 
+/* x = n ln 2 + r with |r| <= ln 2 / 2: returns (exp(r) - 1 - r) / r^2, and n in the low bits of *rounded. */
+INLINE vfloat exp_reduced(vfloat x, vfloat *rounded, vfloat *r)
+{
+    const vfloat magic = vnumber(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer, left in the low bits */
+    *rounded = vfma(x, vnumber(1.44269504f), magic);
+    const vfloat power = *rounded - magic;
+    *r = vfma(power, vnumber(-0.693359375f), x); /* ln 2 in two parts: the first product is exact */
+    *r = vfma(power, vnumber(2.12194440e-4f), *r);
+    vfloat q = vnumber(0.00138144669f);
+    q = vfma(q, *r, vnumber(0.00836878041f));
+    q = vfma(q, *r, vnumber(0.0416683942f));
+    q = vfma(q, *r, vnumber(0.166665201f));
+    return vfma(q, *r, vnumber(0.499999934f));
+}
+
 /* Within 1 ulp for every x, subnormal results too; exp(-inf) = 0, exp(inf) = inf, NaN stays NaN. */
 INLINE vfloat vexp(vfloat x)
 {
-    const vfloat magic = vnumber(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer, left in the low bits */
-    x = vclamp(x, -104.0f, 89.0f);
-    const vfloat rounded = vfma(x, vnumber(1.44269504f), magic), power = rounded - magic;
-    vfloat r = vfma(power, vnumber(-0.693359375f), x); /* ln 2 in two parts: the first product is exact */
-    r = vfma(power, vnumber(2.12194440e-4f), r);
-    vfloat q = vnumber(0.00138144669f);
-    q = vfma(q, r, vnumber(0.00836878041f));
-    q = vfma(q, r, vnumber(0.0416683942f));
-    q = vfma(q, r, vnumber(0.166665201f));
-    q = vfma(q, r, vnumber(0.499999934f));
+    vfloat rounded, r;
+    const vfloat q = exp_reduced(vclamp(x, -104.0f, 89.0f), &rounded, &r);
     const vfloat mantissa = vfma(q, r * r, r) + vnumber(1.0f);
     /* 2^n in two steps, because it may be out of range where the result is not */
     const vuint bias = (vuint)vconstant(127);
     const vuint n = (vuint)rounded - (vuint)vconstant(0x4b400000), half = (vuint)((vint)n >> 1);
     return mantissa * (vfloat)((half + bias) << 23) * (vfloat)((n - half + bias) << 23);
+}
+
+/* Within 2 ulp for x <= 0, but 0 where that would be subnormal: half the work. */
+INLINE vfloat vexp_negative(vfloat x)
+{
+    vfloat rounded, r;
+    const vfloat q = exp_reduced(x, &rounded, &r), one = vnumber(1.0f), mantissa = vfma(vfma(q, r, one), r, one);
+    return (vfloat)(((vuint)mantissa + ((vuint)rounded << 23)) & ~(vuint)(x < vnumber(-87.0f)));
 }
 
 /* Natural logarithm within 2 ulp, for x normal and positive, infinite or NaN. */
@@ -53,17 +68,10 @@ INLINE vfloat vlog_any(vfloat x)
 /* Hyperbolic tangent within 3 ulp for every x: e / (e + 2) with e = exp(2 |x|) - 1. */
 INLINE vfloat vtanh(vfloat x)
 {
-    const vfloat one = vnumber(1.0f), magic = vnumber(12582912.0f); /* as in vexp */
+    const vfloat one = vnumber(1.0f);
     const vint sign = (vint)x & vconstant(INT32_MIN);
-    const vfloat twice = vclamp((vfloat)((vint)x ^ sign) * 2.0f, 0.0f, 20.0f);
-    const vfloat rounded = vfma(twice, vnumber(1.44269504f), magic), power = rounded - magic;
-    vfloat r = vfma(power, vnumber(-0.693359375f), twice);
-    r = vfma(power, vnumber(2.12194440e-4f), r);
-    vfloat q = vnumber(0.00138144669f);
-    q = vfma(q, r, vnumber(0.00836878041f));
-    q = vfma(q, r, vnumber(0.0416683942f));
-    q = vfma(q, r, vnumber(0.166665201f));
-    q = vfma(q, r, vnumber(0.499999934f));
+    vfloat rounded, r;
+    const vfloat q = exp_reduced(vclamp((vfloat)((vint)x ^ sign) * 2.0f, 0.0f, 20.0f), &rounded, &r);
     const vfloat scale = (vfloat)(((vuint)rounded - (vuint)vconstant(0x4b400000 - 127)) << 23); /* 2^n */
     const vfloat e = vfma(vfma(q, r * r, r), scale, scale - one);
     return (vfloat)((vint)(e / (e + 2.0f)) | sign);
@@ -102,9 +110,7 @@ INLINE vfloat vnormal_below(vfloat x, vfloat *bell)
     p = vfma(p, t, vnumber(0.0999134108f));
     p = vfma(p, t, vnumber(0.120753966f));
     p = vfma(p, t, vnumber(0.119629301f));
-    /* Nothing beyond where exp is subnormal: processors take a hundred cycles over each such number. */
-    const vfloat exponent = x * x * vnumber(-0.5f), least = vnumber(-87.0f);
-    *bell = (vfloat)((vint)vexp(vmax(exponent, least)) & ~(vint)(exponent < least));
+    *bell = vexp_negative(x * x * vnumber(-0.5f)); /* without subnormals, each of which takes a hundred cycles */
     const vfloat beyond = p * t * *bell;
     return vselect(x < vzero(), beyond, one - beyond);
 }
@@ -166,13 +172,14 @@ INLINE float exp_row(float *out, const float *x, int64_t n, float largest)
     int64_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES)
         for (int j = 0; j < 2; j++) {
-            const vfloat e = vexp(vload(x + i + j * LANES) - largest);
+            const vfloat e = vexp_negative(vload(x + i + j * LANES) - largest);
             if (out)
                 vstore(out + i + j * LANES, e);
             sums[j] += e;
         }
     for (; i < n; i += LANES) {
-        const vfloat e = vexp((n - i >= LANES ? vload(x + i) : vload_part_or(x + i, n - i, -INFINITE)) - largest);
+        const vfloat e =
+            vexp_negative((n - i >= LANES ? vload(x + i) : vload_part_or(x + i, n - i, -INFINITE)) - largest);
         if (out)
             vstore_up_to(out + i, e, n - i);
         sums[0] += e;

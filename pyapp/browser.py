@@ -20,6 +20,7 @@ from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled
 from pyapp.events import Cancel, Done, Event, Metric, Partial, Token
 from pyapp.formats.source import check_range
+from pyapp.late_linalg import defer_linalg
 from pyapp.tasks.core import Result
 from pyapp.tasks.keeper import keeper
 from pyapp.text.tokenizer import set_backend_factory
@@ -90,6 +91,7 @@ def install(host: Any) -> None:
     _host = host
     set_backend_factory(PageTokenizer)
     library.load()
+    defer_linalg()
 
 
 def import_tasks() -> None:

@@ -1,10 +1,10 @@
-"""Special functions, by torch.special's names."""
+"""Special functions, by torch.special's names. Left out: Bessel functions but i0, polynomials, zeta, erfcx."""
 
 from __future__ import annotations
 
-from math import log, pi, sqrt
+import math
+from typing import Any
 
-from .engine import Tensor
 from .engine.by_name import rename_in
 from .engine.ops import (
     digamma,
@@ -20,27 +20,29 @@ from .engine.ops import (
     softmax,
     where,
 )
-from .engine.ops.elementwise import log1p
 from .engine.ops.elementwise_more import erfc, logit, polygamma, sinc, xlogy
 from .engine.ops.gamma import i0, igamma, igammac, mvlgamma
+from .engine.ops.named import __getattr__ as _named
+from .engine.tensor import Tensor
 
-expit, gammaln, psi, multigammaln, gammainc, gammaincc = sigmoid, lgamma, digamma, mvlgamma, igamma, igammac
+log1p = _named("log1p")
+expit, gammaln, psi = sigmoid, lgamma, digamma
+gammainc, gammaincc, multigammaln = igamma, igammac, mvlgamma
 
 
 def entr(x: Tensor) -> Tensor:
     """-x log(x): 0 at 0, -inf below."""
-    inside = where(x > 0, x, 1.0)
-    return where(x == 0, 0.0, where(x < 0, float("-inf"), -x * inside.log()))
+    return where(x < 0, -math.inf, -xlogy(x, where(x > 0, x, 1.0)))
 
 
 def ndtr(x: Tensor) -> Tensor:
-    """The normal distribution's cdf."""
-    return erfc(x * -sqrt(0.5)) * 0.5
+    """The standard normal distribution's mass below x."""
+    return erfc(x * -math.sqrt(0.5)) * 0.5
 
 
 def ndtri(x: Tensor) -> Tensor:
-    """The inverse of ndtr."""
-    return erfinv(x * 2 - 1) * sqrt(2)
+    """Where the standard normal distribution's mass is x: the inverse of ndtr."""
+    return erfinv(x * 2 - 1) * math.sqrt(2)
 
 
 def log_ndtr(x: Tensor) -> Tensor:
@@ -49,14 +51,18 @@ def log_ndtr(x: Tensor) -> Tensor:
     far = where(x > -10, -10.0, x)
     u = (far * far).reciprocal()
     series = 1 - u * (1 - u * (3 - u * (15 - u * (105 - u * 945))))
-    tail = far * far * -0.5 - (-far).log() - 0.5 * log(2 * pi) + series.log()
+    tail = far * far * -0.5 - (-far).log() - 0.5 * math.log(2 * math.pi) + series.log()
     above = log1p(-ndtr(-where(near > 1, near, 1.0)))
     return where(x > -10, where(near > 1, above, ndtr(near).log()), tail)
 
 
-def xlog1py(x: Tensor, other: Tensor) -> Tensor:
-    """x log(1 + other): 0 where x is 0, unless other is NaN."""
-    return where((x == 0) & ~other.isnan(), 0.0, x * log1p(other))
+def xlog1py(x: Any, other: Any) -> Tensor:
+    """x log(1 + other), 0 where x is 0."""
+    return xlogy(x, other + 1) if not isinstance(x, Tensor) else where(x == 0, xlogy(x, other + 1), x * _log1p(other))
+
+
+def _log1p(x: Any) -> Any:
+    return x.log1p() if isinstance(x, Tensor) else math.log1p(x)
 
 
 __all__ = [

@@ -2,8 +2,8 @@
 
     python -m scripts.speech_card
 
-Every recording is read twice: greedily, as the page does unless it is told otherwise, and by beam search, as
-`pyapp transcribe` does. Needs espeak-ng, which speaks the sentences, and jiwer. The sentences and their sound are the
+Every recording is read twice: greedily, and by beam search, as the page and `pyapp transcribe` do unless they are told
+otherwise. Needs espeak-ng, which speaks the sentences, and jiwer. The sentences and their sound are the
 same each time.
 """
 

@@ -233,6 +233,16 @@ def test_the_cache_is_huggingface_hubs(remote: Any, tmp_path: Path) -> None:
     assert len(remote.log) == before
 
 
+def test_a_folder_in_place_of_the_cache(remote: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    models = [hub.resolve(hub.NameIn(REPO, folder)).model for _ in range(2)]
+    assert models[0].is_relative_to(folder) and models[1].read_bytes() == WEIGHTS and len(remote.downloads()) == 1
+    (folder / "small").mkdir()
+    for name, file in (("tiny", "tiny.pt"), ("small", "small/model.safetensors")):
+        (folder / file).touch()
+        assert hub.resolve(hub.NameIn(name, folder)).model == folder / file
+
+
 def test_progress_in_bytes(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receive, "REPORT_EVERY", 0.0)
     events: list[Event] = []

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import pyapp.models
-from pyapp import cli, tasks
+from pyapp import cli, hub, tasks
 from pyapp.audio import write_wav
 from pyapp.events import Cancel, Event, Progress
 from tests.audio import listening_parrot
@@ -202,6 +202,20 @@ def test_damage_on_the_way(here: Here, talk: Path, song: Path, tmp_path: Path) -
     path.write_bytes(data[:44] + np.array([0.1, np.nan] * 4000, "<f4").tobytes())
     code, out, error = here(path, song, "-o", tmp_path / "out", "-f", "txt")
     assert code == 1 and "NaN" in error and out.splitlines() == [str(tmp_path / "out" / "song.txt")]
+
+
+def test_models_of_a_folder(here: Here, talk: Path, asked: list[Any], tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "mine.pt").write_bytes(b"")
+    code, out, _ = here("--model", "mine", "--model_dir", folder, talk)
+    assert code == 0 and out and os.fspath(asked.pop()) == str(folder / "mine.pt")
+    assert here("--model", "turbo", "--model-dir", folder, talk)[0] == 0
+    assert asked.pop() == hub.NameIn("whisper-large-v3-turbo", folder)  # as the registry calls it
+    assert here("--model", talk, "--model-dir", folder, talk)[0] == 0
+    assert asked.pop() == str(talk)  # a path stays one
+    code, _, error = here("--model", "stories", "--model-dir", folder, talk)
+    assert code == 1 and "this model writes text" in error and not asked
 
 
 def test_nothing_readable_loads_no_model(here: Here, asked: list[Any], tmp_path: Path) -> None:

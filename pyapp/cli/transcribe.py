@@ -122,6 +122,8 @@ def decoding_settings(command: Any) -> Any:
 @click.command(cls=WhisperNames)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--model", help="A name (see pyapp models), a folder or a file. [default: the embedded model]")
+@click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path),
+              help="Models are looked for here, and downloaded to here. [default: the hub's cache]")  # fmt: skip
 @click.option("--language", help="Spoken language, as code or name. [default: listens for it]")
 @click.option("--task", type=click.Choice(TASKS), default=DEFAULTS.task, show_default=True,
               help="translate writes English, whatever is spoken.")  # fmt: skip
@@ -140,6 +142,7 @@ def decoding_settings(command: Any) -> Any:
 def transcribe(
     files: tuple[str, ...],
     model: str | None,
+    model_dir: Path | None,
     formats: tuple[str, ...],
     output_dir: Path | None,
     verbose: bool,
@@ -166,13 +169,14 @@ def transcribe(
     readable = [file for file in files if file == STDIN or can_be_read(file, as_json)]
     if not readable:
         return 1
-    if code := load(model, as_json):
+    source = in_folder(model, model_dir)
+    if code := load(source, as_json):
         return code
     failed = len(readable) < len(files)
     shown = wanted[0] if folder is None else "txt" if verbose else None
     for file in readable:
         view = make_view(file, shown, layout, as_json, several=len(files) > 1)
-        code = forward(start(file, options, model), view)
+        code = forward(start(file, options, source), view)
         heard = view.transcript()
         saved = code == 1 or folder is None or save(heard, folder, file, wanted, layout, code == STOPPED, as_json)
         failed |= code == 1 or not saved
@@ -249,14 +253,23 @@ def can_be_read(file: str, as_json: bool) -> bool:
         return False
 
 
-def load(model: str | None, as_json: bool) -> int:
+def in_folder(model: str | None, folder: Path | None) -> Any:
+    """What to load: a name, a path, or None."""
+    from pyapp.hub import NameIn
+
+    if folder is None or model is None or Path(model).expanduser().exists():
+        return model
+    return NameIn(model, folder)
+
+
+def load(model: Any, as_json: bool) -> int:
     """Loads the model; the exit code if that fails."""
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.load_speech(model, cancel=cancel), LoadJson() if as_json else View())
 
 
-def start(file: str, options: TranscribeOptions, model: str | None) -> Callable[[Cancel], Any]:
+def start(file: str, options: TranscribeOptions, model: Any) -> Callable[[Cancel], Any]:
     from pyapp import tasks
 
     audio: Any = sys.stdin.buffer if file == STDIN else file

@@ -3,7 +3,7 @@
 from . import ops, quant
 from .autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from .device import Device
-from .device import as_device as device
+from .device import Device as device
 from .devices import cpu as _cpu  # noqa: F401 (registers the CPU's kernels)
 from .devices import cpu_convolution as _cpu_convolution  # noqa: F401
 from .devices import cpu_elementwise as _cpu_elementwise  # noqa: F401

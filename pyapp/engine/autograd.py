@@ -26,10 +26,18 @@ class _State(ThreadLocal):
 STATE = _State()
 
 
+_YIELDS = 0x20  # the flag of a generator function's code
+
+
 class _GradMode:
     """Context manager and decorator that turns the tape on or off."""
 
     target = False
+
+    def __new__(cls, *given: Any, **_: Any) -> Any:
+        """`@no_grad` without parentheses decorates, too."""
+        made = object.__new__(cls)
+        return made(given[0]) if given and callable(given[0]) else made
 
     def __enter__(self) -> None:
         self.before = STATE.enabled
@@ -38,15 +46,38 @@ class _GradMode:
     def __exit__(self, *_: object) -> None:
         STATE.enabled = self.before
 
+    def _again(self) -> _GradMode:
+        return type(self)()
+
     def __call__(self, function: Function) -> Function:
-        mode = type(self)
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_flags & _YIELDS:
+            return self._around_steps(function)
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with mode():
+            with self._again():
                 return function(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]
+
+    def _around_steps(self, function: Any) -> Any:
+        """A generator function whose steps run in this mode, while what consumes it keeps its own."""
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            steps, sent = function(*args, **kwargs), None
+            try:
+                while True:
+                    with self._again():
+                        value = steps.send(sent)
+                    sent = yield value
+            except StopIteration as end:
+                return end.value
+            finally:
+                steps.close()
+
+        return wrapped
 
 
 class no_grad(_GradMode):
@@ -70,6 +101,13 @@ class set_grad_enabled(_GradMode):
     def __enter__(self) -> None:
         STATE.enabled = self.target
 
+    def _again(self) -> _GradMode:
+        return set_grad_enabled(self.target)
+
+    def __call__(self, function: Function) -> Function:
+        STATE.enabled = self.before
+        return super().__call__(function)
+
 
 def is_grad_enabled() -> bool:
     """Whether ops leave nodes now."""
@@ -86,7 +124,7 @@ class Node:
     They are kept as they were when the op ran: a tensor that is written in place gets another node.
     """
 
-    __slots__ = ("__weakref__", "args", "edges", "hooks", "op", "output", "retained", "serial", "versions")
+    __slots__ = ("__weakref__", "args", "edges", "hooks", "op", "output", "read", "retained", "serial", "versions")
 
     def __init__(self, op: Op, args: tuple[Any, ...], output: Tensor) -> None:
         self.op = op
@@ -96,6 +134,7 @@ class Node:
         )
         # a detached twin: the output itself holds this node, and a cycle would keep its memory
         self.output: Tensor | None = output.detach() if op.saves_output else None
+        self.read = None if op.reads is None else op.reads(self.edges)  # which arguments; None: all
         self.versions = self._versions()
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
@@ -114,7 +153,10 @@ class Node:
         return tuple((self.edges[i], 0) for i in tensors)
 
     def _versions(self) -> list[int]:
-        found = [a.storage.version for a in self.args or () if isinstance(a, Tensor)] if self.op.saves_inputs else []
+        args: Any = (self.args or ()) if self.op.saves_inputs else ()
+        if self.read is not None:
+            args = [args[i] for i in self.read if i < len(args)]
+        found = [a.storage.version for a in args if isinstance(a, Tensor)]
         return found if self.output is None else [*found, self.output.storage.version]
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from types import FunctionType
 from typing import Any
 
 from .mistakes import MISTAKES, named, tell
-from .op import Op, named_first
+from .op import _NUMPY_NAMES, Op, named_first
 from .tensor import Tensor
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -27,9 +28,41 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _OWN = {"x", "a", "weights"}  # what the first argument is called here where torch says `input`
 
 
+def _along_axis(function: Any) -> Any:
+    """A function of a `dim` that takes NumPy's names for it and for `keepdim`, too, as torch does."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for name, usual in _NUMPY_NAMES:
+                if name in kwargs:
+                    kwargs[usual] = kwargs.pop(name)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def rename_methods() -> None:
+    """torch's names for the arguments of Tensor's methods; ops see to theirs themselves."""
+    for name in _ALONG_DIM:
+        method = Tensor.__dict__.get(name)
+        if type(method) is FunctionType:
+            setattr(Tensor, name, _along_axis(method))
+    for name in _NAMES:
+        method = Tensor.__dict__.get(name)
+        if type(method) is FunctionType:
+            setattr(Tensor, name, by_torch_names(method))
+
+
+_ALONG_DIM = """
+    all any amax amin argmax argmin argsort chunk cummax cummin cumprod cumsum gather index_select kthvalue log_softmax
+    logsumexp max mean median min narrow norm prod quantile softmax sort split squeeze std sum topk unbind unsqueeze var
+""".split()
+
+
 def by_torch_names(function: Any, name: str | None = None, also: str | None = None) -> Any:
     """A function whose errors bear its name, and that takes its first arguments by torch's names too, the first one by
-    `also` as well; anything else as it is.
+    `also` as well, and `axis` for `dim`; anything else as it is.
     """
     if also is not None:
         return _also(by_torch_names(function, name), also)
@@ -37,11 +70,14 @@ def by_torch_names(function: Any, name: str | None = None, also: str | None = No
         return named(function, name)
     if type(function) is not FunctionType:
         return function
-    name = name or function.__name__
+    own = function.__name__
+    name = name or own
     first = function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
-    if first not in _OWN and name not in _NAMES:
+    if name in _ALONG_DIM or own in ("cat", "stack"):
+        function = _along_axis(function)
+    if first not in _OWN and name not in _NAMES and own not in _NAMES:
         return named(function, name)
-    names = _NAMES.get(name, ("input", "other"))
+    names = _NAMES.get(name) or _NAMES.get(own, ("input", "other"))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -89,7 +125,46 @@ def over_shape(function: Any) -> Any:
     return call
 
 
+def method_as_function(name: str) -> Any:
+    """A method of Tensor by its name; None where there is none."""
+    from . import ops
+
+    module = ops.module_of_method(name)
+    if module is not None:
+        importlib.import_module(f".ops.{module}", __package__)
+    return getattr(Tensor, name, None)
+
+
 def rename_in(room: dict[str, Any], names: list[str], also: str | None = None) -> None:
     """Gives the functions of a module torch's names."""
     for name in names:
         room[name] = by_torch_names(room[name], name, also)
+
+
+_ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
+
+
+def as_factory(function: Any) -> Any:
+    """A function that makes tensors, with torch's settings about memory: accepted, and without effect, as every tensor
+    is made dense and row by row. Where it does not know `device` and `requires_grad` itself, with those, too.
+    """
+    body = function
+    while hasattr(body, "__wrapped__"):
+        body = body.__wrapped__
+    code = getattr(body, "__code__", None)
+    known = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    lacks = [name for name in ("device", "requires_grad") if name not in known]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return function(*args)
+        for name in _ACCEPTED & kwargs.keys():
+            del kwargs[name]
+        more = {name: kwargs.pop(name) for name in lacks if name in kwargs}
+        made = function(*args, **kwargs)
+        if more.get("device") is not None:
+            made = made.to(device=more["device"])
+        return made.requires_grad_() if more.get("requires_grad") else made
+
+    return call

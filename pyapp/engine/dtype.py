@@ -33,16 +33,16 @@ class DType:
         return self.category == 2
 
     @property
-    def is_signed(self) -> bool:
-        return self.category > 0 and self.name[0] != "u"
+    def is_quantized(self) -> bool:
+        return self.category == 3
 
     @property
     def is_complex(self) -> bool:
         return False
 
     @property
-    def is_quantized(self) -> bool:
-        return self.category == 3
+    def is_signed(self) -> bool:
+        return self.category == 2 or (self.category == 1 and self.name[0] != "u")
 
     def __repr__(self) -> str:
         return f"pyapp.{self.name}"
@@ -88,7 +88,7 @@ def as_dtype(value: object) -> DType:
     if isinstance(value, DType):
         return value
     if value is float:
-        return float32
+        return float64
     if value is int:
         return int64
     if value is bool:
@@ -100,11 +100,32 @@ def as_dtype(value: object) -> DType:
     return found
 
 
+class Default:
+    """The dtype of new floating-point tensors, of Python's floats, and of what integers become where a result is not
+    whole: float32 unless set_default_dtype() says otherwise.
+    """
+
+    dtype = float32
+
+
+def get_default_dtype() -> DType:
+    """The dtype of new floating-point tensors: float32, or what was set."""
+    return Default.dtype
+
+
+def set_default_dtype(d: object) -> None:
+    """Sets the dtype of new floating-point tensors. TypeError for any but float64, float32, float16 and bfloat16."""
+    found = as_dtype(d)
+    if not found.is_floating_point or found.is_storage_only:
+        raise TypeError(f"set_default_dtype: takes a floating-point dtype that is computed with, not {found}")
+    Default.dtype = found
+
+
 def of_number(value: object) -> DType:
     """The dtype that PyTorch gives a bare Python number."""
     if isinstance(value, bool):
         return bool_
-    return int64 if isinstance(value, int) else float32
+    return int64 if isinstance(value, int) else Default.dtype
 
 
 def promote(a: DType, b: DType) -> DType:

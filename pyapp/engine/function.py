@@ -41,6 +41,7 @@ class Described:
     """What a node asks of an op, for one that is in no registry."""
 
     slices = saves_inputs = saves_output = False
+    reads = None
 
     def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
         self.name = name

@@ -38,6 +38,7 @@ class Op:
         self.vjp = vjp
         self.saves_inputs = saves in ("inputs", "both")
         self.saves_output = saves in ("output", "both")
+        self.reads: Callable[[tuple[Any, ...]], tuple[int, ...]] | None = None  # see read_crosswise
         self.view = view
         self.slices = False  # the result is the part of the first argument that the others tell, each element once
         self.kernels: dict[str, Kernel] = {}
@@ -89,6 +90,9 @@ class Op:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             if kwargs or not args:
+                for name, usual in _NUMPY_NAMES:
+                    if name in kwargs:
+                        kwargs[usual] = kwargs.pop(name)
                 args = named_first(self.name, ("input", "other"), args, kwargs)
                 if kwargs and self.by_name is not None:
                     return self.by_name(*args, **kwargs)
@@ -150,6 +154,16 @@ class Op:
         if instance is None:
             return self
         return _Bound(self, instance)
+
+
+_NUMPY_NAMES = (("axis", "dim"), ("keepdims", "keepdim"))  # torch takes NumPy's names for these, too
+
+
+def read_crosswise(edges: tuple[Any, ...]) -> tuple[int, ...]:
+    """Of a product, which arguments its gradient reads, so that they must not change before: each where the other one
+    wants a gradient (an edge that is not None). An op's `reads` says it; None: all that it saves.
+    """
+    return tuple(i for i in (0, 1) if edges[1 - i] is not None)
 
 
 def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -46,9 +46,10 @@ def activation_bytes(rows: int, columns: int) -> int:
     return rows * -(-columns // BLOCK) * (BLOCK + 8)
 
 
-def _empty(shape: Sequence[int], dtype: DType) -> Tensor:
+def empty(shape: Sequence[int], dtype: DType | str) -> Tensor:
+    """A matrix in a block format, of any values. ValueError where its rows are not whole blocks."""
     storage = Storage(packed_bytes(shape, dtype))
-    return make(storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), dtype)
+    return make(storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
 
 
 def _address(data: Any) -> tuple[int, Any]:
@@ -70,18 +71,25 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
     expected = block_bytes(kind.name, (rows, columns))
     if memoryview(data).nbytes != expected:
         raise ValueError(f"from_blocks: {shape} of {kind} holds {expected} bytes, the buffer {memoryview(data).nbytes}")
-    result = _empty(shape, kind)
+    result = empty(shape, kind)
     if kind.name not in BANDED:
         result.storage.bytes_view()[:expected] = memoryview(data).cast("B")
         return result
-    address, keeper = _address(data)
+    _, keeper = _address(data)
+    pack_rows(result, 0, keeper, rows)
+    return result
+
+
+def pack_rows(result: Tensor, first: int, blocks: Tensor, rows: int) -> None:
+    """Puts `rows` rows of GGML's blocks (their bytes: `blocks`) into a banded matrix from row `first` on, a multiple of
+    BAND."""
+    kind, columns = result.dtype, result.shape[1]
+    address = result.address + packed_bytes((first, columns), kind)
     work = rows * columns >> 10
     if kind is _dtype.q8_0:
-        launch(KERNELS["pack_q8_0"], work, result.address, address, rows, columns)
+        launch(KERNELS["pack_q8_0"], work, address, blocks.address, rows, columns)
     else:
-        launch(KERNELS["pack_blocks"], work, result.address, address, rows, columns, BLOCK_TYPES[kind.name].code)
-    del keeper
-    return result
+        launch(KERNELS["pack_blocks"], work, address, blocks.address, rows, columns, BLOCK_TYPES[kind.name].code)
 
 
 def to_blocks(x: Tensor) -> GgmlBlocks:
@@ -113,7 +121,7 @@ def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int) -> T
         values = np.frombuffer(quants, np.int8).reshape(-1, group).astype(np.float32)
         values *= np.frombuffer(scales, np.float32)[:, None]
         return adopt_array(values.reshape(rows, columns))
-    result = _empty(shape, _dtype.q8_group)
+    result = empty(shape, _dtype.q8_group)
     address, keeper = _address(quants)
     scales_address, scales_keeper = _address(scales)
     launch(KERNELS["pack_q8_group"], count >> 10, result.address, address, scales_address, rows, columns, group)
@@ -133,7 +141,7 @@ def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> 
         from .blocks.writing import quantize_blocks
 
         return from_blocks(quantize_blocks(x.numpy(), kind.name, importance).data, (rows, columns), kind)
-    result = _empty(x.shape, kind)
+    result = empty(x.shape, kind)
     launch(KERNELS["quantize_q8_0"], rows * columns >> 9, result.address, x.address, rows, columns, columns)
     return result
 
@@ -160,7 +168,7 @@ def concatenate(parts: Sequence[Tensor]) -> Tensor:
         parts = [dequantize(p).to(_dtype.float32) for p in parts]
         kind = _dtype.float32
     shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
-    result = _empty(shape, kind) if kind.is_quantized else empty_contiguous(shape, kind)
+    result = empty(shape, kind) if kind.is_quantized else empty_contiguous(shape, kind)
     view = result.storage.bytes_view()
     start = 0
     for part in parts:

@@ -5,30 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 from operator import index
-from typing import Any
 
 Shape = tuple[int, ...]
-
-
-class Size(tuple[int, ...]):
-    """A shape as `size()` gives it: a tuple that knows how many elements it holds."""
-
-    __slots__ = ()
-
-    def numel(self) -> int:
-        """How many elements a tensor of this shape has."""
-        return prod(self)
-
-    def __getitem__(self, index: Any) -> Any:
-        found = tuple.__getitem__(self, index)
-        return Size(found) if isinstance(index, slice) else found
-
-    def __add__(self, other: Any) -> Any:
-        return Size(tuple.__add__(self, tuple(other)))
-
-    def __repr__(self) -> str:
-        return f"pyapp.Size({list(self)})"
-
 
 _STRIDES: dict[Shape, Shape] = {}
 

@@ -11,7 +11,7 @@ from . import dtype as _dtype
 from .device import Device, as_device, cpu
 from .dtype import DType, as_dtype
 from .lazy import np
-from .shape import Shape, Size, contiguous_strides, is_contiguous, normalize_dim
+from .shape import Shape, contiguous_strides, is_contiguous, normalize_dim
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -62,10 +62,13 @@ class Tensor:
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
 
-    def __init__(self, *_: object, **__: object) -> None:
-        raise TypeError(
-            "Tensor: use tensor(data), zeros(shape), Tensor.from_buffer(data, shape, dtype) or from_numpy(array)"
-        )
+    def __init__(self, *args: Any, device: Any = None) -> None:
+        """torch's older constructor: uninitialised of given sizes, or from data, in the default dtype."""
+        from .typed_tensors import construct
+
+        if check_device(device) is not cpu:
+            raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
+        construct(self, args, _dtype.Default.dtype)
 
     if TYPE_CHECKING:  # ops are attached by name in ops/
 
@@ -119,7 +122,12 @@ class Tensor:
         return prod(self.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        return Size(self.shape) if dim is None else self.shape[normalize_dim(dim, len(self.shape), "size")]
+        """The shape, as a tuple that can count its elements, or the size of one dim."""
+        if dim is not None:
+            return self.shape[normalize_dim(dim, len(self.shape), "size")]
+        from .typed_tensors import Size
+
+        return Size(self.shape)
 
     def stride(self, dim: int | None = None) -> Any:
         return self.strides if dim is None else self.strides[normalize_dim(dim, len(self.shape), "stride")]
@@ -131,7 +139,13 @@ class Tensor:
     def nbytes(self) -> int:
         return self.storage.nbytes if self.dtype.is_quantized else self.numel() * self.dtype.itemsize
 
-    def is_contiguous(self) -> bool:
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie densely row by row, or in another order: channels_last."""
+        if memory_format is not None and memory_format.name.startswith("channels_last"):
+            order = (0, *range(2, self.ndim), 1) if self.ndim == 4 + memory_format.name.endswith("3d") else ()
+            return bool(order) and is_contiguous(
+                tuple(self.shape[d] for d in order), tuple(self.strides[d] for d in order)
+            )
         return is_contiguous(self.shape, self.strides)
 
     def is_floating_point(self) -> bool:

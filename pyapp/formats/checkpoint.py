@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.errors import FileFormatError, ModelError
 
 from .source import AnySource, ByteSource, close_source, open_source, read_into
@@ -246,33 +245,16 @@ _EXPONENTS: dict[str, tuple[int, bytes, int]] = {
 }
 
 
-def packed(data: bytes | memoryview, info: TensorInfo, finite: bool, where: str | None = None) -> Tensor:
-    """GGML's blocks of a matrix, as the kernels want them. ModelError for a scale that is not finite, when asked."""
-    from pyapp.engine import quant
-
-    if finite:
-        for scales, kind in _scales(data, info.dtype):
-            check_finite(scales, kind, f"{info.name} (scales)", where)
-    return quant.from_blocks(data, info.shape, info.dtype)
+def may_be_infinite(high: bytes, dtype: str) -> bool:
+    """Whether one of the highest bytes of elements can be that of a NaN or an infinity."""
+    return any(mark in high for mark in _EXPONENTS[dtype][1])
 
 
-def _scales(data: bytes | memoryview, kind: str) -> Iterator[tuple[bytes, str]]:
-    """The blocks' own numbers, field by field, and their type."""
-    block = BLOCK_TYPES[kind]
-    offset = 0
-    for name, spelled, *count in block.fields:
-        width = int(spelled[-1])
-        if name in ("d", "m"):
-            found = bytearray(len(data) // block.nbytes * width)
-            for i in range(width):
-                found[i::width] = bytes(data[offset + i :: block.nbytes])
-            yield bytes(found), "float16" if width == 2 else "float32"
-        offset += width * (count[0] if count else 1)
-
-
-def check_finite(data: bytes | memoryview, dtype: str, name: str, where: str | None = None) -> None:
-    """ModelError naming the tensor `name` and the index of its first NaN or infinite value. Other types than floats
-    pass.
+def check_finite(
+    data: bytes | bytearray | memoryview, dtype: str, name: str, where: str | None = None, first: int = 0
+) -> None:
+    """ModelError naming the tensor `name` and the index of its first NaN or infinite value, counted from `first`. Other
+    types than floats pass.
 
     `data` holds little-endian elements; it is looked at in chunks of 1 MiB, so little memory is needed.
     """
@@ -284,13 +266,13 @@ def check_finite(data: bytes | memoryview, dtype: str, name: str, where: str | N
     for start in range(0, len(view), CHECK_CHUNK):
         chunk = bytes(view[start : start + CHECK_CHUNK])
         high = chunk[size - 1 :: size]
-        if not any(mark in high for mark in marks):
+        if not may_be_infinite(high, dtype):
             continue
         for found in pattern.finditer(high):
             at = found.start() * size
             bits = int.from_bytes(chunk[at : at + size], "little")
             if bits & mask == mask:
-                _raise_not_finite(name, start // size + found.start(), bits & (mask - 1) & ~mask, where)
+                _raise_not_finite(name, first + start // size + found.start(), bits & (mask - 1) & ~mask, where)
 
 
 def _raise_not_finite(name: str, index: int, fraction: int, where: str | None) -> None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
+from .block_tensors import read_blocks
+from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
 from .ggml_blocks import BLOCK_TYPES, dequantize_blocks
 from .gguf_header import TENSORS_LIMIT, HeaderReader
 from .nesting import json_object
@@ -130,7 +131,7 @@ class GgufFile(Checkpoint):
 
     def _read_blocks(self, info: TensorInfo, finite: bool) -> Tensor:
         """Without NumPy: the page's way to the first token."""
-        return packed(self.read_bytes(info.name), info, finite, self.source.name)
+        return read_blocks(self.source, self._start + self._begins[info.name][0], info, finite)
 
     def _read_dequantized(self, info: TensorInfo) -> Tensor:
         from pyapp.engine.dtype import float32

@@ -9,8 +9,9 @@ system, of the value and of the list of storage keys; then for each key its leng
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
@@ -77,6 +78,8 @@ class _Strided:
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    requires_grad: bool = False
+    is_parameter: bool = False
 
 
 def _counts(values: Any) -> bool:
@@ -99,18 +102,22 @@ def _tensor(stored: Any, offset: Any, shape: Any, strides: Any, dtype: str) -> _
     return _Strided(stored, dtype, offset, shape, strides)
 
 
-def _rebuild(stored: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Strided:
-    return _tensor(stored, offset, shape, strides, stored.dtype if type(stored) is _Stored else "")
+def _rebuild(stored: Any, offset: Any, shape: Any, strides: Any, grad: Any = False, *_: Any) -> _Strided:
+    found = _tensor(stored, offset, shape, strides, stored.dtype if type(stored) is _Stored else "")
+    return replace(found, requires_grad=grad is True)
 
 
-def _rebuild_v3(stored: Any, offset: Any, shape: Any, strides: Any, _: Any, __: Any, dtype: Any, *___: Any) -> _Strided:
-    return _tensor(stored, offset, shape, strides, dtype.name if type(dtype) is _DType else "")
+def _rebuild_v3(
+    stored: Any, offset: Any, shape: Any, strides: Any, grad: Any, _: Any, dtype: Any, *__: Any
+) -> _Strided:
+    found = _tensor(stored, offset, shape, strides, dtype.name if type(dtype) is _DType else "")
+    return replace(found, requires_grad=grad is True)
 
 
-def _parameter(data: Any, *_: Any) -> _Strided:
+def _parameter(data: Any, grad: Any = True, *_: Any) -> _Strided:
     if type(data) is not _Strided:
         raise ValueError("not a parameter's data")
-    return data
+    return replace(data, requires_grad=grad is True, is_parameter=True)
 
 
 def _ordered(pairs: Any = ()) -> dict[str, Any]:
@@ -118,6 +125,20 @@ def _ordered(pairs: Any = ()) -> dict[str, Any]:
     if type(pairs) not in (list, tuple) or not all(type(p) in (list, tuple) and type(p[0]) is str for p in pairs):
         raise ValueError("not pairs")
     return dict(pairs)
+
+
+def _counter(counts: Any = ()) -> Counter[Any]:
+    """A Counter, as schedules keep their milestones in."""
+    if type(counts) not in (dict, tuple) or not all(type(key) in (int, str) for key in counts):
+        raise ValueError("not counts")
+    return Counter(counts)
+
+
+def _bytes(text: Any, encoding: Any) -> bytes:
+    """How the second protocol writes bytes."""
+    if type(text) is not str or encoding != "latin1":
+        raise ValueError("not bytes")
+    return text.encode("latin1")
 
 
 def _size(values: Any) -> tuple[int, ...]:
@@ -128,6 +149,8 @@ def _size(values: Any) -> tuple[int, ...]:
 
 _KNOWN: dict[str, Any] = {
     "collections.OrderedDict": Builder("OrderedDict", _ordered),
+    "collections.Counter": Builder("Counter", _counter),
+    "_codecs.encode": Builder("encode", _bytes),
     "torch._utils._rebuild_tensor": Builder("_rebuild_tensor", _rebuild),
     "torch._utils._rebuild_tensor_v2": Builder("_rebuild_tensor_v2", _rebuild),
     "torch._utils._rebuild_tensor_v3": Builder("_rebuild_tensor_v3", _rebuild_v3),
@@ -176,12 +199,8 @@ class PyTorchFile(Checkpoint):
 
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
         super().__init__(source)
-        self._places: dict[str, tuple[ByteSource, int]] = {}  # of storages: in what, from which byte
         self._views: dict[str, _Strided] = {}
-        zipped = archive is not None or bytes(source.read(0, min(4, source.size)))[:2] == b"PK"
-        self.format = "pytorch" if zipped else "pytorch (legacy)"
-        value = self._open_zip(archive or Archive(source)) if zipped else self._open_stream()
-        value = self._unwrap(value)
+        value = self._unwrap(self._open(archive))
         self._visits = 0
         self._flatten("" if type(value) in (dict, list, tuple) else "tensor", value, 0)
         if not self._views:
@@ -189,6 +208,14 @@ class PyTorchFile(Checkpoint):
 
     def _broken(self, what: str) -> NoReturn:
         raise FileFormatError(what, where=self.source.name, hint=HINT)
+
+    def _open(self, archive: Archive | None) -> Any:
+        """The value, with places in the file where its tensors are."""
+        source = self.source
+        self._places: dict[str, tuple[ByteSource, int]] = {}  # of storages: in what, from which byte
+        zipped = archive is not None or bytes(source.read(0, min(4, source.size)))[:2] == b"PK"
+        self.format = "pytorch" if zipped else "pytorch (legacy)"
+        return self._open_zip(archive or Archive(source)) if zipped else self._open_stream()
 
     def _open_zip(self, archive: Archive) -> Any:
         pickles = [name for name in archive.names if name == "data.pkl" or name.endswith("/data.pkl")]

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, packed, read_tensor
+from .block_tensors import read_blocks
+from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
 from .nesting import json_object, parse_json
 from .sink import AnySink, Deferred, open_sink, plain, write_pieces
 from .source import ByteSource
@@ -121,7 +122,7 @@ class SafetensorsFile(Checkpoint):
             return read_as_own(self.read_bytes(info.name), info, finite, self.source.name)
         entry = self._entries[info.name]
         if info.dtype == "q8_0":
-            return packed(self.read_bytes(info.name), info, finite, self.source.name)
+            return read_blocks(self.source, self._start + entry.begin, info, finite)
         tensor = read_tensor(self.source, self._start + entry.begin, entry.shape, info.dtype)
         if finite and info.nbytes:
             check_finite(tensor.storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)

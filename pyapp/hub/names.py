@@ -54,6 +54,26 @@ class ModelFiles:
         return self.files.get("tokenizer")
 
 
+@dataclass(frozen=True, slots=True)
+class NameIn:
+    """A model's name and the folder that holds its files, as NAME or NAME.pt, or where they are to be downloaded to:
+    it is used in place of the hub's cache."""
+
+    name: str
+    folder: Path
+
+    @property
+    def here(self) -> Path | None:
+        """The folder or file in it that is called so."""
+        if not self.name:
+            return None
+        places = (self.folder / self.name, self.folder / f"{self.name}.pt")
+        return next((place for place in places if place.exists()), None)
+
+    def __fspath__(self) -> str:
+        return str(self.here or self.folder / self.name)
+
+
 def resolve(
     name: str | os.PathLike[str],
     *,
@@ -75,6 +95,8 @@ def resolve(
             report=report, cancel=cancel, offline=offline, cache_dir=cache_dir,
         )  # fmt: skip
 
+    if isinstance(name, NameIn):
+        cache_dir, name = name.folder, name.here or name.name
     text = os.fspath(name)
     entry = find_entry(text) if isinstance(name, str) else None
     if entry is not None:

@@ -40,6 +40,10 @@ _NAMES = {
     "embeddings": """
         EmbeddingBag
     """,
+    "lazy": """
+        LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d LazyConv2d LazyConv3d LazyConvTranspose1d
+        LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear
+    """,
     "lbfgs": """
         LBFGS
     """,
@@ -63,6 +67,9 @@ _NAMES = {
     """,
     "optim_more": """
         ASGD Adadelta Adafactor Adamax Muon NAdam RAdam Rprop
+    """,
+    "parallel": """
+        DataParallel
     """,
     "quantization": """
         quantize
@@ -89,7 +96,7 @@ _NAMES = {
         Weights
     """,
 }
-_ROOMS = ("functional", "init", "lr_scheduler", "optim", "utils")
+_ROOMS = ("attention", "functional", "init", "lr_scheduler", "modules", "optim", "parallel", "parameter", "utils")
 _LATER = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [

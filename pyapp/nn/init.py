@@ -183,3 +183,15 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     np.put_along_axis(values, order[:count], 0.0, 0)
     with no_grad():
         return tensor.copy_(from_numpy(values))
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """(inputs, outputs) of one element of the result: torch's private name, which models use."""
+    return _fans("_calculate_fan_in_and_fan_out", tensor)
+
+
+def __getattr__(name: str) -> Any:
+    """torch's older names, without the underscore at their end."""
+    if not name.startswith("_") and f"{name}_" in globals():
+        return globals()[f"{name}_"]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

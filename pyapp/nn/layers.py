@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from math import sqrt
 from typing import Any
 
-from ..engine import Tensor, as_dtype, float32, no_grad, ops
+from ..engine import Tensor, as_dtype, no_grad, ops
+from ..engine.dtype import Default
 from ..engine.op import describe
 from ..engine.ops import empty, ones, zeros
 from ..errors import ArgumentError, ArgumentTypeError
@@ -31,8 +32,8 @@ def skip_initialization() -> Iterator[None]:
 
 
 def _parameter(create: Callable[..., Tensor], *shape: int, device: Any = None, dtype: Any = None) -> Tensor:
-    """A new parameter; float32 unless given. TypeError for a dtype that has no gradients."""
-    kind = float32 if dtype is None else as_dtype(dtype)
+    """A new parameter; of the default dtype unless given. TypeError for a dtype that has no gradients."""
+    kind = Default.dtype if dtype is None else as_dtype(dtype)
     if not kind.is_floating_point or kind.is_storage_only:
         raise ArgumentTypeError(f"a layer's parameters are floating-point numbers that are computed with, not {kind}")
     return Parameter(create(*(shape if _Initialization.on else (0,)), device=device, dtype=kind))

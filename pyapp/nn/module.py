@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
 
 
-class Parameter:
+class _OfParameters(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor) and value.is_parameter
+
+
+class Parameter(metaclass=_OfParameters):
     """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
@@ -380,9 +385,11 @@ class Module:
         fn(self)
         return self
 
-    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> Module:
+    def to(
+        self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Module:
         """Converts floating-point parameters and buffers to a dtype, or that of a tensor; what is shared stays so. A
-        device is checked: modules live on the CPU.
+        device is checked: modules live on the CPU. The order in memory (`memory_format`) stays.
         """
         for argument in args:
             if isinstance(argument, Tensor):
@@ -430,6 +437,17 @@ class Module:
 
     def cpu(self) -> Module:
         """Itself: modules live on the CPU."""
+        return self
+
+    def cuda(self, device: Any = None) -> Module:
+        """to("cuda")."""
+        return self.to("cuda" if device is None else device)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted: modules run eagerly."""
+
+    def share_memory(self) -> Module:
+        """Itself: there is one process."""
         return self
 
     def extra_repr(self) -> str:

@@ -64,11 +64,8 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
 
 
-class _BatchNorm(Module):
-    """(N, C, ...): mean and variance of each channel over the batch in training, and the running ones in evaluation
-    (the batch's where they are not tracked), then times weight plus bias. The running variance is the unbiased one.
-    `momentum` None averages over all batches. (Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167)
-    """
+class _NormBase(Module):
+    """Settings, weight and bias (C,), and running values of norms by channel."""
 
     ranks: tuple[int, ...] = ()
 
@@ -108,6 +105,19 @@ class _BatchNorm(Module):
         self.reset_running_stats()
         _reset_scale(self)
 
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_NormBase):
+    """(N, C, ...): mean and variance of each channel over the batch in training, and the running ones in evaluation
+    (the batch's where they are not tracked), then times weight plus bias. The running variance is the unbiased one.
+    `momentum` None averages over all batches. (Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167)
+    """
+
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim not in self.ranks or x.shape[1] != self.num_features:
             ranks = " or ".join(map(str, self.ranks))
@@ -137,12 +147,6 @@ class _BatchNorm(Module):
             for running, value in ((self.running_mean, mean), (self.running_var, var)):
                 running.copy_(running * (1 - share) + value.to(running.dtype) * share)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
-        )
-
 
 class BatchNorm1d(_BatchNorm):
     __doc__ = f"(N, C) or (N, C, L). {_BatchNorm.__doc__}"
@@ -159,7 +163,7 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(_NormBase):
     """(N, C, ...) or (C, ...): each channel of each sample by its own mean and variance, or, in evaluation with
     `track_running_stats`, by the running ones. (Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022)
     """

@@ -49,8 +49,7 @@ class Keeper:
         self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel
     ) -> AsyncGenerator[Event | Result[Any], None]:
         """The events of loading, where it is needed, and the model; without source, the first of hub.models(task)."""
-        if source is None or isinstance(source, str):
-            source = known_name(source, task)
+        source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
         key = None if key is None else (task, key)
         if self._model is None or key is None or key != self._key:
@@ -73,6 +72,19 @@ class Keeper:
             yield Metric("load_time", time.perf_counter() - start, "s")
         assert self._model is not None
         yield Result(self._model)
+
+
+def known(source: Any, task: str) -> Any:
+    """The source, with a model's name as the registry has it."""
+    if source is None or isinstance(source, str):
+        return known_name(source, task)
+    if not isinstance(source, os.PathLike):
+        return source
+    from pyapp.hub import NameIn
+
+    if isinstance(source, NameIn) and not source.here:
+        return NameIn(known_name(source.name, task), source.folder)
+    return source
 
 
 def known_name(source: str | None, task: str) -> str:

@@ -312,3 +312,31 @@ def test_what_is_marked_dirty_is_returned() -> None:
 
     with pytest.raises(RuntimeError, match="Forgets: what is marked dirty must be an input, and be returned"):
         Forgets.apply(tensor([1.0], requires_grad=True) * 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "changed", "allowed"),
+    [
+        (lambda x, c: pyapp.where(x > 0, c, x), "c", True),
+        (lambda x, c: x * c, "x", True),
+        (lambda x, c: x * c, "c", False),
+        (lambda x, c: x / c, "x", True),
+        (lambda x, c: c / x, "x", False),
+        (lambda x, c: x @ c, "x", True),
+        (lambda x, c: x @ c, "c", False),
+        (lambda x, c: pyapp.nn.functional.linear(x, c), "x", True),
+        (lambda x, c: pyapp.nn.functional.linear(x, c), "c", False),
+    ],
+)
+def test_only_what_a_gradient_reads_must_not_change(call: Any, changed: str, allowed: bool) -> None:
+    """As in torch: of a product with a constant only the constant is needed."""
+    leaf, constant = pyapp.rand(3, 3).requires_grad_(), pyapp.rand(3, 3) + 1
+    x = leaf * 1
+    y = call(x, constant)
+    (x if changed == "x" else constant).add_(1.0)
+    if allowed:
+        y.sum().backward()
+        assert leaf.grad is not None
+    else:
+        with pytest.raises(RuntimeError, match="changed in place"):
+            y.sum().backward()

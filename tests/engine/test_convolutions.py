@@ -28,6 +28,11 @@ CASES: dict[str, tuple[Any, ...]] = {
     "same, even kernel": ((1, 3, 7, 8), 4, (4, 2), 1, "same", 1, 1),
     "groups": ((2, 6, 9, 10), 9, (3, 3), 1, 1, 1, 3),
     "depthwise, strided": ((2, 6, 9, 10), 12, (3, 3), 2, 1, 1, 6),
+    "depthwise, small": ((3, 5, 6, 7), 5, (5, 5), 1, 2, 1, 5),
+    "depthwise, wide": ((1, 4, 5, 150), 4, (3, 3), 1, 1, 1, 4),
+    "depthwise, wide strides": ((1, 3, 9, 90), 6, (2, 3), (1, 3), 1, (1, 2), 3),
+    "depthwise, a long line": ((2, 4, 330), 4, (301,), 1, 0, 1, 4),
+    "to one channel": ((2, 7, 8, 30), 1, (3, 3), 1, 1, 1, 1),
     "points": ((2, 10, 6, 7), 15, (1, 1), 1, 0, 1, 1),
     "points, strided": ((2, 10, 7, 9), 5, (1, 1), (2, 3), 0, 1, 1),
     "points in groups": ((1, 6, 5, 5), 4, (1, 1), 2, 1, 1, 2),
@@ -37,6 +42,21 @@ CASES: dict[str, tuple[Any, ...]] = {
     "a line": ((2, 6, 40), 8, (5,), 2, 3, 2, 2),
     "a line, plain": ((2, 6, 40), 8, (5,), 2, 3, 1, 1),
     "a volume": ((2, 3, 5, 6, 7), 4, (2, 3, 3), (1, 2, 1), (0, 1, 2), (2, 1, 1), 1),
+}
+
+
+# input (N, C, ...), outputs of a group, kernel, stride, padding, output_padding, groups, dilation
+TRANSPOSED: dict[str, tuple[Any, ...]] = {
+    "plain": ((1, 5, 6, 9), 4, (3, 3), 1, 1, 0, 1, 1),
+    "strided": ((2, 6, 5, 7), 5, (4, 4), 2, 1, 0, 1, 1),
+    "longer outputs": ((2, 4, 5, 6), 3, (3, 2), (2, 3), 0, (1, 2), 1, 1),
+    "stride beyond the kernel": ((1, 3, 4, 5), 2, (2, 1), 3, 0, 1, 1, 1),
+    "dilated": ((1, 4, 5, 6), 3, (3, 2), 2, 1, 0, 1, (1, 3)),
+    "groups": ((2, 6, 5, 4), 2, (3, 3), 2, 1, 1, 3, 1),
+    "depthwise": ((2, 5, 6, 20), 1, (3, 3), 1, 1, 0, 5, 1),
+    "a line": ((2, 6, 40), 4, (16,), 8, 4, 0, 1, 1),
+    "a line, cropped to little": ((1, 2, 5), 3, (3,), 1, 3, 0, 1, 1),
+    "a volume": ((1, 3, 3, 4, 2), 4, (2, 3, 3), (1, 2, 1), (0, 1, 1), 0, 1, 1),
 }
 
 
@@ -50,15 +70,34 @@ def results(case: tuple[Any, ...], dtype: str, bias: bool) -> list[np.ndarray]:
     arrays = [normal(*shape, seed=1), normal(outputs, shape[1] // groups, *kernel, seed=2), normal(outputs, seed=3)]
     leaves = [from_numpy(a.astype(dtype)).requires_grad_() for a in arrays[: 3 if bias else 2]]
     call = getattr(F, f"conv{len(kernel)}d")
-    y = call(*leaves, stride=stride, padding=padding, dilation=dilation, groups=groups)
-    y.backward(from_numpy(normal(*y.shape, seed=4).astype(dtype)))
+    return with_gradients(call(*leaves, stride=stride, padding=padding, dilation=dilation, groups=groups), leaves)
+
+
+def with_gradients(y: pyapp.Tensor, leaves: list[pyapp.Tensor]) -> list[np.ndarray]:
+    y.backward(from_numpy(normal(*y.shape, seed=4)).to(y.dtype))
     return [y.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves)]
+
+
+def transposed(case: tuple[Any, ...], dtype: str) -> list[np.ndarray]:
+    """The transposed convolution and the gradients of its input, weight and bias."""
+    shape, outputs, kernel, *settings = case
+    groups = settings[3]
+    arrays = [normal(*shape, seed=1), normal(shape[1], outputs, *kernel, seed=2), normal(outputs * groups, seed=3)]
+    leaves = [from_numpy(a.astype(dtype)).requires_grad_() for a in arrays]
+    return with_gradients(getattr(F, f"conv_transpose{len(kernel)}d")(*leaves, *settings), leaves)
 
 
 @pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
 @pytest.mark.parametrize("name", CASES)
 def test_kernel_is_the_definition(name: str, bias: bool) -> None:
     for found, exact in zip(*(results(CASES[name], dtype, bias) for dtype in ("float32", "float64")), strict=True):
+        assert found.dtype == np.float32 and found.shape == exact.shape
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6 * max(1.0, float(np.abs(exact).max())) * 8)
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_kernel_is_the_definition(name: str) -> None:
+    for found, exact in zip(*(transposed(TRANSPOSED[name], dtype) for dtype in ("float32", "float64")), strict=True):
         assert found.dtype == np.float32 and found.shape == exact.shape
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6 * max(1.0, float(np.abs(exact).max())) * 8)
 
@@ -74,6 +113,16 @@ def test_inputs_of_any_layout() -> None:
 def test_nothing_comes_from_nothing() -> None:
     w = pyapp.ones(4, 3, 2, 2)
     assert F.conv2d(pyapp.ones(0, 3, 5, 5), w).shape == (0, 4, 4, 4)
+
+
+def test_second_order_of_transposed() -> None:
+    x, w = normal(1, 3, 4, 5, seed=1), normal(3, 2, 3, 2, seed=2)
+    found = []
+    for dtype in ("float32", "float64"):
+        a, b = (from_numpy(v.astype(dtype)).requires_grad_() for v in (x, w))
+        (first,) = pyapp.autograd.grad(F.conv_transpose2d(a, b, stride=2).sin().sum(), [a], create_graph=True)
+        found.append(pyapp.autograd.grad((first * first).sum(), [b])[0].numpy())
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)
 
 
 def test_second_order() -> None:
@@ -98,7 +147,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
             found.append(
                 [
                     x.tobytes()
-                    for name in ("many channels", "groups", "strided")
+                    for name in ("many channels", "groups", "strided", "depthwise, small", "to one channel")
                     for x in results(CASES[name], "float32", True)
                 ]
             )

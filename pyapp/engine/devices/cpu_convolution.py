@@ -20,6 +20,7 @@ from .cpu import claims
 _F32 = _dtype.float32
 _FILL, _MATMUL, _WINDOWS, _SUM_ROWS = (KERNELS[n] for n in ("fill_f32", "matmul_f32", "windows_f32", "sum_rows_f32"))
 _SLACK = 128  # floats that the kernel may read past the last window
+_FEW_ROWS = 2  # of a group: the kernel packs nothing
 _FEW_PIXELS = 512  # of a batch entry: several entries then share the panels of the product
 
 Three = tuple[int, ...]
@@ -97,7 +98,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> 
         return _of_points(x, weight, bias, steps.stride, out)
     x = _framed(x, steps.sides)
     strides = x.strides[2:]
-    merged = batch > 1 and prod(out) < _FEW_PIXELS
+    merged = batch > 1 and prod(out) < _FEW_PIXELS and outputs // steps.groups > _FEW_ROWS
     entries, together = (1, batch) if merged else (batch, 1)
     y = empty_contiguous((entries, outputs, together, *out))
     launch(
@@ -193,21 +194,29 @@ def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps) -> T
 
 
 def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps) -> Tensor:
-    """g by outputs, (O, N, D', H', W'), times the windows of x with the channels together."""
+    """g by outputs, (O, N, D', H', W'), times the windows of x with the channels together, unless each is by itself."""
     outputs, inner, *kernel = weight.shape
     batch, out = g.shape[1], g.shape[2:]
-    x = _framed(x, steps.sides, channels_last=True)
+    x = _framed(x, steps.sides, channels_last=inner > 1)
     strides = x.strides[2:]
     by_tap = empty_contiguous((outputs, *kernel, inner))
     launch(
         _WINDOWS, outputs * inner * prod(kernel) * batch * prod(out) >> 10, by_tap.address, g.address, x.address, 0,
         1, steps.groups, outputs // steps.groups, batch, *out, x.strides[0], *_times(strides, steps.stride),
-        *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner,
+        *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner * x.strides[1],
     )  # fmt: skip
     return dense(by_tap.permute(0, 4, 1, 2, 3))
 
 
-# ---- the op
+def _bias_gradient(by_output: Tensor) -> Tensor:
+    """Sums of (O, ...) over all but the first dim."""
+    outputs, count = by_output.shape[0], by_output.numel()
+    gradient = empty_contiguous((outputs,))
+    launch(_SUM_ROWS, count >> 10, gradient.address, by_output.address, outputs, count // outputs, count // outputs)
+    return gradient
+
+
+# ---- the ops
 
 
 def _takes(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> bool:
@@ -254,9 +263,53 @@ def _d_convolution(
     if weight.requires_grad:
         grad_weight = _weight_gradient(by_output, x3, w3, steps).reshape(*weight.shape)
     if bias is not None and bias.requires_grad:
-        grad_bias = empty_contiguous(bias.shape)
-        columns = by_output.numel() // bias.shape[0]
-        launch(
-            _SUM_ROWS, by_output.numel() >> 10, grad_bias.address, by_output.address, bias.shape[0], columns, columns
-        )  # fmt: skip
+        grad_bias = _bias_gradient(by_output)
+    return grad_x, grad_weight, grad_bias
+
+
+def _transposed_sizes(x: Tensor, weight: Tensor, steps: _Steps) -> Three:
+    """What a transposed convolution of x gives, by dim."""
+    rule = zip(x.shape[2:], weight.shape[2:], steps.stride, steps.sides, steps.dilation, strict=True)
+    return tuple((n - 1) * s + d * (k - 1) + 1 - sum(sides) for n, k, s, sides, d in rule)
+
+
+def _takes_transposed(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> bool:
+    if not (x.dtype is weight.dtype is _F32 and x.numel() and weight.numel() and min(steps.stride) > 0):
+        return False
+    if min(steps.dilation) < 1 or not (bias is None or is_plain(bias)):
+        return False
+    return min(_transposed_sizes(x, weight, steps)) > 0
+
+
+@claims("_convolution_transpose")
+def _convolution_transpose(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
+) -> Any:
+    """The input's gradient of the convolution whose outputs are x."""
+    steps = _Steps(stride, sides, dilation, groups)
+    if not _takes_transposed(x, weight, bias, steps):
+        return NotImplemented
+    sizes = _transposed_sizes(x, weight, steps)
+    ones = (1,) * (3 - len(sizes))
+    y = _input_gradient(_in_three(x), _in_three(weight), (*ones, *sizes), _steps_in_three(steps))
+    y = y.reshape(*y.shape[:2], *sizes)
+    return y if bias is None else OPS["add"].forward(y, bias.reshape(-1, *(1,) * len(sizes)))
+
+
+@OPS["_convolution_transpose"].gradient
+def _d_convolution_transpose(
+    g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three,
+    groups: int,
+) -> tuple[Any, ...]:  # fmt: skip
+    steps = _Steps(stride, sides, dilation, groups)
+    if STATE.enabled or g.dtype is not _F32 or not _takes_transposed(x, weight, bias, steps):
+        return definition_gradient(OPS["_convolution_transpose"], g, x, weight, bias, stride, sides, dilation, groups)
+    grad_x = grad_weight = grad_bias = None
+    steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
+    if x.requires_grad:
+        grad_x = _convolve(g3, w3, None, steps).reshape(*x.shape)
+    if weight.requires_grad:
+        grad_weight = _weight_gradient(dense(x3.permute(1, 0, 2, 3, 4)), g3, w3, steps).reshape(*weight.shape)
+    if bias is not None and bias.requires_grad:
+        grad_bias = _bias_gradient(dense(g3.permute(1, 0, 2, 3, 4)))
     return grad_x, grad_weight, grad_bias

@@ -159,6 +159,17 @@ def _conv_transpose(
     more = _each(output_padding, dims, name, "output_padding")
     if any(m >= max(s, d) for m, s, d in zip(more, steps, apart, strict=True)):
         raise ValueError(f"{name}: output_padding {more} must be smaller than stride {steps} or dilation {apart}")
+    sides = tuple((a, b - m) for (a, b), m in zip(_widths(padding, kernel, apart, name), more, strict=True))
+    return _convolution_transpose(x, weight, bias, steps, sides, apart, groups)
+
+
+@op()
+def _convolution_transpose(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...], sides: tuple[tuple[int, int], ...],
+    dilation: tuple[int, ...], groups: int,
+) -> Tensor:  # fmt: skip
+    """x (N, C, *spatial), checked; `sides`: what is cut off (added, if negative) before and after each spatial dim."""
+    dims, (inputs, inner, *kernel) = len(stride), weight.shape
     batch, spatial = x.shape[0], x.shape[2:]
     count = prod(spatial)
     columns = permute(reshape(x, (batch, groups, inputs // groups, count)), (1, 2, 0, 3))
@@ -168,10 +179,9 @@ def _conv_transpose(
     order = (2 + dims, 0, 1, *range(3 + dims, 3 + 2 * dims), *range(2, 2 + dims))
     y = reshape(permute(spread, order), (batch, groups * inner, *spatial, *kernel))
     for i in reversed(range(dims)):
-        total = (spatial[i] - 1) * steps[i] + apart[i] * (kernel[i] - 1) + 1
-        y = _add_windows(y, total, 2 + i, steps[i], apart[i])
-    sides = [n for (a, b), m in zip(_widths(padding, kernel, apart, name), more, strict=True) for n in (-a, m - b)]
-    y = pad(y, [n for i in reversed(range(dims)) for n in sides[2 * i : 2 * i + 2]])
+        total = (spatial[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1
+        y = _add_windows(y, total, 2 + i, stride[i], dilation[i])
+    y = pad(y, [-n for pair in reversed(sides) for n in pair])
     return y if bias is None else y + reshape(bias, (inner * groups,) + (1,) * dims)
 
 

@@ -24,7 +24,7 @@ def _finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
 
 def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """An uninitialised tensor."""
-    kind = _dtype.float32 if dtype is None else as_dtype(dtype)
+    kind = _dtype.Default.dtype if dtype is None else as_dtype(dtype)
     return _finish(empty_contiguous(as_shape(sizes if size is None else size), kind), device, requires_grad)
 
 
@@ -58,7 +58,7 @@ def fill_storage_with_zeros(tensor: Tensor) -> None:
 def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones."""
     shape = as_shape(sizes if size is None else size)
-    return full(shape, 1, _dtype.float32 if dtype is None else dtype, device, requires_grad)
+    return full(shape, 1, _dtype.Default.dtype if dtype is None else dtype, device, requires_grad)
 
 
 def empty_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -128,7 +128,9 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         )
     if from_python:
         kind = array.dtype.kind
-        array = array.astype("float32" if kind == "f" or not array.size else "int64" if kind in "iu" else "bool")
+        if kind == "f" or not array.size:
+            return _finish(tensor_of(array, _dtype.Default.dtype), device, requires_grad)
+        array = array.astype("int64" if kind in "iu" else "bool")
     return _finish(adopt_array(array), device, requires_grad)
 
 
@@ -150,7 +152,7 @@ def arange(
     if (end - start) * step < 0:
         raise ValueError(f"arange: the step {step} leads from {start} away from {end}")
     whole = all(isinstance(v, int) for v in (start, end, step))
-    kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.float32
+    kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.Default.dtype
     values = np.arange(start, end, step, dtype="int64" if whole else "float64")
     return _finish(tensor_of(values, kind), device, requires_grad)
 
@@ -159,12 +161,14 @@ def linspace(
     start: float, end: float, steps: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """`steps` values from start to end, both included."""
-    return _finish(tensor_of(np.linspace(start, end, steps), as_dtype(dtype or "float32")), device, requires_grad)
+    return _finish(
+        tensor_of(np.linspace(start, end, steps), as_dtype(dtype or _dtype.Default.dtype)), device, requires_grad
+    )
 
 
 def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal (n, m)."""
-    return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or "float32")), device, requires_grad)
+    return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or _dtype.Default.dtype)), device, requires_grad)
 
 
 def scalar(value: float, dtype: DType) -> Tensor:

@@ -14,7 +14,7 @@ from ..device import cpu
 from ..dtype import as_dtype
 from ..lazy import np
 from ..mistakes import MISTAKES, names_itself, tell
-from ..op import Op, describe, op, primitive
+from ..op import Op, describe, op, primitive, read_crosswise
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, check_device
 from .base import array_of, as_tensor, common_dtype, computed, same_device, tensor_of, unbroadcast
@@ -41,7 +41,7 @@ def _binary(
         if name.startswith("bitwise") and kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.is_floating_point:
-            kind = _dtype.float32
+            kind = _dtype.Default.dtype
         if isinstance(b, Tensor):
             broadcast_shapes(a.shape, b.shape, op=name)
         left, right = array_of(a, kind), array_of(b, kind)
@@ -113,7 +113,9 @@ sub = _binary(
     saves="none",
 )
 mul = _binary("mul", lambda: np.multiply, _d_mul)
+mul.reads = read_crosswise
 div = _binary("div", lambda: np.divide, _d_div, out="float")
+div.reads = lambda edges: (1,) if edges[1] is None else (0, 1)
 pow = _binary("pow", lambda: _power, _d_pow, saves="both")
 floor_divide = _binary(
     "floor_divide",
@@ -147,7 +149,7 @@ def _unary(name: str, function: Callable[[Any], Any], vjp: Any, out: str = "floa
 
     def body(x: Tensor) -> Tensor:
         computed(name)
-        kind = _dtype.float32 if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
+        kind = _dtype.Default.dtype if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
         if name in _NOT_OF_BOOLS:
             _refuse_bool(name, "convert it first", x)
         with np.errstate(all="ignore"):
@@ -212,6 +214,8 @@ def _scaled(operation: Op) -> Any:
 
 
 def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):  # two numbers, which torch divides, too
+        a = tensor_of(np.asarray(a))
     if rounding_mode == "floor":
         return floor_divide(a, b)
     if rounding_mode not in (None, "trunc"):
@@ -264,6 +268,9 @@ def clone(x: Tensor) -> Tensor:
     return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
 
 
+clone.by_name = lambda x, memory_format=None: clone(x)
+
+
 def _copy_bits(x: Tensor) -> Tensor:
     from ..tensor import adopt_array
 
@@ -278,6 +285,9 @@ def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
     computed("where")
     kind = common_dtype(a, b)
     return tensor_of(np.where(array_of(condition).astype(bool), array_of(a, kind), array_of(b, kind)), kind)
+
+
+_where.reads = lambda _: (0,)
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
@@ -339,9 +349,12 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 @names_itself
 def to(
-    x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False
-) -> Tensor:
-    """Another dtype and/or device: `x.to("float16")`, `x.to("cuda")`, `x.to(other)`; x itself when nothing changes."""
+    x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Another dtype and/or device: `x.to("float16")`, `x.to("cuda")`, `x.to(other)`; x itself when nothing changes.
+    The order in memory (`memory_format`) stays.
+    """
     try:
         flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
         copy = flags[1] if len(flags) > 1 else copy
@@ -369,8 +382,8 @@ def to(
 
 
 @names_itself
-def contiguous(x: Tensor) -> Tensor:
-    """x itself when dense, else a dense copy."""
+def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
+    """x itself when dense, else a dense copy, row by row in any case."""
     try:
         return x if x.is_contiguous() else x.clone()
     except MISTAKES as error:

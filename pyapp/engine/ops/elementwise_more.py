@@ -88,7 +88,7 @@ def float_power(x: Tensor, exponent: Any) -> Tensor:
 def ldexp(x: Tensor, other: Tensor) -> Tensor:
     """x 2^other; integer powers count as of x's dtype where that is a float."""
     if not other.dtype.is_floating_point:
-        other = other.to(x.dtype if x.dtype.is_floating_point else _dtype.float32)
+        other = other.to(x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype)
     return x * exp2(other)
 
 
@@ -105,7 +105,7 @@ def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)); with eps, x is limited to eps .. 1 - eps first."""
     if not x.dtype.is_floating_point:
-        x = x.to("float32")
+        x = x.to(_dtype.Default.dtype)
     return _logit(x if eps is None else clamp(x, eps, 1 - eps))
 
 
@@ -118,7 +118,7 @@ def xlogy(x: Any, other: Any) -> Tensor:
     """x log(other), 0 where x is 0."""
     a, b = (as_tensor(v, x if isinstance(x, Tensor) else other) for v in (x, other))
     kind = common_dtype(a, b)
-    kind = kind if kind.is_floating_point else _dtype.float32
+    kind = kind if kind.is_floating_point else _dtype.Default.dtype
     a, b = a.to(kind), b.to(kind)
     hidden = (a == 0).logical_and((b <= 0).logical_or(b.isinf()))  # where the logarithm would make 0 a NaN
     return a * where(hidden, 1.0, b).log()

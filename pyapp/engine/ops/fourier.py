@@ -213,31 +213,37 @@ def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[flo
     steps = length if periodic else length - 1
     angle = np.arange(length) * (2 * pi / steps if steps else 0.0)
     values = sum((-1) ** k * a * np.cos(k * angle) for k, a in enumerate(terms))
-    return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=dtype or "float32")
+    return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=dtype or _dtype.Default.dtype)
 
 
-def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """½ - ½ cos(2πk / N)."""
     return _window("hann_window", window_length, periodic, dtype, (0.5, 0.5))
 
 
 def hamming_window(
-    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    device: Any = None,
 ) -> Tensor:
     """alpha - beta cos(2πk / N)."""
     return _window("hamming_window", window_length, periodic, dtype, (alpha, beta))
 
 
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """0.42 - ½ cos(2πk / N) + 0.08 cos(4πk / N)."""
     return _window("blackman_window", window_length, periodic, dtype, (0.42, 0.5, 0.08))
 
 
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None) -> Tensor:
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A triangle."""
     steps = window_length if periodic else window_length - 1
     values = 1 - np.abs(2 * np.arange(window_length) / max(steps, 1) - 1)
-    return tensor(np.ones(1) if window_length == 1 else values, dtype=dtype or "float32")
+    return tensor(np.ones(1) if window_length == 1 else values, dtype=dtype or _dtype.Default.dtype)
 
 
 # -- short-time transforms

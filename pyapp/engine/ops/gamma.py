@@ -26,7 +26,7 @@ def _d_bessel(g: Tensor, _: Any, x: Tensor, order: int) -> Any:
 def _bessel(x: Tensor, order: int) -> Tensor:
     """I_order by its power series, whose terms all have one sign (NIST DLMF 10.25.2)."""
     computed("i0")
-    kind = x.dtype if x.dtype.is_floating_point else _dtype.float32
+    kind = x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype
     with np.errstate(all="ignore"):
         half = array_of(x, kind).astype(np.float64) / 2
         term = np.ones_like(half)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..mistakes import name_methods
 from ..tensor import OWN_METHODS, Tensor
+from .methods import METHODS
 
 # Ops by the module that has them, imported when first asked for.
 _MODULES: dict[str, list[str]] = {
@@ -39,7 +40,11 @@ _MODULES: dict[str, list[str]] = {
         logical_not logical_or lt ne numel reciprocal remainder t
         arccos arccosh arcsin arcsinh arctan arctan2 arctanh chain_matmul divide fix ger greater greater_equal less
         less_equal multiply negative not_equal row_stack subtract trapz vdot
-        Size double dtype e float half inf int long nan newaxis pi short
+        double dtype e float half inf int long nan newaxis pi short
+    """.split(),
+    "ported": """
+        constant_pad_nd dsplit empty_permuted empty_strided fill frobenius_norm frombuffer histogram index_reduce
+        is_same_size kaiser_window narrow_copy nuclear_norm put range
     """.split(),
     "normalization": "batch_norm group_norm instance_norm local_response_norm normalize renorm".split(),
     "pool": """
@@ -58,13 +63,7 @@ _MODULES: dict[str, list[str]] = {
     """.split(),
 }
 LATER = {name: module for module, names in _MODULES.items() for name in names}
-# Methods that are no functions, or that come with another module than the function.
-_METHODS = {
-    "attributes": "H exponential_ get_device is_cpu is_cuda itemsize mH random_ sum_to_size type",
-    "named": "cpu detach_ diagflat fill_diagonal_ is_signed istft multinomial ndimension nelement new_tensor "
-    "reshape_as split_with_sizes stft storage_offset type_as",
-}
-_METHODS = {name: module for module, names in _METHODS.items() for name in names.split()}
+_METHODS = {name: module for module, names in METHODS.items() for name in names.split()}
 
 
 _TOLD = "size stride item tolist numpy data_view array __bool__ __index__ __int__ __float__ retain_grad".split()

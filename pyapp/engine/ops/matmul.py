@@ -10,7 +10,7 @@ from ..autograd import STATE
 from ..device import cpu
 from ..lazy import np
 from ..mistakes import names_itself
-from ..op import describe, op, primitive
+from ..op import describe, op, primitive, read_crosswise
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
 from .base import array_of, computed, same_device, tensor_of
@@ -66,6 +66,9 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute)), kind)
 
 
+matmul.reads = read_crosswise
+
+
 def check_linear(x: Tensor, weight: Tensor) -> None:
     """Shapes of a linear layer. ValueError names both."""
     if weight.ndim != 2 or not x.shape or x.shape[-1] != weight.shape[1]:
@@ -86,6 +89,9 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
     if bias is not None:
         y = y + bias
     return y if residual is None else y + residual
+
+
+_linear.reads = read_crosswise
 
 
 @_linear.gradient

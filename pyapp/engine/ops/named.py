@@ -9,7 +9,7 @@ from typing import Any
 from .. import dtype as _dtype
 from .. import shape as _shape
 from ..autograd import enable_grad, no_grad
-from ..dtype import DType, as_dtype, promote
+from ..dtype import DType, as_dtype, get_default_dtype, promote  # noqa: F401 (the ops' table names it)
 from ..lazy import np
 from ..op import describe
 from ..tensor import Tensor
@@ -236,13 +236,12 @@ def can_cast(from_: Any, to: Any) -> bool:
     return as_dtype(from_).category <= as_dtype(to).category
 
 
-def get_default_dtype() -> DType:
-    """float32."""
-    return _dtype.float32
-
-
-def inference_mode(mode: bool = True) -> Any:
-    """no_grad, by the name that torch has for inference: `with inference_mode():` or `@inference_mode()`."""
+def inference_mode(mode: Any = True) -> Any:
+    """no_grad, by the name that torch has for inference: `with inference_mode():`, `@inference_mode()` or
+    `@inference_mode`.
+    """
+    if callable(mode):
+        return no_grad()(mode)
     return no_grad() if mode else enable_grad()
 
 
@@ -267,7 +266,6 @@ CONSTANTS: dict[str, Any] = {
     "inf": math.inf,
     "nan": math.nan,
     "newaxis": None,
-    "Size": _shape.Size,
     "dtype": DType,
 }
 

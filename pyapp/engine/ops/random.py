@@ -64,6 +64,11 @@ def _finish(x: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     return x.requires_grad_() if requires_grad else x
 
 
+def _float(dtype: Any) -> Any:
+    """What the numbers, drawn in float32, are converted to; None: nothing."""
+    return _dtype.Default.dtype if dtype is None and _dtype.Default.dtype is not _dtype.float32 else dtype
+
+
 def _draw(kernel: Any, size: Any, generator: Generator | None) -> Tensor:
     computed("random numbers")
     return (generator or default_generator).fill(kernel, empty_contiguous(as_shape(size), _dtype.float32))
@@ -74,7 +79,7 @@ def rand(
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uniform in [0, 1)."""
-    return _finish(_draw(_UNIFORM, sizes if size is None else size, generator), dtype, device, requires_grad)
+    return _finish(_draw(_UNIFORM, sizes if size is None else size, generator), _float(dtype), device, requires_grad)
 
 
 def randn(
@@ -82,7 +87,7 @@ def randn(
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Standard normal."""
-    return _finish(_draw(_NORMAL, sizes if size is None else size, generator), dtype, device, requires_grad)
+    return _finish(_draw(_NORMAL, sizes if size is None else size, generator), _float(dtype), device, requires_grad)
 
 
 def _like(draw: Any, what: str) -> Any:

@@ -101,7 +101,7 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
 
     mode: "constant" (with `value`, 0 by default), "reflect", "replicate" or "circular".
     """
-    widths = [int(n) for n in pad]
+    widths, given = [int(n) for n in pad], x
     if len(widths) % 2 or len(widths) > 2 * x.ndim:
         raise ValueError(f"pad: {tuple(widths)} does not name pairs for the dims of {describe(x)}")
     if mode not in ("constant", "reflect", "replicate", "circular"):
@@ -120,7 +120,7 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
         pairs[dim] = (before, after)
     if mode == "constant" and any(sum(p) for p in pairs):
         return _pad(x, tuple(pairs), 0 if value is None else value)
-    return x
+    return x.clone() if x.storage is given.storage else x
 
 
 def _d_roll(g: Tensor, _: Any, x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
@@ -260,11 +260,14 @@ def diag_embed(x: Tensor, offset: int = 0) -> Tensor:
     return _spread(x, size, x.shape, strides, (offset if offset >= 0 else -offset * width) if x.numel() else 0)
 
 
-def diag(x: Tensor, diagonal_: int = 0) -> Tensor:
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+_diagonal_of = diagonal
+
+
+def diag(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The diagonal of a matrix, as a copy, or the matrix with a vector on its diagonal."""
     if x.ndim not in (1, 2):
         raise ValueError(f"diag: takes a vector or a matrix, got {describe(x)}")
-    return diag_embed(x, diagonal_) if x.ndim == 1 else diagonal(x, diagonal_)
+    return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal_of(x, diagonal).clone()
 
 
 # -- selections

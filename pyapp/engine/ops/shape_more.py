@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations as _combinations
+from operator import index
 from typing import Any
 
-from ..dtype import as_dtype, bool_
+from ..dtype import Default, as_dtype, bool_
 from ..lazy import np
 from ..op import describe, view_op
-from ..shape import normalize_dim
+from ..shape import as_shape, normalize_dim
 from ..tensor import Tensor, make
 from .base import tensor_of
 from .create import arange, from_numpy, zeros
@@ -144,12 +145,12 @@ def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
 
 def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
     """base^start … base^end."""
-    return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or "float32"))
+    return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or Default.dtype))
 
 
 def scalar_tensor(value: Any, dtype: Any = None) -> Tensor:
     """A zero-dimensional tensor (float32 unless told)."""
-    return tensor_of(np.asarray(value), as_dtype(dtype or "float32"))
+    return tensor_of(np.asarray(value), as_dtype(dtype or Default.dtype))
 
 
 def kron(a: Tensor, b: Tensor) -> Tensor:
@@ -188,7 +189,7 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
             break
         after, before = narrow(x, dim, 1, size - 1), narrow(x, dim, 0, size - 1)
         x = after.ne(before) if x.dtype is bool_ else after - before
-    return x
+    return x if n else x.clone()
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
@@ -291,7 +292,8 @@ def _as_strided(x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offse
 
 def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """A view by sizes and strides (elements) from an offset into the storage (by default that of x)."""
-    start = x.offset if storage_offset is None else storage_offset
+    size, stride = as_shape((size,)), as_shape((stride,))
+    start = x.offset if storage_offset is None else index(storage_offset)
     last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     outside = min(stride, default=0) < 0 or start < 0 or (last + 1) * x.dtype.itemsize > x.storage.nbytes
     if 0 not in size and outside:
@@ -299,7 +301,7 @@ def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_of
             f"as_strided: {tuple(size)} with strides {tuple(stride)} from {start} is outside the memory of "
             f"{describe(x)}"
         )
-    return _as_strided(x, tuple(size), tuple(stride), start)
+    return _as_strided(x, size, stride, start)
 
 
 for _function in (

@@ -372,9 +372,9 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     shape = (1,) * (len(counts) - x.ndim) + x.shape
     spread = [size for n, count in zip(shape, counts, strict=True) for size in (count, n)]
     ones = [size for n in shape for size in (1, n)]
-    return reshape(
-        expand(reshape(x, tuple(ones)), tuple(spread)), tuple(n * c for n, c in zip(shape, counts, strict=True))
-    )
+    wide = expand(reshape(x, tuple(ones)), tuple(spread))
+    found = reshape(wide, tuple(n * c for n, c in zip(shape, counts, strict=True)))
+    return found.clone() if found.storage is x.storage else found
 
 
 def copy_strided(target: Tensor, source: Tensor) -> bool:

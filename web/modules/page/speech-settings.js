@@ -5,12 +5,16 @@ import { h, memory } from "./dom.js";
 
 const TASKS = [["transcribe", "Transcribe"], ["translate", "Into English"]];
 const TIMES = [["segments", "Segments"], ["words", "Words"]];
-const SEARCHES = [["", "Fast: the likeliest word each time"], ["5", "Thorough: 5 ways at once (5 times slower)"]];
+const SEARCHES = [
+  ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: 5 ways at once, slower"],
+];
+/** Bytes of a model for which five ways at once take a fifth longer than one. */
+const SMALL = 8 << 20;
 
 export class SpeechSettings {
   /** @param {HTMLElement} host */
   constructor(host) {
-    this.values = { language: "", task: "transcribe", times: "words", beam: "", prompt: "", silence: true, ...memory.get("speech-settings", {}) };
+    this.values = { language: "", task: "transcribe", times: "words", search: "auto", prompt: "", silence: true, ...memory.get("speech-settings", {}) };
     this.language = this.#select("language", []);
     this.tasks = this.#choice("task", "Task", TASKS);
     this.silence = this.#check("silence", "Leave out silence");
@@ -22,21 +26,27 @@ export class SpeechSettings {
       this.tasks.element,
       this.#choice("times", "Times", TIMES).element,
       h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" },
-        field("Search", this.#select("beam", SEARCHES)),
+        field("Search", this.#select("search", SEARCHES)),
         field("Words to expect", this.prompt, "Names and terms that are spoken, or the text that came before."),
         this.silence)),
     );
     this.showLanguages([], true);
   }
 
-  /** The options for TranscribeOptions.from_dict. */
-  options() {
-    const { task, times, beam, prompt, silence } = this.values;
+  /**
+   * The options for TranscribeOptions.from_dict.
+   * @param {import("./model-choice.js").ListedModel | null} model
+   * @param {{live?: boolean}} how live sound is read many times over: once each is enough
+   */
+  options(model, { live = false } = {}) {
+    const { task, times, search, prompt, silence } = this.values;
+    const small = !live && model !== null && model.bytes > 0 && model.bytes <= SMALL;
+    const ways = search === "auto" ? (small ? 5 : 1) : Number(search);
     return {
       task: this.translates ? task : "transcribe",
       language: this.language.value || null,
       word_timestamps: times === "words",
-      beam_size: beam ? Number(beam) : null,
+      beam_size: ways > 1 ? ways : null,
       initial_prompt: prompt.trim() || null,
       skip_silence: silence,
     };

@@ -177,12 +177,12 @@ export class TranscribeView {
 
   async #transcribe(signal) {
     const { wav, name } = this.sheet.recording;
-    this.sheet.begin(this.settings.options().task, "Transcribing.");
+    this.sheet.begin(this.settings.options(this.choice.model).task, "Transcribing.");
     if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
     this.button.setLabel("Transcribe again");
     await this.app.listed();
     await this.#settleSettings(signal);
-    const options = this.settings.options();
+    const options = this.settings.options(this.choice.model);
     const params = { model: this.#modelId(), audio: wav, name, options };
     this.sheet.end(await this.engine.call("transcribe", params, { signal, onEvent: (event) => this.sheet.event(event) }));
   }
@@ -215,14 +215,14 @@ export class TranscribeView {
     this.recordButton.gently = () => live.finish();
     signal.addEventListener("abort", () => live.finish());
     this.sheet.expect(`Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
-    this.sheet.begin(this.settings.options().task, "Recording.");
+    this.sheet.begin(this.settings.options(this.choice.model).task, "Recording.");
     this.button.button.hidden = true;
     byId("live").hidden = false;
     byId("intake").dataset.state = "recording";
     this.liveWave.begin();
     try {
       await this.#settleSettings(signal); // what is heard meanwhile waits
-      const done = await live.listen({ model, options: this.settings.options() }, signal);
+      const done = await live.listen({ model, options: this.settings.options(this.choice.model, { live: true }) }, signal);
       await this.#keep(live);
       this.sheet.end(done);
     } catch (error) {

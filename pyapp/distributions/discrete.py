@@ -1,0 +1,165 @@
+"""Distributions of classes and counts, by probabilities or by logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import no_grad
+from ..engine.dtype import int64
+from ..engine.op import describe
+from ..engine.ops import log_softmax, multinomial, rand, softmax
+from ..engine.ops.activations import one_hot
+from ..engine.tensor import Tensor
+from .distribution import Distribution, as_tensors
+
+
+def _one_of(name: str, probs: Any, logits: Any) -> Any:
+    if (probs is None) == (logits is None):
+        raise ValueError(f"{name}: give either probs or logits")
+    return as_tensors(logits if probs is None else probs)[0]
+
+
+class _Binary(Distribution):
+    """A probability for each, or its logit."""
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+        given = _one_of(type(self).__name__, probs, logits)
+        self._by_logits = probs is None
+        self._given = given
+        super().__init__(given.shape)
+
+    @property
+    def probs(self) -> Tensor:
+        return self._given.sigmoid() if self._by_logits else self._given
+
+    @property
+    def logits(self) -> Tensor:
+        if self._by_logits:
+            return self._given
+        p = self._given.clamp(2.0**-23, 1 - 2.0**-23)
+        return p.log() - (-p).log1p()
+
+
+class Bernoulli(_Binary):
+    """1 with a probability, else 0."""
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    @property
+    def mode(self) -> Tensor:
+        return (self.probs >= 0.5).to(self.probs.dtype)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            return (rand(self._extended_shape(sample_shape)) < self.probs).to(self._given.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        logits = self.logits
+        return value * logits - logits.clamp(0) - (-logits.abs()).exp().log1p()
+
+    def entropy(self) -> Tensor:
+        return -self.log_prob(self.probs)
+
+
+class Geometric(_Binary):
+    """How often it fails before it succeeds."""
+
+    @property
+    def mean(self) -> Tensor:
+        return 1.0 / self.probs - 1.0
+
+    @property
+    def variance(self) -> Tensor:
+        return (1.0 / self.probs - 1.0) / self.probs
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            u = rand(self._extended_shape(sample_shape)).clamp(2.0**-25)
+            return (u.log() / (-self.probs).log1p()).floor().to(self._given.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return value * (-self.probs).log1p() + self.probs.log()
+
+    def entropy(self) -> Tensor:
+        return Bernoulli(logits=self.logits).entropy() / self.probs
+
+
+class Categorical(Distribution):
+    """One of the classes of the last dim, by weights that need not add up to 1, or by logits."""
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+        given = _one_of(type(self).__name__, probs, logits)
+        if not given.ndim:
+            raise ValueError(f"{type(self).__name__}: takes at least one dim, of classes, got {describe(given)}")
+        self._probs = None if probs is None else given / given.sum(-1, keepdim=True)
+        self._logits = None if logits is None else log_softmax(given, -1)
+        super().__init__(given.shape[:-1])
+
+    @property
+    def probs(self) -> Tensor:
+        return softmax(self._logits, -1) if self._probs is None else self._probs
+
+    @property
+    def logits(self) -> Tensor:
+        if self._logits is None:
+            assert self._probs is not None
+            return self._probs.clamp(2.0**-23, 1 - 2.0**-23).log()
+        return self._logits
+
+    @property
+    def _num_events(self) -> int:
+        return int(self.logits.shape[-1])
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs.argmax(-1)
+
+    def _classes(self, sample_shape: Any) -> Tensor:
+        with no_grad():
+            rows = self.probs.reshape(-1, self._num_events)
+            count = 1
+            for size in sample_shape:
+                count *= size
+            drawn = multinomial(rows, count, True)  # (rows, count)
+            return drawn.t().reshape((*sample_shape, *self._batch_shape))
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return self._classes(tuple(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        index = value.to(int64).unsqueeze(-1)
+        shape = (*value.shape[: max(value.ndim - len(self._batch_shape), 0)], *self._batch_shape)
+        logits = self.logits.expand(*shape, self._num_events)
+        return logits.gather(-1, index.expand(*shape, 1)).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        least = -3.4028234663852886e38
+        return -(self.logits.clamp(least) * self.probs).sum(-1)
+
+
+class OneHotCategorical(Categorical):
+    """The same as vectors with a 1 at the class."""
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
+        super().__init__(probs, logits)
+        self._event_shape = (self._num_events,)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return one_hot(self._classes(tuple(sample_shape)), self._num_events).to(self.probs.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return super().log_prob(value.argmax(-1))

@@ -1,0 +1,125 @@
+"""What distributions share, and several of one seen as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine import no_grad
+from ..engine.dtype import Default
+from ..engine.ops import broadcast_tensors, tensor
+from ..engine.tensor import Tensor
+
+Shape = tuple[int, ...]
+
+
+def as_tensors(*values: Any) -> list[Tensor]:
+    """Parameters as tensors of one shape; numbers in the dtype of those that are tensors."""
+    kinds = [v.dtype for v in values if isinstance(v, Tensor) and v.dtype.is_floating_point]
+    kind = kinds[0] if kinds else Default.dtype
+    every = [v if isinstance(v, Tensor) else tensor(v, dtype=kind) for v in values]
+    return list(broadcast_tensors(*every))
+
+
+class Distribution:
+    """`batch_shape`: how many distributions there are; `event_shape`: the shape of one draw of one of them."""
+
+    has_rsample = False
+
+    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: Any = None) -> None:
+        self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
+
+    @property
+    def batch_shape(self) -> Shape:
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Shape:
+        return self._event_shape
+
+    def _extended_shape(self, sample_shape: Any = ()) -> Shape:
+        return (*sample_shape, *self._batch_shape, *self._event_shape)
+
+    @property
+    def mean(self) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no mean")
+
+    @property
+    def variance(self) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no variance")
+
+    @property
+    def stddev(self) -> Tensor:
+        """The square root of the variance."""
+        return self.variance.sqrt()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws of shape (*sample_shape, *batch_shape, *event_shape), through which gradients pass."""
+        raise NotImplementedError(f"{type(self).__name__} draws without a gradient: use sample()")
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws of shape (*sample_shape, *batch_shape, *event_shape)."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density, or of the probability, at `value`."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob")
+
+    def entropy(self) -> Tensor:
+        """The entropy in nats, in the shape of the batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no entropy")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The mass up to `value`."""
+        raise NotImplementedError(f"{type(self).__name__} has no cdf")
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """Up to where the mass is `value`."""
+        raise NotImplementedError(f"{type(self).__name__} has no icdf")
+
+    def perplexity(self) -> Tensor:
+        """exp(entropy)."""
+        return self.entropy().exp()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_shape={self._batch_shape}, event_shape={self._event_shape})"
+
+
+def sum_last(x: Tensor, dims: int) -> Tensor:
+    """Sums over the last dims."""
+    return x.sum(tuple(range(-dims, 0))) if dims else x
+
+
+class Independent(Distribution):
+    """A batch of distributions of which the last dims count as one event."""
+
+    def __init__(
+        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: Any = None
+    ) -> None:
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, reinterpreted_batch_ndims
+        self.has_rsample = base_distribution.has_rsample
+        batch = base_distribution.batch_shape
+        if reinterpreted_batch_ndims > len(batch):
+            raise ValueError(f"Independent: {base_distribution} has fewer than {reinterpreted_batch_ndims} batch dims")
+        at = len(batch) - reinterpreted_batch_ndims
+        super().__init__(batch[:at], batch[at:] + base_distribution.event_shape)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.base_dist.mean
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.base_dist.rsample(sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return sum_last(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+
+    def entropy(self) -> Tensor:
+        return sum_last(self.base_dist.entropy(), self.reinterpreted_batch_ndims)

@@ -1,0 +1,77 @@
+"""The Kullback-Leibler divergence of two distributions of a kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..engine.ops import solve_triangular, where
+from ..engine.ops.elementwise_more import xlogy
+from ..engine.tensor import Tensor
+from .continuous import Exponential, Laplace, LogNormal, Normal, Uniform
+from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical
+from .distribution import Distribution, Independent, sum_last
+from .multivariate_normal import MultivariateNormal
+
+
+def _normal(p: Normal, q: Normal) -> Tensor:
+    ratio = (p.scale / q.scale).square()
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).square() - 1 - ratio.log())
+
+
+def _laplace(p: Laplace, q: Laplace) -> Tensor:
+    ratio, distance = p.scale / q.scale, (p.loc - q.loc).abs()
+    return -ratio.log() + distance / q.scale + ratio * (-distance / p.scale).exp() - 1
+
+
+def _exponential(p: Exponential, q: Exponential) -> Tensor:
+    ratio = q.rate / p.rate
+    return ratio - ratio.log() - 1
+
+
+def _uniform(p: Uniform, q: Uniform) -> Tensor:
+    outside = (q.low > p.low).logical_or(q.high < p.high)
+    return where(outside, math.inf, ((q.high - q.low) / (p.high - p.low)).log())
+
+
+def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
+    on = xlogy(p.probs, p.probs) - xlogy(p.probs, q.probs)
+    off = xlogy(1 - p.probs, 1 - p.probs) - xlogy(1 - p.probs, 1 - q.probs)
+    return on + off
+
+
+def _geometric(p: Geometric, q: Geometric) -> Tensor:
+    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+
+
+def _categorical(p: Categorical, q: Categorical) -> Tensor:
+    terms = p.probs * (p.logits - q.logits)
+    terms = where((q.probs == 0).expand(*terms.shape), math.inf, terms)
+    return where((p.probs == 0).expand(*terms.shape), 0.0, terms).sum(-1)
+
+
+def _multivariate(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
+    half = q._half_log_det() - p._half_log_det()
+    moved = solve_triangular(q.scale_tril, p.scale_tril, upper=False).square().sum((-2, -1))
+    apart = solve_triangular(q.scale_tril, (q.loc - p.loc).unsqueeze(-1), upper=False).square().sum((-2, -1))
+    return half + 0.5 * (moved + apart - p.event_shape[0])
+
+
+_KINDS: dict[type, Callable[[Any, Any], Tensor]] = {
+    Bernoulli: _bernoulli, Categorical: _categorical, Exponential: _exponential, Geometric: _geometric,
+    Laplace: _laplace, LogNormal: _normal, MultivariateNormal: _multivariate, Normal: _normal,
+    OneHotCategorical: _categorical, Uniform: _uniform,
+}  # fmt: skip
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """KL(p || q) in nats, in the shape of the batch. NotImplementedError for two of different kinds."""
+    if isinstance(p, Independent) and isinstance(q, Independent):
+        if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
+            raise NotImplementedError("kl_divergence: the two make different dims one event")
+        return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+    found = _KINDS.get(type(p))
+    if found is None or type(p) is not type(q):
+        raise NotImplementedError(f"kl_divergence: not of {type(p).__name__} and {type(q).__name__}")
+    return found(p, q)

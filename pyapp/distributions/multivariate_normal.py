@@ -1,0 +1,66 @@
+"""The normal distribution of vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..engine.op import describe
+from ..engine.ops import cholesky, inverse, randn, solve_triangular
+from ..engine.tensor import Tensor
+from .distribution import Distribution
+
+
+class MultivariateNormal(Distribution):
+    """Of mean `loc` (..., D), by its covariance, its inverse, or the lower Cholesky factor of the covariance (D, D)."""
+
+    has_rsample = True
+
+    def __init__(
+        self, loc: Tensor, covariance_matrix: Tensor | None = None, precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None, validate_args: Any = None,
+    ) -> None:  # fmt: skip
+        given = [m for m in (covariance_matrix, precision_matrix, scale_tril) if m is not None]
+        if len(given) != 1 or loc.ndim < 1 or given[0].shape[-1] != loc.shape[-1]:
+            raise ValueError(
+                f"MultivariateNormal: takes a mean (..., D) and one matrix (..., D, D), got {describe(loc)} and "
+                f"{', '.join(map(describe, given)) or 'no matrix'}"
+            )
+        if scale_tril is None:
+            scale_tril = cholesky(covariance_matrix if precision_matrix is None else inverse(precision_matrix))
+        size = loc.shape[-1]
+        batch = (loc.unsqueeze(-1) + scale_tril).shape[:-2]
+        self.loc, self.scale_tril = loc.expand(*batch, size), scale_tril.expand(*batch, size, size)
+        super().__init__(batch, (size,))
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def precision_matrix(self) -> Tensor:
+        return inverse(self.covariance_matrix)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale_tril.square().sum(-1)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        return self.loc + (self.scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
+
+    def _half_log_det(self) -> Tensor:
+        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        difference = (value - self.loc).unsqueeze(-1)
+        factor = self.scale_tril.expand(*difference.shape[:-2], *self.scale_tril.shape[-2:])
+        distance = solve_triangular(factor, difference, upper=False).squeeze(-1).square().sum(-1)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - self._half_log_det()
+
+    def entropy(self) -> Tensor:
+        return 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi)) + self._half_log_det()

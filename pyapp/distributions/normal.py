@@ -1,0 +1,5 @@
+"""torch.distributions.normal's name."""
+
+from .continuous import Normal
+
+__all__ = ["Normal"]

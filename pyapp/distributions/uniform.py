@@ -1,0 +1,5 @@
+"""torch.distributions.uniform's name."""
+
+from .continuous import Uniform
+
+__all__ = ["Uniform"]

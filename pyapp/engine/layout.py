@@ -1,0 +1,35 @@
+"""torch's names for orders of elements in memory. New tensors are dense and row by row (contiguous_format, strided):
+functions accept the others, and do not follow them. Only `is_contiguous` answers what it is asked.
+"""
+
+from __future__ import annotations
+
+
+class _Named:
+    """A constant with torch's name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"pyapp.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+class memory_format(_Named):
+    """The order of dims in memory."""
+
+
+class layout(_Named):
+    """How elements are kept: strided."""
+
+
+contiguous_format = memory_format("contiguous_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+preserve_format = memory_format("preserve_format")
+strided = layout("strided")

@@ -1,0 +1,182 @@
+"""Plain data and tensors as a pickle of the second protocol, with torch's names for what is no plain data: what
+`pickle_machine`, and torch.load with weights_only=True, read back. Nothing else can be written.
+
+Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation), torch/_utils.py for the tensors.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, OrderedDict
+from typing import Any
+
+from pyapp.engine.device import Device
+from pyapp.engine.dtype import DType
+from pyapp.engine.op import describe
+from pyapp.engine.storage import Storage
+from pyapp.engine.tensor import Tensor
+from pyapp.engine.typed_tensors import Size
+
+DEPTH_LIMIT = 64  # what the reader takes
+_STORAGES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
+    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
+}  # fmt: skip
+
+
+class PickleWriter:
+    """`write(value)` gives the pickle; `storages` are then those of its tensors, in the order of their keys 0, 1, …"""
+
+    def __init__(self) -> None:
+        self.storages: list[Storage] = []
+        self._keys: dict[tuple[int, int], tuple[int, str]] = {}  # of memory: its key and dtype
+        self._out = bytearray()
+        self._memo: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that an id means one thing
+        self._depth = 0
+
+    def write(self, value: Any) -> bytes:
+        """TypeError, which names the type, for anything that is no plain data; ValueError for containers in more than
+        64 others.
+        """
+        self._out += b"\x80\x02"
+        self._save(value)
+        self._out += b"."
+        return bytes(self._out)
+
+    def _save(self, value: Any) -> None:
+        kind = type(value)
+        if value is None or kind is bool:
+            self._out += {None: b"N", True: b"\x88", False: b"\x89"}[value]
+        elif isinstance(value, int):
+            self._integer(int(value))
+        elif isinstance(value, float):
+            self._out += b"G" + struct.pack(">d", value)
+        elif isinstance(value, str):
+            self._text(str(value))
+        elif kind is bytes:
+            self._call("_codecs encode", value.decode("latin1"), "latin1")
+        elif isinstance(value, DType):
+            self._global(f"torch {value.name}")
+        elif isinstance(value, Device):
+            self._call("torch device", *([value.type] if value.index is None else [value.type, value.index]))
+        elif hasattr(value, "item") and not isinstance(value, Tensor) and getattr(value, "ndim", 1) == 0:
+            self._save(value.item())  # a number of NumPy's
+        else:
+            self._once(value)
+
+    def _once(self, value: Any) -> None:
+        """What can be there twice: a second time it is recalled."""
+        known = self._memo.get(id(value))
+        if known is not None:
+            self._out += b"j" + struct.pack("<I", known)
+            return
+        self._depth += 1
+        if self._depth > DEPTH_LIMIT:
+            raise ValueError(f"save: containers stand in more than {DEPTH_LIMIT} others")
+        kind = type(value)
+        if isinstance(value, Tensor):
+            self._tensor(value)
+        elif kind in (dict, OrderedDict):
+            self._dict(value)
+        elif kind is list:
+            self._out += b"]"
+            self._remember(value)
+            self._items(value, b"e")
+        elif kind is Size:
+            self._call("torch Size", tuple(value))
+        elif kind is tuple:
+            self._items(value, b"t")
+            self._remember(value)
+        elif kind is Counter:
+            self._call("collections Counter", dict(value))
+        else:
+            raise TypeError(
+                f"save: writes tensors, numbers, texts, and dicts, lists and tuples of them, not {kind.__name__}; "
+                "of a module or optimizer save its state_dict(), of an array from_numpy(array)"
+            )
+        self._depth -= 1
+
+    def _remember(self, value: Any) -> None:
+        self._out += b"r" + struct.pack("<I", len(self._memo))
+        self._memo[id(value)] = len(self._memo)
+        self._kept.append(value)
+
+    def _items(self, values: Any, end: bytes) -> None:
+        self._out += b"("
+        for value in values:
+            self._save(value)
+        self._out += end
+
+    def _dict(self, value: Any) -> None:
+        if type(value) is OrderedDict:
+            self._call("collections OrderedDict")
+        else:
+            self._out += b"}"
+        self._remember(value)
+        self._items((part for pair in value.items() for part in pair), b"u")
+
+    def _integer(self, value: int) -> None:
+        if -(1 << 31) <= value < 1 << 31:
+            self._out += b"J" + struct.pack("<i", value)
+        else:
+            data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+            if len(data) > 16:
+                raise ValueError(f"save: the integer {value!r:.40} has more than 127 bits")
+            self._out += b"\x8a" + bytes([len(data)]) + data
+
+    def _text(self, value: str) -> None:
+        data = value.encode("utf-8", "surrogatepass")
+        self._out += b"X" + struct.pack("<I", len(data)) + data
+
+    def _global(self, name: str) -> None:
+        self._out += b"c" + name.replace(" ", "\n").encode() + b"\n"
+
+    def _call(self, name: str, *args: Any) -> None:
+        self._global(name)
+        self._items(args, b"t")
+        self._out += b"R"
+
+    # -- tensors
+
+    def _tensor(self, value: Tensor) -> None:
+        if value.is_parameter:
+            self._global("torch._utils _rebuild_parameter")
+            self._out += b"("
+            self._strided(value, False)
+            self._save(value.requires_grad)
+            self._call("collections OrderedDict")
+            self._out += b"tR"
+        else:
+            self._strided(value, value.requires_grad)
+        self._remember(value)
+
+    def _strided(self, value: Tensor, requires_grad: bool) -> None:
+        if value.dtype.is_quantized:
+            raise ValueError(f"save: {describe(value)} is block-quantised: save quant.dequantize(it), or write GGUF")
+        typed = value.dtype.name in _STORAGES
+        self._global("torch._utils " + ("_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3"))
+        self._out += b"("
+        self._storage(value, typed)
+        for part in (value.offset, tuple(value.shape), tuple(value.strides), requires_grad):
+            self._save(part)
+        self._call("collections OrderedDict")  # hooks
+        if not typed:
+            self._save(value.dtype)
+        self._out += b"tR"
+
+    def _storage(self, value: Tensor, typed: bool) -> None:
+        memory, name = value.storage, value.dtype.name
+        place = (memory.address, memory.nbytes) if memory.nbytes else (-1, id(memory))
+        key, dtype = self._keys.setdefault(place, (len(self.storages), name))
+        if key == len(self.storages):
+            self.storages.append(memory)
+        if dtype != name:
+            raise ValueError(f"save: {describe(value)} shares memory with a tensor of {dtype}; save a clone() of it")
+        self._out += b"("
+        self._text("storage")
+        self._global(f"torch {_STORAGES[name]}Storage" if typed else "torch.storage UntypedStorage")
+        self._text(str(key))
+        self._text("cpu")
+        self._integer(memory.nbytes // value.dtype.itemsize if typed else memory.nbytes)
+        self._out += b"tQ"

@@ -1,0 +1,357 @@
+"""Functions of functions, by torch.func's names: gradients, Jacobians, vmap; and calling a module with other weights.
+
+They can be nested. vmap calls the function once for each example and stacks the results: right for every function, and
+no faster than a loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .engine import autograd
+from .engine.op import describe
+from .engine.ops import stack, zeros_like
+from .engine.tensor import Tensor
+from .nn.module import Module
+
+Function = Callable[..., Any]
+
+
+# -- nested containers
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What containers hold, in order."""
+    if isinstance(value, Mapping):
+        return [leaf for inner in value.values() for leaf in _leaves(inner)]
+    if isinstance(value, (list, tuple)):
+        return [leaf for inner in value for leaf in _leaves(inner)]
+    return [value]
+
+
+def _like(value: Any, leaves: Any) -> Any:
+    """The same containers with other things in them, taken from an iterator."""
+    if isinstance(value, Mapping):
+        return {key: _like(inner, leaves) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        made = [_like(inner, leaves) for inner in value]
+        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+    return next(leaves)
+
+
+def _mapped(function: Function, value: Any) -> Any:
+    return _like(value, iter([function(leaf) for leaf in _leaves(value)]))
+
+
+# -- gradients
+
+
+class _Inputs:
+    """Twins of a function's inputs, at which its gradient is taken: of those that an outer function differentiates,
+    nodes of their own; of others, new leaves.
+    """
+
+    def __init__(self, value: Any, name: str) -> None:
+        given = _leaves(value)
+        if any(not isinstance(x, Tensor) or not x.dtype.is_floating_point for x in given):
+            raise TypeError(f"{name}: differentiates floating-point tensors, got {', '.join(map(describe, given))}")
+        with autograd.enable_grad():
+            self.tensors = [x.view_as(x) if x._requires_grad else x.detach().requires_grad_() for x in given]
+        self.value = _like(value, iter(self.tensors))
+        self._own = {id(x) for x in self.tensors if x.node is None}
+
+    def close(self) -> None:
+        """The function is done: what outer functions ask for does not depend on these leaves."""
+        for x in self.tensors:
+            if x.node is None:
+                x.is_closed = True
+
+    def finish(self, results: Any) -> Any:
+        """Results without their graph, unless it leads to something beside these inputs."""
+        self.close()
+        return _mapped(lambda x: x if not isinstance(x, Tensor) or self._leads_out(x) else x.detach(), results)
+
+    def _leads_out(self, result: Tensor) -> bool:
+        if not result._requires_grad:
+            return False
+        seen: set[int] = set()
+        stack: list[Any] = [autograd.edge_of(result)]
+        while stack:
+            edge = stack.pop()
+            if edge is None or id(edge) in seen:
+                continue
+            seen.add(id(edge))
+            if isinstance(edge, Tensor):
+                if id(edge) not in self._own and not getattr(edge, "is_closed", False):
+                    return True
+            else:
+                stack.extend(edge.edges)
+        return False
+
+
+def _picked(argnums: int | tuple[int, ...], args: tuple[Any, ...], name: str) -> tuple[tuple[int, ...], Any]:
+    every = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if any(not -len(args) <= i < len(args) for i in every):
+        raise RuntimeError(f"{name}: there is no argument {argnums} among {len(args)}")
+    chosen = tuple(args[i] for i in every)
+    return tuple(i % len(args) for i in every), chosen[0] if isinstance(argnums, int) else chosen
+
+
+def _call(func: Function, args: tuple[Any, ...], kwargs: Any, every: tuple[int, ...], inputs: Any, single: bool) -> Any:
+    changed = list(args)
+    for i, value in zip(every, (inputs,) if single else inputs, strict=True):
+        changed[i] = value
+    with autograd.enable_grad():
+        return func(*changed, **kwargs)
+
+
+def _vjp(outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients of the outputs that have any; zeros of those that take no part."""
+    taken = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y._requires_grad]
+    if not taken:
+        return [zeros_like(x) for x in inputs]
+    found = autograd.grad(
+        [y for y, _ in taken], inputs, [v for _, v in taken], retain_graph=True, create_graph=True,
+        materialize_grads=True,
+    )  # fmt: skip
+    return list(found)  # type: ignore[arg-type]
+
+
+def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Function:
+    """A function of the same arguments that gives (gradients, value) of `func`, which gives one number, (); with
+    `has_aux` `func` gives (number, anything), and the result is (gradients, (number, anything)).
+    """
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        every, chosen = _picked(argnums, args, "grad")
+        inputs = _Inputs(chosen, "grad")
+        result = _call(func, args, kwargs, every, inputs.value, isinstance(argnums, int))
+        value, aux = result if has_aux else (result, None)
+        if not isinstance(value, Tensor) or value.ndim:
+            raise RuntimeError(f"grad: takes functions that give one number, (); this one gave {describe(value)}")
+        found = _vjp([value], inputs.tensors, [zeros_like(value) + 1])
+        gradients = inputs.finish(_like(chosen, iter(found)))
+        value, aux = inputs.finish(value), inputs.finish(aux)
+        return (gradients, (value, aux)) if has_aux else (gradients, value)
+
+    return wrapped
+
+
+def grad(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Function:
+    """A function that gives the gradient of `func`, which gives one number, with respect to the arguments `argnums`
+    (tensors, or containers of them); with `has_aux` (gradient, what `func` gives beside the number).
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        gradients, value = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return wrapped
+
+
+def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """(value, function): the function takes what the value's elements weigh and gives the gradients of all `primals`
+    (of one alone: itself); with `has_aux` also what `func` gives beside the value.
+    """
+    inputs = _Inputs(primals, "vjp")
+    with autograd.enable_grad():
+        result = func(*inputs.value)
+    value, aux = result if has_aux else (result, None)
+
+    def pull(*cotangents: Any) -> Any:
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        found = _vjp(_leaves(value), inputs.tensors, _leaves(given))
+        return inputs.finish(_like(primals, iter(found)))
+
+    shown = inputs.finish(value)
+    return (shown, pull, inputs.finish(aux)) if has_aux else (shown, pull)
+
+
+def jvp(func: Function, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_aux: bool = False) -> Any:
+    """(value, derivative of the value along `tangents`): the gradient of a gradient, by reverse mode twice."""
+    inputs = _Inputs(primals, "jvp")
+    with autograd.enable_grad():
+        result = func(*inputs.value)
+        value, aux = result if has_aux else (result, None)
+        outputs = _leaves(value)
+        weights = [zeros_like(y).requires_grad_() for y in outputs]
+        found = _vjp(outputs, inputs.tensors, weights)
+        along = _leaves(tangents)
+        moved = [zeros_like(y) for y in outputs]
+        if any(g._requires_grad for g in found):
+            pairs = [(g, t) for g, t in zip(found, along, strict=True) if g._requires_grad]
+            ways, by = [g for g, _ in pairs], [t for _, t in pairs]
+            further: Any = autograd.grad(ways, weights, by, create_graph=True, materialize_grads=True)
+            moved = list(further)
+    inputs._own.update(id(w) for w in weights)
+    shown, derivative = inputs.finish(value), inputs.finish(_like(value, iter(moved)))
+    return (shown, derivative, inputs.finish(aux)) if has_aux else (shown, derivative)
+
+
+def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, **_: Any) -> Function:
+    """A function that gives the Jacobian of `func`: for each output and each argument in `argnums` a tensor of the
+    shapes of both, one after the other. One backward pass for each element of the outputs.
+    """
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        every, chosen = _picked(argnums, args, "jacrev")
+        inputs = _Inputs(chosen, "jacrev")
+        result = _call(func, args, kwargs, every, inputs.value, isinstance(argnums, int))
+        value, aux = result if has_aux else (result, None)
+
+        def rows(y: Tensor) -> Any:
+            found = [_vjp([y], inputs.tensors, [_unit(y, i)]) for i in range(y.numel())]
+            parts = [stack(list(part), 0) for part in zip(*found, strict=True)] if found else [
+                x.new_zeros((0, *x.shape)) for x in inputs.tensors
+            ]  # fmt: skip
+            shaped = [p.reshape((*y.shape, *x.shape)) for p, x in zip(parts, inputs.tensors, strict=True)]
+            return _like(chosen, iter(shaped))
+
+        jacobian = inputs.finish(_mapped(rows, value))
+        return (jacobian, inputs.finish(aux)) if has_aux else jacobian
+
+    return wrapped
+
+
+def _unit(like: Tensor, i: int) -> Tensor:
+    """Zeros with a one at a flat index."""
+    found = zeros_like(like)
+    found.reshape(-1)[i] = 1
+    return found
+
+
+def jacfwd(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, **_: Any) -> Function:
+    """The Jacobian, as jacrev: there is no forward mode here."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func: Function, argnums: int | tuple[int, ...] = 0) -> Function:
+    """A function that gives the second derivatives of `func`."""
+    return jacrev(jacrev(func, argnums), argnums)
+
+
+# -- many examples
+
+
+def _sizes(value: Any, dims: Any) -> list[tuple[Any, int | None]]:
+    """(leaf, dim to go along) for everything in an argument; one dim may count for a whole container."""
+    if isinstance(value, (list, tuple, dict)) and not isinstance(dims, (int, type(None))):
+        keys = value.keys() if isinstance(value, dict) else range(len(value))
+        if len(dims) != len(value):
+            raise ValueError(f"vmap: in_dims {dims!r} do not have the structure of the arguments")
+        return [pair for key in keys for pair in _sizes(value[key], dims[key])]
+    return [(leaf, dims if isinstance(leaf, Tensor) else None) for leaf in _leaves(value)]
+
+
+def vmap(
+    func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
+) -> Function:
+    """A function over whole batches: `func` is called with each example along `in_dims` (None: the same for all; one
+    number for all arguments, or in their structure), its results are stacked along `out_dims`. Gradients pass through.
+    With randomness="same" each call draws the same numbers; otherwise, "error" too, numbers of its own.
+    """
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from .engine.ops.random import default_generator
+
+        pairs = _sizes(args, in_dims if isinstance(in_dims, int) else tuple(in_dims))
+        pairs += [(leaf, 0 if isinstance(leaf, Tensor) else None) for leaf in _leaves(kwargs)] if kwargs else []
+        counts = {leaf.shape[dim] for leaf, dim in pairs if dim is not None}
+        if len(counts) != 1:
+            raise ValueError(f"vmap: the arguments have {sorted(counts) or 'no'} examples, not one number")
+        count, state, made = counts.pop(), default_generator.get_state(), []
+        if not count:
+            raise ValueError("vmap: there is no example, so the shape of the results is not known")
+        for i in range(count):
+            if randomness == "same":
+                default_generator.set_state(state)
+            leaves = iter([leaf if dim is None else leaf.select(dim, i) for leaf, dim in pairs])
+            given = _like(args, leaves)
+            made.append(func(*given, **(_like(kwargs, leaves) if kwargs else {})))
+        return _stacked(made, out_dims)
+
+    return wrapped
+
+
+def _stacked(made: list[Any], out_dims: Any) -> Any:
+    columns = list(zip(*map(_leaves, made), strict=True))
+    dims = [out_dims] * len(columns) if isinstance(out_dims, (int, type(None))) else _leaves(out_dims)
+    if len(dims) != len(columns):
+        raise ValueError(f"vmap: out_dims {out_dims!r} for {len(columns)} results")
+    for column in columns:
+        if not all(isinstance(x, Tensor) for x in column):
+            raise ValueError(f"vmap: the function must give tensors, not {type(column[0]).__name__}")
+    found = [column[0] if dim is None else stack(list(column), dim) for column, dim in zip(columns, dims, strict=True)]
+    return _like(made[0], iter(found))
+
+
+# -- modules as functions
+
+
+def functional_call(
+    module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict[str, Any] | None = None, *,
+    tie_weights: bool = True, strict: bool = False,
+) -> Any:  # fmt: skip
+    """Calls a module with other tensors in the place of its parameters and buffers, by their dotted names (a mapping,
+    or several); those that are not named stay. KeyError for names that it does not have, and with `strict` where some
+    are missing.
+    """
+    given: dict[str, Tensor] = {}
+    dicts = parameter_and_buffer_dicts
+    for part in (dicts,) if isinstance(dicts, Mapping) else dicts:
+        given.update(part)
+    known = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+    unknown = [name for name in given if name not in known]
+    missing = [name for name in known if name not in given]
+    if unknown or (strict and missing):
+        raise KeyError(
+            f"functional_call: unexpected {unknown or 'nothing'}, missing {missing if strict else 'nothing'}"
+        )
+    if tie_weights:
+        by_id = {id(known[name]): value for name, value in given.items()}
+        given.update({n: by_id[id(t)] for n, t in known.items() if n not in given and id(t) in by_id})
+    places = []
+    for name, value in given.items():
+        path, _, last = name.rpartition(".")
+        owner = module.get_submodule(path)
+        places.append((owner, last, known[name], value))
+    positional = () if args is None else args if isinstance(args, tuple) else (args,)
+    try:
+        for owner, last, _, value in places:
+            _put(owner, last, value)
+        return module(*positional, **(kwargs or {}))
+    finally:
+        for owner, last, own, _ in places:
+            _put(owner, last, own)
+
+
+def _put(owner: Module, name: str, value: Tensor) -> None:
+    """In the place of a parameter or buffer, which it need not become."""
+    group = owner._parameters if name in owner._parameters else owner._buffers
+    group[name] = value
+    object.__setattr__(owner, name, value)
+
+
+def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters and the buffers of modules of one kind, stacked: what vmap of functional_call takes."""
+    if not models:
+        raise RuntimeError("stack_module_state: takes at least one module")
+    parameters = {
+        name: stack([dict(m.named_parameters())[name].detach() for m in models]).requires_grad_()
+        for name, _ in models[0].named_parameters()
+    }
+    buffers = {n: stack([dict(m.named_buffers())[n] for m in models]) for n, _ in models[0].named_buffers()}
+    return parameters, buffers
+
+
+__all__ = [
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
+    "vmap",
+]  # fmt: skip

@@ -1,0 +1,19 @@
+"""torch.nn.modules: the layers of pyapp.nn, and those of its modules that others import from."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ... import nn
+
+_ROOMS = ("batchnorm", "conv", "module", "utils")
+
+
+def __getattr__(name: str) -> Any:
+    """A layer, or a module of them."""
+    if name in _ROOMS:
+        return importlib.import_module(f".{name}", __name__)
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(nn, name)

@@ -1,0 +1,52 @@
+"""Examples to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...engine.lazy import np
+from ...engine.op import describe
+from ...engine.ops import from_numpy, stack, tensor
+from ...engine.tensor import Tensor
+
+
+def default_convert(data: Any) -> Any:
+    """Arrays of numbers to tensors, in containers too; tuples to lists; anything else as it is."""
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biuf":
+        return from_numpy(np.asarray(data))
+    if isinstance(data, Mapping):
+        return {key: default_convert(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        values = [default_convert(value) for value in data]
+        return type(data)(*values) if hasattr(data, "_fields") else values
+    return data
+
+
+def default_collate(batch: Any) -> Any:
+    """A list of examples as one: tensors and arrays stacked (N, ...), numbers as a tensor (N,) (floats float64, ints
+    int64), texts as a list, mappings and sequences part by part. TypeError for anything else, RuntimeError where
+    sequences differ in length.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        if any(not isinstance(x, Tensor) or x.shape != first.shape for x in batch):
+            raise RuntimeError(f"default_collate: stacks tensors of one shape, got {', '.join(map(describe, batch))}")
+        return stack(list(batch), 0)
+    if isinstance(first, (bool, int, float)) and not isinstance(first, np.generic):
+        return tensor(list(batch), dtype="float64" if isinstance(first, float) else None)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, (np.ndarray, np.generic)) and first.dtype.kind in "biuf":
+        return from_numpy(np.stack([np.asarray(x) for x in batch]))
+    if isinstance(first, Mapping):
+        return {key: default_collate([example[key] for example in batch]) for key in first}
+    if isinstance(first, Sequence):
+        if any(len(example) != len(first) for example in batch):
+            raise RuntimeError(f"default_collate: the examples' lengths differ: {[len(x) for x in batch]}")
+        parts = [default_collate(part) for part in zip(*batch, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else parts
+    raise TypeError(f"default_collate: makes batches of tensors, arrays, numbers, texts, dicts and lists, not of "
+                    f"{type(first).__name__}; give the loader a collate_fn")  # fmt: skip

@@ -1,0 +1,44 @@
+"""Writes golden.json and golden_cases.json, what the scripts and the cases give with torch, and torch_names.json.
+
+python -m tests.porting.make_golden
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.porting import cases, running
+
+ROOMS = """
+    Tensor nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations optim
+    optim.lr_scheduler optim.swa_utils autograd autograd.functional func linalg fft special distributions utils.data
+    amp random
+""".split()
+
+
+def names_of(room: str) -> list[str]:
+    """What is public in a module of torch, or in Tensor: no modules, nothing that it has from typing."""
+    owner = torch.Tensor if room == "Tensor" else importlib.import_module(f"torch.{room}" if room else "torch")
+    names = getattr(owner, "__all__", None) or dir(owner)
+    return sorted(n for n in names if n[0] != "_" and not _is_foreign(getattr(owner, n)))
+
+
+def _is_foreign(value: Any) -> bool:
+    home = getattr(value, "__module__", None) or ""
+    foreign = "abc collections dataclasses enum functools math typing warnings".split()
+    return isinstance(value, (types.ModuleType, bool, list, dict)) or home.partition(".")[0] in foreign
+
+
+if __name__ == "__main__":
+    golden = {name: [float(x) for x in running.load(name, "torch").main(running.fill)] for name in running.NAMES}
+    (Path(__file__).parent / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+    lines = [f"{json.dumps(name)}: {json.dumps(cases.plain(call(torch)))}" for name, call in cases.calls().items()]
+    (Path(__file__).parent / "golden_cases.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    rooms = ",\n".join(f"{json.dumps(room)}: {json.dumps(names_of(room))}" for room in ["", *ROOMS])
+    (Path(__file__).parent / "torch_names.json").write_text("{\n" + rooms + "\n}\n")

@@ -1,0 +1,30 @@
+"""Scripts that were written for torch train to the same losses when only their imports are changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.porting import running
+
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
+
+
+def test_only_imports_are_changed() -> None:
+    text = (running.SCRIPTS / "language_model.py").read_text()
+    changed = [(a, b) for a, b in zip(text.splitlines(), running.ported(text).splitlines(), strict=True) if a != b]
+    assert changed == [
+        ("import torch", "import pyapp as torch"),
+        ("import torch.nn as nn", "import pyapp.nn as nn"),
+        ("from torch.nn import functional as F", "from pyapp.nn import functional as F"),
+    ]
+
+
+@pytest.mark.parametrize("name", running.NAMES)
+def test_script(name: str) -> None:
+    found = running.load(name, "pyapp").main(running.fill)
+    assert len(found) == len(GOLDEN[name])
+    np.testing.assert_allclose(found, GOLDEN[name], rtol=1e-4, atol=1e-5)
