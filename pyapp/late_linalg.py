@@ -20,13 +20,13 @@ ASKED_EARLY = frozenset(("eigvals", "inv", "lstsq", "matrix_power"))
 
 
 class LateLinalg(ModuleType):
-    """Stands where numpy.linalg will be. Any other name than those of ASKED_EARLY brings the real one; until then its
-    own modules cannot be imported.
+    """Stands where numpy.linalg will be. Any other name than those of ASKED_EARLY, and any module of it, brings the
+    real one.
     """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(name)  # with a __path__ it would be imported from the disk
+            raise AttributeError(name)
         if name in ASKED_EARLY and sys.modules.get(NAME) is self:
             return _later(name)
         return getattr(_real(), name)
@@ -38,10 +38,11 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != NAME:
-            return None
-        sys.meta_path.remove(self)
-        return ModuleSpec(NAME, self)
+        if fullname == NAME:
+            return ModuleSpec(NAME, self, is_package=True)
+        if fullname.startswith(f"{NAME}."):
+            return ModuleSpec(fullname, _Loaded())
+        return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return LateLinalg(spec.name)
@@ -50,9 +51,23 @@ class _Finder(MetaPathFinder, Loader):
         """It is empty."""
 
 
+class _Loaded(Loader):
+    """A module of the real numpy.linalg, which may have imported it already."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        _real()
+        module = importlib.import_module(spec.name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
 def _real() -> ModuleType:
     if isinstance(sys.modules.get(NAME), LateLinalg):
         del sys.modules[NAME]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
     return importlib.import_module(NAME)
 
 

@@ -26,6 +26,10 @@ USES = [
     "import numpy.linalg\nassert numpy.linalg.svd(np.eye(2)).S.sum() == 2",
     "assert np.linalg.inv(np.eye(2)).sum() == 2\nimport numpy.linalg._linalg as real\nassert real.inv is np.linalg.inv",
     "try:\n    np.linalg.inv(np.zeros((2, 2)))\nexcept np.linalg.LinAlgError:\n    pass",
+    "import numpy.linalg._linalg as real\nassert real.inv is np.linalg.inv and real.__spec__.has_location",
+    "from numpy.linalg._umath_linalg import det\nassert det(np.eye(2)) == 1 and np.linalg._umath_linalg.det is det",
+    "from numpy.linalg import _linalg, inv\nassert _linalg.inv is np.linalg.inv and inv(np.eye(2)).sum() == 2",
+    "from numpy.testing import assert_array_equal\nassert_array_equal(np.linalg.inv(np.eye(2)), np.eye(2))",
     "import pickle\nassert pickle.loads(pickle.dumps(np.linalg.LinAlgError)) is np.linalg.LinAlgError",
     "import pyapp\nassert pyapp.linalg.inv(pyapp.eye(2) * 2)[0, 0].item() == 0.5",
 ]
