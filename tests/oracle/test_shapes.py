@@ -235,4 +235,4 @@ def test_refused_by_both(name: str) -> None:
     _, theirs = outcome(lambda: REFUSED[name](torch, to_torch(array, "float32")))
     assert theirs is not None, "torch takes this: the case is wrong"
     _, ours = outcome(lambda: REFUSED[name](pyapp, to_pyapp(array, "float32")))
-    check_error(ours)
+    check_error(ours, theirs)
