@@ -28,6 +28,8 @@ def test_jacobians() -> None:
     x = tensor(X, requires_grad=True)
     functional.jacobian(lambda x: x**3, x, create_graph=True).sum().backward()
     assert x.grad is not None and x.grad.tolist() == [6, 12]
+    with pytest.raises(RuntimeError, match="jacobian: .* does not depend on every input"):
+        functional.jacobian(two, (tensor(X), tensor(Y)), strict=True)
 
 
 def test_hessians() -> None:
@@ -37,7 +39,7 @@ def test_hessians() -> None:
         [[[6, 0], [0, 10]], [[2, 0], [0, 4]]],
         [[[2, 0], [0, 4]], [[0, 0], [0, 0]]],
     ]
-    with pytest.raises(RuntimeError, match="hessian: .* one number"):
+    with pytest.raises(RuntimeError, match="hessian: the function must give one number"):
         functional.hessian(lambda x: x, tensor(X))
 
 
@@ -49,7 +51,7 @@ def test_products_with_vectors() -> None:
     for product in (functional.hvp, functional.vhp):
         out, found = product(lambda x: (x**3).sum(), tensor(X), tensor([1.0, 2.0]))
         assert out.item() == 9 and found.tolist() == [6, 24]
-    with pytest.raises(RuntimeError, match=r"\(1,\).*\(2,\)"):
+    with pytest.raises(RuntimeError, match="vjp: v does not have the shapes of the output"):
         functional.vjp(lambda x: x**2, tensor(X), tensor([1.0]))
 
 
@@ -64,7 +66,7 @@ def test_what_a_node_tells() -> None:
 def test_sizes_and_texts() -> None:
     x = pyapp.zeros(2, 3, 4)
     assert x.size() == (2, 3, 4) == x.shape and x.size().numel() == 24 and repr(x.size()) == "pyapp.Size([2, 3, 4])"
-    assert x.size()[1:].numel() == 12
+    assert x.size()[1:].numel() == 12 and (x.size() + (5,)).numel() == 120
     assert f"{tensor(3)} {tensor(2.5)} {tensor([1])}" == "3 2.5 tensor([1])"
     assert pyapp.int8.is_signed and not pyapp.uint64.is_signed and not pyapp.float32.is_complex
 
