@@ -66,7 +66,6 @@ INLINE void make_ready(ready *to, const activations *from, int32_t bias, int apa
 }
 
 INLINE part_bits bits_load(const uint8_t *p) { return *(const part_bits_unaligned *)p; }
-INLINE part_bits bits_splat(uint32_t x) { return (part_bits){0} + x; }
 INLINE part_bits low_nibbles(part_bits w) { return w & 0x0f0f0f0f; }
 INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
 

@@ -7,7 +7,7 @@ import importlib
 from types import FunctionType
 from typing import Any
 
-from .mistakes import MISTAKES, named, tell
+from .mistakes import MISTAKES, named, names_itself, tell, unnamed
 from .op import _NUMPY_NAMES, Op, named_first
 from .tensor import Tensor
 
@@ -28,30 +28,12 @@ _NAMES: dict[str, tuple[str, ...]] = {
 _OWN = {"x", "a", "weights"}  # what the first argument is called here where torch says `input`
 
 
-def _along_axis(function: Any) -> Any:
-    """A function of a `dim` that takes NumPy's names for it and for `keepdim`, too, as torch does."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            for name, usual in _NUMPY_NAMES:
-                if name in kwargs:
-                    kwargs[usual] = kwargs.pop(name)
-        return function(*args, **kwargs)
-
-    return call
-
-
 def rename_methods() -> None:
     """torch's names for the arguments of Tensor's methods; ops see to theirs themselves."""
-    for name in _ALONG_DIM:
+    for name in {*_ALONG_DIM, *_NAMES}:
         method = Tensor.__dict__.get(name)
         if type(method) is FunctionType:
-            setattr(Tensor, name, _along_axis(method))
-    for name in _NAMES:
-        method = Tensor.__dict__.get(name)
-        if type(method) is FunctionType:
-            setattr(Tensor, name, by_torch_names(method))
+            setattr(Tensor, name, names_itself(by_torch_names(method, name)))
 
 
 _ALONG_DIM = """
@@ -72,23 +54,28 @@ def by_torch_names(function: Any, name: str | None = None, also: str | None = No
         return function
     own = function.__name__
     name = name or own
+    function = unnamed(function)
     first = function.__code__.co_varnames[0] if function.__code__.co_argcount else ""
-    if name in _ALONG_DIM or own in ("cat", "stack"):
-        function = _along_axis(function)
-    if first not in _OWN and name not in _NAMES and own not in _NAMES:
+    usual = _NUMPY_NAMES if name in _ALONG_DIM or own in ("cat", "stack") else ()
+    names = _NAMES.get(name) or _NAMES.get(own) or (("input", "other") if first in _OWN else ())
+    if not usual and not names:
         return named(function, name)
-    names = _NAMES.get(name) or _NAMES.get(own, ("input", "other"))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if kwargs and (args or first not in kwargs):
-                args = named_first(name, names, args, kwargs)
+            if kwargs:
+                for theirs, ours in usual:
+                    if theirs in kwargs:
+                        kwargs[ours] = kwargs.pop(theirs)
+                if args or first not in kwargs:
+                    args = named_first(name, names, args, kwargs)
             return function(*args, **kwargs)
         except MISTAKES as error:
             tell(error, name, args, kwargs)
             raise
 
+    call.__name__ = name
     return call
 
 

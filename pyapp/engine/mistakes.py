@@ -113,6 +113,16 @@ def named(function: Any, name: str | None = None) -> Any:
     return call
 
 
+_NAMED = named(len).__code__
+
+
+def unnamed(function: Any) -> Any:
+    """What `named` was given: for who tells its errors in a frame of its own."""
+    while getattr(function, "__code__", None) is _NAMED:
+        function = function.__wrapped__
+    return function
+
+
 def names_itself(function: Callable[..., Any]) -> Callable[..., Any]:
     """Marks a function that tells its errors itself: one that is called so often that another frame would be felt."""
     function.names_itself = True  # type: ignore[attr-defined]
