@@ -323,17 +323,6 @@ INLINE uint16_t float_to_f16(float x)
     return (uint16_t)(sign | ((magnitude + 0xfff + (magnitude >> 13 & 1)) - 0x38000000) >> 13);
 }
 
-INLINE uint16_t float_to_bf16(float x)
-{
-    const union {
-        float value;
-        uint32_t bits;
-    } in = {x};
-    if ((in.bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(in.bits >> 16 | 0x40);
-    return (uint16_t)((in.bits + 0x7fff + (in.bits >> 16 & 1)) >> 16);
-}
-
 INLINE float bf16_to_float(uint16_t half)
 {
     const union {
