@@ -26,7 +26,7 @@ class Parameter(metaclass=_OfParameters):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
         data = empty(0) if data is None else data.detach()
-        if requires_grad and (data.dtype.is_floating_point or not data.dtype.is_quantized):
+        if requires_grad and not data.dtype.is_quantized:
             data.requires_grad_()
         data.is_parameter = True
         return data
