@@ -67,6 +67,7 @@ class Transcription:
         self._mel = MelWindows(audio, self._model.config.n_mels)
         self._language = options.language if self._tokenizer.multilingual else "en"
         self._draw = Uniform(options.seed).draw
+        self._first: Tensor | None = None  # the window from 0, if it was encoded to hear the language
         self._seek = 0
         self._last_speech = 0.0  # seconds
         self._segments: list[Segment] = []
@@ -117,6 +118,8 @@ class Transcription:
             return
         audio = self._encode(self._mel.read(0, self._window))
         shares = detect_language(self._model, self._tokenizer, audio)
+        if self._size(None) == self._window:  # a shorter recording is decoded with zeros behind it, not with silence
+            self._first = audio
         self._language = max(shares, key=shares.__getitem__)
         yield Language(self._language, shares[self._language])
 
@@ -149,7 +152,9 @@ class Transcription:
     def _next_window(self, size: int) -> Iterator[Event]:
         """Decodes `size` frames from the present position, and moves on."""
         begin = self._seek
-        audio = self._encode(self._mel.read(begin, begin + size))
+        audio, self._first = self._first, None
+        if audio is None or (begin, size) != (0, self._window):
+            audio = self._encode(self._mel.read(begin, begin + size))
         result = yield from self._decode_with_fallback(audio)
         if self._is_silence(result):
             self._seek += size

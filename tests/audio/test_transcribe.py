@@ -87,6 +87,31 @@ def test_as_openai_whisper(case: Case) -> None:
     compare(found, GOLDEN[case.name], model.tokenizer.decode)
 
 
+@pytest.mark.parametrize(("seconds", "spared"), [(31.0, 1), (29.0, 0)])
+def test_a_full_window_is_encoded_once_to_hear_its_language_and_its_words(seconds: float, spared: int) -> None:
+    model = loaded(next(shape for shape in SHAPES if shape.multilingual))
+
+    def count(**options: Any) -> tuple[int, dict[str, Any]]:
+        encoded: list[int] = []
+
+        def encode(mel: Any) -> Any:
+            encoded.append(1)
+            return model.model.encode(mel)
+
+        watched = SimpleNamespace(
+            model=SimpleNamespace(
+                config=model.model.config, alignment_heads=None, encode=encode, new_session=model.model.new_session
+            ),
+            tokenizer=model.tokenizer,
+        )
+        found = results(transcribe(watched, sound(seconds), **options))
+        return len(encoded), found
+
+    heard, found = count()
+    chosen, again = count(language=found["language"])
+    assert heard == chosen + 1 - spared and found == again
+
+
 def test_the_cases_reach_what_they_are_for() -> None:
     """Without this, a model that says nothing would pass."""
     assert len(CASES) >= 40 and {case.shape for case in CASES} == set(SHAPES) and set(GOLDEN) == {c.name for c in CASES}
