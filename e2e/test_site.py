@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.conftest import OUTPUT, ROOT, Launch, watched
 from e2e.page import StoryPage
-from scripts.serve import SiteServer
+from e2e.transcribe_page import TranscribePage
+from scripts.serve import MIME_TYPES, SiteServer
 from scripts.site_copy import copy_site
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -91,7 +93,7 @@ def test_isolation_headers_of_the_host_are_enough(launch: Launch, dist: Path) ->
 
 def test_works_where_the_browser_keeps_no_files(launch: Launch, dist: Path, tmp_path: Path) -> None:
     """As in the private windows of some browsers: no origin private file system."""
-    name = "modules/worker/store.js"
+    name = "worker.js"
     source = (dist / name).read_text().replace("navigator.storage.getDirectory()", "Promise.reject(new Error('none'))")
     context = launch()
     with SiteServer(copy_site(dist, tmp_path / "site", {name: source.encode()})) as server:
@@ -150,16 +152,39 @@ def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
     story.write("One day")
 
 
-def test_a_missing_part_is_named(dist: Path, tmp_path: Path, launch: Launch) -> None:
+@pytest.mark.parametrize("part", ["pyapp-", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide.mjs", "pyodide.asm.mjs"])
+def test_a_missing_part_is_named(dist: Path, tmp_path: Path, launch: Launch, part: str) -> None:
     folder = copy_site(dist, tmp_path / "site", {})
-    for path in (folder / "pyodide").glob("pyapp-*"):
+    for path in (folder / "pyodide").glob(f"{part}*"):
         path.unlink()
     context = launch()
     with SiteServer(folder) as server, watched(context.new_page()) as story:
         story.expected_errors = ["404"]
         story.page.goto(server.url)
-        expect(story.error).to_contain_text("missing on the server")
-        expect(story.error).to_contain_text("pyapp-")
+        expect(story.error).to_contain_text("could not be loaded" if part.endswith("mjs") else "missing on the server")
+        expect(story.error).to_contain_text(part)
+    context.close()
+
+
+def test_a_host_that_does_not_know_webassembly(launch: Launch, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It calls the files bytes of any kind, which browsers do not compile while they arrive."""
+    monkeypatch.delitem(MIME_TYPES, ".wasm")
+    context = launch()
+    with SiteServer(dist) as server, watched(context.new_page()) as story:
+        story.open(server.url)
+    context.close()
+
+
+def test_a_visit_asks_for_few_files(launch: Launch, dist: Path) -> None:
+    """Scripts and styles come in one file each, and of the models only the one that is shown."""
+    context = launch()
+    with SiteServer(dist, isolated=True) as server, watched(context.new_page(), TranscribePage) as tab:
+        tab.open(server.url)
+        asked = [path for path in server.requests if path.endswith((".js", ".css")) or "/models/" in path]
+    ours = ["boot.js", "css/page.css", "modules/page/main.js", "service-worker.js", "worker.js"]
+    models = json.loads((dist / "registry.json").read_text())["models"]
+    model = next(model for model in models if model["kind"] == "embedded" and model["task"] == "transcribe")
+    assert {path.removeprefix("/") for path in asked} == {*ours, *(file["path"] for file in model["files"])}
     context.close()
 
 

@@ -2,7 +2,7 @@
 
     python -m scripts.site [--out dist] [--plain-host] [--quality 11]
 
-    dist/                      web/ as it is
+    dist/                      web/, its modules and styles in one file each (scripts/bundle.py)
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
     dist/mediabunny/           what takes recordings of all kinds apart
@@ -31,6 +31,7 @@ from typing import Any
 import brotli
 
 from . import wheels
+from .bundle import copy_bundled
 
 ROOT = wheels.ROOT
 WEB = ROOT / "web"
@@ -173,7 +174,7 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     archives = compiled_archives(ours, numpy, plain_host)
     staged = out.with_name(f"{out.name}.new")
     shutil.rmtree(staged, ignore_errors=True)
-    shutil.copytree(WEB, staged, ignore=shutil.ignore_patterns("node_modules", "__pycache__", ".*"))
+    copy_bundled(WEB, staged, NODE_MODULES)
     pyodide = staged / "pyodide"
     pyodide.mkdir()
     files = [NODE_MODULES / "pyodide" / name for name in PYODIDE_FILES]

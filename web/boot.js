@@ -21,12 +21,23 @@
     startWorker(); // without isolation the page may be about to be reloaded (modules/page/offline.js)
   }
 
+  /* For the worker's name: the task, and the model of the last visit (modules/page/app.js remembers it). */
+  function whatIsShown() {
+    var speech = location.hash === "#transcribe";
+    var model = null;
+    try {
+      model = JSON.parse(localStorage.getItem(speech ? "pyapp.speech-model" : "pyapp.model"));
+    } catch (error) {
+      // the first of the list
+    }
+    return ["pyapp", speech ? "transcribe" : "generate"].concat(model || []).join(" ");
+  }
+
   /* Python takes longest, so it does not wait for the page's own modules. modules/page/engine.js takes the worker over,
      with what it has said until then. */
   function startWorker() {
     try {
-      var name = location.hash === "#transcribe" ? "pyapp numpy" : "pyapp";
-      var early = { worker: new Worker("worker.js", { type: "module", name: name }), heard: [] };
+      var early = { worker: new Worker("worker.js", { type: "module", name: whatIsShown() }), heard: [] };
       early.worker.onmessage = early.worker.onerror = function (event) {
         event.preventDefault();
         early.heard.push(event);

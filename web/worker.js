@@ -1,11 +1,16 @@
 /**
  * The worker: answers requests (see modules/shared/protocol.js). Python starts at once, whatever is asked first.
+ *
+ * Its name says what the page shows: "pyapp", the task, the chosen model.
  */
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { Python } from "./modules/worker/python.js";
 import { openStore } from "./modules/worker/store.js";
 import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
+
+/** Packages that a task needs at once. */
+const PACKAGES = { transcribe: ["numpy"] };
 
 const running = new Map(); // request id -> AbortController
 const inlets = new Map(); // request id -> Inlet: what hears while it runs
@@ -14,8 +19,9 @@ const python = new Python(storePromise, (notice) => postMessage(notice));
 const models = new ModelFiles(storePromise, python);
 const handlers = handlersFor({ python, models, storePromise, inlets });
 
-models.prefetchEmbedded();
-python.start(self.name.split(" ").slice(1)); // the page gives the worker the names of packages that it will need
+const [, task = "generate", model] = self.name.split(" ");
+python.start(PACKAGES[task] ?? []);
+models.prefetch(task, model);
 
 /** Messages about a request that is running; they have no answer of their own. */
 const asides = {

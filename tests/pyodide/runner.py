@@ -71,7 +71,9 @@ def write_job(arguments: Sequence[str], kernels: str) -> dict[str, str]:
         "wheels": [f"packages/{path.name}" for path in packages],
     }
     (FILES / "job.json").write_text(json.dumps(job))
-    return {"/files/": str(FILES), "/packages/": str(packages[0].parent), "/suite/": str(Path(__file__).parent)}
+    modules = ROOT / "web" / "modules"
+    folders = {"files": FILES, "packages": packages[0].parent, "suite": Path(__file__).parent, "modules": modules}
+    return {f"/{name}/": str(folder) for name, folder in folders.items()}
 
 
 def run_suite(

@@ -14,12 +14,12 @@ export class App extends EventTarget {
   /** @param {HTMLElement[]} errorSlots one in each view: where it is said that the engine does not run */
   constructor(errorSlots) {
     super();
-    this.engine = new Engine(new URL(siteUrl("worker.js")), () => (isShown(byId("view-transcribe")) ? ["numpy"] : []));
     this.errorSlots = errorSlots;
     this.choices = {
       generate: new ModelChoice("generate", "model"),
       transcribe: new ModelChoice("transcribe", "speech-model"),
     };
+    this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
     /** What is going on, for the status; the last one is shown. @type {string[]} */
     this.work = [];
     /** @type {Promise<void> | null} */
@@ -28,6 +28,13 @@ export class App extends EventTarget {
     this.actions = { restart: () => this.restart(), reload: () => location.reload() };
     this.engine.addEventListener("notice", ({ detail }) => this.#notice(detail));
     this.engine.addEventListener("restarted", () => this.#restarted());
+  }
+
+  /** The task of the view that is shown, and the model chosen for it, if that is known. @returns {string[]} */
+  #shown() {
+    const choice = this.choices[isShown(byId("view-transcribe")) ? "transcribe" : "generate"];
+    const id = choice.model?.id ?? choice.lastId;
+    return id ? [choice.task, id] : [choice.task];
   }
 
   /** The hub's address, as the user set it. */

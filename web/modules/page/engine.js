@@ -18,11 +18,11 @@ function takeEarly() {
 }
 
 export class Engine extends EventTarget {
-  /** @param {URL} url of worker.js @param {() => string[]} needs packages that will soon be asked for, when it starts */
-  constructor(url, needs = () => []) {
+  /** @param {URL} url of worker.js @param {() => string[]} shown what the page shows when it starts: task, chosen model */
+  constructor(url, shown = () => []) {
     super();
     this.url = url;
-    this.needs = needs;
+    this.shown = shown;
     /** @type {Map<number, Request>} */
     this.requests = new Map();
     this.lastId = 0;
@@ -35,7 +35,7 @@ export class Engine extends EventTarget {
     this.about = null;
     this.stopFlag = null;
     const early = takeEarly();
-    this.worker = early?.worker ?? new Worker(this.url, { type: "module", name: ["pyapp", ...this.needs()].join(" ") });
+    this.worker = early?.worker ?? new Worker(this.url, { type: "module", name: ["pyapp", ...this.shown()].join(" ") });
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
     queueMicrotask(() => { // whoever made this engine listens first

@@ -19,11 +19,16 @@ export class ModelChoice extends EventTarget {
     this.models = [];
   }
 
+  /** @returns {string | null} of the model of the last visit */
+  get lastId() {
+    return memory.get(this.remembered, null);
+  }
+
   /** Takes the list of all models; the first time, chooses the one of the last visit. @param {ListedModel[]} models */
   offer(models) {
     this.models = models.filter(({ task = "generate" }) => task === this.task);
     if (!this.model && this.models.length) {
-      const last = this.models.find(({ id, state }) => id === memory.get(this.remembered, null) && state === "ready");
+      const last = this.models.find(({ id, state }) => id === this.lastId && state === "ready");
       this.choose(last ?? this.models[0]);
     }
     this.dispatchEvent(new CustomEvent("models"));

@@ -66,7 +66,8 @@ export class StoryView {
   /** Reads the chosen model before it is asked to write; what is wrong with it is said now. */
   async #load() {
     const { model } = this.choice;
-    if (!model || !this.engine.about || this.button.running || !isShown(this.view)) return;
+    if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
+    this.loading = model;
     clearError(byId("story-error"));
     const { progress } = this.output;
     const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
@@ -76,7 +77,8 @@ export class StoryView {
     } catch (error) {
       if (this.choice.model === model) showError(byId("story-error"), error, this.app.actions);
     } finally {
-      progress.hide();
+      if (this.loading === model) this.loading = null;
+      if (!this.button.running) progress.hide();
     }
   }
 

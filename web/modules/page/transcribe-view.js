@@ -4,7 +4,7 @@
 import { checkDuration, decode, toWav } from "../audio/decoder.js";
 import { UserError, megabytes, throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
-import { byId, h } from "./dom.js";
+import { byId, h, memory } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 import { LiveRecording } from "./live-recording.js";
 import { ModelCard } from "./model-card.js";
@@ -16,6 +16,7 @@ import { TranscriptSheet } from "./transcript-sheet.js";
 import { Waveform } from "./waveform.js";
 
 const MODEL_PART = /\.(bin|safetensors|pt|json)$/i;
+const KNOWN = "speech-languages"; // where the languages of the last model are remembered
 const PEAKS = 1200; // of a waveform: more than a screen has room for
 
 export class TranscribeView {
@@ -77,7 +78,9 @@ export class TranscribeView {
   /** Reads the chosen model before it is asked to listen; what is wrong with it is said now. */
   async #load() {
     const { model } = this.choice;
-    if (!model || !this.engine.about || this.button.running || this.recordButton.running || !isShown(this.view)) return;
+    if (!model || this.loading === model || this.button.running || this.recordButton.running || !isShown(this.view)) return;
+    this.loading = model;
+    this.#recall(model);
     clearError(this.slot);
     const { progress } = this.sheet;
     const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
@@ -86,8 +89,15 @@ export class TranscribeView {
     } catch (error) {
       if (this.choice.model === model) showError(this.slot, error, this.app.actions);
     } finally {
+      if (this.loading === model) this.loading = null;
       if (!this.button.running) progress.hide();
     }
+  }
+
+  /** The languages of a model that was here at the last visit are shown before it is read. */
+  #recall(model) {
+    const known = memory.get(KNOWN, null);
+    if (this.learnt !== model && known?.model === model.id) this.settings.showLanguages(known.languages, known.translates);
   }
 
   /** Loads a model, and shows the languages that it knows. */
@@ -95,6 +105,7 @@ export class TranscribeView {
     const { languages, translates } = await this.engine.call("speech.load", { model: model.id }, options);
     if (this.choice.model !== model) return;
     this.settings.showLanguages(languages, translates);
+    memory.set(KNOWN, { model: model.id, languages, translates });
     this.learnt = model;
   }
 

@@ -19,10 +19,15 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     });
   };
 
-  /** Runs a Python task over a model's byte sources, and closes them afterwards: what is needed has been read by then. */
-  async function withModel(method, params, context) {
+  /**
+   * Runs a Python task over a model's byte sources, and closes them afterwards: what is needed has been read by then.
+   * @param {Promise<any>} [ready] what the task waits for
+   */
+  async function withModel(method, params, context, ready) {
+    ready?.catch(() => {}); // told below
     const { key, sources } = await models.open(params.model);
     try {
+      await ready;
       return await python.run(method, { ...params, key, sources }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();
@@ -30,9 +35,8 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   }
 
   /** What hears needs NumPy. */
-  async function withSpeechModel(method, params, context) {
-    await python.installNumpy();
-    return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context);
+  function withSpeechModel(method, params, context) {
+    return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.installNumpy());
   }
 
   return {

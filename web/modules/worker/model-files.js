@@ -10,7 +10,7 @@ import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
 import { sortFiles } from "./dropped-files.js";
-import { sha256 } from "./runtime.js";
+import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 
 export class ModelFiles {
@@ -26,13 +26,17 @@ export class ModelFiles {
     this.inMemory = new Map();
   }
 
-  /** Fetches the default model while Python starts. */
-  prefetchEmbedded() {
+  /**
+   * Fetches the model that will be asked for while Python starts, if it is an embedded one.
+   * @param {string} task @param {string} [id] without it the first for the task
+   */
+  prefetch(task, id) {
     this.registry = readRegistry();
     this.registry
       .then(({ models }) => {
-        const first = models.find((model) => model.kind === "embedded");
-        for (const { path } of first?.files ?? []) this.#embeddedFile(path).catch(() => {});
+        const model = models.find((one) => one.id === id) ?? models.find((one) => one.kind === "embedded" && (one.task ?? "generate") === task);
+        if (model?.kind !== "embedded") return;
+        for (const { path } of model.files) this.#embeddedFile(path).catch(() => {});
       })
       .catch(() => {}); // told when a model is asked for
   }

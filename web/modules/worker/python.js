@@ -2,7 +2,8 @@
  * Python in this worker and its adapter `pyapp.browser`: started once, asked by name, cancelled by number.
  */
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
-import { fetchWheel, startRuntime } from "./runtime.js";
+import { fetchParts, fetchWheel } from "./parts.js";
+import { startRuntime } from "./runtime.js";
 import { createEncoder, loadTokenizers } from "./tokenizer.js";
 import { unpackWheel } from "./unpack.js";
 
@@ -31,9 +32,10 @@ export class Python {
   }
 
   async #start(onStage, early) {
+    const parts = fetchParts(early);
     const tokenizers = loadTokenizers();
     tokenizers.catch(() => {}); // reported below, where it is awaited
-    const runtime = await startRuntime({ store: await this.storePromise, onStage, early });
+    const runtime = await startRuntime({ store: await this.storePromise, onStage, parts });
     const { pyodide, marks } = runtime;
     if (self.crossOriginIsolated) this.stopFlag = new Int32Array(new SharedArrayBuffer(4));
     this.browser = pyodide.pyimport("pyapp.browser");

@@ -1,17 +1,13 @@
 /**
- * Starts Python in this worker: everything that can be fetched is fetched at once, Pyodide comes from a memory snapshot
- * when one is kept, and our wheel is checked by the hash in the lock file and unpacked.
+ * Starts Python in this worker: Pyodide comes from a memory snapshot when one is kept, and our wheel is unpacked.
  *
- * @typedef {{info: {version: string, python: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
- * @typedef {{pyodide: any, lock: LockFile, wheels: Record<string, Promise<ArrayBuffer>>,
+ * @typedef {{pyodide: any, lock: import("./parts.js").LockFile, wheels: Record<string, Promise<ArrayBuffer>>,
  *   marks: Record<string, number>, fromSnapshot: boolean}} Runtime
  */
 import { UserError } from "../shared/protocol.js";
 import { BROWSERS_THAT_WORK, bestInstructionSet } from "../shared/features.js";
+import { PYODIDE, withParts } from "./parts.js";
 import { unpackWheel } from "./unpack.js";
-
-const PYODIDE = new URL("../../pyodide/", import.meta.url).href;
-const LOCK_FILE = "pyodide-lock.json";
 
 /** Counts up whenever the list below changes. */
 const SNAPSHOT_FORMAT = 2;
@@ -25,57 +21,11 @@ import pyapp.browser
 pyapp.browser.import_tasks()
 `;
 
-/** @param {string} path relative to pyodide/ */
-export async function fetchFile(path, base = PYODIDE) {
-  const url = new URL(path, base).href;
-  let response;
-  try {
-    response = await fetch(url);
-  } catch {
-    throw new UserError("A part of the program could not be loaded.", {
-      where: url,
-      hint: "Check your connection, then reload the page.",
-      action: "restart",
-      fatal: true,
-    });
-  }
-  if (!response.ok) {
-    throw new UserError(`A part of the program is missing on the server (status ${response.status}).`, {
-      where: url,
-      hint: "If you put this page on a host yourself, copy the whole dist folder.",
-      fatal: true,
-    });
-  }
-  return response;
-}
-
-/** @param {ArrayBuffer} bytes @returns {Promise<string>} */
-export async function sha256(bytes) {
-  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-/** A wheel of our lock file, checked. @param {LockFile} lock @param {string} name */
-export async function fetchWheel(lock, name) {
-  const { file_name: file, sha256: expected } = lock.packages[name];
-  const bytes = await (await fetchFile(file)).arrayBuffer();
-  // Where the page is not a secure context there is no crypto.subtle; the file came from our own origin all the same.
-  if (crypto.subtle && (await sha256(bytes)) !== expected) {
-    throw new UserError("A part of the program arrived damaged.", {
-      where: file,
-      hint: "Reload the page. If that does not help, the copy on the server is damaged.",
-      fatal: true,
-    });
-  }
-  return bytes;
-}
-
 /**
- * @param {{store: import("./store.js").Store | null, onStage: (what: string) => void, early: string[]}} options `early`: packages
- *   to fetch beside Python
+ * @param {{store: import("./store.js").Store | null, onStage: (what: string) => void, parts: import("./parts.js").Parts}} options
  * @returns {Promise<Runtime>}
  */
-export async function startRuntime({ store, onStage, early }) {
+export async function startRuntime({ store, onStage, parts }) {
   if (bestInstructionSet() === null) {
     throw new UserError("This browser's WebAssembly has no SIMD instructions, which the model needs to compute.", {
       hint: `Please use another browser: ${BROWSERS_THAT_WORK}.`,
@@ -84,42 +34,42 @@ export async function startRuntime({ store, onStage, early }) {
   }
   const marks = { start: performance.now() };
   onStage("Loading Python");
-  const lockPromise = fetchFile(LOCK_FILE).then((response) => response.json());
-  const wheels = Object.fromEntries(["pyapp", ...early].map((name) => [name, lockPromise.then((lock) => fetchWheel(lock, name))]));
-  for (const wheel of Object.values(wheels)) wheel.catch(() => {}); // reported where it is awaited
-  const { info, packages } = await lockPromise;
-  const hashes = [info.stdlib_sha256, packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
-  const snapshotName = `python-${info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
+  const lock = await parts.lock;
+  const hashes = [lock.info.stdlib_sha256, lock.packages.pyapp.sha256].map((hash) => (hash ?? "").slice(0, 16));
+  const snapshotName = `python-${lock.info.version}-${hashes.join("-")}-${SNAPSHOT_FORMAT}.bin`;
   let snapshot = store ? await store.snapshot(snapshotName).catch(() => null) : null;
   marks.snapshotFound = performance.now();
   let pyodide;
   try {
-    pyodide = await loadPython(lockPromise, snapshot?.arrayBuffer(), store !== null);
+    pyodide = await loadPython(parts, snapshot?.arrayBuffer(), store !== null);
   } catch (error) {
-    if (!snapshot) throw asStartError(error);
+    if (!snapshot || error instanceof UserError) throw asStartError(error); // nothing is wrong with the snapshot
     await store.removeSnapshot(snapshotName); // damaged: start without
     snapshot = null;
-    pyodide = await loadPython(lockPromise, null, true);
+    pyodide = await loadPython(parts, null, true).catch((again) => { throw asStartError(again); });
   }
   marks.python = performance.now();
   onStage("Loading the engine");
-  unpackWheel(pyodide, await wheels.pyapp, await lockPromise);
+  unpackWheel(pyodide, await parts.wheels.pyapp, lock);
   if (store && !snapshot) keepSnapshot(pyodide, store, snapshotName);
   if (snapshot) reseed(pyodide);
   marks.wheel = performance.now();
-  return { pyodide, lock: await lockPromise, wheels, marks, fromSnapshot: snapshot !== null };
+  return { pyodide, lock, wheels: parts.wheels, marks, fromSnapshot: snapshot !== null };
 }
 
-/** @param {Promise<LockFile>} lockFileContents @param {Promise<ArrayBuffer> | null} snapshot read while Pyodide loads */
-async function loadPython(lockFileContents, snapshot, makeSnapshot) {
-  const { loadPyodide } = await import(`${PYODIDE}pyodide.mjs`);
-  return loadPyodide({
+/** @param {import("./parts.js").Parts} parts @param {Promise<ArrayBuffer> | null} snapshot read while Pyodide loads */
+async function loadPython(parts, snapshot, makeSnapshot) {
+  snapshot?.catch(() => {}); // told below
+  const { loadPyodide } = await parts.loader;
+  const { default: createPyodideModule } = await parts.script;
+  return withParts(parts, () => loadPyodide({
     indexURL: PYODIDE,
     packageBaseUrl: PYODIDE, // must be absolute
-    lockFileContents,
+    lockFileContents: parts.lock,
     checkAPIVersion: true,
+    createPyodideModule,
     ...(snapshot ? { _loadSnapshot: snapshot } : { _makeSnapshot: makeSnapshot }),
-  });
+  }));
 }
 
 /** Must run before any library is loaded. Writing to disk happens later, on its own. */

@@ -126,13 +126,11 @@ export class Store {
 
   /** @returns {Promise<(Journal & {key: string})[]>} everything kept, complete or not */
   async list() {
-    const found = [];
+    const reading = [];
     for await (const [key, folder] of (await this.#files()).entries()) {
-      if (folder.kind !== "directory") continue;
-      const journal = await new Entry(folder, key).journal();
-      if (journal) found.push({ ...journal, key });
+      if (folder.kind === "directory") reading.push(new Entry(folder, key).journal().then((journal) => journal && { ...journal, key }));
     }
-    return found.sort((a, b) => a.name.localeCompare(b.name));
+    return (await Promise.all(reading)).filter(Boolean).sort((a, b) => a.name.localeCompare(b.name));
   }
 
   /** @param {string} key */

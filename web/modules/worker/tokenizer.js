@@ -1,23 +1,14 @@
 /**
  * The tokenizers of Hugging Face in JavaScript: text to token ids, for pyapp.text.tokenizer.
  */
-import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
+import { importPart } from "./parts.js";
 
 let library = null;
 
 /** Loads the library; `createEncoder`, which Python calls, cannot wait. */
 export async function loadTokenizers() {
-  try {
-    library = await import(siteUrl("tokenizers/tokenizers.min.mjs"));
-  } catch {
-    throw new UserError("A part of the program could not be loaded.", {
-      where: "tokenizers/tokenizers.min.mjs",
-      hint: "Check your connection, then reload the page.",
-      action: "restart",
-      fatal: true,
-    });
-  }
+  library = await importPart(siteUrl("tokenizers/tokenizers.min.mjs"));
 }
 
 /**

@@ -1,0 +1,37 @@
+"""The page's scripts and styles, each in one file: a browser would find their parts one after the other.
+
+By esbuild. What is loaded by its address stays a file of its own: the page's modules are found relative to
+modules/shared/site.js, so every bundle stands for that place.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+# What becomes one file each, under the same name, and the folders whose files are in these.
+ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css"]
+PARTS = ["modules", "css"]
+# Loaded by its address, into the thread that hears the microphone.
+ALONE = ["modules/audio/capture-worklet.js"]
+PLACE = "modules/shared/site.js"
+
+
+def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
+    """Copies the files of the page from `source` into the new folder `target`, with ENTRIES instead of PARTS."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("node_modules", "__pycache__", ".*"))
+    for name in PARTS:
+        shutil.rmtree(target / name)
+    for name in ENTRIES:
+        command = [
+            str(node_modules / ".bin" / "esbuild"), str(source / name), f"--outfile={target / name}", "--bundle",
+            "--minify", "--target=es2022", "--log-level=warning",
+        ]  # fmt: skip
+        if name.endswith(".js"):
+            place = f'new URL("{"../" * name.count("/")}{PLACE}", import.meta.url).href'
+            command += ["--format=esm", "--define:import.meta.url=PLACE", f"--banner:js=const PLACE = {place};"]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    for name in ALONE:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)

@@ -1,0 +1,127 @@
+/**
+ * The program's own files, fetched from the site and checked. What starting Python takes is asked for all at once, as soon
+ * as the worker runs: Pyodide's loader would ask for one thing after the other.
+ *
+ * @typedef {{info: {version: string, python: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {{lock: Promise<LockFile>, loader: Promise<any>, script: Promise<any>, program: Promise<WebAssembly.Module>,
+ *   library: Promise<Response>, wheels: Record<string, Promise<ArrayBuffer>>}} Parts
+ */
+import { UserError } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
+
+export const PYODIDE = siteUrl("pyodide/");
+const LOCK_FILE = "pyodide-lock.json";
+const PROGRAM = "pyodide.asm.wasm";
+const LIBRARY = "python_stdlib.zip";
+
+/** The connection was lost, or the file is no script. @param {string} url */
+const notLoaded = (url) =>
+  new UserError("A part of the program could not be loaded.", {
+    where: url,
+    hint: "Check your connection, then reload the page.",
+    action: "restart",
+    fatal: true,
+  });
+
+/** @param {string} url of a module */
+export async function importPart(url) {
+  try {
+    return await import(url);
+  } catch {
+    throw notLoaded(url);
+  }
+}
+
+/** @param {string} path relative to pyodide/ */
+async function fetchFile(path) {
+  const url = PYODIDE + path;
+  let response;
+  try {
+    response = await fetch(url);
+  } catch {
+    throw notLoaded(url);
+  }
+  if (!response.ok) {
+    throw new UserError(`A part of the program is missing on the server (status ${response.status}).`, {
+      where: url,
+      hint: "If you put this page on a host yourself, copy the whole dist folder.",
+      fatal: true,
+    });
+  }
+  return response;
+}
+
+/** @param {ArrayBuffer} bytes @returns {Promise<string>} */
+export async function sha256(bytes) {
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** A wheel of our lock file, checked. @param {LockFile} lock @param {string} name */
+export async function fetchWheel(lock, name) {
+  const { file_name: file, sha256: expected } = lock.packages[name];
+  const bytes = await (await fetchFile(file)).arrayBuffer();
+  // Where the page is not a secure context there is no crypto.subtle; the file came from our own origin all the same.
+  if (crypto.subtle && (await sha256(bytes)) !== expected) {
+    throw new UserError("A part of the program arrived damaged.", {
+      where: file,
+      hint: "Reload the page. If that does not help, the copy on the server is damaged.",
+      fatal: true,
+    });
+  }
+  return bytes;
+}
+
+/** @param {string[]} packages beside pyapp @returns {Parts} */
+export function fetchParts(packages) {
+  const lock = fetchFile(LOCK_FILE).then((response) => response.json());
+  const parts = {
+    lock,
+    program: fetchFile(PROGRAM).then(compiled),
+    loader: importPart(`${PYODIDE}pyodide.mjs`),
+    script: importPart(`${PYODIDE}pyodide.asm.mjs`),
+    library: fetchFile(LIBRARY).then(readWhole),
+  };
+  const wheels = Object.fromEntries(["pyapp", ...packages].map((name) => [name, lock.then((found) => fetchWheel(found, name))]));
+  for (const part of [...Object.values(parts), ...Object.values(wheels)]) part.catch(() => {}); // told where it is awaited
+  return { ...parts, wheels };
+}
+
+/** Hosts that do not know the type of .wasm files cannot be compiled from while they send. @param {Response} response */
+async function compiled(response) {
+  if (response.headers.get("Content-Type")?.startsWith("application/wasm")) return WebAssembly.compileStreaming(response);
+  return WebAssembly.compile(await response.arrayBuffer());
+}
+
+/** A response whose bytes are here. @param {Response} response */
+async function readWhole(response) {
+  const bytes = await response.arrayBuffer();
+  return Object.defineProperty(response, "arrayBuffer", { value: async () => bytes });
+}
+
+/**
+ * Runs Pyodide's loader, which fetches and compiles for itself: it is given what is under way.
+ * @template T
+ * @param {Parts} parts @param {() => Promise<T>} load @returns {Promise<T>}
+ */
+export async function withParts({ program, library }, load) {
+  const { fetch } = self;
+  const { instantiateStreaming } = WebAssembly;
+  const standIn = new Response();
+  self.fetch = async (input, init) => {
+    if (String(input) === PYODIDE + PROGRAM) return standIn;
+    return String(input) === PYODIDE + LIBRARY ? library : fetch(input, init);
+  };
+  WebAssembly.instantiateStreaming = async (source, imports) => {
+    if ((await source) !== standIn) return instantiateStreaming(source, imports);
+    const module = await program.catch(() => new Promise(() => {})); // told by `lost`
+    return { module, instance: await WebAssembly.instantiate(module, imports) };
+  };
+  const loading = load().finally(() => {
+    self.fetch = fetch;
+    WebAssembly.instantiateStreaming = instantiateStreaming;
+  });
+  // Pyodide would wait for ever for what does not come; then it is left alone.
+  const lost = Promise.all([program, library]).then(() => new Promise(() => {}));
+  return Promise.race([loading, lost]);
+}
