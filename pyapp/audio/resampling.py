@@ -7,6 +7,7 @@ is a weighted sum of the input around there, with weights that depend only on th
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil, gcd, pi
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ BETA = 0.1102 * (ATTENUATION - 8.7)
 # Kaiser's transition width as a part of the lower Nyquist frequency; the stop band begins exactly there.
 TRANSITION = (ATTENUATION - 7.95) / (2.285 * 2 * ZERO_CROSSINGS * pi)
 CUTOFF = 1 - TRANSITION / 2
-TABLE_LIMIT = 1 << 21  # weights that are kept; beyond, they are computed anew
+TABLE_LIMIT = 1 << 21  # weights that are kept of a pair of rates; beyond, they are computed anew
+TABLES = 4  # pairs of rates whose weights are kept
 PHASES_AT_ONCE = 64
 
 
@@ -40,7 +42,7 @@ class Resampler:
         self._scale = min(1.0, self.up / self.down) * CUTOFF  # of the sinc's argument
         self.half = ceil(ZERO_CROSSINGS * max(1.0, self.down / self.up))  # input samples on each side
         self.taps = 2 * self.half + 1
-        self._table: dict[int, NDArray[np.float32]] = {}
+        self._table = kept_weights(self.up, self.down)
         self._input = np.zeros(self.half, np.float32)  # samples before the first are silence
         self._first = -self.half  # index in the recording of self._input[0]
         self._seen = 0
@@ -77,12 +79,9 @@ class Resampler:
                 # every up-th output has the same weights, `down` inputs further on
                 start = n * self.down // self.up - self.half - self._first
                 mine = out[n - begin :: self.up]
-                windows = np.lib.stride_tricks.as_strided(
-                    self._input[start:],
-                    (len(mine), self.taps),
-                    (self._input.strides[0] * self.down, self._input.strides[0]),
-                    writeable=False,
-                )
+                size = self._input.itemsize
+                shape, strides = (len(mine), self.taps), (size * self.down, size)
+                windows: NDArray[np.float32] = np.ndarray(shape, np.float32, self._input, size * start, strides)
                 mine[:] = windows @ weights
         self._made = end
         keep = max(0, min(end * self.down // self.up - self.half - self._first, len(self._input)))
@@ -106,6 +105,12 @@ class Resampler:
         inside = np.clip(1 - (distance / (self.half + 1)) ** 2, 0, None)
         weights = np.sinc(distance * self._scale) * np.i0(BETA * np.sqrt(inside))
         return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+@lru_cache(TABLES)
+def kept_weights(up: int, down: int) -> dict[int, NDArray[np.float32]]:
+    """By phase; recordings of the same rate share them."""
+    return {}
 
 
 def resample(samples: NDArray[np.float32], rate: int, to_rate: int = 16_000) -> NDArray[np.float32]:
