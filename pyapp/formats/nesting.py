@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 DEEPEST, PASSES = 200, 64
+FEW = 4  # passes that tell of most files that they are not deep
 CHUNK = 1 << 16  # bytes that are split at once
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -31,7 +32,7 @@ def json_object(text: str) -> dict[str, Any]:
 def check_nesting(data: bytes) -> None:
     """Raises ValueError for JSON that is nested much deeper than DEEPEST; what is not deeper passes, valid or not."""
     # The quick count takes brackets inside strings for real ones: if there seem too many, it is done without strings.
-    if _unmatched(data) <= DEEPEST or _unmatched(data := _outside_strings(data)) <= DEEPEST:
+    if _unmatched(data, FEW) <= DEEPEST or _unmatched(data := _outside_strings(data), PASSES) <= DEEPEST:
         return
     depth = 0
     for bracket in data.translate(None, delete=_NO_BRACKETS):
@@ -51,10 +52,10 @@ def _outside_strings(data: bytes) -> bytes:
     return bytes(kept)
 
 
-def _unmatched(data: bytes) -> int:
-    """How many brackets are left after removing matching pairs, from the inside out, PASSES times."""
+def _unmatched(data: bytes, passes: int) -> int:
+    """How many brackets are left after removing matching pairs, from the inside out, `passes` times."""
     brackets = data.translate(None, delete=_NO_BRACKETS)
-    for _ in range(PASSES):
+    for _ in range(passes):
         rest = brackets.replace(b"[]", b"").replace(b"{}", b"")
         if len(rest) == len(brackets):
             break
