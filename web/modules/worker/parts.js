@@ -75,14 +75,17 @@ export async function fetchWheel(lock, name) {
 /** @param {string[]} packages beside pyapp @returns {Parts} */
 export function fetchParts(packages) {
   const lock = fetchFile(LOCK_FILE).then((response) => response.json());
+  const program = fetchFile(PROGRAM).then(compiled);
   const parts = {
     lock,
-    program: fetchFile(PROGRAM).then(compiled),
+    program,
     loader: importPart(`${PYODIDE}pyodide.mjs`),
     script: importPart(`${PYODIDE}pyodide.asm.mjs`),
-    library: fetchFile(LIBRARY).then(readWhole),
+    library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
   };
-  const wheels = Object.fromEntries(["pyapp", ...packages].map((name) => [name, lock.then((found) => fetchWheel(found, name))]));
+  const wheels = { pyapp: lock.then((found) => fetchWheel(found, "pyapp")) };
+  // Whatever arrives costs this thread time: what is needed last comes last.
+  for (const name of packages) wheels[name] = program.then(() => lock).then((found) => fetchWheel(found, name));
   for (const part of [...Object.values(parts), ...Object.values(wheels)]) part.catch(() => {}); // told where it is awaited
   return { ...parts, wheels };
 }

@@ -41,7 +41,7 @@ export async function startRuntime({ store, onStage, parts }) {
   marks.snapshotFound = performance.now();
   let pyodide;
   try {
-    pyodide = await loadPython(parts, snapshot?.arrayBuffer(), store !== null);
+    pyodide = await loadPython(parts, snapshot?.bytes, store !== null);
   } catch (error) {
     if (!snapshot || error instanceof UserError) throw asStartError(error); // nothing is wrong with the snapshot
     await store.removeSnapshot(snapshotName); // damaged: start without
@@ -57,7 +57,7 @@ export async function startRuntime({ store, onStage, parts }) {
   return { pyodide, lock, wheels: parts.wheels, marks, fromSnapshot: snapshot !== null };
 }
 
-/** @param {import("./parts.js").Parts} parts @param {Promise<ArrayBuffer> | null} snapshot read while Pyodide loads */
+/** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads */
 async function loadPython(parts, snapshot, makeSnapshot) {
   snapshot?.catch(() => {}); // told below
   const { loadPyodide } = await parts.loader;

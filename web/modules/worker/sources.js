@@ -27,6 +27,9 @@ export class FileSource {
   close() {}
 }
 
+/** Read-only handles are shared between tabs. Browsers without modes would take an exclusive one: not for reading. */
+export const sharesHandles = "mode" in (globalThis.FileSystemSyncAccessHandle?.prototype ?? {});
+
 /** A kept file through its sync access handle: no copy through the browser's process. */
 export class HandleSource {
   /** @param {FileSystemSyncAccessHandle} handle @param {string} name */
@@ -78,8 +81,7 @@ export class MemorySource {
 export async function openEntry(entry, name) {
   const handle = await entry.folder.getFileHandle("data");
   try {
-    // Read-only handles are shared between tabs. Browsers without modes would take an exclusive one: not for reading.
-    if ("mode" in FileSystemSyncAccessHandle.prototype) {
+    if (sharesHandles) {
       return new HandleSource(await handle.createSyncAccessHandle({ mode: "read-only" }), name);
     }
   } catch (error) {

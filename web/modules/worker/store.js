@@ -9,6 +9,7 @@
  *   sha256: string | null, complete: boolean, group: string | null, time: number}} Journal
  */
 import { UserError } from "../shared/protocol.js";
+import { sharesHandles } from "./sources.js";
 
 /** A folder or file name that every file system takes. @param {string} name */
 export function keyOf(name) {
@@ -27,6 +28,19 @@ async function withFile(folder, name, use) {
   const file = await handle.createSyncAccessHandle();
   try {
     return use(file);
+  } finally {
+    file.close();
+  }
+}
+
+/** At once and without the browser's process between, where that does not keep others from the file. */
+async function readAll(handle) {
+  if (!sharesHandles) return new Uint8Array(await (await handle.getFile()).arrayBuffer());
+  const file = await handle.createSyncAccessHandle({ mode: "read-only" });
+  try {
+    const bytes = new Uint8Array(file.getSize());
+    file.read(bytes);
+    return bytes;
   } finally {
     file.close();
   }
@@ -159,11 +173,11 @@ export class Store {
     }
   }
 
-  /** @param {string} name @returns {Promise<File | null>} */
+  /** @param {string} name @returns {Promise<{bytes: Promise<Uint8Array>} | null>} */
   async snapshot(name) {
     try {
       const folder = await this.root.getDirectoryHandle("snapshots");
-      return await (await folder.getFileHandle(name)).getFile();
+      return { bytes: readAll(await folder.getFileHandle(name)) };
     } catch (error) {
       if (error.name === "NotFoundError") return null;
       throw error;
