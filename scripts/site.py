@@ -32,6 +32,8 @@ import brotli
 
 from . import wheels
 from .bundle import copy_bundled
+from .numpy_parts import NAME as NUMPY_LATER
+from .numpy_parts import split_numpy
 
 ROOT = wheels.ROOT
 WEB = ROOT / "web"
@@ -97,7 +99,7 @@ def compiled_archives(ours: Path, numpy: Path, plain_host: bool) -> dict[str, Pa
 
 
 def lock_entry(wheel: Path) -> dict[str, Any]:
-    """One package of a pyodide-lock.json. No dependencies: the page decides when it needs NumPy."""
+    """One package of a pyodide-lock.json. The page itself decides when it needs NumPy, and all of it."""
     name, version = wheel.name.split("-")[:2]
     return {
         "name": name.replace("_", "-"),
@@ -107,7 +109,7 @@ def lock_entry(wheel: Path) -> dict[str, Any]:
         "sha256": file_sha256(wheel),
         "package_type": "package",
         "imports": [name],
-        "depends": [],
+        "depends": [NUMPY_LATER.replace("_", "-")] if name == "numpy" else [],
         "unvendored_tests": False,
     }
 
@@ -178,10 +180,10 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     pyodide = staged / "pyodide"
     pyodide.mkdir()
     files = [NODE_MODULES / "pyodide" / name for name in PYODIDE_FILES]
-    packages = [archives[ours.name], archives[numpy.name], *wheels.download("page")]
+    packages = [archives[ours.name], *wheels.download("page")]
     for path in [*files, archives["python_stdlib.zip"], *packages]:
         shutil.copyfile(path, pyodide / path.name)
-    lock = lock_file(packages)
+    lock = lock_file([*packages, *split_numpy(archives[numpy.name], pyodide)])
     # A memory snapshot of Python remembers where modules lie in this archive: the page keeps one per archive.
     lock["info"]["stdlib_sha256"] = file_sha256(pyodide / "python_stdlib.zip")
     (pyodide / LOCK_FILE).write_text(json.dumps(lock, indent=1) + "\n")

@@ -36,7 +36,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
   /** What hears needs NumPy. */
   function withSpeechModel(method, params, context) {
-    return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.installNumpy());
+    return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.install("numpy"));
   }
 
   return {
@@ -78,7 +78,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     },
 
     overview: async ({ audio, name, bins }, context) => {
-      await python.installNumpy();
+      await python.install("numpy");
       return python.run("overview", { audio: new FileSource(audio, name), bins }, context);
     },
 
@@ -103,7 +103,8 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     /** For idle time: what the first story did not need. */
     warm: async () => {
-      await python.installNumpy();
+      await python.install("numpy");
+      await python.install("numpy-later");
       return {};
     },
   };

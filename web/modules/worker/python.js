@@ -19,6 +19,8 @@ export class Python {
     this.runtime = null;
     /** Shared with the page where it is isolated: holds the id of the request to stop. @type {Int32Array | null} */
     this.stopFlag = null;
+    /** @type {Record<string, Promise<void>>} by package */
+    this.installed = {};
   }
 
   /** Starts loading; tells the page how far it is. @param {string[]} early packages to fetch at once */
@@ -59,15 +61,19 @@ export class Python {
     };
   }
 
-  /** NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle time. */
-  async installNumpy() {
+  /**
+   * A wheel of the site, once. NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle
+   * time; "numpy-later", the parts of it that hearing does not need, in idle time.
+   * @param {"numpy" | "numpy-later"} name
+   */
+  async install(name) {
     const { pyodide, lock, wheels } = await this.runtime;
-    this.numpy ??= (wheels.numpy ?? fetchWheel(lock, "numpy")).then((wheel) => unpackWheel(pyodide, wheel, lock)).catch((error) => {
-      this.numpy = null;
-      delete wheels.numpy; // offline before it was kept: the next call asks again
+    this.installed[name] ??= (wheels[name] ?? fetchWheel(lock, name)).then((wheel) => unpackWheel(pyodide, wheel, lock)).catch((error) => {
+      delete this.installed[name];
+      delete wheels[name]; // offline before it was kept: the next call asks again
       throw error;
     });
-    return this.numpy;
+    return this.installed[name];
   }
 
   /** @param {{size: number, read: Function}} source @param {AbortSignal} signal @returns {Promise<string>} hexadecimal */
