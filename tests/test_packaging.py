@@ -148,9 +148,24 @@ def test_the_manifest_lists_every_file_as_it_is(site: Path) -> None:
 
 def test_the_lock_file_has_the_hashes_of_its_packages(site: Path) -> None:
     lock = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())
-    assert set(lock["packages"]) == {"pyapp", "numpy", "micropip"}
+    assert set(lock["packages"]) == {"pyapp", "numpy", "numpy-later", "micropip"}
     for package in lock["packages"].values():
         assert digest((site / "pyodide" / package["file_name"]).read_bytes()) == package["sha256"]
+
+
+def test_numpy_comes_in_two_parts(site: Path) -> None:
+    packages = json.loads((site / "pyodide" / "pyodide-lock.json").read_text())["packages"]
+    assert packages["numpy"]["depends"] == ["numpy-later"]
+    first, later = (
+        zipfile.ZipFile(site / "pyodide" / packages[name]["file_name"]) for name in ("numpy", "numpy-later")
+    )
+    with first, later:
+        names, others = set(first.namelist()), set(later.namelist())
+        listed = first.read(f"numpy-{packages['numpy']['version']}.dist-info/RECORD").decode().splitlines()
+    assert {"numpy/__init__.pyc", "numpy/lib/__init__.pyc"} < names and not names & others
+    assert {"numpy/linalg/__init__.pyc", "numpy/random/__init__.pyc", "numpy/fft/__init__.pyc"} < others
+    wanted = {line.split(",")[0].replace(".py", ".pyc") if ".py," in line else line.split(",")[0] for line in listed}
+    assert wanted <= names | others
 
 
 def test_precompressed_copies_hold_the_same_bytes(site: Path) -> None:
