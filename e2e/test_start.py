@@ -34,6 +34,11 @@ SNAPSHOT = """async () => {
   }
   return null;
 }"""
+WRITE = """async (name) => {
+  const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");
+  const handle = await (await top.getDirectoryHandle("snapshots")).getFileHandle(name);
+  globalThis.writing = await handle.createWritable();
+}"""
 OVERWRITE = """async ([name, size]) => {
   const top = await (await navigator.storage.getDirectory()).getDirectoryHandle("pyapp");
   const handle = await (await top.getDirectoryHandle("snapshots")).getFileHandle(name);
@@ -103,6 +108,17 @@ def test_a_damaged_snapshot_is_made_anew(visited: BrowserContext, isolated: Site
     with watched(visited.new_page()) as story:
         story.open(isolated.url)
         assert story.engine()["fromSnapshot"]
+
+
+def test_a_snapshot_that_another_tab_is_writing_is_read(visited: BrowserContext, isolated: SiteServer) -> None:
+    with watched(visited.new_page()) as writer, watched(visited.new_page()) as story:
+        writer.open(isolated.url)
+        kept = keep_snapshot(writer.page)
+        writer.page.evaluate(WRITE, kept["name"])
+        story.open(isolated.url)
+        assert story.engine()["fromSnapshot"]
+        writer.page.evaluate("writing.abort()")
+        assert keep_snapshot(story.page) == kept
 
 
 def test_starts_with_compressed_wheels(launch: Launch, dist: Path, tmp_path: Path) -> None:

@@ -20,9 +20,7 @@ PLACE = "modules/shared/site.js"
 
 def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
     """Copies the files of the page from `source` into the new folder `target`, with ENTRIES instead of PARTS."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("node_modules", "__pycache__", ".*"))
-    for name in PARTS:
-        shutil.rmtree(target / name)
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("node_modules", "__pycache__", ".*", *PARTS))
     for name in ENTRIES:
         command = [
             str(node_modules / ".bin" / "esbuild"), str(source / name), f"--outfile={target / name}", "--bundle",

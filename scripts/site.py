@@ -32,7 +32,7 @@ import brotli
 
 from . import wheels
 from .bundle import copy_bundled
-from .numpy_parts import NAME as NUMPY_LATER
+from .numpy_parts import PACKAGE as NUMPY_LATER
 from .numpy_parts import split_numpy
 
 ROOT = wheels.ROOT
@@ -109,7 +109,7 @@ def lock_entry(wheel: Path) -> dict[str, Any]:
         "sha256": file_sha256(wheel),
         "package_type": "package",
         "imports": [name],
-        "depends": [NUMPY_LATER.replace("_", "-")] if name == "numpy" else [],
+        "depends": [NUMPY_LATER] if name == "numpy" else [],
         "unvendored_tests": False,
     }
 

@@ -73,13 +73,13 @@ class Resampler:
         """Outputs self._made .. end, and drops the input that is no longer needed."""
         begin, count = self._made, end - self._made
         out = np.empty(count, np.float32)
+        size = out.itemsize
         for group in range(0, min(self.up, count), PHASES_AT_ONCE):
             indices = range(begin + group, begin + min(group + PHASES_AT_ONCE, self.up, count))
             for n, weights in zip(indices, self._weights([n * self.down % self.up for n in indices]), strict=True):
                 # every up-th output has the same weights, `down` inputs further on
                 start = n * self.down // self.up - self.half - self._first
                 mine = out[n - begin :: self.up]
-                size = self._input.itemsize
                 shape, strides = (len(mine), self.taps), (size * self.down, size)
                 windows: NDArray[np.float32] = np.ndarray(shape, np.float32, self._input, size * start, strides)
                 mine[:] = windows @ weights

@@ -27,9 +27,6 @@ export class FileSource {
   close() {}
 }
 
-/** Read-only handles are shared between tabs. Browsers without modes would take an exclusive one: not for reading. */
-export const sharesHandles = "mode" in (globalThis.FileSystemSyncAccessHandle?.prototype ?? {});
-
 /** A kept file through its sync access handle: no copy through the browser's process. */
 export class HandleSource {
   /** @param {FileSystemSyncAccessHandle} handle @param {string} name */
@@ -75,17 +72,23 @@ export class MemorySource {
 }
 
 /**
- * @param {import("./store.js").Entry} entry a complete file
+ * @param {FileSystemFileHandle} handle
  * @param {string} name
  */
-export async function openEntry(entry, name) {
-  const handle = await entry.folder.getFileHandle("data");
+export async function openHandle(handle, name) {
   try {
-    if (sharesHandles) {
+    // Read-only handles are shared between tabs. Browsers without modes would take an exclusive one: not for reading.
+    if ("mode" in FileSystemSyncAccessHandle.prototype) {
       return new HandleSource(await handle.createSyncAccessHandle({ mode: "read-only" }), name);
     }
   } catch (error) {
-    if (error.name !== "NoModificationAllowedError") throw error;
+    if (error.name !== "NoModificationAllowedError") throw error; // it is being written: what was there before is read
   }
   return new FileSource(await handle.getFile(), name);
 }
+
+/**
+ * @param {import("./store.js").Entry} entry a complete file
+ * @param {string} name
+ */
+export const openEntry = async (entry, name) => openHandle(await entry.folder.getFileHandle("data"), name);

@@ -9,7 +9,7 @@
  *   sha256: string | null, complete: boolean, group: string | null, time: number}} Journal
  */
 import { UserError } from "../shared/protocol.js";
-import { sharesHandles } from "./sources.js";
+import { openHandle } from "./sources.js";
 
 /** A folder or file name that every file system takes. @param {string} name */
 export function keyOf(name) {
@@ -33,16 +33,13 @@ async function withFile(folder, name, use) {
   }
 }
 
-/** At once and without the browser's process between, where that does not keep others from the file. */
+/** @param {FileSystemFileHandle} handle @returns {Promise<Uint8Array>} */
 async function readAll(handle) {
-  if (!sharesHandles) return new Uint8Array(await (await handle.getFile()).arrayBuffer());
-  const file = await handle.createSyncAccessHandle({ mode: "read-only" });
+  const source = await openHandle(handle, handle.name);
   try {
-    const bytes = new Uint8Array(file.getSize());
-    file.read(bytes);
-    return bytes;
+    return source.read(0, source.size);
   } finally {
-    file.close();
+    source.close();
   }
 }
 
