@@ -61,48 +61,54 @@ def record(samples: NDArray[np.float32], scene: Scene, random: np.random.Generat
     """Speech (samples,) of about 0.1 root mean square, float32 at 16 kHz, as `scene` would have it recorded; never
     beyond full scale.
     """
-    if scene.echo is not None:
-        samples = with_echo(samples, scene.echo, scene.distance, random)
-    if scene.band is not None:
-        samples = low_pass(samples, scene.band)
-    if scene.noise is not None:
-        samples = samples + noise(len(samples), scene.slope, random) * np.float32(0.1 * 10 ** (-scene.noise / 20))
+    count = len(samples)
+    if scene != Scene(scene.gain):
+        # All in one spectrum: transforms there and back are most of the work.
+        response = room(scene.echo, scene.distance, random) if scene.echo is not None else np.ones(0, np.float32)
+        size = smooth_size(max(2, count + len(response)))
+        spectrum = np.fft.rfft(samples, size)  # [size / 2 + 1] complex64
+        if scene.echo is not None:
+            spectrum *= np.fft.rfft(response, size)
+        if scene.band is not None:
+            spectrum *= microphone(size, scene.band)
+        if scene.noise is not None:
+            spectrum += noise(size, scene.slope, random) * np.float32(0.1 * 10 ** (-scene.noise / 20))
+        samples = np.fft.irfft(spectrum, size)[:count]
     gain = 10 ** (scene.gain / 20)
     peak = float(np.abs(samples).max(initial=0.0)) * gain
     return (samples * np.float32(gain * min(1.0, LOUDEST / max(peak, LOUDEST)))).astype(np.float32)
 
 
-def with_echo(
-    samples: NDArray[np.float32], seconds: float, distance: float, random: np.random.Generator
-) -> NDArray[np.float32]:
-    """Sound and its echo: noise that falls by 60 dB in `seconds` (Polack's model of a room's late reverberation)."""
+def room(seconds: float, distance: float, random: np.random.Generator) -> NDArray[np.float32]:
+    """What a room makes of a click, float32 (samples,): the click, and noise that falls by 60 dB in `seconds` (Polack's
+    model of a room's late reverberation), which has the part `distance` of the energy.
+    """
     count = max(2, int(seconds * SAMPLE_RATE))
-    falling = np.exp(-6.9 * np.arange(count) / count)
-    response = random.standard_normal(count) * falling
+    response = random.standard_normal(count, np.float32) * np.exp(np.linspace(0, -6.9, count, dtype=np.float32))
     response[: SAMPLE_RATE // 500] = 0  # the walls are not at the microphone
-    response *= np.sqrt(distance / max(1e-9, float(np.sum(response**2))))
+    response *= np.sqrt(np.float32(distance) / max(np.float32(1e-9), np.vdot(response, response)))
     response[0] = np.sqrt(1 - distance)
-    size = smooth_size(len(samples) + count)
-    spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response.astype(np.float32), size)
-    return np.fft.irfft(spectrum, size)[: len(samples)].astype(np.float32)
+    return response
 
 
-def low_pass(samples: NDArray[np.float32], hertz: float) -> NDArray[np.float32]:
-    """Less of what lies above `hertz`: 24 dB for each octave."""
-    size = smooth_size(len(samples))
-    frequencies = np.arange(size // 2 + 1) * (SAMPLE_RATE / size)
-    response = (1 / np.sqrt(1 + (frequencies / hertz) ** 8)).astype(np.float32)
-    return np.fft.irfft(np.fft.rfft(samples, size) * response, size)[: len(samples)].astype(np.float32)
+def microphone(size: int, hertz: float) -> NDArray[np.float32]:
+    """The weights (size / 2 + 1,) of frequencies: 24 dB less for each octave above `hertz`."""
+    return 1 / np.sqrt(1 + (frequencies(size) / np.float32(hertz)) ** 8)
 
 
-def noise(count: int, slope: float, random: np.random.Generator) -> NDArray[np.float32]:
-    """float32 (count,) with a root mean square of 1 and a power that falls with the frequency to the `slope`."""
-    size = smooth_size(max(count, 2))
-    white = np.fft.rfft(random.standard_normal(size, np.float32))
-    hertz = np.maximum(np.arange(size // 2 + 1) * (SAMPLE_RATE / size), 40.0)  # flat below
-    weights = np.exp(np.log(hertz, dtype=np.float32) * np.float32(-slope / 2))
-    shaped = np.fft.irfft(white * weights, size)[:count]
-    return (shaped / np.sqrt(np.mean(shaped**2))).astype(np.float32)
+def noise(size: int, slope: float, random: np.random.Generator) -> NDArray[np.complex64]:
+    """The spectrum (size / 2 + 1,) of `size` samples of noise with a root mean square of 1 and a power that falls with
+    the frequency to the `slope`.
+    """
+    weights = np.maximum(frequencies(size), np.float32(40.0)) ** np.float32(-slope / 2)  # flat below 40 Hz
+    spectrum = random.standard_normal(2 * len(weights), np.float32).view(np.complex64) * weights
+    spectrum[0] = 0  # no constant pressure
+    return spectrum * np.float32(size / np.sqrt(2 * np.vdot(spectrum, spectrum).real))
+
+
+def frequencies(size: int) -> NDArray[np.float32]:
+    """Of a spectrum of `size` samples, in Hz: float32 (size / 2 + 1,)."""
+    return np.arange(size // 2 + 1, dtype=np.float32) * np.float32(SAMPLE_RATE / size)
 
 
 def smooth_size(count: int) -> int:

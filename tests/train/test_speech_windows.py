@@ -41,8 +41,9 @@ def generator() -> np.random.Generator:
 
 def test_noise_is_as_loud_and_as_dull_as_asked() -> None:
     for slope in (0.0, 1.0, 2.0):
-        samples = noise(64_000, slope, generator())
-        assert samples.dtype == np.float32
+        spectrum = noise(64_000, slope, generator())
+        assert spectrum.dtype == np.complex64
+        samples = np.fft.irfft(spectrum, 64_000)
         assert np.sqrt(np.mean(samples.astype(np.float64) ** 2)) == pytest.approx(1, rel=1e-3)
         power = np.abs(np.fft.rfft(samples)) ** 2
         octaves = [power[low:high].mean() for low, high in ((2000, 4000), (4000, 8000), (8000, 16000))]
@@ -75,6 +76,14 @@ def test_an_echo_goes_on_after_the_sound_and_keeps_its_energy() -> None:
     late = energy[100 + RATE // 500 :]
     assert late.sum() == pytest.approx(0.25 * 0.4, rel=1e-2)
     assert late[: RATE // 10].sum() > 20 * late[RATE // 10 : RATE // 5].sum() > 0
+
+
+def test_a_narrow_microphone_leaves_low_tones_and_takes_high_ones() -> None:
+    times = np.arange(RATE) / RATE
+    for hertz, left in ((500, 1.0), (4000, 0.5**0.5), (8000 / 1.25, 1 / np.sqrt(1 + 1.6**8))):
+        tone = (0.1 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
+        samples = record(tone, Scene(band=4000.0), generator())
+        assert np.std(samples) / np.std(tone) == pytest.approx(left, abs=0.01)
 
 
 def test_sizes_for_the_fourier_transform() -> None:
