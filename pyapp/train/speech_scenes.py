@@ -73,7 +73,7 @@ def record(samples: NDArray[np.float32], scene: Scene, random: np.random.Generat
             spectrum *= microphone(size, scene.band)
         if scene.noise is not None:
             spectrum += noise(size, scene.slope, random) * np.float32(0.1 * 10 ** (-scene.noise / 20))
-        samples = np.fft.irfft(spectrum, size)[:count]
+        samples = np.fft.irfft(spectrum, size)[:count].astype(np.float32, copy=False)
     gain = 10 ** (scene.gain / 20)
     peak = float(np.abs(samples).max(initial=0.0)) * gain
     return (samples * np.float32(gain * min(1.0, LOUDEST / max(peak, LOUDEST)))).astype(np.float32)
