@@ -61,22 +61,24 @@ def record(samples: NDArray[np.float32], scene: Scene, random: np.random.Generat
     """Speech (samples,) of about 0.1 root mean square, float32 at 16 kHz, as `scene` would have it recorded; never
     beyond full scale.
     """
-    count = len(samples)
-    if scene != Scene(scene.gain):
-        # All in one spectrum: transforms there and back are most of the work.
-        response = room(scene.echo, scene.distance, random) if scene.echo is not None else np.ones(0, np.float32)
-        size = smooth_size(max(2, count + len(response)))
-        spectrum = np.fft.rfft(samples, size)  # [size / 2 + 1] complex64
-        if scene.echo is not None:
-            spectrum *= np.fft.rfft(response, size)
-        if scene.band is not None:
-            spectrum *= microphone(size, scene.band)
-        if scene.noise is not None:
-            spectrum += noise(size, scene.slope, random) * np.float32(0.1 * 10 ** (-scene.noise / 20))
-        samples = np.fft.irfft(spectrum, size)[:count].astype(np.float32, copy=False)
+    if any(part is not None for part in (scene.echo, scene.band, scene.noise)):
+        samples = filtered(samples, scene, random)
     gain = 10 ** (scene.gain / 20)
     peak = float(np.abs(samples).max(initial=0.0)) * gain
     return (samples * np.float32(gain * min(1.0, LOUDEST / max(peak, LOUDEST)))).astype(np.float32)
+
+
+def filtered(samples: NDArray[np.float32], scene: Scene, random: np.random.Generator) -> NDArray[np.float32]:
+    """With the scene's echo, microphone and noise, in one spectrum: transforms there and back are most of the work."""
+    size = smooth_size(len(samples) + int((scene.echo or 0) * SAMPLE_RATE))
+    spectrum = np.fft.rfft(samples, size)  # (size / 2 + 1,) complex64
+    if scene.echo is not None:
+        spectrum *= np.fft.rfft(room(scene.echo, scene.distance, random), size)
+    if scene.band is not None:
+        spectrum *= microphone(size, scene.band)
+    if scene.noise is not None:
+        spectrum += noise(size, scene.slope, random) * np.float32(0.1 * 10 ** (-scene.noise / 20))
+    return np.fft.irfft(spectrum, size)[: len(samples)].astype(np.float32, copy=False)
 
 
 def room(seconds: float, distance: float, random: np.random.Generator) -> NDArray[np.float32]:

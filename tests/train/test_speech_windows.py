@@ -60,6 +60,12 @@ def test_a_scene_keeps_within_full_scale_and_the_length() -> None:
         assert 0 < np.abs(samples).max() <= 0.981
 
 
+def test_a_scene_with_nothing_in_it_leaves_the_samples() -> None:
+    speech = hum("one two three", None)  # type: ignore[arg-type]
+    nothing = Scene(gain=0.0, distance=0.1, slope=0.5)  # chosen with every scene, used only with an echo and noise
+    assert np.array_equal(record(speech, nothing, generator()), speech)
+
+
 def test_the_noise_has_its_distance_to_speech() -> None:
     speech = hum("one two three four", None)  # type: ignore[arg-type]
     rest = record(speech, Scene(noise=20.0), generator()) - record(speech, CLEAN, generator())
