@@ -1,5 +1,7 @@
 """Hatchling's build hook: compiles native/ for the target of the build and puts the libraries into the wheel.
 
+The host's wheel also gets the embedded models and pyapp/recipes, which trains them; the page does not train.
+
 The target is wasm32 when PYAPP_TARGET=wasm is set (`make wheel`, with the Emscripten found on the machine) or when
 `pyodide build` drives the build; otherwise it is the machine itself. The library is loaded by ctypes, so a wheel fits
 every Python of its platform: py3-none-<platform>.
@@ -18,6 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LIBRARIES = "pyapp/_native"
 EMBEDDED = "pyapp/embedded"
+RECIPES = "pyapp/recipes"
 
 
 def target_and_platform() -> tuple[str, str]:
@@ -48,6 +51,13 @@ def embedded_models(root: Path) -> list[Path]:
     return [path for path in files if path.is_file()]
 
 
+def only_on_the_host(root: Path) -> dict[str, str]:
+    """Where the files that the page's wheel leaves out lie, and their place in the wheel."""
+    models = {path: f"{EMBEDDED}/{path.relative_to(root / 'web').as_posix()}" for path in embedded_models(root)}
+    recipes = {path: path.relative_to(root).as_posix() for path in sorted((root / RECIPES).rglob("*.py"))}
+    return {str(path): place for path, place in {**models, **recipes}.items()}
+
+
 class NativeBuildHook(BuildHookInterface):
     """Compiles before a wheel or an editable install is made; an sdist only carries the sources."""
 
@@ -60,7 +70,5 @@ class NativeBuildHook(BuildHookInterface):
         build_data["tag"] = f"py3-none-{platform}"
         if version != "editable":
             build_data["force_include"].update({str(path): f"{LIBRARIES}/{path.name}" for path in built})
-            if target == "host":  # the page has these models beside it
-                site = Path(self.root) / "web"
-                models = {str(path): path.relative_to(site).as_posix() for path in embedded_models(Path(self.root))}
-                build_data["force_include"].update({path: f"{EMBEDDED}/{name}" for path, name in models.items()})
+            if target == "host":
+                build_data["force_include"].update(only_on_the_host(Path(self.root)))

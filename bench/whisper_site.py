@@ -11,7 +11,7 @@ from typing import Any
 from e2e.speech_files import byte_letters, write_speech_model
 from pyapp.engine import float16, float32
 from pyapp.formats import open_checkpoint, write_safetensors
-from pyapp.train.speech_export import as_blocks
+from pyapp.recipes.speech.export import as_blocks
 from scripts.site_copy import copy_site
 
 ID, TITLE, REPO = "tiny-q8", "Whisper tiny in q8_0", "bench/tiny"
@@ -40,7 +40,7 @@ def _entry(folder: Path, role: str) -> dict[str, Any]:
 
 
 def _pack(path: Path) -> None:
-    """Every matrix of a product in q8_0, as pyapp.train.speech_export writes it."""
+    """Every matrix of a product in q8_0, as pyapp.recipes.speech.export writes it."""
     checkpoint = open_checkpoint(path)
     tensors, metadata = {}, {"format": "pt"}
     for name in checkpoint.tensors:

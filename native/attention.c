@@ -203,17 +203,20 @@ static void attend(tile *t, const float *k, const float *v)
 /* Units of work (kv head, tile of rows) are dealt out in turn, because later rows see more keys. */
 KERNEL(attention_f32)
 {
-    float *y = record->pointers[0];
-    const float *q = record->pointers[1], *k = record->pointers[2], *v = record->pointers[3];
-    const int64_t tokens = record->dims[0], heads = record->dims[1], kv_heads = record->dims[2];
-    const int64_t dims = record->dims[3], capacity = record->dims[4];
-    const int64_t y_stride = record->dims[5], q_stride = record->dims[6], causal = record->dims[7];
+    float *y = record->pointers[attention_f32_y];
+    const float *q = record->pointers[attention_f32_q], *k = record->pointers[attention_f32_k],
+                *v = record->pointers[attention_f32_v];
+    const int64_t tokens = record->dims[attention_f32_tokens], heads = record->dims[attention_f32_heads],
+                  kv_heads = record->dims[attention_f32_kv_heads];
+    const int64_t dims = record->dims[attention_f32_head_dim], capacity = record->dims[attention_f32_capacity];
+    const int64_t y_stride = record->dims[attention_f32_y_stride], q_stride = record->dims[attention_f32_q_stride],
+                  causal = record->dims[attention_f32_causal];
     const int64_t padded = (dims + LANES - 1) / LANES * LANES;
     if (tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
     if (kv_heads <= 0 || heads % kv_heads || padded > SPACE)
         return KERNEL_BAD_ARGUMENT;
-    const int64_t position = *(const int32_t *)record->pointers[4];
+    const int64_t position = *(const int32_t *)record->pointers[attention_f32_position];
     if (position < 0 || position + tokens > capacity)
         return KERNEL_POSITION_RANGE;
     const int64_t group = heads / kv_heads, rows = tokens * group, most = tokens == 1 ? DECODE_ROWS : ROWS;
@@ -221,7 +224,7 @@ KERNEL(attention_f32)
     tile t;
     t.head_dim = dims;
     t.padded = padded;
-    t.scale = record->floats[0];
+    t.scale = record->floats[attention_f32_scale];
     for (int64_t unit = worker; unit < kv_heads * tiles; unit += workers) {
         const int64_t kv_head = unit / tiles, first = unit % tiles * tile_rows;
         t.rows = (int)(rows - first < tile_rows ? rows - first : tile_rows);
@@ -238,14 +241,15 @@ KERNEL(attention_f32)
 
 KERNEL(cache_write_f32)
 {
-    float *cache = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t tokens = record->dims[0], heads = record->dims[1], dims = record->dims[2];
-    const int64_t capacity = record->dims[3], x_stride = record->dims[4];
+    float *cache = record->pointers[cache_write_f32_cache];
+    const float *x = record->pointers[cache_write_f32_x];
+    const int64_t tokens = record->dims[cache_write_f32_tokens], heads = record->dims[cache_write_f32_heads],
+                  dims = record->dims[cache_write_f32_head_dim];
+    const int64_t capacity = record->dims[cache_write_f32_capacity], x_stride = record->dims[cache_write_f32_x_stride];
     int64_t first, last;
     if (tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
-    const int64_t position = *(const int32_t *)record->pointers[2];
+    const int64_t position = *(const int32_t *)record->pointers[cache_write_f32_position];
     if (position < 0 || position + tokens > capacity)
         return KERNEL_POSITION_RANGE;
     worker_share(tokens * heads, 1, worker, workers, &first, &last);

@@ -97,16 +97,17 @@ static float round_row(int32_t *to, const float *x, const float *minus, int64_t 
 
 KERNEL(pack_keys_q8)
 {
-    const int64_t *d = record->dims, tokens = d[0], dims = d[2], stride = d[3];
+    const int64_t *d = record->dims, tokens = d[pack_keys_q8_tokens], dims = d[pack_keys_q8_head_dim],
+                  stride = d[pack_keys_q8_x_stride];
     const int64_t head_bytes = (tokens + BAND - 1) / BAND * group_bytes(dims);
     const key_way way = find_key_way();
     float mean[MOST_DIMS];
     int32_t numbers[MOST_DIMS];
     if (dims > MOST_DIMS)
         return KERNEL_BAD_ARGUMENT;
-    for (int64_t head = worker; head < d[1] && dims > 0; head += workers) {
-        uint8_t *to = (uint8_t *)record->pointers[0] + head * head_bytes;
-        const float *x = (const float *)record->pointers[1] + head * dims;
+    for (int64_t head = worker; head < d[pack_keys_q8_heads] && dims > 0; head += workers) {
+        uint8_t *to = (uint8_t *)record->pointers[pack_keys_q8_packed] + head * head_bytes;
+        const float *x = (const float *)record->pointers[pack_keys_q8_x] + head * dims;
         memset(mean, 0, sizeof mean);
         memset(numbers, 0, sizeof numbers);
         for (int64_t token = 0; token < tokens; token++)
@@ -164,14 +165,15 @@ INLINE void pack_columns(uint8_t *to, const float *x, int64_t stride, int64_t ke
 
 KERNEL(pack_values_q8)
 {
-    const int64_t *d = record->dims, tokens = d[0], dims = d[2], stride = d[3], padded = round_up(dims, BAND);
+    const int64_t *d = record->dims, tokens = d[pack_values_q8_tokens], dims = d[pack_values_q8_head_dim],
+                  stride = d[pack_values_q8_x_stride], padded = round_up(dims, BAND);
     const int64_t blocks = (tokens + KEYS - 1) / KEYS;
     if (dims > MOST_DIMS)
         return KERNEL_BAD_ARGUMENT;
-    for (int64_t i = worker; i < d[1] * blocks; i += workers) {
+    for (int64_t i = worker; i < d[pack_values_q8_heads] * blocks; i += workers) {
         const int64_t first = i % blocks * KEYS, keys = tokens - first < KEYS ? tokens - first : KEYS;
-        uint8_t *to = (uint8_t *)record->pointers[0] + i * block_bytes(dims);
-        const float *x = (const float *)record->pointers[1] + i / blocks * dims + first * stride;
+        uint8_t *to = (uint8_t *)record->pointers[pack_values_q8_packed] + i * block_bytes(dims);
+        const float *x = (const float *)record->pointers[pack_values_q8_x] + i / blocks * dims + first * stride;
         for (int64_t c = 0; c < padded; c += LANES)
             pack_columns(to + 4 * c, x + c, stride, keys, dims - c < 0 ? 0 : dims - c, padded - c, 4 * padded);
     }
@@ -386,10 +388,11 @@ static void attend(tile *t, const uint8_t *k, const uint8_t *v, int64_t keys)
 /* Units of work are (kv head, tile of the rows that read it), as in attention_f32. */
 KERNEL(attention_q8)
 {
-    float *y = record->pointers[0];
-    const float *q = record->pointers[1];
-    const int64_t *d = record->dims, tokens = d[0], heads = d[1], kv_heads = d[2], dims = d[3], keys = d[4];
-    const int64_t y_stride = d[5], q_stride = d[6];
+    float *y = record->pointers[attention_q8_y];
+    const float *q = record->pointers[attention_q8_q];
+    const int64_t *d = record->dims, tokens = d[attention_q8_tokens], heads = d[attention_q8_heads],
+                  kv_heads = d[attention_q8_kv_heads], dims = d[attention_q8_head_dim], keys = d[attention_q8_keys];
+    const int64_t y_stride = d[attention_q8_y_stride], q_stride = d[attention_q8_q_stride];
     if (tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
     if (kv_heads <= 0 || heads % kv_heads || dims > MOST_DIMS || keys <= 0)
@@ -406,11 +409,11 @@ KERNEL(attention_q8)
         t.rows = (int)(real == 1 ? 1 : round_up(real, SUB));
         for (int row = 0; row < t.rows; row++) {
             const int64_t at = first + (row < real ? row : real - 1);
-            take_row(&t, row, q + at / group * q_stride + (kv_head * group + at % group) * dims, record->floats[0],
-                     bias);
+            take_row(&t, row, q + at / group * q_stride + (kv_head * group + at % group) * dims,
+                     record->floats[attention_q8_scale], bias);
         }
-        attend(&t, (const uint8_t *)record->pointers[2] + kv_head * key_bytes,
-               (const uint8_t *)record->pointers[3] + kv_head * value_bytes, keys);
+        attend(&t, (const uint8_t *)record->pointers[attention_q8_k] + kv_head * key_bytes,
+               (const uint8_t *)record->pointers[attention_q8_v] + kv_head * value_bytes, keys);
         for (int64_t row = 0; row < real; row++) {
             float *to = y + (first + row) / group * y_stride + (kv_head * group + (first + row) % group) * dims;
             for (int64_t i = 0; i < dims; i += LANES)

@@ -3,7 +3,8 @@
  * One unit of work is a batch entry and a kv head with the query heads that read it; its rows are (token, head of the
  * group). A block of BLOCK rows meets keys with scores turned (keys x rows): then the largest score and the sum of a row
  * run down vectors, and backward's five products take K, V, Q and the gradient as they lie. Nothing is saved between
- * forward and backward: the softmax of a block comes from its scores, which backward needs anyhow.
+ * forward and backward: the softmax of a block comes from its scores, which backward needs anyhow. A mask is read where a
+ * block meets its keys, so no matrix of (tokens, keys) exists.
  *
  * With E = exp(scores - largest), sum L, G = grad_y / L: grad_v = E' G; H = G v'; grad_scores = E * (H - sum(E * H) / L).
  */
@@ -17,20 +18,65 @@ enum { TILE = 6, WIDE = 2 };
 #endif
 enum { BLOCK = ATTENTION_ROWS, KEY_UNIT = ATTENTION_KEY_UNIT, LARGEST_LANES = 16, KEYS = 48 };
 
+/* Columns of queries and keys, or of values: how many; those that are computed; how far rows lie apart. */
+typedef struct columns {
+    int64_t dims, width, padded;
+} columns;
+
+/* What is added to the scores: of kind MASK_BOOL 0 where it is true, else -inf. Strides in elements. */
+enum { MASK_BOOL = KIND_BF16 + 1 };
+typedef struct mask {
+    const void *p;
+    int kind;
+    int64_t batch, head, token, key;
+} mask;
+
+/* What both kernels of both names compute, from their slots. Inputs are of one kind (KIND_F32 ...), outputs as well. */
+typedef struct problem {
+    void *y;                        /* forward */
+    void *grad_q, *grad_k, *grad_v; /* backward */
+    const void *q, *k, *v, *grad_y;
+    float *workspace;
+    int64_t batch, tokens, keys, heads, kv_heads, head_dim, value_dim;
+    int64_t q_batch, q_token, k_batch, k_token, v_batch, v_token;
+    int64_t before, after; /* row t sees the keys t - before .. t + after */
+    int64_t workspaces;
+    int kind;
+    float scale;
+    mask mask;
+} problem;
+
 typedef struct unit {
-    int64_t tokens, keys, group, dims, causal;
-    int64_t padded, width; /* row stride of everything below that has head_dim columns; columns that are computed */
-    const float *q, *grad_y;
+    const problem *of;
+    int64_t keys, group; /* keys: those that any row may see */
+    columns key, value;
+    int kind;
+    const void *q, *grad_y; /* of this unit */
     int64_t q_token, y_token;
     float *k, *v, *grad_k, *grad_v;   /* (keys, padded), padding is zero */
     float *weights, *slopes;          /* (keys, BLOCK) */
     float *queries, *gradients, *out; /* (BLOCK, padded): of one block; queries are scaled */
     float *turned;                    /* (padded, BLOCK) */
-    float scale;
-    int64_t first, rows, visible; /* the block: its rows; keys that its last row sees */
-    int32_t seen[BLOCK];          /* keys that each row sees, never falling */
+    int64_t first, rows;              /* the block: its rows */
+    int64_t start, visible;           /* keys that its rows see, in whole tiles */
+    int32_t seen[BLOCK];              /* keys that each row sees, and those before that it does not; never falling */
+    int32_t hidden[BLOCK];
+    const char *mask_rows[BLOCK]; /* where the mask of each row begins */
+    int shared_mask;              /* all rows have the same */
     float largest[BLOCK], inverse[BLOCK], delta[BLOCK];
 } unit;
+
+/* KIND_F32 ... of an element type, -1 for others. */
+INLINE int kind_of(int64_t type)
+{
+    return type == TYPE_float32 ? KIND_F32 : type == TYPE_float16 ? KIND_F16 : type == TYPE_bfloat16 ? KIND_BF16 : -1;
+}
+
+INLINE int64_t kind_bytes(int kind) { return kind == KIND_F32 ? 4 : 2; }
+INLINE const void *element_at(const void *p, int64_t index, int kind)
+{
+    return (const char *)p + index * kind_bytes(kind);
+}
 
 INLINE int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -61,84 +107,229 @@ INLINE void multiply_part(float *c, const float *a, int64_t a_row, int64_t a_ste
         vstore(c + r * row + j * LANES, sums[r][j]);
 }
 
-/* c (rows, width) = or += a * b (k, width); b and c have `padded` columns, a any strides. */
-INLINE void multiply(const unit *u, float *c, const float *a, int64_t a_row, int64_t a_step, const float *b,
-                     int64_t rows, int64_t k, const int add)
+/* c (rows, width) = or += a * b (k, width); b and c have these columns, a any strides. */
+INLINE void multiply(columns n, float *c, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t rows,
+                     int64_t k, const int add)
 {
-    for (int64_t r = 0; r < rows; r += TILE, a += TILE * a_row, c += TILE * u->padded) {
+    for (int64_t r = 0; r < rows; r += TILE, a += TILE * a_row, c += TILE * n.padded) {
         int64_t d = 0;
-        for (; d + 2 * LANES <= u->width; d += 2 * LANES)
-            multiply_part(c + d, a, a_row, a_step, b + d, u->padded, k, 2, add);
-        if (d < u->width)
-            multiply_part(c + d, a, a_row, a_step, b + d, u->padded, k, 1, add);
+        for (; d + 2 * LANES <= n.width; d += 2 * LANES)
+            multiply_part(c + d, a, a_row, a_step, b + d, n.padded, k, 2, add);
+        if (d < n.width)
+            multiply_part(c + d, a, a_row, a_step, b + d, n.padded, k, 1, add);
     }
 }
 
-/* (BLOCK, padded) = sum over keys of weight * v. */
-static void mix_keys(const unit *u, float *out, const float *weights, const float *v)
+/* (BLOCK, padded) = sum over the block's keys of weight * v. */
+static __attribute__((noinline)) void mix_keys(const unit *u, columns n, float *out, const float *weights,
+                                               const float *v)
 {
-    multiply(u, out, weights, 1, BLOCK, v, BLOCK, u->visible, 0);
+    multiply(n, out, weights + u->start * BLOCK, 1, BLOCK, v + u->start * n.padded, BLOCK, u->visible - u->start, 0);
 }
 
 /* (keys, padded) += sum over the block's rows of weight * q. */
-static void mix_rows(const unit *u, float *out, const float *weights, const float *q)
+static __attribute__((noinline)) void mix_rows(const unit *u, columns n, float *out, const float *weights,
+                                               const float *q)
 {
-    multiply(u, out, weights, BLOCK, 1, q, u->visible, BLOCK, 1);
+    multiply(n, out + u->start * n.padded, weights + u->start * BLOCK, BLOCK, 1, q, u->visible - u->start, BLOCK, 1);
 }
 
-/* A row of `dims` floats to one of `padded`, the rest zero; NULL: zeros. (A vector or two: memcpy takes longer.) */
-INLINE void gather_row(const unit *u, float *to, const float *from, float factor)
+/* At most LANES halves; the rest is zero. */
+COMPACT vfloat load_halves(const uint16_t *p, int64_t n, int kind)
 {
-    for (int64_t d = 0; d < u->padded; d += LANES)
-        vstore(to + d, from && d < u->dims ? vload_up_to(from + d, u->dims - d) * factor : vzero());
+    uint16_t part[LANES] = {0};
+    memcpy(part, p, (size_t)(n < LANES ? n : LANES) * sizeof *part);
+    return kind == KIND_F16 ? vload_f16(part) : vload_bf16(part);
 }
 
-INLINE int64_t row_place(const unit *u, int64_t row, int64_t token_stride)
+COMPACT void store_halves(uint16_t *p, vfloat x, int64_t n, int kind)
 {
-    return (u->first + row) / u->group * token_stride + (u->first + row) % u->group * u->dims;
+    typedef uint16_t vhalf __attribute__((vector_size(2 * LANES)));
+    const vhalf half = __builtin_convertvector(kind == KIND_F16 ? vto_f16(x) : vto_bf16(x), vhalf);
+    memcpy(p, &half, (size_t)(n < LANES ? n : LANES) * sizeof *p);
+}
+
+/* A row of `dims` elements to one of `padded` floats, the rest zero; NULL: zeros. (memcpy would take longer.) */
+COMPACT void gather_row(columns n, float *to, const void *from, float factor, int kind)
+{
+    if (kind == KIND_F32)
+        for (int64_t d = 0; d < n.padded; d += LANES)
+            vstore(to + d, from && d < n.dims ? vload_up_to((const float *)from + d, n.dims - d) * factor : vzero());
+    else
+        for (int64_t d = 0; d < n.padded; d += LANES)
+            vstore(to + d,
+                   from && d < n.dims ? load_halves((const uint16_t *)from + d, n.dims - d, kind) * factor : vzero());
+}
+
+/* Writes a row, times a factor, to element `at` of `to`. */
+COMPACT void put_row(columns n, void *to, int64_t at, const float *from, float factor, int kind)
+{
+    for (int64_t d = 0; d < n.dims; d += LANES)
+        if (kind == KIND_F32)
+            vstore_up_to((float *)to + at + d, vload(from + d) * factor, n.dims - d);
+        else
+            store_halves((uint16_t *)to + at + d, vload(from + d) * factor, n.dims - d, kind);
+}
+
+INLINE int64_t row_place(const unit *u, columns n, int64_t row, int64_t token_stride)
+{
+    return (u->first + row) / u->group * token_stride + (u->first + row) % u->group * n.dims;
 }
 
 /* The block's rows of x, each times its factor, dense and turned. */
-static void take_rows(unit *u, float *to, const float *x, int64_t token_stride, const float *factors)
+COMPACT void take_rows(unit *u, columns n, float *to, const void *x, int64_t token_stride, const float *factors)
 {
-    for (int64_t row = 0; row < BLOCK; row++)
-        gather_row(u, to + row * u->padded, row < u->rows ? x + row_place(u, row, token_stride) : NULL, factors[row]);
+    for (int64_t row = 0; row < BLOCK; row++) {
+        const void *from = row < u->rows ? element_at(x, row_place(u, n, row, token_stride), u->kind) : NULL;
+        gather_row(n, to + row * n.padded, from, factors[row], u->kind);
+    }
     for (int64_t row = 0; row < BLOCK; row += 4)
-        for (int64_t d = 0; d < u->dims; d += 4) {
+        for (int64_t d = 0; d < n.dims; d += 4) {
             quad four[4];
             for (int i = 0; i < 4; i++)
-                four[i] = quad_at(to, (row + i) * u->padded + d, KIND_F32);
+                four[i] = quad_at(to, (row + i) * n.padded + d, KIND_F32);
             transpose4(&four[0], &four[1], &four[2], &four[3]);
             for (int i = 0; i < 4; i++)
                 *(quad_unaligned *)(u->turned + (d + i) * BLOCK + row) = four[i];
         }
 }
 
-/* Writes the block's rows, each times its factor, to x. */
-static void put_rows(const unit *u, float *x, int64_t token_stride, const float *from, const float *factors)
+/* Writes the block's rows, each times its factor, to elements from `at` on. */
+COMPACT void put_rows(const unit *u, columns n, void *to, int64_t at, int64_t token_stride, const float *from,
+                      const float *factors)
 {
-    for (int64_t row = 0; row < u->rows; row++, from += u->padded) {
-        float *to = x + row_place(u, row, token_stride);
-        for (int64_t d = 0; d < u->dims; d += LANES)
-            vstore_up_to(to + d, vload(from + d) * factors[row], u->dims - d);
+    for (int64_t row = 0; row < u->rows; row++, from += n.padded)
+        put_row(n, to, at + row_place(u, n, row, token_stride), from, factors[row], u->kind);
+}
+
+/* Masks -------------------------------------------------------------------------------------------------------------- */
+
+INLINE float mask_at(const char *row, int64_t key, int kind)
+{
+    if (kind == MASK_BOOL)
+        return row[key] ? 0.0f : -INFINITE;
+    return scalar_at(row, key, kind);
+}
+
+/* Four keys of a row whose keys lie side by side. */
+static quad mask_quad(const char *row, int64_t key, int kind)
+{
+    typedef int32_t four_ints __attribute__((vector_size(16)));
+    if (kind == KIND_F32)
+        return quad_at(row, key, KIND_F32);
+    if (kind == KIND_F16)
+        return quad_at(row, key, KIND_F16);
+    if (kind == KIND_BF16)
+        return quad_at(row, key, KIND_BF16);
+    const four_ints seen = {row[key], row[key + 1], row[key + 2], row[key + 3]};
+    return (quad)((seen == 0) & (int32_t)0xff800000); /* -inf */
+}
+
+/* Adds the mask of keys first .. first + count - 1 to weights[i][row]; the keys lie side by side in it. */
+COMPACT void add_mask_tiles(const unit *u, float *weights, int64_t first, int64_t count, int kind)
+{
+    for (int64_t row = 0; row < BLOCK; row += 4)
+        for (int64_t i = 0; i < count; i += 4) {
+            quad four[4] = {{0}};
+            for (int r = 0; r < 4; r++) {
+                const char *from = u->mask_rows[row + r];
+                if (i + 4 <= count)
+                    four[r] = mask_quad(from, first + i, kind);
+                else
+                    for (int j = 0; i + j < count; j++)
+                        four[r][j] = mask_at(from, first + i + j, kind);
+            }
+            transpose4(&four[0], &four[1], &four[2], &four[3]);
+            for (int j = 0; j < 4 && i + j < count; j++)
+                *(quad_unaligned *)(weights + (i + j) * BLOCK + row) += four[j];
+        }
+}
+
+/* Adds the mask to the scores of keys first .. first + count - 1. */
+COMPACT void add_mask(const unit *u, float *weights, int64_t first, int64_t count)
+{
+    const mask *m = &u->of->mask;
+    const int64_t key = m->key;
+    count = first + count <= u->keys ? count : u->keys - first; /* beyond: nobody sees them */
+    if (u->shared_mask) {
+        for (int64_t i = 0; i < count; i++) {
+            const vfloat add = vsplat(mask_at(u->mask_rows[0], (first + i) * key, m->kind));
+            for (int64_t row = 0; row < BLOCK; row += LANES)
+                vstore(weights + i * BLOCK + row, vload(weights + i * BLOCK + row) + add);
+        }
+    } else if (key != 1) {
+        for (int64_t row = 0; row < BLOCK; row++)
+            for (int64_t i = 0; i < count; i++)
+                weights[i * BLOCK + row] += mask_at(u->mask_rows[row], (first + i) * key, m->kind);
+    } else
+        add_mask_tiles(u, weights, first, count, m->kind);
+}
+
+/* Sets the block: its rows, and which keys they see. */
+COMPACT void set_block(unit *u, int64_t first)
+{
+    const problem *p = u->of;
+    const int64_t rows = p->tokens * u->group - first;
+    float scales[BLOCK];
+    u->first = first;
+    u->rows = rows < BLOCK ? rows : BLOCK;
+    for (int64_t row = 0; row < BLOCK; row++) {
+        const int64_t at = first + (row < u->rows ? row : u->rows - 1), token = at / u->group;
+        const int64_t seen = token + p->after + 1, hidden = token - p->before;
+        u->seen[row] = (int32_t)(seen < 0 ? 0 : seen < u->keys ? seen : u->keys);
+        u->hidden[row] = (int32_t)(hidden < 0 ? 0 : hidden < u->keys ? hidden : u->keys);
+        scales[row] = p->scale;
     }
+    u->visible = round_up(u->seen[BLOCK - 1], TILE);
+    u->start = u->hidden[0] < u->seen[BLOCK - 1] ? u->hidden[0] / TILE * TILE : u->visible;
+    take_rows(u, u->key, u->queries, u->q, u->q_token, scales);
+}
+
+/* Where the mask of each row of the block begins, for the unit of this batch entry and kv head. */
+COMPACT void set_mask(unit *u, int64_t batch, int64_t kv_head)
+{
+    const mask *m = &u->of->mask;
+    const int64_t bytes = m->kind == MASK_BOOL ? 1 : kind_bytes(m->kind);
+    for (int64_t row = 0; row < BLOCK; row++) {
+        const int64_t at = u->first + (row < u->rows ? row : u->rows - 1);
+        const int64_t place =
+            batch * m->batch + (kv_head * u->group + at % u->group) * m->head + at / u->group * m->token;
+        u->mask_rows[row] = (const char *)m->p + place * bytes;
+    }
+    u->shared_mask = m->token == 0 && (m->head == 0 || u->group == 1);
+}
+
+/* Keys that a mask hides from all rows at the end, as padding does, need no work. */
+COMPACT void leave_out_padding(unit *u, int64_t batch, int64_t kv_head)
+{
+    if (!u->of->mask.p)
+        return;
+    u->first = 0;
+    u->rows = 1;
+    set_mask(u, batch, kv_head);
+    while (u->shared_mask && u->keys > 0 &&
+           mask_at(u->mask_rows[0], (u->keys - 1) * u->of->mask.key, u->of->mask.kind) == -INFINITE)
+        u->keys--;
 }
 
 /* weights[key][row] = k . q, -inf where the row does not see the key; and the largest of each row. */
-static void score(unit *u)
+static __attribute__((noinline)) void score(unit *u)
 {
     for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
         vfloat largest[WIDE];
         for (int j = 0; j < WIDE; j++)
             largest[j] = vsplat(-INFINITE);
-        for (int64_t key = 0; key < u->visible; key += TILE) {
+        for (int64_t key = u->start; key < u->visible; key += TILE) {
             vfloat sums[TILE][WIDE] = {0};
-            multiply_tile(sums, u->k + key * u->padded, u->padded, 1, u->turned + row, BLOCK, u->dims, WIDE);
-            const int masked = key + TILE > u->seen[row];
+            multiply_tile(sums, u->k + key * u->key.padded, u->key.padded, 1, u->turned + row, BLOCK, u->key.dims,
+                          WIDE);
+            const int masked = key + TILE > u->seen[row] || key < u->hidden[row + WIDE * LANES - 1];
             UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < WIDE; j++)
             {
+                const vint at = vsplat_int((int32_t)key + r);
                 if (masked)
-                    sums[r][j] = vselect(vload_int(u->seen + row + j * LANES) > vsplat_int((int32_t)key + r),
+                    sums[r][j] = vselect((vload_int(u->seen + row + j * LANES) > at) &
+                                             (vload_int(u->hidden + row + j * LANES) <= at),
                                          sums[r][j], vsplat(-INFINITE));
                 largest[j] = vmax(largest[j], sums[r][j]);
                 vstore(u->weights + (key + r) * BLOCK + row + j * LANES, sums[r][j]);
@@ -149,30 +340,51 @@ static void score(unit *u)
     }
 }
 
-/* weights = exp(weights - largest), and one over their sum. */
-static void weigh(unit *u)
+/* The largest of what a mask has changed. */
+COMPACT void find_largest(unit *u)
 {
     for (int64_t row = 0; row < BLOCK; row += LANES) {
-        const vfloat largest = vload(u->largest + row);
+        vfloat largest = vsplat(-INFINITE);
+        for (int64_t key = u->start; key < u->visible; key++)
+            largest = vmax(largest, vload(u->weights + key * BLOCK + row));
+        vstore(u->largest + row, largest);
+    }
+}
+
+/* One over the sum of weights of LANES rows; 0 for a row from which every key is hidden. Where the scores themselves are
+ * all -inf, the softmax is NaN. */
+INLINE vfloat inverse_of(const unit *u, int64_t row, vfloat sum)
+{
+    const vint nothing = vload_int(u->seen + row) <= vload_int(u->hidden + row);
+    const vint zero = (sum == 0.0f) & (u->of->mask.p ? vsplat_int(-1) : nothing);
+    return vselect(zero, vzero(), 1.0f / sum);
+}
+
+/* weights = exp(weights - largest), and one over their sum. */
+static __attribute__((noinline)) void weigh(unit *u)
+{
+    for (int64_t row = 0; row < BLOCK; row += LANES) {
+        const vfloat most = vload(u->largest + row), largest = vselect(most == -INFINITE, vzero(), most);
         vfloat sum = vzero();
-        for (int64_t key = 0; key < u->visible; key++) {
+        for (int64_t key = u->start; key < u->visible; key++) {
             float *at = u->weights + key * BLOCK + row;
             const vfloat weight = vexp_negative(vload(at) - largest);
             vstore(at, weight);
             sum += weight;
         }
-        vstore(u->inverse + row, 1.0f / sum);
+        vstore(u->inverse + row, inverse_of(u, row, sum));
     }
 }
 
 /* slopes = weights * (v . g - their weighted mean). */
-static void slope(unit *u)
+static __attribute__((noinline)) void slope(unit *u)
 {
     for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
         vfloat delta[WIDE] = {0};
-        for (int64_t key = 0; key < u->visible; key += TILE) {
+        for (int64_t key = u->start; key < u->visible; key += TILE) {
             vfloat sums[TILE][WIDE] = {0};
-            multiply_tile(sums, u->v + key * u->padded, u->padded, 1, u->turned + row, BLOCK, u->dims, WIDE);
+            multiply_tile(sums, u->v + key * u->value.padded, u->value.padded, 1, u->turned + row, BLOCK, u->value.dims,
+                          WIDE);
             UNROLL for (int r = 0; r < TILE; r++) UNROLL for (int j = 0; j < WIDE; j++)
             {
                 const int64_t at = (key + r) * BLOCK + row + j * LANES;
@@ -183,25 +395,10 @@ static void slope(unit *u)
         for (int j = 0; j < WIDE; j++)
             vstore(u->delta + row + j * LANES, delta[j] * vload(u->inverse + row + j * LANES));
     }
-    for (int64_t i = 0; i < u->visible * BLOCK; i += BLOCK)
+    for (int64_t i = u->start * BLOCK; i < u->visible * BLOCK; i += BLOCK)
         for (int64_t row = 0; row < BLOCK; row += LANES)
             vstore(u->slopes + i + row,
                    vload(u->weights + i + row) * (vload(u->slopes + i + row) - vload(u->delta + row)));
-}
-
-/* Sets the block; `visible` is rounded up to whole tiles, where weights are zero. */
-static void set_block(unit *u, int64_t first)
-{
-    float scales[BLOCK];
-    u->first = first;
-    u->rows = u->tokens * u->group - first < BLOCK ? u->tokens * u->group - first : BLOCK;
-    for (int64_t row = 0; row < BLOCK; row++) {
-        const int64_t token = (first + (row < u->rows ? row : u->rows - 1)) / u->group;
-        u->seen[row] = (int32_t)(u->causal ? u->keys - u->tokens + token + 1 : u->keys);
-        scales[row] = u->scale;
-    }
-    u->visible = round_up(u->seen[BLOCK - 1], TILE);
-    take_rows(u, u->queries, u->q, u->q_token, scales);
 }
 
 /* Forward --------------------------------------------------------------------------------------------------------------
@@ -210,11 +407,11 @@ static void set_block(unit *u, int64_t first)
  * summed so far shrinks by `correction` where a larger score turns up (Milakov and Gimelshein, 2018; Dao et al., 2022). */
 
 /* Keys as panels: for TILE keys, for each column, one element of each. */
-static void pack_keys(unit *u, const float *k, int64_t key_stride)
+COMPACT void pack_keys(unit *u, const void *k, int64_t key_stride)
 {
     for (int64_t key = 0; key < round_up(u->keys, TILE); key += TILE)
-        pack_panel(u->k + key * u->dims, TILE, k + key * key_stride, u->keys - key < TILE ? u->keys - key : TILE,
-                   key_stride, 1, u->dims, KIND_F32);
+        pack_panel(u->k + key * u->key.dims, TILE, element_at(k, key * key_stride, u->kind),
+                   u->keys - key < TILE ? u->keys - key : TILE, key_stride, 1, u->key.dims, u->kind);
 }
 
 /* Out of line: inlined beside other code, the sums would not stay in registers. Tiles of keys, one after the other. */
@@ -230,12 +427,15 @@ static __attribute__((noinline)) void score_tiles(float *weights, const float *k
 }
 
 /* weights[i][row] = k . q for keys first .. first + count - 1, -inf where the row does not see the key. */
-static void score_keys(unit *u, int64_t first, int64_t count)
+COMPACT void score_keys(unit *u, int64_t first, int64_t count)
 {
     for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
-        score_tiles(u->weights + row, u->k + first * u->dims, u->turned + row, u->dims, count / TILE);
+        score_tiles(u->weights + row, u->k + first * u->key.dims, u->turned + row, u->key.dims, count / TILE);
         for (int64_t at = row; first + count > u->seen[row] && at < row + WIDE * LANES; at++)
             for (int64_t i = u->seen[at] > first ? u->seen[at] - first : 0; i < count; i++)
+                u->weights[i * BLOCK + at] = -INFINITE;
+        for (int64_t at = row; first < u->hidden[row + WIDE * LANES - 1] && at < row + WIDE * LANES; at++)
+            for (int64_t i = 0; i < count && first + i < u->hidden[at]; i++)
                 u->weights[i * BLOCK + at] = -INFINITE;
     }
 }
@@ -258,7 +458,7 @@ static __attribute__((noinline)) void weigh_column(float *weights, int64_t count
 }
 
 /* Turns the scores of `count` keys into weights, and adds them to the sums. */
-static void weigh_keys(unit *u, int64_t count, float sums[BLOCK], float correction[BLOCK])
+static __attribute__((noinline)) void weigh_keys(unit *u, int64_t count, float sums[BLOCK], float correction[BLOCK])
 {
     for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
         vfloat largest[WIDE];
@@ -300,77 +500,93 @@ static __attribute__((noinline)) void mix_rest(float *out, int64_t padded, const
 }
 
 /* out = out * correction + weights * v */
-static void mix_values(unit *u, const float *v, int64_t count, const float correction[BLOCK])
+COMPACT void mix_values(unit *u, const float *v, int64_t count, const float correction[BLOCK])
 {
     for (int64_t row = 0; row < BLOCK; row += TILE) {
-        float *out = u->out + row * u->padded;
-        const int64_t done = mix_wide(out, u->padded, u->weights + row, v, count, correction + row, u->width);
-        if (done < u->width)
-            mix_rest(out, u->padded, u->weights + row, v, count, correction + row, done, u->width);
+        const columns n = u->value;
+        float *out = u->out + row * n.padded;
+        const int64_t done = mix_wide(out, n.padded, u->weights + row, v, count, correction + row, n.width);
+        if (done < n.width)
+            mix_rest(out, n.padded, u->weights + row, v, count, correction + row, done, n.width);
     }
 }
 
-/* The rows from `first` to `last`, which are whole blocks. */
-static void forward_rows(unit *u, float *y, int64_t first, int64_t last)
+/* The rows from `first` to `last`, which are whole blocks, of the unit whose outputs begin at element `at` of y. */
+COMPACT void forward_rows(unit *u, int64_t batch, int64_t kv_head, int64_t at, int64_t first, int64_t last)
 {
     float sums[BLOCK], correction[BLOCK];
     for (; first < last; first += BLOCK) {
         set_block(u, first);
-        memset(u->out, 0, (size_t)(BLOCK * u->padded) * sizeof(float));
+        if (u->of->mask.p)
+            set_mask(u, batch, kv_head);
+        memset(u->out, 0, (size_t)(BLOCK * u->value.padded) * sizeof(float));
         for (int row = 0; row < BLOCK; row++) {
             sums[row] = 0;
             u->largest[row] = -INFINITE;
         }
-        for (int64_t key = 0; key < u->visible; key += KEYS) {
+        for (int64_t key = u->start; key < u->visible; key += KEYS) {
             const int64_t count = u->visible - key < KEYS ? u->visible - key : KEYS;
             score_keys(u, key, count);
+            if (u->of->mask.p)
+                add_mask(u, u->weights, key, count);
             weigh_keys(u, count, sums, correction);
-            mix_values(u, u->v + key * u->padded, count, correction);
+            mix_values(u, u->v + key * u->value.padded, count, correction);
         }
-        for (int row = 0; row < BLOCK; row++)
-            u->inverse[row] = 1.0f / sums[row];
-        put_rows(u, y, u->y_token, u->out, u->inverse);
+        for (int row = 0; row < BLOCK; row += LANES)
+            vstore(u->inverse + row, inverse_of(u, row, vload(sums + row)));
+        put_rows(u, u->value, u->of->y, at, u->y_token, u->out, u->inverse);
     }
 }
 
 /* Backward ----------------------------------------------------------------------------------------------------------- */
 
-static void backward_unit(unit *u, float *grad_q)
+COMPACT void backward_unit(unit *u, int64_t batch, int64_t kv_head, int64_t at)
 {
+    const problem *p = u->of;
+    const int64_t keys = round_up(p->keys, KEY_UNIT);
     float scales[BLOCK];
     for (int row = 0; row < BLOCK; row++)
-        scales[row] = u->scale;
-    memset(u->grad_k, 0, (size_t)(round_up(u->keys, KEY_UNIT) * u->padded) * sizeof(float));
-    memset(u->grad_v, 0, (size_t)(round_up(u->keys, KEY_UNIT) * u->padded) * sizeof(float));
-    for (int64_t first = 0; first < u->tokens * u->group; first += BLOCK) {
+        scales[row] = p->scale;
+    memset(u->grad_k, 0, (size_t)(keys * u->key.padded) * sizeof(float));
+    memset(u->grad_v, 0, (size_t)(keys * u->value.padded) * sizeof(float));
+    for (int64_t first = 0; first < p->tokens * u->group; first += BLOCK) {
         set_block(u, first);
         score(u);
+        if (p->mask.p) {
+            set_mask(u, batch, kv_head);
+            add_mask(u, u->weights + u->start * BLOCK, u->start, u->visible - u->start);
+            find_largest(u);
+        }
         weigh(u);
-        take_rows(u, u->gradients, u->grad_y, u->y_token, u->inverse);
+        take_rows(u, u->value, u->gradients, u->grad_y, u->y_token, u->inverse);
         slope(u);
-        mix_rows(u, u->grad_v, u->weights, u->gradients);
-        mix_rows(u, u->grad_k, u->slopes, u->queries);
-        mix_keys(u, u->out, u->slopes, u->k);
-        put_rows(u, grad_q, u->y_token, u->out, scales);
+        mix_rows(u, u->value, u->grad_v, u->weights, u->gradients);
+        mix_rows(u, u->key, u->grad_k, u->slopes, u->queries);
+        mix_keys(u, u->key, u->out, u->slopes, u->k);
+        put_rows(u, u->key, p->grad_q, at, p->heads * p->head_dim, u->out, scales);
+    }
+    for (int64_t key = 0; key < p->keys; key++) {
+        const int64_t row = (batch * p->keys + key) * p->kv_heads + kv_head;
+        put_row(u->key, p->grad_k, row * p->head_dim, u->grad_k + key * u->key.padded, 1.0f, u->kind);
+        put_row(u->value, p->grad_v, row * p->value_dim, u->grad_v + key * u->value.padded, 1.0f, u->kind);
     }
 }
 
-/* Shared by both kernels: sizes, strides and the workspace of this worker. Dims are in the order of kernels.h. */
-static void begin_worker(unit *u, const launch *record, float *workspace, int worker)
+/* The kernels ---------------------------------------------------------------------------------------------------------- */
+
+/* Sizes and the workspace of this worker. */
+COMPACT void begin_worker(unit *u, const problem *p, int worker)
 {
-    const int64_t *d = record->dims;
-    u->tokens = d[1];
-    u->keys = d[2];
-    u->group = d[3] / d[4];
-    u->dims = d[5];
-    u->q_token = d[7];
-    u->y_token = d[3] * d[5];
-    u->causal = d[12];
-    u->scale = record->floats[0];
-    u->padded = round_up(u->dims, LARGEST_LANES);
-    u->width = round_up(u->dims, LANES);
-    const int64_t keys = round_up(u->keys, KEY_UNIT), by_key = keys * u->padded, by_row = BLOCK * u->padded;
-    float *at = workspace + worker * (4 * (by_key + by_row) + 2 * BLOCK * keys);
+    u->of = p;
+    u->kind = p->kind;
+    u->group = p->heads / p->kv_heads;
+    u->q_token = p->q_token;
+    u->y_token = p->heads * p->value_dim;
+    u->key = (columns){p->head_dim, round_up(p->head_dim, LANES), round_up(p->head_dim, LARGEST_LANES)};
+    u->value = (columns){p->value_dim, round_up(p->value_dim, LANES), round_up(p->value_dim, LARGEST_LANES)};
+    const int64_t padded = u->key.padded > u->value.padded ? u->key.padded : u->value.padded;
+    const int64_t keys = round_up(p->keys, KEY_UNIT), by_key = keys * padded, by_row = BLOCK * padded;
+    float *at = p->workspace + worker * (4 * (by_key + by_row) + 2 * BLOCK * keys);
     float **parts[] = {&u->k, &u->v, &u->grad_k, &u->grad_v, &u->queries, &u->gradients, &u->out, &u->turned};
     for (int i = 0; i < 8; i++) {
         *parts[i] = at;
@@ -380,80 +596,193 @@ static void begin_worker(unit *u, const launch *record, float *workspace, int wo
     u->slopes = at + BLOCK * keys;
 }
 
-static void begin_unit(unit *u, const launch *record, int64_t index, const float *q, const float *k, const float *v,
-                       int panels)
+/* Takes the keys and values of a batch entry and kv head: keys as they lie, or as panels. */
+COMPACT void begin_unit(unit *u, int64_t batch, int64_t kv_head, int panels)
 {
-    const int64_t *d = record->dims, batch = index / d[4], kv_head = index % d[4], keys = round_up(u->keys, KEY_UNIT);
-    u->q = q + batch * d[6] + kv_head * u->group * u->dims;
-    k += batch * d[8] + kv_head * u->dims;
-    v += batch * d[10] + kv_head * u->dims;
+    const problem *p = u->of;
+    const void *k = element_at(p->k, batch * p->k_batch + kv_head * p->head_dim, p->kind);
+    const void *v = element_at(p->v, batch * p->v_batch + kv_head * p->value_dim, p->kind);
+    u->q = element_at(p->q, batch * p->q_batch + kv_head * u->group * p->head_dim, p->kind);
+    u->keys = p->keys;
+    leave_out_padding(u, batch, kv_head);
     if (panels)
-        pack_keys(u, k, d[9]);
-    for (int64_t key = 0; key < keys; key++) {
+        pack_keys(u, k, p->k_token);
+    for (int64_t key = 0; key < round_up(u->keys, KEY_UNIT); key++) {
+        const int exists = key < u->keys;
         if (!panels)
-            gather_row(u, u->k + key * u->padded, key < u->keys ? k + key * d[9] : NULL, 1.0f);
-        gather_row(u, u->v + key * u->padded, key < u->keys ? v + key * d[11] : NULL, 1.0f);
+            gather_row(u->key, u->k + key * u->key.padded, exists ? element_at(k, key * p->k_token, p->kind) : NULL,
+                       1.0f, p->kind);
+        gather_row(u->value, u->v + key * u->value.padded, exists ? element_at(v, key * p->v_token, p->kind) : NULL,
+                   1.0f, p->kind);
     }
 }
 
 /* OK where there is something to do; else *nothing is set, or the code says what is wrong. */
-static int check(const launch *record, int *nothing)
+COMPACT int check(const problem *p, int *nothing)
 {
-    const int64_t *d = record->dims;
-    *nothing = d[0] <= 0 || d[1] <= 0 || d[3] <= 0 || d[5] <= 0;
+    *nothing = p->batch <= 0 || p->tokens <= 0 || p->heads <= 0 || (p->head_dim <= 0 && p->value_dim <= 0);
     if (*nothing)
         return KERNEL_OK;
-    return d[4] <= 0 || d[3] % d[4] || d[2] <= 0 || (d[12] && d[2] < d[1]) || d[13] <= 0 ? KERNEL_BAD_ARGUMENT
-                                                                                         : KERNEL_OK;
+    return p->kv_heads <= 0 || p->heads % p->kv_heads || p->keys <= 0 || p->head_dim <= 0 || p->value_dim <= 0 ||
+                   p->workspaces <= 0 || p->kind < 0 || p->mask.kind < 0
+               ? KERNEL_BAD_ARGUMENT
+               : KERNEL_OK;
 }
 
-KERNEL(attention_train_f32)
+COMPACT int forward(const problem *p, int worker, int workers)
 {
-    const int64_t *d = record->dims, tokens = d[1], kv_heads = d[4], active = workers < d[13] ? workers : d[13];
+    const int64_t active = workers < p->workspaces ? workers : p->workspaces;
     unit u;
     int nothing;
-    const int code = check(record, &nothing);
+    const int code = check(p, &nothing);
     if (code || nothing || worker >= active)
         return code;
-    begin_worker(&u, record, record->pointers[4], worker);
+    begin_worker(&u, p, worker);
     /* Where there are fewer units than workers, several share one unit's blocks. */
-    const int64_t units = d[0] * kv_heads, rows = tokens * u.group, blocks = (rows + BLOCK - 1) / BLOCK;
+    const int64_t units = p->batch * p->kv_heads, rows = p->tokens * u.group, blocks = (rows + BLOCK - 1) / BLOCK;
     const int64_t wanted = active == 1 ? 1 : (2 * active + units - 1) / units,
                   parts = wanted < blocks ? wanted : blocks;
     for (int64_t i = worker; i < units * parts; i += active) {
         const int64_t index = i / parts, part = i % parts, last = blocks * (part + 1) / parts * BLOCK;
-        begin_unit(&u, record, index, record->pointers[1], record->pointers[2], record->pointers[3], 1);
-        forward_rows(&u,
-                     (float *)record->pointers[0] + index / kv_heads * tokens * u.y_token +
-                         index % kv_heads * u.group * u.dims,
+        const int64_t batch = index / p->kv_heads, kv_head = index % p->kv_heads;
+        begin_unit(&u, batch, kv_head, 1);
+        forward_rows(&u, batch, kv_head, batch * p->tokens * u.y_token + kv_head * u.group * p->value_dim,
                      blocks * part / parts * BLOCK, last < rows ? last : rows);
     }
     return KERNEL_OK;
 }
 
-KERNEL(attention_train_backward_f32)
+COMPACT int backward(const problem *p, int worker, int workers)
 {
-    const int64_t *d = record->dims, tokens = d[1], kv_heads = d[4], active = workers < d[13] ? workers : d[13];
-    float *grad_q = record->pointers[0], *grad_k = record->pointers[1], *grad_v = record->pointers[2];
+    const int64_t active = workers < p->workspaces ? workers : p->workspaces;
     unit u;
     int nothing;
-    const int code = check(record, &nothing);
+    const int code = check(p, &nothing);
     if (code || nothing || worker >= active)
         return code;
-    begin_worker(&u, record, record->pointers[7], worker);
-    for (int64_t i = worker; i < d[0] * kv_heads; i += active) {
-        const int64_t batch = i / kv_heads, kv_head = i % kv_heads;
-        const int64_t rows_at = batch * tokens * u.y_token + kv_head * u.group * u.dims;
-        u.grad_y = (const float *)record->pointers[6] + rows_at;
-        begin_unit(&u, record, i, record->pointers[3], record->pointers[4], record->pointers[5], 0);
-        backward_unit(&u, grad_q + rows_at);
-        for (int64_t key = 0; key < u.keys; key++) {
-            const int64_t to = ((batch * u.keys + key) * kv_heads + kv_head) * u.dims;
-            for (int64_t j = 0; j < u.dims; j += LANES) {
-                vstore_up_to(grad_k + to + j, vload(u.grad_k + key * u.padded + j), u.dims - j);
-                vstore_up_to(grad_v + to + j, vload(u.grad_v + key * u.padded + j), u.dims - j);
-            }
-        }
+    begin_worker(&u, p, worker);
+    for (int64_t i = worker; i < p->batch * p->kv_heads; i += active) {
+        const int64_t batch = i / p->kv_heads, kv_head = i % p->kv_heads, head = kv_head * u.group;
+        const int64_t token = batch * p->tokens;
+        u.grad_y = element_at(p->grad_y, (token * p->heads + head) * p->value_dim, p->kind);
+        begin_unit(&u, batch, kv_head, 0);
+        backward_unit(&u, batch, kv_head, (token * p->heads + head) * p->head_dim);
     }
     return KERNEL_OK;
+}
+
+/* Both kernels have the same dims, so one set of names serves. */
+_Static_assert((int)attention_train_f32_v_token == (int)attention_train_backward_f32_v_token &&
+                   (int)attention_train_f32_workspaces == (int)attention_train_backward_f32_workspaces,
+               "the dims of attention_train_f32 and its gradient differ");
+
+COMPACT problem plain_problem(const launch *record)
+{
+    const int64_t *d = record->dims, tokens = d[attention_train_f32_tokens], keys = d[attention_train_f32_keys];
+    return (problem){.batch = d[attention_train_f32_batch],
+                     .tokens = tokens,
+                     .keys = keys,
+                     .heads = d[attention_train_f32_heads],
+                     .kv_heads = d[attention_train_f32_kv_heads],
+                     .head_dim = d[attention_train_f32_head_dim],
+                     .value_dim = d[attention_train_f32_head_dim],
+                     .q_batch = d[attention_train_f32_q_batch],
+                     .q_token = d[attention_train_f32_q_token],
+                     .k_batch = d[attention_train_f32_k_batch],
+                     .k_token = d[attention_train_f32_k_token],
+                     .v_batch = d[attention_train_f32_v_batch],
+                     .v_token = d[attention_train_f32_v_token],
+                     .before = tokens,
+                     .after = d[attention_train_f32_causal] ? keys - tokens : keys,
+                     .workspaces = d[attention_train_f32_workspaces],
+                     .scale = record->floats[attention_train_f32_scale]};
+}
+
+/* A causal row that sees nothing has no softmax. */
+INLINE int refuses(const problem *p) { return p->batch > 0 && p->tokens > 0 && p->heads > 0 && p->after < 0; }
+
+KERNEL(attention_train_f32)
+{
+    problem p = plain_problem(record);
+    p.y = record->pointers[attention_train_f32_y];
+    p.q = record->pointers[attention_train_f32_q];
+    p.k = record->pointers[attention_train_f32_k];
+    p.v = record->pointers[attention_train_f32_v];
+    p.workspace = record->pointers[attention_train_f32_workspace];
+    return refuses(&p) ? KERNEL_BAD_ARGUMENT : forward(&p, worker, workers);
+}
+
+KERNEL(attention_train_backward_f32)
+{
+    problem p = plain_problem(record);
+    p.grad_q = record->pointers[attention_train_backward_f32_grad_q];
+    p.grad_k = record->pointers[attention_train_backward_f32_grad_k];
+    p.grad_v = record->pointers[attention_train_backward_f32_grad_v];
+    p.q = record->pointers[attention_train_backward_f32_q];
+    p.k = record->pointers[attention_train_backward_f32_k];
+    p.v = record->pointers[attention_train_backward_f32_v];
+    p.grad_y = record->pointers[attention_train_backward_f32_grad_y];
+    p.workspace = record->pointers[attention_train_backward_f32_workspace];
+    return refuses(&p) ? KERNEL_BAD_ARGUMENT : backward(&p, worker, workers);
+}
+
+_Static_assert((int)masked_attention_v_token == (int)masked_attention_backward_v_token &&
+                   (int)masked_attention_workspaces == (int)masked_attention_backward_workspaces,
+               "the dims of masked_attention and its gradient differ");
+
+COMPACT problem masked_problem(const launch *record)
+{
+    const int64_t *d = record->dims;
+    return (problem){.batch = d[masked_attention_batch],
+                     .tokens = d[masked_attention_tokens],
+                     .keys = d[masked_attention_keys],
+                     .heads = d[masked_attention_heads],
+                     .kv_heads = d[masked_attention_kv_heads],
+                     .head_dim = d[masked_attention_head_dim],
+                     .value_dim = d[masked_attention_value_dim],
+                     .q_batch = d[masked_attention_q_batch],
+                     .q_token = d[masked_attention_q_token],
+                     .k_batch = d[masked_attention_k_batch],
+                     .k_token = d[masked_attention_k_token],
+                     .v_batch = d[masked_attention_v_batch],
+                     .v_token = d[masked_attention_v_token],
+                     .before = d[masked_attention_before],
+                     .after = d[masked_attention_after],
+                     .kind = kind_of(d[masked_attention_type]),
+                     .mask = {.kind = d[masked_attention_mask_type] == TYPE_bool
+                                          ? MASK_BOOL
+                                          : kind_of(d[masked_attention_mask_type]),
+                              .batch = d[masked_attention_mask_batch],
+                              .head = d[masked_attention_mask_head],
+                              .token = d[masked_attention_mask_token],
+                              .key = d[masked_attention_mask_key]},
+                     .workspaces = d[masked_attention_workspaces],
+                     .scale = record->floats[masked_attention_scale]};
+}
+
+KERNEL(masked_attention)
+{
+    problem p = masked_problem(record);
+    p.y = record->pointers[masked_attention_y];
+    p.q = record->pointers[masked_attention_q];
+    p.k = record->pointers[masked_attention_k];
+    p.v = record->pointers[masked_attention_v];
+    p.mask.p = record->pointers[masked_attention_mask];
+    p.workspace = record->pointers[masked_attention_workspace];
+    return forward(&p, worker, workers);
+}
+
+KERNEL(masked_attention_backward)
+{
+    problem p = masked_problem(record);
+    p.grad_q = record->pointers[masked_attention_backward_grad_q];
+    p.grad_k = record->pointers[masked_attention_backward_grad_kv];
+    p.grad_v = (char *)p.grad_k + p.batch * p.keys * p.kv_heads * p.head_dim * kind_bytes(p.kind);
+    p.q = record->pointers[masked_attention_backward_q];
+    p.k = record->pointers[masked_attention_backward_k];
+    p.v = record->pointers[masked_attention_backward_v];
+    p.grad_y = record->pointers[masked_attention_backward_grad_y];
+    p.mask.p = record->pointers[masked_attention_backward_mask];
+    p.workspace = record->pointers[masked_attention_backward_workspace];
+    return backward(&p, worker, workers);
 }

@@ -23,6 +23,13 @@ from pathlib import Path
 NATIVE = Path(__file__).resolve().parent
 DEFAULT_OUT = NATIVE.parent / "pyapp" / "_native"
 SANITIZED_OUT = NATIVE.parent / "build" / "sanitized"
+TYPE_GROUPS = {
+    "floats": ["float16", "bfloat16", "float32", "float64"],
+    "integers": ["uint8", "int8", "int16", "int32", "int64"],
+}  # words of OPCODE lines in kernels.h
+DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels; in these, sources of SMALL are compiled for size
+_SMALL = "add_rows any_float binary cast create ctc depthwise elements random reduce_angle scan select sort unary"
+SMALL = tuple(f"{name}.c" for name in _SMALL.split())
 ONCE = ("run.c", "pool.c")  # every other source is a kernel source: compiled once for each instruction set
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
@@ -80,12 +87,71 @@ def run(command: Sequence[str]) -> str:
     return done.stdout
 
 
+def read_kernels() -> dict[str, list[list[str]]]:
+    """Kernel name to the names of its pointers, dims and floats, from the KERNEL lines of kernels.h."""
+    found = re.findall(r'^KERNEL\((\w+),((?:\s*"[^"]*")+)\)', (NATIVE / "kernels.h").read_text(), re.MULTILINE)
+    signatures = {name: "".join(re.findall(r'"([^"]*)"', text)) for name, text in found}
+    return {
+        name: [[slot.rstrip("?") for slot in group.split()] for group in signature.split("|")]
+        for name, signature in signatures.items()
+    }
+
+
+def read_types() -> dict[str, int]:
+    """Element type to its bytes, in the order of their codes, from the ELEMENT lines of kernels.h."""
+    text = (NATIVE / "kernels.h").read_text()
+    return {name: int(size) for name, size in re.findall(r"^ELEMENT\((\w+), (\d+)\)", text, re.MULTILINE)}
+
+
+def read_opcodes() -> dict[str, dict[str, tuple[list[str], str]]]:
+    """Kernel to its operations in the order of their codes, each with (operand types, result): the OPCODE lines."""
+    text = (NATIVE / "kernels.h").read_text()
+    found: dict[str, dict[str, tuple[list[str], str]]] = {}
+    for kernel, name, types, result in re.findall(r'^OPCODE\((\w+), (\w+), "([^"]*)", "([^"]*)"\)', text, re.MULTILINE):
+        words = [list(read_types()) if word == "every" else TYPE_GROUPS.get(word, [word]) for word in types.split()]
+        found.setdefault(kernel, {})[name] = sum(words, []), result
+    return found
+
+
+def opcode_lines() -> list[str]:
+    """For each kernel with opcodes: their names, the types of each as bits, and whether its result is bool."""
+    lines, codes = [], {name: code for code, name in enumerate(read_types())}
+    for kernel, operations in read_opcodes().items():
+        prefix = kernel.upper()
+        names = ", ".join(f"{prefix}_{name}" for name in operations)
+        sets = ", ".join(hex(sum(1 << codes[name] for name in types)) for types, _ in operations.values())
+        results = ", ".join(str(int(result == "bool")) for _, result in operations.values())
+        lines.append(f"enum {{ {names}, {prefix}_COUNT }};")
+        lines += [f"#define {prefix}_TYPES {{{sets}}}", f"#define {prefix}_RESULTS {{{results}}}"]
+    return lines
+
+
+def slots_header() -> str:
+    """The text of slots.h: KERNELS(KERNEL), which lists every kernel; a named index for each slot of each kernel; names
+    for element types and opcodes.
+
+    BuildError when a kernel names two of its slots alike.
+    """
+    lines = ["/* Made from kernels.h by build.py. */", "#ifndef PYAPP_SLOTS_H", "#define PYAPP_SLOTS_H"]
+    types = read_types()
+    lines.append(f"enum {{ {', '.join(f'TYPE_{name}' for name in types)}, TYPE_COUNT }};")
+    lines.append(f"#define TYPE_BYTES {{{', '.join(map(str, types.values()))}}}")
+    lines += opcode_lines()
+    kernels = read_kernels()
+    for kernel, groups in kernels.items():
+        slots = [f"{kernel}_{name} = {index}" for group in groups for index, name in enumerate(group)]
+        if len(set(sum(groups, []))) < len(slots):
+            raise BuildError(f"kernels.h: {kernel} has two slots of one name")
+        lines.append(f"enum {{ {', '.join(slots)} }};")
+    listed = " ".join(f"KERNEL({name})" for name in kernels)
+    return "\n".join([*lines, f"#define KERNELS(KERNEL) {listed}", "#endif", ""])
+
+
 def missing_kernels() -> list[str]:
     """Kernels of kernels.h that no source defines with KERNEL(name)."""
-    names = re.findall(r"^\s+KERNEL\((\w+),", (NATIVE / "kernels.h").read_text(), re.MULTILINE)
     text = "\n".join(path.read_text() for path in NATIVE.glob("*.c"))
     defined = set(re.findall(r"^(?:\w+_)?KERNEL\((\w+)", text, re.MULTILINE))
-    return [name for name in names if name not in defined]
+    return [name for name in read_kernels() if name not in defined]
 
 
 def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
@@ -97,17 +163,21 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
     jobs = [(NATIVE / name, Path(name).stem, shared) for name in once]
     sources = sorted(path for path in NATIVE.glob("*.c") if path.name not in ONCE)
     for name, flags in sets.items():
-        jobs += [(source, f"{source.stem}-{name}", [*flags, f"-DINSTRUCTION_SET={name}"]) for source in sources]
+        for source in sources:
+            size = ["-Os"] if name in DOWNLOADED and source.name in SMALL else []
+            jobs.append((source, f"{source.stem}-{name}", [*flags, f"-DINSTRUCTION_SET={name}", *size]))
     return jobs
 
 
 def compile_all(compiler: Sequence[str], flags: Sequence[str], jobs: list[Job], folder: Path) -> list[str]:
     """Compiles into `folder`, a few at a time; the objects' paths."""
+    (folder / "slots.h").write_text(slots_header())
 
     def compile_one(job: Job) -> str:
         source, name, own = job
         target = folder / f"{name}.o"
-        run([*compiler, *COMMON, *WARNINGS, f"-I{NATIVE}", *own, *flags, "-c", str(source), "-o", str(target)])
+        headers = [f"-I{NATIVE}", f"-I{folder}"]
+        run([*compiler, *COMMON, *WARNINGS, *headers, *own, *flags, "-c", str(source), "-o", str(target)])
         return str(target)
 
     with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:

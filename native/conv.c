@@ -7,13 +7,14 @@
 /* y[i] = sum of the windows that cover element i */
 static void fold_element(float *y, const float *windows, const int64_t *d, int64_t i)
 {
-    const int64_t channels = d[2], size = d[3], stride = d[4], rows = d[6];
+    const int64_t channels = d[fold_f32_channels], size = d[fold_f32_size], stride = d[fold_f32_stride],
+                  rows = d[fold_f32_window_rows];
     for (int64_t c = 0; c < channels; c += LANES) {
         const int64_t n = channels - c;
         vfloat sum = vzero();
-        for (int64_t j = 0; j < size && j <= i + d[5]; j++) {
-            const int64_t row = (i + d[5] - j) / stride;
-            if (row * stride != i + d[5] - j || row >= rows)
+        for (int64_t j = 0; j < size && j <= i + d[fold_f32_padding]; j++) {
+            const int64_t row = (i + d[fold_f32_padding] - j) / stride;
+            if (row * stride != i + d[fold_f32_padding] - j || row >= rows)
                 continue;
             const float *p = windows + (row * size + j) * channels + c;
             sum += n >= LANES ? vload(p) : vload_part(p, n);
@@ -27,17 +28,18 @@ static void fold_element(float *y, const float *windows, const int64_t *d, int64
 
 KERNEL(fold_f32)
 {
-    float *y = record->pointers[0];
-    const float *windows = record->pointers[1];
-    const int64_t *d = record->dims, length = d[1], channels = d[2];
+    float *y = record->pointers[fold_f32_y];
+    const float *windows = record->pointers[fold_f32_windows];
+    const int64_t *d = record->dims, length = d[fold_f32_length], channels = d[fold_f32_channels];
     int64_t first, last;
-    if (d[0] <= 0 || length <= 0 || channels <= 0)
+    if (d[fold_f32_batch] <= 0 || length <= 0 || channels <= 0)
         return KERNEL_OK;
-    if (d[3] < 0 || d[4] < 1 || d[5] < 0 || d[6] < 0)
+    if (d[fold_f32_size] < 0 || d[fold_f32_stride] < 1 || d[fold_f32_padding] < 0 || d[fold_f32_window_rows] < 0)
         return KERNEL_BAD_ARGUMENT;
-    worker_share(d[0] * length, 1, worker, workers, &first, &last);
+    worker_share(d[fold_f32_batch] * length, 1, worker, workers, &first, &last);
     for (int64_t at = first; at < last; at++)
-        fold_element(y + at * channels, windows + at / length * d[6] * d[3] * channels, d, at % length);
+        fold_element(y + at * channels, windows + at / length * d[fold_f32_window_rows] * d[fold_f32_size] * channels,
+                     d, at % length);
     return KERNEL_OK;
 }
 
@@ -219,24 +221,28 @@ INLINE void convolve_row(float *c, const float *a, const float *x, const int64_t
 static void convolve_direct(const launch *record, int64_t first, int64_t last)
 {
     static const float zero;
-    const int64_t *d = record->dims, groups = d[1], m = d[2], k = d[3] * d[4] * d[5] * d[6];
-    const int64_t lines = d[11] * d[12] * d[13], length = d[14], step = d[18];
-    const float *bias = record->pointers[3];
+    const int64_t *d = record->dims, groups = d[windows_f32_groups], m = d[windows_f32_m],
+                  k = d[windows_f32_k0] * d[windows_f32_k1] * d[windows_f32_k2] * d[windows_f32_k3];
+    const int64_t lines = d[windows_f32_j0] * d[windows_f32_j1] * d[windows_f32_j2], length = d[windows_f32_j3],
+                  step = d[windows_f32_j_stride3];
+    const float *bias = record->pointers[windows_f32_bias];
     int64_t offsets[TAPS];
     for (int64_t begin = 0; begin < k; begin += TAPS) {
         const int64_t taps = k - begin < TAPS ? k - begin : TAPS;
-        place tap = place_of(begin, d + 3, d + 7);
+        place tap = place_of(begin, d + windows_f32_k0, d + windows_f32_k_stride0);
         for (int64_t i = 0; i < taps; i++) {
             offsets[i] = tap.offset;
-            advance(&tap, 1, d + 3, d + 7);
+            advance(&tap, 1, d + windows_f32_k0, d + windows_f32_k_stride0);
         }
         for (int64_t at = first; at < last; at++) {
             const int64_t item = at / lines, line = at % lines, group = item % groups;
-            const float *x = (const float *)record->pointers[2] + item / groups * d[19] + group * d[20] +
-                             place_of(line * length, d + 11, d + 15).offset;
+            const float *x = (const float *)record->pointers[windows_f32_x] + item / groups * d[windows_f32_x_batch] +
+                             group * d[windows_f32_x_group] +
+                             place_of(line * length, d + windows_f32_j0, d + windows_f32_j_stride0).offset;
             for (int64_t row = group * m; row < (group + 1) * m; row++) {
-                float *c = (float *)record->pointers[0] + ((item * m + row - group * m) * lines + line) * length;
-                const float *a = (const float *)record->pointers[1] + row * k + begin;
+                float *c =
+                    (float *)record->pointers[windows_f32_c] + ((item * m + row - group * m) * lines + line) * length;
+                const float *a = (const float *)record->pointers[windows_f32_a] + row * k + begin;
                 const float *start = begin ? NULL : bias ? bias + row : &zero;
                 if (step == 1)
                     convolve_row(c, a, x, offsets, taps, length, start, 1);
@@ -270,44 +276,48 @@ INLINE vfloat dot_steps(const float *a, const float *x, int64_t n, const int64_t
  * weights. */
 static void correlate_direct(const launch *record, int64_t first, int64_t last)
 {
-    const int64_t *d = record->dims, groups = d[1], m = d[2], lines = d[3] * d[4] * d[5], length = d[6], step = d[10];
-    const int64_t n = d[11] * d[12] * d[13] * d[14];
-    const float *bias = record->pointers[3];
+    const int64_t *d = record->dims, groups = d[windows_f32_groups], m = d[windows_f32_m],
+                  lines = d[windows_f32_k0] * d[windows_f32_k1] * d[windows_f32_k2], length = d[windows_f32_k3],
+                  step = d[windows_f32_k_stride3];
+    const int64_t n = d[windows_f32_j0] * d[windows_f32_j1] * d[windows_f32_j2] * d[windows_f32_j3];
+    const float *bias = record->pointers[windows_f32_bias];
     for (int64_t at = first; at < last; at++) {
         const int64_t item = at / n / m, group = item % groups, row = group * m + at / n % m;
-        const float *a = (const float *)record->pointers[1] + row * lines * length;
-        const float *x = (const float *)record->pointers[2] + item / groups * d[19] + group * d[20] +
-                         place_of(at % n, d + 11, d + 15).offset;
+        const float *a = (const float *)record->pointers[windows_f32_a] + row * lines * length;
+        const float *x = (const float *)record->pointers[windows_f32_x] + item / groups * d[windows_f32_x_batch] +
+                         group * d[windows_f32_x_group] +
+                         place_of(at % n, d + windows_f32_j0, d + windows_f32_j_stride0).offset;
         vfloat sum = vzero();
-        place line = place_of(0, d + 3, d + 7);
+        place line = place_of(0, d + windows_f32_k0, d + windows_f32_k_stride0);
         for (int64_t i = 0; i < lines; i++, a += length) {
             const float *from = x + line.offset;
             sum += step == 1   ? dot_steps(a, from, length, 1)
                    : step == 2 ? dot_steps(a, from, length, 2)
                                : dot_steps(a, from, length, step);
-            advance(&line, length, d + 3, d + 7);
+            advance(&line, length, d + windows_f32_k0, d + windows_f32_k_stride0);
         }
-        ((float *)record->pointers[0])[at] = (bias ? bias[row] : 0.0f) + vsum(sum);
+        ((float *)record->pointers[windows_f32_c])[at] = (bias ? bias[row] : 0.0f) + vsum(sum);
     }
 }
 
 KERNEL(windows_f32)
 {
-    const int64_t *d = record->dims, groups = d[1], m = d[2], items = d[0] * groups;
+    const int64_t *d = record->dims, groups = d[windows_f32_groups], m = d[windows_f32_m],
+                  items = d[windows_f32_batch] * groups;
     int64_t k = 1, n = 1, first, last;
     for (int i = 0; i < AXES; i++)
-        k *= d[3 + i], n *= d[11 + i];
+        k *= d[windows_f32_k0 + i], n *= d[windows_f32_j0 + i];
     if (items <= 0 || m <= 0 || n <= 0)
         return KERNEL_OK;
-    if (k <= 0 || d[18] < 1)
+    if (k <= 0 || d[windows_f32_j_stride3] < 1)
         return KERNEL_BAD_ARGUMENT;
-    if (m <= FEW && d[14] < d[6] && d[10] > 0) {
+    if (m <= FEW && d[windows_f32_j3] < d[windows_f32_k3] && d[windows_f32_k_stride3] > 0) {
         worker_share(items * m * n, 1, worker, workers, &first, &last);
         correlate_direct(record, first, last);
         return KERNEL_OK;
     }
     if (m <= FEW) {
-        worker_share(items * (n / d[14]), 1, worker, workers, &first, &last);
+        worker_share(items * (n / d[windows_f32_j3]), 1, worker, workers, &first, &last);
         convolve_direct(record, first, last);
         return KERNEL_OK;
     }
@@ -322,12 +332,15 @@ KERNEL(windows_f32)
         const range columns = {panel * PANEL, stop * PANEL < n ? stop * PANEL : n};
         const range rows = {tall * part / parts * GEMM_ROWS,
                             part + 1 < parts ? tall * (part + 1) / parts * GEMM_ROWS : m};
-        const float *x = (const float *)record->pointers[2] + item / groups * d[19] + group * d[20];
-        const windows w = {x, d + 3, d + 7, d + 11, d + 15};
+        const float *x = (const float *)record->pointers[windows_f32_x] + item / groups * d[windows_f32_x_batch] +
+                         group * d[windows_f32_x_group];
+        const windows w = {x, d + windows_f32_k0, d + windows_f32_k_stride0, d + windows_f32_j0,
+                           d + windows_f32_j_stride0};
         product p = {.k = k, .a_row = k, .a_column = 1, .c_row = n};
-        p.c = (float *)record->pointers[0] + item * m * n;
-        p.a = (const float *)record->pointers[1] + group * m * k;
-        p.row_add = record->pointers[3] ? (const float *)record->pointers[3] + group * m : NULL;
+        p.c = (float *)record->pointers[windows_f32_c] + item * m * n;
+        p.a = (const float *)record->pointers[windows_f32_a] + group * m * k;
+        p.row_add =
+            record->pointers[windows_f32_bias] ? (const float *)record->pointers[windows_f32_bias] + group * m : NULL;
         gemm(&p, rows, columns, pack_windows, &w, KIND_F32);
         first += stop - panel;
     }

@@ -125,19 +125,21 @@ static void copy_tile(char *to, const char *from, const axis *axes, int count, i
 
 KERNEL(copy_strided)
 {
-    const int64_t bytes = record->dims[0], rank = record->dims[1];
-    const int64_t *shape = record->dims + 2;
+    const int64_t bytes = record->dims[copy_strided_element_bytes], rank = record->dims[copy_strided_rank];
+    const int64_t *shape = record->dims + copy_strided_shape0;
     axis axes[RANK];
     if (bytes < 1 || rank < 0 || rank > RANK)
         return KERNEL_BAD_ARGUMENT;
     for (int64_t i = 0; i < rank; i++)
         if (shape[i] <= 0)
             return shape[i] ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
-    const int count = simplify(shape, shape + RANK, shape + 2 * RANK, (int)rank, axes);
+    const int count =
+        simplify(shape, record->dims + copy_strided_to0, record->dims + copy_strided_from0, (int)rank, axes);
     int inner, across;
     int64_t first, last;
     worker_share(cut(axes, count, &inner, &across), 1, worker, workers, &first, &last);
     for (int64_t tile = first; tile < last; tile++)
-        copy_tile(record->pointers[0], record->pointers[1], axes, count, inner, across, tile, bytes);
+        copy_tile(record->pointers[copy_strided_to], record->pointers[copy_strided_from], axes, count, inner, across,
+                  tile, bytes);
     return KERNEL_OK;
 }

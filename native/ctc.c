@@ -129,13 +129,15 @@ static void backward(paths *p, float *grad)
 
 KERNEL(ctc_f32)
 {
-    float *loss = record->pointers[0], *grad = record->pointers[1];
-    const float *log_probs = record->pointers[2];
-    const int32_t *labels = record->pointers[3], *times = record->pointers[4], *lengths = record->pointers[5];
-    float *scratch = record->pointers[6];
-    const int64_t steps = record->dims[0], count = record->dims[1], classes = record->dims[2], most = record->dims[3];
-    const int64_t blank = record->dims[4], room = record->dims[5];
-    const int active = workers < record->dims[6] ? workers : (int)record->dims[6];
+    float *loss = record->pointers[ctc_f32_loss], *grad = record->pointers[ctc_f32_grad];
+    const float *log_probs = record->pointers[ctc_f32_log_probs];
+    const int32_t *labels = record->pointers[ctc_f32_labels], *times = record->pointers[ctc_f32_times],
+                  *lengths = record->pointers[ctc_f32_lengths];
+    float *scratch = record->pointers[ctc_f32_scratch];
+    const int64_t steps = record->dims[ctc_f32_steps], count = record->dims[ctc_f32_count],
+                  classes = record->dims[ctc_f32_classes], most = record->dims[ctc_f32_most];
+    const int64_t blank = record->dims[ctc_f32_blank], room = record->dims[ctc_f32_room];
+    const int active = workers < record->dims[ctc_f32_workspaces] ? workers : (int)record->dims[ctc_f32_workspaces];
     int64_t first, end;
     for (int64_t n = 0; n < count; n++)
         for (int64_t i = 0; i < lengths[n]; i++)

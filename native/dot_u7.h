@@ -65,6 +65,17 @@ INLINE void make_ready(ready *to, const activations *from, int32_t bias, int apa
     to->start[1] = -bias * last;
 }
 
+/* 16 activations in the order in which rows of 16 weights meet them. */
+INLINE void u7_put_row(u7_value *to, const int8_t *from)
+{
+#if U7_WORDS
+    for (int i = 0; i < 8; i++)
+        to[i] = from[2 * i], to[8 + i] = from[2 * i + 1];
+#else
+    memcpy(to, from, 16);
+#endif
+}
+
 INLINE part_bits bits_load(const uint8_t *p) { return *(const part_bits_unaligned *)p; }
 INLINE part_bits low_nibbles(part_bits w) { return w & 0x0f0f0f0f; }
 INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
@@ -86,6 +97,12 @@ INLINE short8 pair_splat(const int16_t *p)
 #endif
 }
 INLINE u7_step u7_step_at(const u7_value *x) { return (u7_step){pair_splat(x), pair_splat(x + 2)}; }
+INLINE u7_step u7_row_load(const u7_value *x)
+{
+    u7_step row;
+    memcpy(&row, x, sizeof row);
+    return row;
+}
 typedef u7_step u7_part; /* weights as a dot wants them */
 INLINE u7_part u7_part_of(part_bits w)
 {
@@ -123,6 +140,7 @@ INLINE u7_step u7_step_at(const u7_value *x)
     return (u7_step)vdupq_n_s32(four);
 #endif
 }
+INLINE u7_step u7_row_load(const u7_value *x) { return (u7_step)bits_load((const uint8_t *)x); }
 INLINE u7_sums u7_add(u7_sums to, u7_part w, u7_step x)
 {
 #if defined(__AVX512VNNI__)

@@ -1,4 +1,4 @@
-/* Copies, conversions between float formats, and functions of single elements. */
+/* Copies, fills, binary operations of f32 with short records, and activations with their gradients. */
 #include "vmath.h"
 
 enum { SHARE = 64 }; /* elements: shares of workers are cut at multiples of it, a few cache lines */
@@ -6,20 +6,21 @@ enum { SHARE = 64 }; /* elements: shares of workers are cut at multiples of it, 
 KERNEL(copy_bytes)
 {
     int64_t first, last;
-    if (record->dims[0] <= 0)
+    if (record->dims[copy_bytes_bytes] <= 0)
         return KERNEL_OK;
-    worker_share(record->dims[0], 4096, worker, workers, &first, &last);
+    worker_share(record->dims[copy_bytes_bytes], 4096, worker, workers, &first, &last);
     if (first < last)
-        memcpy((char *)record->pointers[0] + first, (const char *)record->pointers[1] + first, (size_t)(last - first));
+        memcpy((char *)record->pointers[copy_bytes_to] + first, (const char *)record->pointers[copy_bytes_from] + first,
+               (size_t)(last - first));
     return KERNEL_OK;
 }
 
 KERNEL(fill_f32)
 {
-    float *y = record->pointers[0];
-    const float value = record->floats[0];
+    float *y = record->pointers[fill_f32_y];
+    const float value = record->floats[fill_f32_value];
     int64_t first, last;
-    worker_share(record->dims[0], SHARE, worker, workers, &first, &last);
+    worker_share(record->dims[fill_f32_count], SHARE, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i += LANES)
         vstore_up_to(y + i, vsplat(value), last - i);
     return KERNEL_OK;
@@ -28,7 +29,6 @@ KERNEL(fill_f32)
 /* Binary operations ------------------------------------------------------------------------------------------------ */
 
 typedef vfloat binary_function(vfloat a, vfloat b);
-typedef vfloat unary_function(vfloat x);
 
 /* n elements; a step of 0 repeats the first element of a or b, 1 walks. */
 INLINE void binary_run(binary_function *operation, float *y, const float *a, const float *b, int64_t n, int a_step,
@@ -66,13 +66,17 @@ typedef struct binary_part {
 static int binary_begin(binary_walk *walk, const launch *record, int worker, int workers)
 {
     const int64_t *d = record->dims;
-    const float *a = record->pointers[1], *b = record->pointers[2];
-    *walk = (binary_walk){{a ? a : record->floats, d[1], d[3]}, {b ? b : record->floats, d[2], d[4]}, 0, 0};
-    if (d[0] <= 0)
+    const float *a = record->pointers[add_f32_a], *b = record->pointers[add_f32_b];
+    *walk = (binary_walk){{a ? a : record->floats, d[add_f32_a_period], d[add_f32_a_repeat]},
+                          {b ? b : record->floats, d[add_f32_b_period], d[add_f32_b_repeat]},
+                          0,
+                          0};
+    if (d[add_f32_count] <= 0)
         return KERNEL_OK;
-    if (d[1] < 1 || d[2] < 1 || (!a && d[1] != 1) || (!b && d[2] != 1))
+    if (d[add_f32_a_period] < 1 || d[add_f32_b_period] < 1 || (!a && d[add_f32_a_period] != 1) ||
+        (!b && d[add_f32_b_period] != 1))
         return KERNEL_BAD_ARGUMENT;
-    worker_share(d[0], SHARE, worker, workers, &walk->at, &walk->last);
+    worker_share(d[add_f32_count], SHARE, worker, workers, &walk->at, &walk->last);
     return KERNEL_OK;
 }
 
@@ -108,7 +112,7 @@ INLINE int binary(binary_function *operation, const launch *record, int worker, 
     binary_walk walk;
     binary_part part;
     const int code = binary_begin(&walk, record, worker, workers);
-    while (code == KERNEL_OK && binary_next(&part, &walk, record->pointers[0])) {
+    while (code == KERNEL_OK && binary_next(&part, &walk, record->pointers[add_f32_y])) {
         if (part.a_walks && part.b_walks)
             binary_run(operation, part.y, part.a, part.b, part.n, 1, 1);
         else if (part.a_walks)
@@ -132,37 +136,12 @@ BINARY_KERNEL(minimum_f32, vselect((a < b) | (a != a), a, b))
 
 /* Functions of one element ----------------------------------------------------------------------------------------- */
 
-INLINE int unary(unary_function *function, const launch *record, int worker, int workers)
-{
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1];
-    int64_t first, last, i;
-    worker_share(record->dims[0], SHARE, worker, workers, &first, &last);
-    for (i = first; i + LANES <= last; i += LANES)
-        vstore(y + i, function(vload(x + i)));
-    if (i < last)
-        vstore_part(y + i, function(vload_part(x + i, last - i)), last - i);
-    return KERNEL_OK;
-}
-
-#define UNARY_KERNEL(name, function)                                                                                   \
-    KERNEL(name) { return unary(function, record, worker, workers); }
-
-UNARY_KERNEL(exp_f32, vexp)
-UNARY_KERNEL(silu_f32, vsilu)
-UNARY_KERNEL(sigmoid_f32, vsigmoid)
-UNARY_KERNEL(tanh_f32, vtanh)
-UNARY_KERNEL(log_f32, vlog_any)
-UNARY_KERNEL(sqrt_f32, vsqrt)
-UNARY_KERNEL(abs_f32, vabs)
-UNARY_KERNEL(gelu_f32, vgelu) /* Hendrycks and Gimpel, 2016; the exact form */
-
 KERNEL(gelu_backward_f32)
 {
-    float *grad_x = record->pointers[0];
-    const float *x = record->pointers[1], *grad_y = record->pointers[2];
+    float *grad_x = record->pointers[gelu_backward_f32_grad_x];
+    const float *x = record->pointers[gelu_backward_f32_x], *grad_y = record->pointers[gelu_backward_f32_grad_y];
     int64_t first, last;
-    worker_share(record->dims[0], SHARE, worker, workers, &first, &last);
+    worker_share(record->dims[gelu_backward_f32_count], SHARE, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i += LANES) {
         const int64_t n = last - i;
         const vfloat in = vload_up_to(x + i, n);
@@ -177,10 +156,10 @@ KERNEL(gelu_backward_f32)
 
 KERNEL(silu_mul_f32)
 {
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t rows = record->dims[0], columns = record->dims[1];
-    const int64_t y_stride = record->dims[2], x_stride = record->dims[3];
+    float *y = record->pointers[silu_mul_f32_y];
+    const float *x = record->pointers[silu_mul_f32_x];
+    const int64_t rows = record->dims[silu_mul_f32_rows], columns = record->dims[silu_mul_f32_columns];
+    const int64_t y_stride = record->dims[silu_mul_f32_y_stride], x_stride = record->dims[silu_mul_f32_x_stride];
     int64_t first, last;
     if (rows <= 0 || columns <= 0)
         return KERNEL_OK;
@@ -202,9 +181,11 @@ KERNEL(silu_mul_f32)
 
 KERNEL(silu_mul_backward_f32)
 {
-    float *grad_x = record->pointers[0];
-    const float *x = record->pointers[1], *grad_y = record->pointers[2];
-    const int64_t rows = record->dims[0], columns = record->dims[1];
+    float *grad_x = record->pointers[silu_mul_backward_f32_grad_x];
+    const float *x = record->pointers[silu_mul_backward_f32_x],
+                *grad_y = record->pointers[silu_mul_backward_f32_grad_y];
+    const int64_t rows = record->dims[silu_mul_backward_f32_rows],
+                  columns = record->dims[silu_mul_backward_f32_columns];
     int64_t first, last;
     if (rows <= 0 || columns <= 0)
         return KERNEL_OK;

@@ -1,5 +1,5 @@
-/* Rows of a table, by id; 16-bit tables are widened to f32. */
-#include "vmath.h"
+/* Rows of a table by id, as they are or (of 16-bit tables) widened to f32. */
+#include "halves.h"
 
 /* KERNEL_OK when every id is a row of the table: found out before anything is written. */
 static int check_ids(const int32_t *ids, int64_t tokens, int64_t vocabulary)
@@ -10,48 +10,75 @@ static int check_ids(const int32_t *ids, int64_t tokens, int64_t vocabulary)
     return KERNEL_OK;
 }
 
-INLINE void widen_row(vfloat load(const uint16_t *), float *y, const uint16_t *x, int64_t columns)
+INLINE int64_t id_at(const void *ids, int64_t i, int64_t id_bytes)
 {
-    int64_t i = 0;
-    for (; i + LANES <= columns; i += LANES)
-        vstore(y + i, load(x + i));
-    if (i < columns) {
-        uint16_t part[LANES] = {0};
-        memcpy(part, x + i, (size_t)(columns - i) * sizeof *x);
-        vstore_part(y + i, load(part), columns - i);
-    }
+    return id_bytes == 8 ? ((const int64_t *)ids)[i] : ((const int32_t *)ids)[i];
 }
 
-INLINE void copy_row(float *y, const float *x, int64_t columns) { memcpy(y, x, (size_t)columns * sizeof *x); }
-INLINE void f16_row(float *y, const uint16_t *x, int64_t columns) { widen_row(vload_f16, y, x, columns); }
-INLINE void bf16_row(float *y, const uint16_t *x, int64_t columns) { widen_row(vload_bf16, y, x, columns); }
-
-#define EMBEDDING_KERNEL(name, type, take_row)                                                                         \
-    KERNEL(name)                                                                                                       \
-    {                                                                                                                  \
-        const type *w = record->pointers[1];                                                                           \
-        const int32_t *ids = record->pointers[2];                                                                      \
-        const int64_t tokens = record->dims[0], columns = record->dims[1], y_stride = record->dims[3];                 \
-        int64_t first, last;                                                                                           \
-        if (check_ids(ids, tokens, record->dims[2]) || columns <= 0)                                                   \
-            return columns <= 0 ? KERNEL_OK : KERNEL_INDEX_RANGE;                                                      \
-        worker_share(tokens, 1, worker, workers, &first, &last);                                                       \
-        for (int64_t token = first; token < last; token++)                                                             \
-            take_row((float *)record->pointers[0] + token * y_stride, w + ids[token] * columns, columns);              \
-        return KERNEL_OK;                                                                                              \
+static int copy_rows(const launch *record, int worker, int workers, int64_t element_bytes, int64_t id_bytes)
+{
+    const char *w = record->pointers[embedding_copy_w];
+    char *y = record->pointers[embedding_copy_y];
+    const void *ids = record->pointers[embedding_copy_ids];
+    const int64_t *d = record->dims, tokens = d[embedding_copy_tokens],
+                  row_bytes = d[embedding_copy_columns] * element_bytes,
+                  y_bytes = d[embedding_copy_y_stride] * element_bytes;
+    int64_t first, last;
+    if (row_bytes <= 0)
+        return KERNEL_OK;
+    for (int64_t i = 0; i < tokens; i++) { /* before anything is written */
+        const int64_t id = id_at(ids, i, id_bytes);
+        if (id < 0 || id >= d[embedding_copy_vocabulary])
+            return KERNEL_INDEX_RANGE;
     }
+    worker_share(tokens, 1, worker, workers, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        memcpy(y + i * y_bytes, w + id_at(ids, i, id_bytes) * row_bytes, (size_t)row_bytes);
+    return KERNEL_OK;
+}
 
-EMBEDDING_KERNEL(embedding_f32, float, copy_row)
-EMBEDDING_KERNEL(embedding_f16, uint16_t, f16_row)
-EMBEDDING_KERNEL(embedding_bf16, uint16_t, bf16_row)
+KERNEL(embedding_f32) { return copy_rows(record, worker, workers, 4, 4); }
+
+KERNEL(embedding_copy)
+{
+    const int64_t element_bytes = record->dims[embedding_copy_element_bytes],
+                  id_bytes = record->dims[embedding_copy_id_bytes];
+    if (record->dims[embedding_copy_tokens] == 0)
+        return KERNEL_OK;
+    if (element_bytes < 1 || (id_bytes != 4 && id_bytes != 8))
+        return KERNEL_BAD_ARGUMENT;
+    return copy_rows(record, worker, workers, element_bytes, id_bytes);
+}
+
+INLINE int widen_rows(const launch *record, int worker, int workers, const int kind)
+{
+    const uint16_t *w = record->pointers[embedding_f16_w];
+    float *y = record->pointers[embedding_f16_y];
+    const int32_t *ids = record->pointers[embedding_f16_ids];
+    const int64_t *d = record->dims, tokens = d[embedding_f16_tokens], columns = d[embedding_f16_columns];
+    int64_t first, last;
+    if (columns <= 0)
+        return KERNEL_OK;
+    if (check_ids(ids, tokens, d[embedding_f16_vocabulary]))
+        return KERNEL_INDEX_RANGE;
+    worker_share(tokens, 1, worker, workers, &first, &last);
+    for (int64_t i = first; i < last; i++)
+        widen_row(y + i * d[embedding_f16_y_stride], w + ids[i] * columns, columns, kind);
+    return KERNEL_OK;
+}
+
+KERNEL(embedding_f16) { return widen_rows(record, worker, workers, KIND_F16); }
+KERNEL(embedding_bf16) { return widen_rows(record, worker, workers, KIND_BF16); }
 
 /* A worker owns some columns of every row. */
 KERNEL(embedding_backward_f32)
 {
-    float *grad_w = record->pointers[0];
-    const float *grad_y = record->pointers[1];
-    const int32_t *ids = record->pointers[2];
-    const int64_t tokens = record->dims[0], columns = record->dims[1], vocabulary = record->dims[2];
+    float *grad_w = record->pointers[embedding_backward_f32_grad_w];
+    const float *grad_y = record->pointers[embedding_backward_f32_grad_y];
+    const int32_t *ids = record->pointers[embedding_backward_f32_ids];
+    const int64_t tokens = record->dims[embedding_backward_f32_tokens],
+                  columns = record->dims[embedding_backward_f32_columns],
+                  vocabulary = record->dims[embedding_backward_f32_vocabulary];
     int64_t first, last;
     if (columns <= 0)
         return KERNEL_OK;

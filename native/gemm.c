@@ -1,5 +1,6 @@
 /* The packed way of gemm.h: packing, and products of packed panels. */
 #include "gemm.h"
+#include "halves.h"
 
 /* `rows` rows that run along k, 2 or 4, as columns of a panel. */
 INLINE void turn_rows(float *to, const int width, const void *from, int64_t first, int64_t stride, int64_t k,
@@ -32,7 +33,7 @@ INLINE void pack_panel_of(float *to, const int width, const void *from, int64_t 
     } else if (k_stride == 1) {
         for (; j + 4 <= count; j += 4)
             turn_rows(to + j, width, from, j * j_stride, j_stride, k, 4, kind);
-        for (; kind == KIND_F32 && j + 2 <= count; j += 2) /* left operands */
+        for (; j + 2 <= count; j += 2) /* left operands */
             turn_rows(to + j, width, from, j * j_stride, j_stride, k, 2, kind);
     }
     for (; j < count; j++)
@@ -151,6 +152,23 @@ INLINE void fetch_ahead(const float *a, int64_t a_row, int64_t rows, int64_t dep
             __builtin_prefetch(a + r * a_row + i);
 }
 
+static __attribute__((noinline)) void widen(float *to, const uint16_t *from, int64_t count, int kind)
+{
+    if (kind == KIND_F16)
+        widen_row(to, from, count, KIND_F16);
+    else
+        widen_row(to, from, count, KIND_BF16);
+}
+
+static __attribute__((noinline)) void narrow(uint16_t *to, const float *from, const uint16_t *add, int64_t count,
+                                             int kind)
+{
+    if (kind == KIND_F16)
+        narrow_row(to, from, add, count, KIND_F16);
+    else
+        narrow_row(to, from, add, count, KIND_BF16);
+}
+
 /* Rows of c with the columns n .. end - 1, whose right operand is packed, for rows k .. k + depth - 1 of it. */
 void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64_t k, int64_t depth, const float *right)
 {
@@ -161,10 +179,17 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
     for (int64_t i = rows.first; i < rows.last; i += GEMM_ROWS) {
         const int64_t left = rows.last - i, tall = left < GEMM_ROWS ? left : GEMM_ROWS;
         const int64_t next = left - tall < GEMM_ROWS ? left - tall : GEMM_ROWS;
-        left_rows a = {p->a + i * p->a_row + k * p->a_column, p->a_row, 1};
+        const int64_t a_at = i * p->a_row + k * p->a_column;
+        left_rows a = {p->a + a_at, p->a_row, 1};
+        const uint16_t *halves = (const void *)p->a;
         if (!GEMM_DIRECT || tall % GEMM_FEW || p->a_column != 1 || !p->a_row) {
-            pack_panel(packed, GEMM_ROWS, a.first, tall, p->a_row, p->a_column, depth, KIND_F32);
+            pack_panel(packed, GEMM_ROWS, p->a_kind == KIND_F32 ? (const void *)a.first : halves + a_at, tall, p->a_row,
+                       p->a_column, depth, p->a_kind);
             a = (left_rows){packed, 1, GEMM_ROWS};
+        } else if (p->a_kind != KIND_F32) {
+            for (int64_t r = 0; r < tall; r++)
+                widen(packed + r * APART, halves + a_at + r * p->a_row, depth, p->a_kind);
+            a = (left_rows){packed, APART, 1};
         } else if (p->a_row % CROWDED == 0) {
             for (int64_t r = 0; r < tall; r++)
                 memcpy(packed + r * APART, a.first + r * a.row, (size_t)depth * sizeof *packed);
@@ -186,12 +211,71 @@ void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64
             plus.first += whole * plus.step;
         }
         for (; j < end; j += PANEL, plus.first += plus.step) {
-            if (a.step == 1)
+            if (a.step == 1 && p->a_kind == KIND_F32)
                 fetch_ahead(p->a + (i + GEMM_ROWS) * p->a_row + k, p->a_row, next, depth, (j - n) / PANEL, panels);
             multiply_block(p->c + i * p->c_row + j, p->c_row, plus, a, right + (j - n) * GEMM_K, depth, tall, end - j);
         }
     }
 }
 
-void dots_f32(const product *p, range rows, range columns) { dots(p, rows, columns, KIND_F32); }
-void gemm_f32(const product *p, range rows, range columns) { gemm(p, rows, columns, pack_matrix, NULL, KIND_F32); }
+void dots_of(const product *p, range rows, range columns, int kind)
+{
+    if (kind == KIND_F32)
+        dots(p, rows, columns, KIND_F32);
+    else if (kind == KIND_F16)
+        dots(p, rows, columns, KIND_F16);
+    else
+        dots(p, rows, columns, KIND_BF16);
+}
+
+void gemm_of(const product *p, range rows, range columns, int kind) { gemm(p, rows, columns, pack_matrix, NULL, kind); }
+
+/* Rows and columns of c whose sums are kept in f32 before they are rounded; WIDE_K elements of a row of a are widened at
+ * once for dots. */
+enum { STAGE_ROWS = 192, STAGE_COLUMNS = 128 / PANEL * PANEL, WIDE_K = 4096 };
+
+/* Up to DOT_ROWS rows, `columns` columns: stage = a * b. */
+static void dot_halves(float *stage, const product *p, int64_t rows, int64_t columns, int kind)
+{
+    float wide[DOT_ROWS * WIDE_K];
+    product part = {.c = stage, .a = wide, .b_row = 1, .b_column = p->b_column, .c_row = columns, .a_row = WIDE_K};
+    part.a_column = 1, part.add_row = columns;
+    for (int64_t k = 0; k < p->k || k == 0; k += WIDE_K) {
+        part.k = p->k - k < WIDE_K ? p->k - k : WIDE_K;
+        part.b = (const uint16_t *)p->b + k;
+        part.add = k ? stage : NULL;
+        for (int64_t r = 0; r < rows; r++)
+            widen(wide + r * WIDE_K, (const uint16_t *)(const void *)p->a + r * p->a_row + k, part.k, kind);
+        dots_of(&part, (range){0, rows}, (range){0, columns}, kind);
+    }
+}
+
+void multiply_halves(const product *p, range rows, range columns, int kind, int few)
+{
+    float stage[STAGE_ROWS * STAGE_COLUMNS];
+    const uint16_t *a = (const void *)p->a, *b = p->b, *add = (const void *)p->add;
+    uint16_t *c = (void *)p->c;
+    /* dots: a group of columns stays in the second cache for all rows; few rows see all columns once */
+    int64_t wide = few ? DOT_GROUP_BYTES / (2 * p->k + 1) / DOT_COLUMNS * DOT_COLUMNS : STAGE_COLUMNS;
+    if (few && (rows.last - rows.first <= DOT_ROWS || wide > STAGE_ROWS * STAGE_COLUMNS / DOT_ROWS))
+        wide = STAGE_ROWS * STAGE_COLUMNS / DOT_ROWS;
+    if (wide < DOT_COLUMNS)
+        wide = DOT_COLUMNS;
+    const int64_t tall = few ? DOT_ROWS : STAGE_ROWS;
+    for (int64_t j = columns.first; j < columns.last; j += wide)
+        for (int64_t i = rows.first; i < rows.last; i += tall) {
+            const int64_t width = columns.last - j < wide ? columns.last - j : wide;
+            const int64_t height = rows.last - i < tall ? rows.last - i : tall;
+            product part = *p;
+            part.a = (const void *)(a + i * p->a_row);
+            part.b = b + j * p->b_column;
+            part.c = stage, part.c_row = width, part.add = NULL, part.a_kind = kind;
+            if (few)
+                dot_halves(stage, &part, height, width, kind);
+            else
+                gemm_of(&part, (range){0, height}, (range){0, width}, kind);
+            for (int64_t r = 0; r < height; r++)
+                narrow(c + (i + r) * p->c_row + j, stage + r * width, add ? add + (i + r) * p->add_row + j : NULL,
+                       width, kind);
+        }
+}

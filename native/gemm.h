@@ -33,11 +33,12 @@ enum { PANEL = GEMM_VECTORS * LANES, DOT_CHAINS = 4, DOT_GROUP_BYTES = 256 << 10
 /* c[i, j] = sum_k a[i, k] * b[k, j] (+ add[i, j] or row_add[i]). Strides in elements; c and add run along j. */
 typedef struct product {
     float *c;
-    const float *a;
-    const void *b; /* f32, f16 or bf16 */
+    const float *a; /* or f16, bf16: a_kind */
+    const void *b;  /* f32, f16 or bf16 */
     const float *add;
     int64_t k, a_row, a_column, b_row, b_column, c_row, add_row;
     const float *row_add; /* instead of add: one number for each row of c */
+    int a_kind;
 } product;
 
 typedef struct range {
@@ -57,11 +58,14 @@ void pack_dense(float *to, const float *from, int64_t panels, int64_t k_stride, 
 void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64_t k, int64_t depth,
                      const float *right);
 
-/* gemm.c: both ways for f32, where neither windows nor other weights are wanted. */
-#define dots_f32 SUFFIXED(dots_f32)
-#define gemm_f32 SUFFIXED(gemm_f32)
-void dots_f32(const product *p, range rows, range columns);
-void gemm_f32(const product *p, range rows, range columns);
+/* gemm.c: both ways for matrices b of a kind. multiply_halves: a, b, c and add are all of one 16-bit kind; sums are made in
+ * f32 and rounded once. `few`: by dots. */
+#define dots_of SUFFIXED(dots_of)
+#define gemm_of SUFFIXED(gemm_of)
+#define multiply_halves SUFFIXED(multiply_halves)
+void dots_of(const product *p, range rows, range columns, int kind);
+void gemm_of(const product *p, range rows, range columns, int kind);
+void multiply_halves(const product *p, range rows, range columns, int kind, int few);
 
 /* Packs columns n .. end - 1 of rows k .. k + depth - 1 of a right operand into panels, PANEL * GEMM_K floats apart. */
 typedef void pack_right(float *to, const product *p, const void *source, int64_t n, int64_t end, int64_t k,

@@ -40,15 +40,17 @@ INLINE statistics row_statistics(const float *x, int64_t n, float epsilon)
 
 KERNEL(layer_norm_f32)
 {
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1], *weight = record->pointers[2], *bias = record->pointers[3];
-    const int64_t columns = record->dims[1], y_stride = record->dims[2], x_stride = record->dims[3];
+    float *y = record->pointers[layer_norm_f32_y];
+    const float *x = record->pointers[layer_norm_f32_x], *weight = record->pointers[layer_norm_f32_weight],
+                *bias = record->pointers[layer_norm_f32_bias];
+    const int64_t columns = record->dims[layer_norm_f32_columns], y_stride = record->dims[layer_norm_f32_y_stride],
+                  x_stride = record->dims[layer_norm_f32_x_stride];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[layer_norm_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++) {
         const float *in = x + row * x_stride;
         float *out = y + row * y_stride;
-        const statistics s = row_statistics(in, columns, record->floats[0]);
+        const statistics s = row_statistics(in, columns, record->floats[layer_norm_f32_epsilon]);
         const vfloat mean = vsplat(s.mean), inverse = vsplat(s.inverse);
         int64_t i = 0;
         for (; i + LANES <= columns; i += LANES)
@@ -84,15 +86,17 @@ INLINE void row_backward(float *grad_x, const float *x, const float *weight, con
 
 KERNEL(layer_norm_backward_f32)
 {
-    float *grad_x = record->pointers[0];
-    statistics *of_rows = record->pointers[1];
-    const float *x = record->pointers[2], *weight = record->pointers[3], *grad_y = record->pointers[4];
-    const int64_t columns = record->dims[1];
+    float *grad_x = record->pointers[layer_norm_backward_f32_grad_x];
+    statistics *of_rows = record->pointers[layer_norm_backward_f32_statistics];
+    const float *x = record->pointers[layer_norm_backward_f32_x],
+                *weight = record->pointers[layer_norm_backward_f32_weight],
+                *grad_y = record->pointers[layer_norm_backward_f32_grad_y];
+    const int64_t columns = record->dims[layer_norm_backward_f32_columns];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[layer_norm_backward_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++) {
         const int64_t at = row * columns;
-        const statistics s = row_statistics(x + at, columns, record->floats[0]);
+        const statistics s = row_statistics(x + at, columns, record->floats[layer_norm_backward_f32_epsilon]);
         of_rows[row] = s;
         row_backward(grad_x + at, x + at, weight, grad_y + at, columns, s);
     }
@@ -102,10 +106,13 @@ KERNEL(layer_norm_backward_f32)
 /* A worker takes a share of the columns, in strips that stay in registers. */
 KERNEL(layer_norm_weights_backward_f32)
 {
-    float *grad_weight = record->pointers[0], *grad_bias = record->pointers[1];
-    const float *x = record->pointers[2], *grad_y = record->pointers[4];
-    const statistics *of_rows = record->pointers[3];
-    const int64_t rows = record->dims[0], columns = record->dims[1];
+    float *grad_weight = record->pointers[layer_norm_weights_backward_f32_grad_weight],
+          *grad_bias = record->pointers[layer_norm_weights_backward_f32_grad_bias];
+    const float *x = record->pointers[layer_norm_weights_backward_f32_x],
+                *grad_y = record->pointers[layer_norm_weights_backward_f32_grad_y];
+    const statistics *of_rows = record->pointers[layer_norm_weights_backward_f32_statistics];
+    const int64_t rows = record->dims[layer_norm_weights_backward_f32_rows],
+                  columns = record->dims[layer_norm_weights_backward_f32_columns];
     int64_t first, last;
     worker_share(columns, 16, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i += LANES) {

@@ -1,4 +1,5 @@
-/* y = x w^T (+ residual) with weights in f32, f16 or bf16, widened as they are read. */
+/* y = x w^T (+ residual) with weights in f32, f16 or bf16, widened as they are read; x, y and residual in f32, or of the
+ * weights' kind. */
 #include "gemm.h"
 
 /* From this many rows on, packing pays. Measured on each set at 288 x 768 and 768 x 2048; never with SSE2, whose two-operand
@@ -11,35 +12,35 @@ enum { PACKED_ROWS = INT32_MAX };
 enum { PACKED_ROWS = 48 };
 #endif
 
-INLINE int linear(const launch *record, int worker, int workers, const int kind)
+/* halves: x, y and residual are of the weights' kind. */
+static int linear(const launch *record, int worker, int workers, int kind, int halves)
 {
-    const int64_t *d = record->dims, outputs = d[1], inputs = d[2];
-    const product p = {record->pointers[0],
-                       record->pointers[1],
-                       record->pointers[2],
-                       record->pointers[3],
-                       inputs,
-                       d[4],
-                       1,
-                       1,
-                       inputs,
-                       d[3],
-                       d[5],
-                       NULL};
-    const range rows = {0, d[0]};
+    const int64_t *d = record->dims, outputs = d[linear_f32_outputs], inputs = d[linear_f32_inputs];
+    const product p = {.c = record->pointers[linear_f32_y],
+                       .a = record->pointers[linear_f32_x],
+                       .b = record->pointers[linear_f32_w],
+                       .add = record->pointers[linear_f32_residual],
+                       .k = inputs,
+                       .a_row = d[linear_f32_x_stride],
+                       .a_column = 1,
+                       .b_row = 1,
+                       .b_column = inputs,
+                       .c_row = d[linear_f32_y_stride],
+                       .add_row = d[linear_f32_residual_stride]};
+    const range rows = {0, d[linear_f32_rows]};
     range columns;
     if (rows.last == 0)
         return KERNEL_OK;
     worker_share(outputs, rows.last < PACKED_ROWS ? 16 : PANEL, worker, workers, &columns.first, &columns.last);
-    if (kind == KIND_F32)
-        (rows.last < PACKED_ROWS ? dots_f32 : gemm_f32)(&p, rows, columns);
-    else if (rows.last < PACKED_ROWS)
-        dots(&p, rows, columns, kind);
+    if (halves)
+        multiply_halves(&p, rows, columns, kind, rows.last < PACKED_ROWS);
     else
-        gemm(&p, rows, columns, pack_matrix, NULL, kind);
+        (rows.last < PACKED_ROWS ? dots_of : gemm_of)(&p, rows, columns, kind);
     return KERNEL_OK;
 }
 
-KERNEL(linear_f32) { return linear(record, worker, workers, KIND_F32); }
-KERNEL(linear_f16) { return linear(record, worker, workers, KIND_F16); }
-KERNEL(linear_bf16) { return linear(record, worker, workers, KIND_BF16); }
+KERNEL(linear_f32) { return linear(record, worker, workers, KIND_F32, 0); }
+KERNEL(linear_f16) { return linear(record, worker, workers, KIND_F16, 0); }
+KERNEL(linear_bf16) { return linear(record, worker, workers, KIND_BF16, 0); }
+KERNEL(linear_f16_f16) { return linear(record, worker, workers, KIND_F16, 1); }
+KERNEL(linear_bf16_bf16) { return linear(record, worker, workers, KIND_BF16, 1); }

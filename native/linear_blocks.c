@@ -1,20 +1,36 @@
-/* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations.
+/* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations, in three ways:
  *
- * A few rows of x with q4_0, q4_K or q6_K: the bands are streamed, and their bits come apart in registers. All else: a
- * tile of weights is decoded into bytes, which then serve all rows of x. A block's part of y is
- * scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a minimum.
+ * stream: a few rows of x with q4_0, q4_K or q6_K, whose bands are streamed and whose bits are taken apart in registers.
+ * dots: a few rows of x with any other type: 256 columns of one row of weights are decoded at a time.
+ * tiles: many rows of x: a tile of weights is decoded into bytes, which serve all rows of x.
+ *
+ * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a minimum.
  */
-#include "blocks.h"
+#include "bands.h"
+#include "decode_blocks.h"
 #include "dot_u7.h"
 
-enum { FEW_ROWS = 3, STREAM_BLOCKS = 128, TILE_ROWS = 4, TILE_BANDS = 8, TILE_BLOCKS = 16 };
+enum { FEW_ROWS = 3, STREAM_BLOCKS = 128 };
+enum {
+    MOST_DOT_ROWS = 4,
+    DOT_ROWS = 4,
+    DOT_GROUPS = 16,
+    GROUP_BLOCKS = MOST_VALUES / BLOCK,
+    GROUP_RUNS = MOST_VALUES / RUN
+};
+enum { TILE_ROWS = 4, TILE_BANDS = 8, TILE_BLOCKS = 16 };
+#if defined(__wasm__)
+#define DOT_UNROLL ROLLED
+#else
+#define DOT_UNROLL UNROLL
+#endif
 enum { TILE_AT_ONCE = LANES >= 8 ? 2 : 1 }; /* bands that share each load of activations */
 
 typedef struct task {
     band_output to;
     const activations *x;
     const uint8_t *w;
-    int64_t rows, blocks, type;
+    int64_t rows, blocks, type, packed_bytes; /* of eight rows' blocks; 0: not in bands */
     block_type kind;
 } task;
 
@@ -52,7 +68,7 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
             const uint8_t *at = w + b * stride + p * PART_BYTES;
             const part_bits both = bits_load(at + (2 * u + i) * BAND * 4);
             if (six) {
-                const part_bits above = bits_load(at + PACKED_NIBBLES + u * BAND * 4);
+                const part_bits above = bits_load(at + sizeof(band_nibbles) + u * BAND * 4);
                 const part_bits low = low_nibbles(both) | ((i ? above : above << 4) & 0x30303030);
                 const part_bits high = high_nibbles(both) | ((i ? above >> 2 : above << 2) & 0x30303030);
                 s->low[b][p] = u7_add(s->low[b][p], u7_part_of(low), first);
@@ -73,9 +89,8 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
     run_sums s;
     band_sums sum[BANDS_AT_ONCE] = {0}, least[BANDS_AT_ONCE] = {0};
     for (int run = 0; run < (type == Q4_0 ? 1 : 8); run++, x++) {
-        const uint8_t *at =
-            type == Q4_0 ? w : w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
-        add_run(&s, at + 2 * BAND, stride, x, bands, type == Q6_K);
+        const uint8_t *at = band_run(w, type, run);
+        add_run(&s, at + RUN_NIBBLES, stride, x, bands, type == Q6_K);
         UNROLL for (int b = 0; b < bands; b++)
         {
             part_float first[PARTS], last[PARTS];
@@ -110,7 +125,7 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
 INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
                          int64_t blocks, const int64_t type, const int bands)
 {
-    const int64_t step = type == Q4_0 ? 1 : 8, nbytes = type_of(type).packed_bytes;
+    const int64_t step = type == Q4_0 ? 1 : 8, nbytes = band_bytes(type);
     band_sums total[STREAM_BANDS] = {0};
     const int once = bands < BANDS_AT_ONCE ? bands : BANDS_AT_ONCE;
     for (int64_t k = 0; k < blocks; k += step, w += nbytes)
@@ -125,21 +140,180 @@ INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, cons
 {
     ready x[STREAM_BLOCKS];
     float out[STREAM_BANDS][BAND];
-    const int64_t values = t->kind.values / BLOCK, band_bytes = t->blocks / values * t->kind.packed_bytes;
+    const int64_t values = t->kind.values / BLOCK, bytes = t->blocks / values * t->packed_bytes;
     const int64_t far = (last - first) / STREAM_BANDS;
     for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
         const int64_t left = t->blocks - start, blocks = left < STREAM_BLOCKS ? left : STREAM_BLOCKS;
-        const uint8_t *w = t->w + start / values * t->kind.packed_bytes;
+        const uint8_t *w = t->w + start / values * t->packed_bytes;
         for (int64_t k = 0; k < blocks; k++)
             make_ready(&x[k], t->x + row * t->blocks + start + k, t->kind.bias, t->kind.runs16);
         for (int64_t band = first; band < first + far; band++) {
-            stream_bands(out, w + band * band_bytes, far * band_bytes, x, blocks, type, STREAM_BANDS);
+            stream_bands(out, w + band * bytes, far * bytes, x, blocks, type, STREAM_BANDS);
             for (int b = 0; b < STREAM_BANDS; b++)
                 store_band(&t->to, out[b], row, band + b * far, start == 0);
         }
         for (int64_t band = first + STREAM_BANDS * far; band < last; band++) {
-            stream_bands(out, w + band * band_bytes, 0, x, blocks, type, 1);
+            stream_bands(out, w + band * bytes, 0, x, blocks, type, 1);
             store_band(&t->to, out[0], row, band, start == 0);
+        }
+    }
+}
+
+/* ---- dots: any type, a few rows of x */
+
+/* 256 columns of a row of x; a scale, and scale * sum, for each 16 of them, as in `decoded`. */
+typedef struct dot_input {
+    u7_value values[MOST_VALUES];
+    float scales[2][GROUP_BLOCKS], weighted[2][GROUP_BLOCKS];
+} dot_input;
+
+/* A row of x with a row of weights: the sums, to be added up, and what they are less. */
+typedef struct dot_sums {
+    part_float total[PARTS];
+    vfloat least;
+} dot_sums;
+
+static void prepare_dots(dot_input *to, const activations *x, int64_t blocks)
+{
+    memset(to[(blocks - 1) / GROUP_BLOCKS].scales, 0, sizeof to->scales + sizeof to->weighted);
+    for (int64_t k = 0; k < blocks; k++, x++)
+        for (int h = 0; h < 2; h++) {
+            dot_input *group = to + k / GROUP_BLOCKS;
+            const int i = k % GROUP_BLOCKS;
+            u7_put_row(group->values + i * BLOCK + h * RUN, x->values + h * RUN);
+            group->scales[h][i] = x->scale;
+            group->weighted[h][i] = x->scale * (float)sum_of_16(x->values + h * RUN);
+        }
+}
+
+/* The factors of the sums of part p: of columns 32 i .., with `halves` those of the first and of the last 16. */
+INLINE part_float dot_factors(const float factors[2][GROUP_BLOCKS], int i, int p, const int halves)
+{
+#if defined(__AVX2__)
+    if (halves)
+        return (part_float)_mm256_blend_ps((__m256)part_splat(factors[0][i]), (__m256)part_splat(factors[1][i]), 0xf0);
+#endif
+    return part_splat(factors[halves ? p : 0][i]);
+}
+
+INLINE float part_sum(part_float s)
+{
+    float sum = 0;
+    for (int i = 0; i < PART_ROWS; i++)
+        sum += s[i];
+    return sum;
+}
+
+/* Adds 32 columns. halves: scales for each 16 columns; wide: numbers up to 255. */
+INLINE void dot_block(part_float total[PARTS], const uint8_t *numbers, const u7_value *x,
+                      const float factors[2][GROUP_BLOCKS], int i, const int halves, const int wide)
+{
+    part_sums sum[PARTS];
+    UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        const part_bits w = bits_load(numbers + i * BLOCK + p * PART_BYTES);
+        const u7_step row = u7_row_load(x + i * BLOCK + p * PART_BYTES);
+        sum[p] = u7_finish(u7_add(u7_start(0), u7_part_of(wide ? w >> 1 & 0x7f7f7f7f : w), row));
+        if (wide)
+            sum[p] = u7_finish(u7_add(sum[p] + sum[p], u7_part_of(w & 0x01010101), row));
+    }
+    if (!halves)
+        for (int p = 1; p < PARTS; p++)
+            sum[0] += sum[p];
+    for (int p = 0; p < (halves ? PARTS : 1); p++)
+        total[p] = part_fma(part_from_int(sum[p]), dot_factors(factors, i, p, halves), total[p]);
+}
+
+/* Adds up to 256 columns. Their sums are made apart, so that one group does not wait for the one before. */
+INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int blocks, float bias, const int halves,
+                      const int wide)
+{
+    float factors[2][GROUP_BLOCKS];
+    part_float even[PARTS] = {0}, odd[PARTS] = {0};
+    vfloat least = {0};
+    UNROLL for (int i = 0; i < 2 * GROUP_BLOCKS; i += LANES)
+    {
+        const vfloat scales = vload(w->scales[0] + i), minimums = vfma(scales, vsplat(bias), vload(w->minimums[0] + i));
+        vstore(factors[0] + i, scales * vload(x->scales[0] + i));
+        least = vfma(minimums, vload(x->weighted[0] + i), least);
+    }
+    __asm__ volatile(""
+                     :
+                     : "r"(factors)
+                     : "memory"); /* read from there: GCC would broadcast out of registers, slowly */
+    if (blocks == GROUP_BLOCKS)
+        DOT_UNROLL for (int i = 0; i < GROUP_BLOCKS; i += 2)
+        {
+            dot_block(even, w->numbers, x->values, factors, i, halves, wide);
+            dot_block(odd, w->numbers, x->values, factors, i + 1, halves, wide);
+        }
+    else
+        ROLLED for (int i = 0; i < blocks; i++) dot_block(even, w->numbers, x->values, factors, i, halves, wide);
+    to->least += least;
+    for (int p = 0; p < (halves ? PARTS : 1); p++)
+        to->total[p] += even[p] + odd[p];
+}
+
+/* out[r] = the product of a row of weights, from w on, with rows of x that lie DOT_GROUPS apart. */
+INLINE void dot_row(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, const int rows,
+                    int64_t blocks, const int halves, const int wide)
+{
+    const int64_t nbytes = MOST_VALUES / t->kind.values * t->kind.nbytes;
+    const float bias = (float)t->kind.bias;
+    dot_sums sums[DOT_ROWS];
+    decoded group;
+    for (int r = 0; r < rows; r++)
+        sums[r] = (dot_sums){0};
+    for (int64_t k = 0; k < blocks; k += GROUP_BLOCKS, x++, w += nbytes) {
+        const int some = blocks - k < GROUP_BLOCKS ? (int)(blocks - k) : GROUP_BLOCKS;
+        decode_blocks(&group, w, t->type, some);
+        for (int r = 0; r < rows; r++)
+            dot_group(&sums[r], &group, x + r * DOT_GROUPS, some, bias, halves, wide);
+    }
+    for (int r = 0; r < rows; r++) {
+        part_float total = sums[r].total[0];
+        for (int p = 1; p < (halves ? PARTS : 1); p++)
+            total += sums[r].total[p];
+        out[r] = part_sum(total) - vsum(sums[r].least);
+    }
+}
+
+/* The way of a type; one row of x keeps its sums in registers. */
+INLINE void dot_rows(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, int rows, int64_t blocks,
+                     const int halves, const int wide)
+{
+    if (rows == 1)
+        dot_row(out, t, w, x, 1, blocks, halves, wide);
+    else
+        dot_row(out, t, w, x, rows, blocks, halves, wide);
+}
+
+/* Rows first .. first + rows - 1 of x, at most DOT_ROWS, with the weights of bands first_band .. last_band - 1. */
+static void dots(const task *t, int64_t first, int rows, int64_t first_band, int64_t last_band)
+{
+    dot_input x[DOT_ROWS * DOT_GROUPS];
+    float out[BAND][DOT_ROWS], sum[BAND];
+    const int64_t inner = t->kind.values / BLOCK, row_bytes = t->blocks / inner * t->kind.nbytes;
+    for (int64_t start = 0; start < t->blocks; start += DOT_GROUPS * GROUP_BLOCKS) {
+        const int64_t left = t->blocks - start;
+        const int64_t blocks = left < DOT_GROUPS * GROUP_BLOCKS ? left : DOT_GROUPS * GROUP_BLOCKS;
+        for (int r = 0; r < rows; r++)
+            prepare_dots(x + r * DOT_GROUPS, t->x + (first + r) * t->blocks + start, blocks);
+        for (int64_t band = first_band; band < last_band; band++) {
+            for (int i = 0; i < BAND && band * BAND + i < t->to.outputs; i++) {
+                const uint8_t *w = t->w + (band * BAND + i) * row_bytes + start / inner * t->kind.nbytes;
+                if (t->kind.bias == 128)
+                    dot_rows(out[i], t, w, x, rows, blocks, 0, 1);
+                else if (t->kind.runs16)
+                    dot_rows(out[i], t, w, x, rows, blocks, 1, 0);
+                else
+                    dot_rows(out[i], t, w, x, rows, blocks, 0, 0);
+            }
+            for (int r = 0; r < rows; r++) {
+                for (int i = 0; i < BAND; i++)
+                    sum[i] = out[i][r];
+                store_band(&t->to, sum, first + r, band, start == 0);
+            }
         }
     }
 }
@@ -155,13 +329,14 @@ typedef struct tile_block {
 /* 32 columns of a packed band, whose nibbles lie in the order of a tile. */
 INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *w, const int six)
 {
-    const uint8_t *above = w + PACKED_NIBBLES;
-    for (int i = 0; i < PACKED_NIBBLES; i++)
-        numbers[i] = w[i] & 15, numbers[PACKED_NIBBLES + i] = w[i] >> 4;
+    enum { HALF = sizeof(band_nibbles) };
+    const uint8_t *above = w + HALF;
+    for (int i = 0; i < HALF; i++)
+        numbers[i] = w[i] & 15, numbers[HALF + i] = w[i] >> 4;
     for (int p = 0; six && p < 4; p++, numbers += BAND * 4)
         for (int i = 0; i < BAND * 4; i++) {
             const int four = above[p / 2 * BAND * 4 + i] >> p % 2 * 4;
-            numbers[i] |= (uint8_t)((four & 3) << 4), numbers[PACKED_NIBBLES + i] |= (uint8_t)((four & 12) << 2);
+            numbers[i] |= (uint8_t)((four & 3) << 4), numbers[HALF + i] |= (uint8_t)((four & 12) << 2);
         }
 }
 
@@ -169,11 +344,10 @@ INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *w, const 
 static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
 {
     const int64_t inner = t->kind.values / BLOCK, type = t->type;
-    const uint8_t *w = t->w + (band * t->blocks + first) / inner * t->kind.packed_bytes;
+    const uint8_t *w = t->w + (band * t->blocks + first) / inner * t->packed_bytes;
     for (int64_t k = 0; k < blocks; k++, to++) {
         const int run = (int)(k % inner);
-        const uint8_t *at =
-            type == Q4_0 ? w : w + (type == Q4_K ? 4 * BAND + run * Q4_K_RUN : 2 * BAND + run * Q6_K_RUN);
+        const uint8_t *at = band_run(w, type, run);
         part_float factors[2][PARTS];
         if (type == Q4_K)
             floats_of_u8(factors[0], at), floats_of_u8(factors[1], at + BAND);
@@ -192,31 +366,33 @@ static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t fir
                 *(part_unaligned *)&to->minimums[h][p * PART_ROWS] =
                     minimums + scales * part_splat((float)t->kind.bias);
             }
-        unpack_numbers(to->numbers, at + 2 * BAND, type == Q6_K);
+        unpack_numbers(to->numbers, at + RUN_NIBBLES, type == Q6_K);
         if (run == inner - 1)
-            w += t->kind.packed_bytes;
+            w += t->packed_bytes;
     }
 }
 
 /* Blocks first .. first + blocks - 1 (of 32 columns) of a band. */
 static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
 {
-    const int64_t inner = t->kind.values / BLOCK, count = t->blocks / inner;
-    decoded block;
-    for (int row = 0; row < BAND; row++)
-        for (int64_t k = first / inner; k < (first + blocks) / inner; k++) {
+    const int64_t inner = t->kind.values / BLOCK, row_bytes = t->blocks / inner * t->kind.nbytes;
+    const uint8_t *w = t->w + band * BAND * row_bytes + first / inner * t->kind.nbytes;
+    decoded group;
+    for (int row = 0; row < BAND; row++, w += row_bytes)
+        for (int64_t k = 0; k < blocks; k += GROUP_BLOCKS) {
+            const int some = blocks - k < GROUP_BLOCKS ? (int)(blocks - k) : GROUP_BLOCKS;
             if (band * BAND + row >= t->to.outputs)
-                memset(&block, 0, sizeof block);
+                memset(&group, 0, sizeof group);
             else
-                decode_block(&block, t->w + ((band * BAND + row) * count + k) * t->kind.nbytes, t->type);
-            for (int64_t i = 0; i < inner; i++) {
-                tile_block *at = to + k * inner - first + i;
-                for (int s = 0; s < STEPS; s++)
-                    memcpy(at->numbers + s * BAND * 4 + row * 4, block.numbers + i * BLOCK + 4 * s, 4);
+                decode_blocks(&group, w + k / inner * t->kind.nbytes, t->type, some);
+            for (int i = 0; i < some; i++) {
+                tile_block *at = to + k + i;
+                UNROLL for (int s = 0; s < STEPS; s++)
+                    memcpy(at->numbers + s * BAND * 4 + row * 4, group.numbers + i * BLOCK + 4 * s, 4);
                 for (int h = 0; h < 2; h++) {
-                    const float scale = block.scales[2 * i + h];
+                    const float scale = group.scales[h][i];
                     at->scales[h][row] = scale;
-                    at->minimums[h][row] = block.minimums[2 * i + h] + scale * (float)t->kind.bias;
+                    at->minimums[h][row] = group.minimums[h][i] + scale * (float)t->kind.bias;
                 }
             }
         }
@@ -315,7 +491,7 @@ static void multiply_bands(const task *t, int64_t first, int bands)
     for (int64_t start = 0; start < t->blocks; start += TILE_BLOCKS) {
         const int64_t left = t->blocks - start, blocks = left < TILE_BLOCKS ? left : TILE_BLOCKS;
         for (int b = 0; b < bands; b++)
-            (t->kind.packed_bytes ? unpack_tile : decode_tile)(tile[b], t, first + b, start, blocks);
+            (t->packed_bytes ? unpack_tile : decode_tile)(tile[b], t, first + b, start, blocks);
         if (bands % TILE_AT_ONCE)
             memcpy(tile[bands], tile[bands - 1], sizeof tile[0]);
         for (int64_t row = 0; row < t->rows; row += TILE_ROWS) {
@@ -339,13 +515,21 @@ static void multiply_bands(const task *t, int64_t first, int bands)
 
 KERNEL(linear_blocks)
 {
-    const int64_t *d = record->dims, outputs = d[1], type = d[5];
-    const band_output to = {record->pointers[0], record->pointers[3], outputs, d[3], d[4]};
-    const task t = {to, record->pointers[1], record->pointers[2], d[0], d[2] / BLOCK, type, type_of(type)};
+    const int64_t *d = record->dims, outputs = d[linear_blocks_outputs], type = d[linear_blocks_type];
+    const band_output to = {record->pointers[linear_blocks_y], record->pointers[linear_blocks_residual], outputs,
+                            d[linear_blocks_y_stride], d[linear_blocks_residual_stride]};
+    const task t = {to,
+                    record->pointers[linear_blocks_xq],
+                    record->pointers[linear_blocks_w],
+                    d[linear_blocks_rows],
+                    d[linear_blocks_inputs] / BLOCK,
+                    type,
+                    band_bytes(type),
+                    type_of(type)};
     int64_t first, last;
     if (t.rows == 0 || outputs == 0)
         return KERNEL_OK;
-    if (t.kind.nbytes == 0 || d[2] % t.kind.values)
+    if (t.kind.nbytes == 0 || d[linear_blocks_inputs] % t.kind.values)
         return KERNEL_BAD_ARGUMENT;
     worker_share((outputs + BAND - 1) / BAND, 1, worker, workers, &first, &last);
     if (t.blocks == 0) { /* an empty sum */
@@ -354,7 +538,7 @@ KERNEL(linear_blocks)
                 store_band(&t.to, (const float[BAND]){0}, row, band, 1);
         return KERNEL_OK;
     }
-    if (t.kind.packed_bytes && t.rows <= FEW_ROWS) {
+    if (t.packed_bytes && t.rows <= FEW_ROWS) {
         for (int64_t row = 0; row < t.rows; row++)
             switch (type) {
             case Q4_0:
@@ -366,6 +550,11 @@ KERNEL(linear_blocks)
             default:
                 stream(&t, row, first, last, Q6_K);
             }
+        return KERNEL_OK;
+    }
+    if (!t.packed_bytes && t.rows <= MOST_DOT_ROWS) {
+        for (int64_t row = 0; row < t.rows; row += DOT_ROWS)
+            dots(&t, row, t.rows - row < DOT_ROWS ? (int)(t.rows - row) : DOT_ROWS, first, last);
         return KERNEL_OK;
     }
     for (int64_t band = first; band < last; band += TILE_BANDS)

@@ -164,10 +164,14 @@ static void multiply_group(const task *t, int64_t first, int64_t last, const int
 
 static int linear_q8(const launch *record, int worker, int workers, const int half_scales)
 {
-    const int64_t *d = record->dims, outputs = d[1], blocks = (d[2] + BLOCK - 1) / BLOCK;
-    const band_output to = {record->pointers[0], record->pointers[3], outputs, d[3], d[4]};
+    const int64_t *d = record->dims, outputs = d[linear_q8_0_outputs],
+                  blocks = (d[linear_q8_0_inputs] + BLOCK - 1) / BLOCK;
+    const band_output to = {record->pointers[linear_q8_0_y], record->pointers[linear_q8_0_residual], outputs,
+                            d[linear_q8_0_y_stride], d[linear_q8_0_residual_stride]};
     const dot_way way = find_dot_way();
-    const task t = {to, record->pointers[1], record->pointers[2], d[0], blocks, half_scales, way};
+    const task t = {
+        to, record->pointers[linear_q8_0_xq], record->pointers[linear_q8_0_w], d[linear_q8_0_rows], blocks, half_scales,
+        way};
     const int64_t bands = (outputs + BAND - 1) / BAND;
     int64_t first, last;
     worker_share(bands, 1, worker, workers, &first, &last);

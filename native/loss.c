@@ -17,10 +17,11 @@ INLINE float row_loss(float *grad, const float *logits, int64_t columns, int64_t
 
 KERNEL(cross_entropy_f32)
 {
-    float *loss = record->pointers[0], *grad = record->pointers[1];
-    const float *logits = record->pointers[2];
-    const int32_t *targets = record->pointers[3];
-    const int64_t rows = record->dims[0], columns = record->dims[1], ignored = record->dims[2];
+    float *loss = record->pointers[cross_entropy_f32_loss], *grad = record->pointers[cross_entropy_f32_grad_logits];
+    const float *logits = record->pointers[cross_entropy_f32_logits];
+    const int32_t *targets = record->pointers[cross_entropy_f32_targets];
+    const int64_t rows = record->dims[cross_entropy_f32_rows], columns = record->dims[cross_entropy_f32_columns],
+                  ignored = record->dims[cross_entropy_f32_ignore_index];
     int64_t first, last;
     for (int64_t row = 0; row < rows; row++)
         if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= columns))
@@ -30,7 +31,7 @@ KERNEL(cross_entropy_f32)
         const float *in = logits + row * columns;
         float *out = grad ? grad + row * columns : NULL;
         if (targets[row] != ignored) {
-            loss[row] = row_loss(out, in, columns, targets[row], record->floats[0]);
+            loss[row] = row_loss(out, in, columns, targets[row], record->floats[cross_entropy_f32_grad_scale]);
             continue;
         }
         loss[row] = 0;
@@ -46,16 +47,17 @@ typedef struct adamw_settings {
 
 KERNEL(adamw_f32)
 {
-    float *parameter = record->pointers[0], *m = record->pointers[1], *v = record->pointers[2];
-    const float *grad = record->pointers[3];
+    float *parameter = record->pointers[adamw_f32_parameter], *m = record->pointers[adamw_f32_m],
+          *v = record->pointers[adamw_f32_v];
+    const float *grad = record->pointers[adamw_f32_grad];
     adamw_settings s;
     int64_t first, last;
-    if (record->dims[0] <= 0)
+    if (record->dims[adamw_f32_count] <= 0)
         return KERNEL_OK;
-    memcpy(&s, record->pointers[4], sizeof s);
+    memcpy(&s, record->pointers[adamw_f32_settings], sizeof s);
     const vfloat step = vsplat(s.rate / s.correction1), keep = vsplat(1.0f - s.rate * s.weight_decay);
     const vfloat root = vsplat(sqrt_scalar(s.correction2)), epsilon = vsplat(s.epsilon);
-    worker_share(record->dims[0], 64, worker, workers, &first, &last);
+    worker_share(record->dims[adamw_f32_count], 64, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i += LANES) {
         const int64_t n = last - i;
         const vfloat g = vload_up_to(grad + i, n);

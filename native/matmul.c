@@ -1,40 +1,55 @@
-/* Batched matrix products of f32 with any strides. */
+/* Batched matrix products of f32, f16 and bf16 with any strides (other types: matmul_exact.c). */
 #include "gemm.h"
 
 enum { FEW_ROWS = 4 };
 
 /* Rows and columns of each batch item in range of `units` of one of the two, numbered through all items. */
-INLINE void multiply_items(const launch *record, const product *first, range units, int by_columns)
+static void multiply_items(const launch *record, const product *first, range units, int by_columns, int kind)
 {
-    const int64_t *d = record->dims, m = d[1], n = d[2];
+    const int64_t *d = record->dims, m = d[matmul_f32_m], n = d[matmul_f32_n];
     const int64_t unit = by_columns ? PANEL : GEMM_ROWS, length = by_columns ? n : m, each = (length + unit - 1) / unit;
     for (int64_t u = units.first; u < units.last;) {
         const int64_t item = u / each, begin = u % each, left = units.last - u;
         const int64_t end = begin + left < each ? begin + left : each;
         const range cut = {begin * unit, end * unit < length ? end * unit : length}, rows = {0, m}, columns = {0, n};
+        const int64_t element = kind == KIND_F32 ? 4 : 2;
         product p = *first;
-        p.a += item * d[4];
-        p.b = (const float *)p.b + item * d[7];
-        p.c += item * d[10];
-        if (p.a_column == 1 && p.b_row == 1 && m < FEW_ROWS)
-            dots_f32(&p, by_columns ? rows : cut, by_columns ? cut : columns);
+        p.a = (const void *)((const char *)p.a + item * d[matmul_f32_a_batch] * element);
+        p.b = (const char *)p.b + item * d[matmul_f32_b_batch] * element;
+        p.c = (void *)((char *)p.c + item * d[matmul_f32_c_batch] * element);
+        const int few = p.a_column == 1 && p.b_row == 1 && m < FEW_ROWS;
+        const range some_rows = by_columns ? rows : cut, some_columns = by_columns ? cut : columns;
+        if (kind != KIND_F32)
+            multiply_halves(&p, some_rows, some_columns, kind, few);
         else
-            gemm_f32(&p, by_columns ? rows : cut, by_columns ? cut : columns);
+            (few ? dots_of : gemm_of)(&p, some_rows, some_columns, KIND_F32);
         u += end - begin;
     }
 }
 
-KERNEL(matmul_f32)
+static int matmul(const launch *record, int worker, int workers, int kind)
 {
-    const int64_t *d = record->dims, batch = d[0], m = d[1], n = d[2], k = d[3];
-    const product p = {
-        record->pointers[0], record->pointers[1], record->pointers[2], NULL, k, d[5], d[6], d[8], d[9], d[11], 0, NULL};
+    const int64_t *d = record->dims, batch = d[matmul_f32_batch], m = d[matmul_f32_m], n = d[matmul_f32_n],
+                  k = d[matmul_f32_k];
+    const product p = {.c = record->pointers[matmul_f32_c],
+                       .a = record->pointers[matmul_f32_a],
+                       .b = record->pointers[matmul_f32_b],
+                       .k = k,
+                       .a_row = d[matmul_f32_a_row],
+                       .a_column = d[matmul_f32_a_column],
+                       .b_row = d[matmul_f32_b_row],
+                       .b_column = d[matmul_f32_b_column],
+                       .c_row = d[matmul_f32_c_row]};
     if (m == 0 || n == 0)
         return KERNEL_OK;
     const int by_columns = n >= m;
     const int64_t unit = by_columns ? PANEL : GEMM_ROWS, length = by_columns ? n : m;
     range units;
     worker_share(batch * ((length + unit - 1) / unit), 1, worker, workers, &units.first, &units.last);
-    multiply_items(record, &p, units, by_columns);
+    multiply_items(record, &p, units, by_columns, kind);
     return KERNEL_OK;
 }
+
+KERNEL(matmul_f32) { return matmul(record, worker, workers, KIND_F32); }
+KERNEL(matmul_f16) { return matmul(record, worker, workers, KIND_F16); }
+KERNEL(matmul_bf16) { return matmul(record, worker, workers, KIND_BF16); }

@@ -24,15 +24,16 @@ INLINE float inverse_rms(const float *x, int64_t n, float epsilon)
 
 KERNEL(rms_norm_f32)
 {
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1], *weight = record->pointers[2];
-    const int64_t columns = record->dims[1], y_stride = record->dims[2], x_stride = record->dims[3];
+    float *y = record->pointers[rms_norm_f32_y];
+    const float *x = record->pointers[rms_norm_f32_x], *weight = record->pointers[rms_norm_f32_weight];
+    const int64_t columns = record->dims[rms_norm_f32_columns], y_stride = record->dims[rms_norm_f32_y_stride],
+                  x_stride = record->dims[rms_norm_f32_x_stride];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[rms_norm_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++) {
         const float *in = x + row * x_stride;
         float *out = y + row * y_stride;
-        const vfloat inverse = vsplat(inverse_rms(in, columns, record->floats[0]));
+        const vfloat inverse = vsplat(inverse_rms(in, columns, record->floats[rms_norm_f32_epsilon]));
         for (int64_t i = 0; i < columns; i += LANES) {
             const int64_t n = columns - i;
             vstore_up_to(out + i, vload_up_to(in + i, n) * inverse * vload_up_to(weight + i, n), n);
@@ -61,9 +62,13 @@ INLINE void rms_norm_row_backward(float *grad_x, const float *x, const float *we
 /* A worker takes a share of the rows of grad_x and a share of the columns of grad_weight, which sums over all rows. */
 KERNEL(rms_norm_backward_f32)
 {
-    float *grad_x = record->pointers[0], *grad_weight = record->pointers[1];
-    const float *x = record->pointers[2], *weight = record->pointers[3], *grad_y = record->pointers[4];
-    const int64_t rows = record->dims[0], columns = record->dims[1];
+    float *grad_x = record->pointers[rms_norm_backward_f32_grad_x],
+          *grad_weight = record->pointers[rms_norm_backward_f32_grad_weight];
+    const float *x = record->pointers[rms_norm_backward_f32_x],
+                *weight = record->pointers[rms_norm_backward_f32_weight],
+                *grad_y = record->pointers[rms_norm_backward_f32_grad_y];
+    const int64_t rows = record->dims[rms_norm_backward_f32_rows],
+                  columns = record->dims[rms_norm_backward_f32_columns];
     int64_t first_row, last_row, first, last;
     if (columns <= 0)
         return KERNEL_OK;
@@ -78,7 +83,7 @@ KERNEL(rms_norm_backward_f32)
         grad_weight[i] = 0;
     for (int64_t row = 0; row < rows; row++) {
         const float *in = x + row * columns, *grad = grad_y + row * columns;
-        const float inverse = inverse_rms(in, columns, record->floats[0]);
+        const float inverse = inverse_rms(in, columns, record->floats[rms_norm_backward_f32_epsilon]);
         for (int64_t i = first; i < last; i += LANES) {
             const int64_t n = last - i;
             const vfloat share = vload_up_to(in + i, n) * inverse * vload_up_to(grad + i, n);
@@ -92,11 +97,12 @@ KERNEL(rms_norm_backward_f32)
 
 KERNEL(softmax_f32)
 {
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t columns = record->dims[1], y_stride = record->dims[2], x_stride = record->dims[3];
+    float *y = record->pointers[softmax_f32_y];
+    const float *x = record->pointers[softmax_f32_x];
+    const int64_t columns = record->dims[softmax_f32_columns], y_stride = record->dims[softmax_f32_y_stride],
+                  x_stride = record->dims[softmax_f32_x_stride];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[softmax_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++) {
         const float *in = x + row * x_stride;
         float *out = y + row * y_stride;
@@ -109,11 +115,11 @@ KERNEL(softmax_f32)
 
 KERNEL(softmax_backward_f32)
 {
-    float *grad_x = record->pointers[0];
-    const float *y = record->pointers[1], *grad_y = record->pointers[2];
-    const int64_t columns = record->dims[1];
+    float *grad_x = record->pointers[softmax_backward_f32_grad_x];
+    const float *y = record->pointers[softmax_backward_f32_y], *grad_y = record->pointers[softmax_backward_f32_grad_y];
+    const int64_t columns = record->dims[softmax_backward_f32_columns];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[softmax_backward_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++) {
         const float *out = y + row * columns, *grad = grad_y + row * columns;
         const vfloat mean = vsplat(dot(out, grad, columns));
@@ -128,11 +134,12 @@ KERNEL(softmax_backward_f32)
 
 KERNEL(log_softmax_f32)
 {
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t columns = record->dims[1], y_stride = record->dims[2], x_stride = record->dims[3];
+    float *y = record->pointers[log_softmax_f32_y];
+    const float *x = record->pointers[log_softmax_f32_x];
+    const int64_t columns = record->dims[log_softmax_f32_columns], y_stride = record->dims[log_softmax_f32_y_stride],
+                  x_stride = record->dims[log_softmax_f32_x_stride];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[log_softmax_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++) {
         const float *in = x + row * x_stride;
         const float largest = row_largest(in, columns), log_total = log_scalar(exp_row(NULL, in, columns, largest));

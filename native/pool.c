@@ -188,8 +188,14 @@ void pool_set_threads(int32_t threads)
 
 int32_t pool_threads(void)
 {
-    const int threads = atomic_load(&wanted);
-    return threads ? threads : default_threads();
+    int threads = atomic_load_explicit(&wanted, memory_order_relaxed);
+    if (!threads) { /* asked for once: the answer costs two system calls, more than a small kernel */
+        int none = 0;
+        threads = default_threads();
+        if (!atomic_compare_exchange_strong(&wanted, &none, threads))
+            threads = none;
+    }
+    return threads;
 }
 
 int pool_flush_denormals(int on)

@@ -1,5 +1,6 @@
 /* Block formats: packing int8 weights into bands, quantising weights and activations, and the way back.
  * Layouts and rounding: kernels.h. GGML's q8_0 block: f16 scale, 32 int8. */
+#include "halves.h"
 #include "int8.h"
 
 enum { GGML_BLOCK_BYTES = 2 + BLOCK };
@@ -81,26 +82,41 @@ INLINE const float *padded_block(const float *x, int64_t column, int64_t columns
     return padded;
 }
 
-KERNEL(quantize_rows)
+INLINE int quantize_rows(const launch *record, int worker, int workers, const int kind)
 {
-    activations *xq = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t *d = record->dims, columns = d[1], x_stride = d[2], blocks = blocks_of(columns);
+    activations *xq = record->pointers[quantize_rows_xq];
+    const char *x = record->pointers[quantize_rows_x];
+    const int64_t *d = record->dims, columns = d[quantize_rows_columns], x_stride = d[quantize_rows_x_stride],
+                  blocks = blocks_of(columns), element = kind == KIND_F32 ? 4 : 2;
     int64_t first, last;
-    worker_share(d[0] * blocks, 1, worker, workers, &first, &last);
+    worker_share(d[quantize_rows_rows] * blocks, 1, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i++) {
         float padded[BLOCK];
-        const float *from = padded_block(x + i / blocks * x_stride, i % blocks * BLOCK, columns, padded);
+        const char *row = x + i / blocks * x_stride * element;
+        const int64_t column = i % blocks * BLOCK, left = columns - column;
+        const float *from = padded;
+        if (kind == KIND_F32)
+            from = padded_block((const float *)(const void *)row, column, columns, padded);
+        else
+            for (int64_t j = 0; j < BLOCK; j += LANES)
+                vstore(padded + j, j < left
+                                       ? load_halves((const uint16_t *)(const void *)row + column + j, left - j, kind)
+                                       : vzero());
         xq[i].scale = quantize_block(xq[i].values, from, &xq[i].sum);
     }
     return KERNEL_OK;
 }
 
+KERNEL(quantize_rows) { return quantize_rows(record, worker, workers, KIND_F32); }
+KERNEL(quantize_rows_f16) { return quantize_rows(record, worker, workers, KIND_F16); }
+KERNEL(quantize_rows_bf16) { return quantize_rows(record, worker, workers, KIND_BF16); }
+
 KERNEL(quantize_q8_0)
 {
-    uint8_t *packed = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t *d = record->dims, rows = d[0], columns = d[1], x_stride = d[2], blocks = blocks_of(columns);
+    uint8_t *packed = record->pointers[quantize_q8_0_packed];
+    const float *x = record->pointers[quantize_q8_0_x];
+    const int64_t *d = record->dims, rows = d[quantize_q8_0_rows], columns = d[quantize_q8_0_columns],
+                  x_stride = d[quantize_q8_0_x_stride], blocks = blocks_of(columns);
     int64_t first, last;
     worker_share(bands_of(rows), 1, worker, workers, &first, &last);
     for (int64_t row = first * BAND; row < last * BAND; row++)
@@ -122,9 +138,10 @@ KERNEL(quantize_q8_0)
 /* blocks: GGML's, row after row; columns must be whole blocks. */
 KERNEL(pack_q8_0)
 {
-    uint8_t *packed = record->pointers[0];
-    const uint8_t *from = record->pointers[1];
-    const int64_t rows = record->dims[0], columns = record->dims[1], blocks = blocks_of(columns);
+    uint8_t *packed = record->pointers[pack_q8_0_packed];
+    const uint8_t *from = record->pointers[pack_q8_0_blocks];
+    const int64_t rows = record->dims[pack_q8_0_rows], columns = record->dims[pack_q8_0_columns],
+                  blocks = blocks_of(columns);
     int64_t first, last;
     if (columns % BLOCK)
         return KERNEL_BAD_ARGUMENT;
@@ -143,11 +160,11 @@ KERNEL(pack_q8_0)
 /* quants: rows x columns int8; scales: one f32 for each `group` of them. No block of 32 columns may span two groups. */
 KERNEL(pack_q8_group)
 {
-    uint8_t *packed = record->pointers[0];
-    const int8_t *quants = record->pointers[1];
-    const float *scales = record->pointers[2];
-    const int64_t rows = record->dims[0], columns = record->dims[1], group = record->dims[2],
-                  blocks = blocks_of(columns);
+    uint8_t *packed = record->pointers[pack_q8_group_packed];
+    const int8_t *quants = record->pointers[pack_q8_group_quants];
+    const float *scales = record->pointers[pack_q8_group_scales];
+    const int64_t rows = record->dims[pack_q8_group_rows], columns = record->dims[pack_q8_group_columns],
+                  group = record->dims[pack_q8_group_group], blocks = blocks_of(columns);
     int64_t first, last;
     if (rows == 0 || columns == 0)
         return KERNEL_OK;
@@ -191,26 +208,27 @@ INLINE void unpack_row(float *y, const uint8_t *packed, int64_t row, int64_t col
 
 INLINE int unpack(const launch *record, int worker, int workers, int64_t scale_bytes)
 {
-    float *y = record->pointers[0];
-    const int64_t columns = record->dims[1];
+    float *y = record->pointers[unpack_q8_0_y];
+    const int64_t columns = record->dims[unpack_q8_0_columns];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[unpack_q8_0_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last; row++)
-        unpack_row(y + row * columns, record->pointers[1], row, columns, scale_bytes);
+        unpack_row(y + row * columns, record->pointers[unpack_q8_0_packed], row, columns, scale_bytes);
     return KERNEL_OK;
 }
 
 INLINE int embedding(const launch *record, int worker, int workers, int64_t scale_bytes)
 {
-    float *y = record->pointers[0];
-    const int32_t *ids = record->pointers[2];
-    const int64_t *d = record->dims, columns = d[1], vocabulary = d[2], y_stride = d[3];
+    float *y = record->pointers[embedding_q8_0_y];
+    const int32_t *ids = record->pointers[embedding_q8_0_ids];
+    const int64_t *d = record->dims, columns = d[embedding_q8_0_columns], vocabulary = d[embedding_q8_0_vocabulary],
+                  y_stride = d[embedding_q8_0_y_stride];
     int64_t first, last;
-    worker_share(d[0], 1, worker, workers, &first, &last);
+    worker_share(d[embedding_q8_0_tokens], 1, worker, workers, &first, &last);
     for (int64_t t = first; t < last; t++) {
         if (ids[t] < 0 || ids[t] >= vocabulary)
             return KERNEL_INDEX_RANGE;
-        unpack_row(y + t * y_stride, record->pointers[1], ids[t], columns, scale_bytes);
+        unpack_row(y + t * y_stride, record->pointers[embedding_q8_0_w], ids[t], columns, scale_bytes);
     }
     return KERNEL_OK;
 }

@@ -1,4 +1,5 @@
-/* Sums and largest elements of rows. */
+/* Reductions. */
+#include "elements.h"
 #include "vmath.h"
 
 enum {
@@ -26,12 +27,12 @@ static float sum_row(const float *x, int64_t columns)
 
 KERNEL(sum_rows_f32)
 {
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1];
+    float *y = record->pointers[sum_rows_f32_y];
+    const float *x = record->pointers[sum_rows_f32_x];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[sum_rows_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last; row++)
-        y[row] = sum_row(x + row * record->dims[2], record->dims[1]);
+        y[row] = sum_row(x + row * record->dims[sum_rows_f32_x_stride], record->dims[sum_rows_f32_columns]);
     return KERNEL_OK;
 }
 
@@ -58,11 +59,11 @@ INLINE void sum_strip(float *y, const float *x, int64_t rows, int64_t stride, in
 
 KERNEL(sum_columns_f32)
 {
-    float *y = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t rows = record->dims[0], stride = record->dims[2];
+    float *y = record->pointers[sum_columns_f32_y];
+    const float *x = record->pointers[sum_columns_f32_x];
+    const int64_t rows = record->dims[sum_columns_f32_rows], stride = record->dims[sum_columns_f32_x_stride];
     int64_t first, last;
-    worker_share(record->dims[1], 16, worker, workers, &first, &last);
+    worker_share(record->dims[sum_columns_f32_columns], 16, worker, workers, &first, &last);
     for (; first + STRIP * LANES <= last; first += STRIP * LANES)
         sum_strip(y + first, x + first, rows, stride, STRIP * LANES, STRIP);
     for (; first < last; first += LANES)
@@ -91,12 +92,302 @@ static int64_t largest_at(const float *x, int64_t columns)
 
 KERNEL(argmax_f32)
 {
-    int32_t *index = record->pointers[0];
-    const float *x = record->pointers[1];
-    const int64_t columns = record->dims[1];
+    int32_t *index = record->pointers[argmax_f32_index];
+    const float *x = record->pointers[argmax_f32_x];
+    const int64_t columns = record->dims[argmax_f32_columns];
     int64_t first, last;
-    worker_share(record->dims[0], 1, worker, workers, &first, &last);
+    worker_share(record->dims[argmax_f32_rows], 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last && columns > 0; row++)
-        index[row] = (int32_t)largest_at(x + row * record->dims[2], columns);
+        index[row] = (int32_t)largest_at(x + row * record->dims[argmax_f32_x_stride], columns);
+    return KERNEL_OK;
+}
+
+/* ---- Any type and strides, by opcode: sums and products in doubles or 64-bit integers, extremes as they are */
+
+typedef struct state {
+    double real[PART];
+    int64_t whole[PART], index[PART];
+} state;
+
+static const uint32_t reduce_types[] = REDUCE_TYPES;
+
+/* Element number k of n results: `x` holds one for each. NaN is the largest and the smallest; the first of equals counts.
+ * 64-bit integers wrap. */
+#define ACROSS(expression)                                                                                             \
+    for (int64_t i = 0; i < n; i++)                                                                                    \
+        to[i] = expression;                                                                                            \
+    break
+#define ACROSS_FUNCTION(name, type, wide, field)                                                                       \
+    static SMALL_CODE void name(int64_t opcode, state *s, const type *x, int64_t n, int64_t k)                         \
+    {                                                                                                                  \
+        type *to = s->field;                                                                                           \
+        switch (opcode) {                                                                                              \
+        case REDUCE_sum:                                                                                               \
+            ACROSS((type)((wide)to[i] + (wide)x[i]));                                                                  \
+        case REDUCE_sum_squares:                                                                                       \
+            ACROSS((type)((wide)to[i] + (wide)x[i] * (wide)x[i]));                                                     \
+        case REDUCE_prod:                                                                                              \
+            ACROSS((type)((wide)to[i] * (wide)x[i]));                                                                  \
+        case REDUCE_any:                                                                                               \
+            ACROSS((to[i] != 0) | (x[i] != 0));                                                                        \
+        case REDUCE_all:                                                                                               \
+            ACROSS((to[i] != 0) & (x[i] != 0));                                                                        \
+        case REDUCE_max:                                                                                               \
+            ACROSS(((x[i] > to[i]) | (x[i] != x[i])) ? x[i] : to[i]);                                                  \
+        case REDUCE_min:                                                                                               \
+            ACROSS(((x[i] < to[i]) | (x[i] != x[i])) ? x[i] : to[i]);                                                  \
+        default:                                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                if (k == 0 || (opcode == REDUCE_argmax ? x[i] > to[i] : x[i] < to[i]) ||                               \
+                    (x[i] != x[i] && to[i] == to[i])) {                                                                \
+                    to[i] = x[i];                                                                                      \
+                    s->index[i] = k;                                                                                   \
+                }                                                                                                      \
+        }                                                                                                              \
+    }
+ACROSS_FUNCTION(reals_across, double, double, real)
+ACROSS_FUNCTION(wholes_across, int64_t, uint64_t, whole)
+
+/* Elements k .. k + n - 1 of result 0. */
+#define ALONG(expression)                                                                                              \
+    for (int64_t i = 0; i < n; i++)                                                                                    \
+        to = expression;                                                                                               \
+    break
+#define ALONG_FUNCTION(name, type, wide, field)                                                                        \
+    static SMALL_CODE void name(int64_t opcode, state *s, const type *x, int64_t n, int64_t k)                         \
+    {                                                                                                                  \
+        type to = s->field[0];                                                                                         \
+        int64_t at = s->index[0];                                                                                      \
+        switch (opcode) {                                                                                              \
+        case REDUCE_sum:                                                                                               \
+            ALONG((type)((wide)to + (wide)x[i]));                                                                      \
+        case REDUCE_prod:                                                                                              \
+            ALONG((type)((wide)to * (wide)x[i]));                                                                      \
+        case REDUCE_any:                                                                                               \
+            ALONG((to != 0) | (x[i] != 0));                                                                            \
+        case REDUCE_all:                                                                                               \
+            ALONG((to != 0) & (x[i] != 0));                                                                            \
+        case REDUCE_max:                                                                                               \
+            ALONG(((x[i] > to) | (x[i] != x[i])) ? x[i] : to);                                                         \
+        case REDUCE_min:                                                                                               \
+            ALONG(((x[i] < to) | (x[i] != x[i])) ? x[i] : to);                                                         \
+        default:                                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                if (k + i == 0 || (opcode == REDUCE_argmax ? x[i] > to : x[i] < to) || (x[i] != x[i] && to == to)) {   \
+                    to = x[i];                                                                                         \
+                    at = k + i;                                                                                        \
+                }                                                                                                      \
+        }                                                                                                              \
+        s->field[0] = to;                                                                                              \
+        s->index[0] = at;                                                                                              \
+    }
+ALONG_FUNCTION(reals_along, double, double, real)
+ALONG_FUNCTION(wholes_along, int64_t, uint64_t, whole)
+
+/* Adds a part to result 0; `lost` is what the additions of parts rounded away (Neumaier 1974). */
+static SMALL_CODE void add_part(state *s, double *lost, const double *x, int64_t n, int squares)
+{
+    double sums[8] = {0};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; j++)
+            sums[j] += squares ? x[i + j] * x[i + j] : x[i + j];
+    for (; i < n; i++)
+        sums[0] += squares ? x[i] * x[i] : x[i];
+    const double more = ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    const double total = s->real[0] + more;
+    const double rounded =
+        __builtin_fabs(s->real[0]) >= __builtin_fabs(more) ? (s->real[0] - total) + more : (more - total) + s->real[0];
+    *lost += total - total == 0 ? rounded : 0;
+    s->real[0] = total;
+}
+
+/* Largest or smallest of a dense row of f32; NaN wins. */
+static SMALL_CODE float extreme_of_row(const float *x, int64_t n, int larger)
+{
+    vfloat best = vsplat(x[0]);
+    vint unordered = vsplat_int(0);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vfloat v = vload(x + i);
+        best = larger ? vmax(best, v) : vmin(best, v);
+        unordered |= v != v;
+    }
+    float found = best[0];
+    int none = 0;
+    for (int j = 0; j < LANES; j++) {
+        none |= unordered[j] != 0;
+        found = (larger ? best[j] > found : best[j] < found) ? best[j] : found;
+    }
+    for (; i < n; i++) {
+        none |= x[i] != x[i];
+        found = (larger ? x[i] > found : x[i] < found) ? x[i] : found;
+    }
+    return none ? __builtin_nanf("") : found;
+}
+
+typedef struct reduction {
+    const char *x;
+    void *y;
+    int64_t opcode, inner, reduced, x_outer, x_reduced, x_inner;
+    int type, y_type, is_real;
+} reduction;
+
+static void write_results(const reduction *r, const state *s, int64_t at, int64_t n)
+{
+    if (r->opcode == REDUCE_argmax || r->opcode == REDUCE_argmin)
+        write_integers(r->y, TYPE_int64, at, s->index, n);
+    else if (r->is_real)
+        write_doubles(r->y, r->y_type, at, s->real, n);
+    else
+        write_integers(r->y, r->y_type, at, s->whole, n);
+}
+
+static SMALL_CODE void begin_results(const reduction *r, state *s, int64_t n)
+{
+    const int one = r->opcode == REDUCE_prod || r->opcode == REDUCE_all;
+    for (int64_t i = 0; i < n; i++) {
+        s->real[i] = r->opcode == REDUCE_max ? -__builtin_inf() : r->opcode == REDUCE_min ? __builtin_inf() : one;
+        s->whole[i] = r->opcode == REDUCE_max ? INT64_MIN : r->opcode == REDUCE_min ? INT64_MAX : one;
+        s->index[i] = 0;
+    }
+}
+
+/* A float sum of a line of f32 or halves, added up in f32 a part at a time. */
+static double sum_of_halves(const view *line, int64_t count)
+{
+    double total = 0;
+    for (int64_t k = 0; k < count; k += PART) {
+        float part[PART];
+        const int64_t n = count - k < PART ? count - k : PART;
+        total += sum_row(read_floats(part, line, k, n), n);
+    }
+    return total;
+}
+
+/* Result `at`, whose elements lie x_reduced apart. */
+static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
+{
+    const char *x = r->x + (at / r->inner * r->x_outer + at % r->inner * r->x_inner) * type_bytes(r->type);
+    const view line = {x, r->type, 1, {r->reduced}, {r->x_reduced}};
+    state s;
+    double lost = 0;
+    begin_results(r, &s, 1);
+    if (r->type == TYPE_float32 && r->x_reduced == 1) {
+        const float *row = (const float *)(const void *)x;
+        if (r->opcode == REDUCE_sum && r->y_type == TYPE_float32) {
+            ((float *)r->y)[at] = sum_row(row, r->reduced);
+            return;
+        }
+        if (r->opcode == REDUCE_max || r->opcode == REDUCE_min) {
+            ((float *)r->y)[at] = extreme_of_row(row, r->reduced, r->opcode == REDUCE_max);
+            return;
+        }
+    }
+    if (r->opcode == REDUCE_sum && r->y_type != TYPE_float64 && type_in(r->type, TYPES_HALF | BIT(TYPE_float32))) {
+        s.real[0] = sum_of_halves(&line, r->reduced);
+        write_results(r, &s, at, 1);
+        return;
+    }
+    for (int64_t k = 0; k < r->reduced; k += PART) {
+        const int64_t n = r->reduced - k < PART ? r->reduced - k : PART;
+        union {
+            double real[PART];
+            int64_t whole[PART];
+        } part;
+        if (!r->is_real) {
+            read_integers(part.whole, &line, k, n);
+            wholes_along(r->opcode, &s, part.whole, n, k);
+            continue;
+        }
+        read_doubles(part.real, &line, k, n);
+        if (r->opcode == REDUCE_sum || r->opcode == REDUCE_sum_squares)
+            add_part(&s, &lost, part.real, n, r->opcode == REDUCE_sum_squares);
+        else
+            reals_along(r->opcode, &s, part.real, n, k);
+    }
+    s.real[0] += lost;
+    write_results(r, &s, at, 1);
+}
+
+/* n results from `at` on, of one outer index, row by row: their elements lie nearer to each other than to the next row. */
+static SMALL_CODE void reduce_across(const reduction *r, int64_t at, int64_t n)
+{
+    const char *x = r->x + (at / r->inner * r->x_outer + at % r->inner * r->x_inner) * type_bytes(r->type);
+    state s;
+    begin_results(r, &s, n);
+    for (int64_t k = 0; k < r->reduced; k++) {
+        const view row = {x + k * r->x_reduced * type_bytes(r->type), r->type, 1, {n}, {r->x_inner}};
+        if (r->is_real) {
+            double part[PART];
+            read_doubles(part, &row, 0, n);
+            reals_across(r->opcode, &s, part, n, k);
+        } else {
+            int64_t part[PART];
+            read_integers(part, &row, 0, n);
+            wholes_across(r->opcode, &s, part, n, k);
+        }
+    }
+    write_results(r, &s, at, n);
+}
+
+static int y_type_fits(const reduction *r)
+{
+    if (r->opcode == REDUCE_argmax || r->opcode == REDUCE_argmin)
+        return r->y_type == TYPE_int64;
+    if (r->opcode == REDUCE_any || r->opcode == REDUCE_all)
+        return r->y_type == TYPE_bool;
+    if (r->opcode == REDUCE_max || r->opcode == REDUCE_min)
+        return r->y_type == r->type;
+    return r->is_real ? type_in(r->y_type, TYPES_FLOAT) : r->y_type == TYPE_int64;
+}
+
+KERNEL(reduce)
+{
+    const int64_t *d = record->dims, opcode = d[reduce_opcode], outer = d[reduce_outer];
+    const reduction r = {.x = record->pointers[reduce_x],
+                         .y = record->pointers[reduce_y],
+                         .opcode = opcode,
+                         .inner = d[reduce_inner],
+                         .reduced = d[reduce_reduced],
+                         .x_outer = d[reduce_x_outer],
+                         .x_reduced = d[reduce_x_reduced],
+                         .x_inner = d[reduce_x_inner],
+                         .type = (int)d[reduce_x_type],
+                         .y_type = (int)d[reduce_y_type],
+                         .is_real = type_in(d[reduce_x_type], TYPES_FLOAT)};
+    const int picks = opcode >= REDUCE_max;
+    int64_t first, last;
+    if (outer <= 0 || r.inner <= 0)
+        return outer < 0 || r.inner < 0 ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
+    if (opcode < 0 || opcode >= REDUCE_COUNT || !type_in(d[reduce_x_type], reduce_types[opcode]) || !y_type_fits(&r) ||
+        r.reduced < 0 || (picks && !r.reduced))
+        return KERNEL_BAD_ARGUMENT;
+    const int across =
+        r.inner > 1 && (r.x_inner < 0 ? -r.x_inner : r.x_inner) < (r.x_reduced < 0 ? -r.x_reduced : r.x_reduced);
+    if (!across) {
+        worker_share(outer * r.inner, 1, worker, workers, &first, &last);
+        for (int64_t at = first; at < last; at++)
+            reduce_along(&r, at);
+        return KERNEL_OK;
+    }
+    const int64_t tiles = (r.inner + PART - 1) / PART;
+    worker_share(outer * tiles, 1, worker, workers, &first, &last);
+    for (int64_t tile = first; tile < last; tile++) {
+        const int64_t column = tile % tiles * PART, n = r.inner - column < PART ? r.inner - column : PART;
+        const int64_t at = tile / tiles * r.inner + column;
+        if (r.type == TYPE_float32 && opcode == REDUCE_sum && r.y_type == TYPE_float32 && r.x_inner == 1)
+            for (int64_t i = 0; i < n; i += STRIP * LANES) {
+                const float *x = (const float *)(const void *)r.x + tile / tiles * r.x_outer + column + i;
+                float *y = (float *)r.y + at + i;
+                if (n - i >= STRIP * LANES)
+                    sum_strip(y, x, r.reduced, r.x_reduced, STRIP * LANES, STRIP);
+                else
+                    for (int64_t j = 0; j < n - i; j += LANES)
+                        sum_strip(y + j, x + j, r.reduced, r.x_reduced, n - i - j, 1);
+            }
+        else
+            reduce_across(&r, at, n);
+    }
     return KERNEL_OK;
 }

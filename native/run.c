@@ -1,6 +1,7 @@
 /* Runs launch records: picks the kernels for this machine's instruction set, and on the host shares each record out
  * among a pool of threads. */
 #include "kernels.h"
+#include "slots.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +23,18 @@ enum { LARGEST_ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
     static kernel_function *const table_##set[] = {KERNELS(ENTRY_##set)};
 #define DECLARE(name, set) int name##_##set(const launch *, int, int);
 #define ENTRY(name, set) name##_##set,
-#define DECLARE_baseline(name, signature) DECLARE(name, baseline)
-#define DECLARE_avx2(name, signature) DECLARE(name, avx2)
-#define DECLARE_avx512(name, signature) DECLARE(name, avx512)
-#define DECLARE_neon(name, signature) DECLARE(name, neon)
-#define DECLARE_simd128(name, signature) DECLARE(name, simd128)
-#define DECLARE_relaxed(name, signature) DECLARE(name, relaxed)
-#define ENTRY_baseline(name, signature) ENTRY(name, baseline)
-#define ENTRY_avx2(name, signature) ENTRY(name, avx2)
-#define ENTRY_avx512(name, signature) ENTRY(name, avx512)
-#define ENTRY_neon(name, signature) ENTRY(name, neon)
-#define ENTRY_simd128(name, signature) ENTRY(name, simd128)
-#define ENTRY_relaxed(name, signature) ENTRY(name, relaxed)
+#define DECLARE_baseline(name) DECLARE(name, baseline)
+#define DECLARE_avx2(name) DECLARE(name, avx2)
+#define DECLARE_avx512(name) DECLARE(name, avx512)
+#define DECLARE_neon(name) DECLARE(name, neon)
+#define DECLARE_simd128(name) DECLARE(name, simd128)
+#define DECLARE_relaxed(name) DECLARE(name, relaxed)
+#define ENTRY_baseline(name) ENTRY(name, baseline)
+#define ENTRY_avx2(name) ENTRY(name, avx2)
+#define ENTRY_avx512(name) ENTRY(name, avx512)
+#define ENTRY_neon(name) ENTRY(name, neon)
+#define ENTRY_simd128(name) ENTRY(name, simd128)
+#define ENTRY_relaxed(name) ENTRY(name, relaxed)
 
 typedef struct instruction_set {
     const char *name;

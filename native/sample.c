@@ -186,16 +186,18 @@ static int64_t draw(candidates *c, float top_p, float min_p, double uniform)
 
 KERNEL(sample_f32)
 {
-    const float *logits = record->pointers[1], *uniform = record->pointers[3];
-    const int64_t vocabulary = record->dims[0], top_k = record->dims[2];
-    const float temperature = record->floats[0], penalty = record->floats[3];
-    int32_t *token = record->pointers[0];
+    const float *logits = record->pointers[sample_f32_logits], *uniform = record->pointers[sample_f32_uniform];
+    const int64_t vocabulary = record->dims[sample_f32_vocabulary], top_k = record->dims[sample_f32_top_k];
+    const float temperature = record->floats[sample_f32_temperature], penalty = record->floats[sample_f32_penalty];
+    int32_t *token = record->pointers[sample_f32_token];
     if (worker || vocabulary <= 0)
         return KERNEL_OK;
-    candidates c = {record->pointers[4], (int32_t *)record->pointers[4] + vocabulary, vocabulary};
+    candidates c = {record->pointers[sample_f32_candidates],
+                    (int32_t *)record->pointers[sample_f32_candidates] + vocabulary, vocabulary};
     if (!(penalty > 0) || temperature != temperature || vocabulary > INT32_MAX)
         return KERNEL_BAD_ARGUMENT;
-    const int code = prepare(&c, logits, record->pointers[2], record->dims[1], penalty);
+    const int code =
+        prepare(&c, logits, record->pointers[sample_f32_history], record->dims[sample_f32_history_count], penalty);
     if (code)
         return code;
     const float largest = row_largest(c.values, vocabulary);
@@ -211,6 +213,6 @@ KERNEL(sample_f32)
     if (top_k > 0 && top_k < vocabulary)
         keep_top(&c, top_k);
     to_weights(&c, largest, temperature);
-    *token = c.ids[draw(&c, record->floats[1], record->floats[2], uniform[0])];
+    *token = c.ids[draw(&c, record->floats[sample_f32_top_p], record->floats[sample_f32_min_p], uniform[0])];
     return KERNEL_OK;
 }

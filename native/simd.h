@@ -7,6 +7,7 @@
 #ifndef PYAPP_SIMD_H
 #define PYAPP_SIMD_H
 #include "kernels.h"
+#include "slots.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -53,11 +54,25 @@ typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
 typedef float vfloat_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
+/* A function that is made small where code is downloaded: what is called rarely, beside what is fast in the same file. */
+#if defined(__wasm__)
+#define SMALL_CODE __attribute__((noinline, minsize))
+#else
+#define SMALL_CODE __attribute__((noinline))
+#endif
+
 /* A loop that stays one where code is downloaded, and is not worth its length. */
 #if defined(__wasm__)
 #define ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define ROLLED
+#endif
+
+/* A function around the loops that take the time: where code is downloaded, its length counts. */
+#if defined(__wasm__)
+#define COMPACT static __attribute__((noinline, minsize))
+#else
+#define COMPACT static
 #endif
 
 /* A loop that stays one in wasm with relaxed SIMD, where clang evaluates the operands of a chain of fused multiply-adds
@@ -369,6 +384,35 @@ INLINE vfloat vload_f16(const uint16_t *p)
 #endif
 }
 
+/* Narrowing to half formats rounds to nearest, ties to even. */
+INLINE vuint select_bits(vint mask, vuint a, vuint b) { return (a & (vuint)mask) | (b & ~(vuint)mask); }
+
+INLINE vuint vto_f16(vfloat x)
+{
+#if LANES == 16
+    return (vuint)_mm512_cvtepu16_epi32(_mm512_cvtps_ph((__m512)x, 0));
+#elif LANES == 8
+    return (vuint)_mm256_cvtepu16_epi32(_mm256_cvtps_ph((__m256)x, 0));
+#else
+    const vuint sign = ((vuint)x >> 16) & 0x8000u, bits = (vuint)x & 0x7fffffffu;
+    const vint magnitude = (vint)bits;
+    /* adding 0.5 leaves the subnormal half's bits, rounded, at the bottom of the sum */
+    const vuint subnormal = (vuint)((vfloat)bits + 0.5f) - 0x3f000000u;
+    const vuint normal = (bits - (112u << 23) + 0xfffu + ((bits >> 13) & 1u)) >> 13;
+    const vuint nan = 0x7e00u | ((bits >> 13) & 0x3ffu);
+    vuint half = select_bits(magnitude < 0x38800000, subnormal, normal);
+    half = select_bits(magnitude >= 0x47800000, (vuint)vsplat_int(0x7c00), half);
+    return select_bits(magnitude > 0x7f800000, nan, half) | sign;
+#endif
+}
+
+INLINE vuint vto_bf16(vfloat x)
+{
+    const vuint bits = (vuint)x;
+    const vuint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return select_bits(x == x, rounded, (bits >> 16) | 0x40u);
+}
+
 /* What kind of element a weight has; functions that take it are compiled for each. */
 enum { KIND_F32, KIND_F16, KIND_BF16 };
 
@@ -425,4 +469,22 @@ INLINE void transpose4(quad *a, quad *b, quad *c, quad *d)
     *c = (quad)vzip1q_f32(eg, fh), *d = (quad)vzip2q_f32(eg, fh);
 #endif
 }
+
+/* The even and the odd elements of two vectors that lie one after the other; the two that make these up again. */
+#if LANES == 16
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
+#define ZIP_FIRST(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define ZIP_SECOND(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif LANES == 8
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
+#define ZIP_FIRST(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define ZIP_SECOND(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#define ZIP_FIRST(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define ZIP_SECOND(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
 #endif

@@ -147,11 +147,11 @@ static void transform_windows(transform *t, int64_t first)
 /* From a record whose second and third pointers are samples and roots, and whose dims begin with frames, hop, size. */
 static int begin(transform *t, const launch *record)
 {
-    t->samples = record->pointers[1];
-    t->roots = record->pointers[2];
-    t->frames = record->dims[0];
-    t->hop = record->dims[1];
-    t->size = record->dims[2];
+    t->samples = record->pointers[log_mel_f32_samples];
+    t->roots = record->pointers[log_mel_f32_roots];
+    t->frames = record->dims[log_mel_f32_frames];
+    t->hop = record->dims[log_mel_f32_hop];
+    t->size = record->dims[log_mel_f32_size];
     int64_t rest = t->size / 2;
     if (t->size < 2 || t->size > MOST || t->size % 2)
         return KERNEL_BAD_ARGUMENT;
@@ -162,11 +162,11 @@ static int begin(transform *t, const launch *record)
 
 KERNEL(power_spectrum_f32)
 {
-    float *y = record->pointers[0];
-    const int64_t y_stride = record->dims[3];
+    float *y = record->pointers[power_spectrum_f32_y];
+    const int64_t y_stride = record->dims[power_spectrum_f32_y_stride];
     int64_t first, last;
     transform t;
-    if (record->dims[0] <= 0)
+    if (record->dims[power_spectrum_f32_frames] <= 0)
         return KERNEL_OK;
     if (begin(&t, record))
         return KERNEL_BAD_ARGUMENT;
@@ -181,13 +181,13 @@ KERNEL(power_spectrum_f32)
 
 KERNEL(log_mel_f32)
 {
-    float *y = record->pointers[0];
-    const float *filters = record->pointers[3];
-    const int32_t *ranges = record->pointers[4];
-    const int64_t mels = record->dims[3], y_stride = record->dims[4];
+    float *y = record->pointers[log_mel_f32_y];
+    const float *filters = record->pointers[log_mel_f32_filters];
+    const int32_t *ranges = record->pointers[log_mel_f32_ranges];
+    const int64_t mels = record->dims[log_mel_f32_mels], y_stride = record->dims[log_mel_f32_y_stride];
     int64_t first, last;
     transform t;
-    if (record->dims[0] <= 0 || mels <= 0)
+    if (record->dims[log_mel_f32_frames] <= 0 || mels <= 0)
         return KERNEL_OK;
     if (begin(&t, record))
         return KERNEL_BAD_ARGUMENT;
@@ -202,7 +202,7 @@ KERNEL(log_mel_f32)
             vfloat sum = vzero();
             for (int64_t bin = ranges[2 * mel]; bin < ranges[2 * mel + 1]; bin++)
                 sum = vfma(t.power[bin], vsplat(filters[mel * bins + bin]), sum);
-            const vfloat floor = vsplat(record->floats[0]);
+            const vfloat floor = vsplat(record->floats[log_mel_f32_smallest]);
             const vfloat held = vselect(sum < floor, floor, sum); /* NaN stays */
             vstore_up_to(y + mel * y_stride + frame, vlog(held) * 0.434294482f, last - frame);
         }

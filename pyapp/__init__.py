@@ -9,37 +9,30 @@ tensor([[ 7., 11.],
 """
 
 import importlib
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
+
+if sys.platform != "emscripten":
+    from . import interrupts as _interrupts
+
+    if _interrupts.is_command():
+        _interrupts.end_quietly()
 
 from .engine import *  # noqa: F403
 from .engine import bool_ as bool  # noqa: F401
-from .engine.by_name import as_factory as _as_factory
-from .engine.by_name import by_torch_names as _by_torch_names
-from .engine.by_name import method_as_function as _method_as_function
-from .engine.by_name import over_shape as _over_shape
-from .engine.by_name import rename_in as _rename_in
-from .engine.by_name import rename_methods as _rename_methods
-from .engine.ops import *  # noqa: F403
-from .engine.ops import LATER as _LATER
+from .engine import ops as _ops
+from .engine.ops._index import FUNCTION_MODULES as _FUNCTIONS
+from .engine.ops._index import METHOD_MODULES as _METHODS
+from .engine.tensor import Tensor as _Tensor
+
+if TYPE_CHECKING:
+    from .engine.ops._index import *  # noqa: F403
 
 __version__ = "0.1.0"
-_rename_in(globals(), ops.__all__)  # noqa: F405
-layer_norm, rms_norm = _over_shape(layer_norm), _over_shape(rms_norm)  # noqa: F405
-_rename_methods()
-_MAKERS = """
-    arange empty empty_like eye full full_like linspace ones ones_like rand rand_like randint randn randn_like randperm
-    tensor zeros zeros_like
-""".split()
-for _name in _MAKERS:
-    globals()[_name] = _as_factory(globals()[_name])
-_ROOMS = """
+# Packages and modules that are imported when first asked for.
+_PACKAGES = """
     amp autograd backends compiler cuda distributions extension fft func jit linalg nn optim random special testing
     utils
-""".split()
-# Ops of _LATER that make tensors.
-_FACTORIES = """
-    bartlett_window blackman_window hamming_window hann_window logspace normal randint_like scalar_tensor tril_indices
-    triu_indices
 """.split()
 # Functions of torch.nn.functional that torch has at its top, too.
 _FUNCTIONAL = """
@@ -48,22 +41,20 @@ _FUNCTIONAL = """
     feature_alpha_dropout hinge_embedding_loss kl_div margin_ranking_loss pairwise_distance poisson_nll_loss relu_
     rrelu_ selu_ threshold_ triplet_margin_loss
 """.split()
-# Methods that torch has as functions, too; so it has all that end in an underscore.
-_AS_METHODS = """
-    adjoint conj dequantize get_device is_conj is_inference is_neg is_signed resolve_conj resolve_neg split_with_sizes
-    unsafe_chunk unsafe_split unsafe_split_with_sizes
-""".split()
 # Names of torch that are no ops, by the module that has them, imported when first asked for.
 _MODULES = {
     "amp": "GradScaler autocast",
     "compiler": "compile",
-    "engine.layout": "channels_last channels_last_3d contiguous_format layout memory_format preserve_format strided",
-    "engine.dtype": "get_default_dtype set_default_dtype",
+    "engine.memory_format": """
+        channels_last channels_last_3d contiguous_format layout memory_format preserve_format strided
+    """,
+    "engine.dtype": "set_default_dtype",
     "engine.typed_tensors": """
         BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
-        ShortTensor Size
+        ShortTensor
     """,
     "formats.torch_files": "load save",
+    "engine.shape": "Size",
     "func": "vmap",
     "random": "get_rng_state set_rng_state",
     "settings": """
@@ -78,20 +69,26 @@ _ELSEWHERE = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms, and what the page can do without at first."""
-    if name in _ROOMS:
+    """What is imported when it is first asked for."""
+    if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)
-    if name in _LATER:
-        found = _by_torch_names(getattr(ops, name), name)  # noqa: F405
-        globals()[name] = found = _as_factory(found) if name in _FACTORIES else found
+    if name in _FUNCTIONS:
+        found = globals()[name] = _ops.declared(name).public
         return found
     if name in _ELSEWHERE:
         found = globals()[name] = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
         return found
     if name in _FUNCTIONAL:
         return getattr(importlib.import_module(".nn.functional", __name__), name)
-    if name in _AS_METHODS or name[-1] == "_" != name[0]:
-        method = _method_as_function(name)
-        if method is not None:
-            return method
+    if name in _METHODS and name[-1] == "_" != name[0]:  # what torch has as a function, too
+        return getattr(_Tensor, name, None) or _method(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _method(name: str) -> Any:
+    importlib.import_module(f".engine.ops.{_METHODS[name]}", __name__)
+    return getattr(_Tensor, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PACKAGES, *_FUNCTIONS, *_ELSEWHERE, *_FUNCTIONAL})

@@ -19,14 +19,23 @@ def is_autocast_available(device_type: str) -> bool:
 
 class autocast:
     """`with autocast("cuda", dtype=bfloat16):` is accepted, as a decorator too, and changes nothing: what torch would
-    compute in half precision is computed in the tensors' own dtype. On another device than the CPU a warning says so,
-    as torch does where there is no such device.
+    compute in half precision is computed in the tensors' own dtype. A warning says so: for the CPU once in a process,
+    for other devices each time, as torch does where there is no such device.
     """
+
+    _has_warned = False  # for the CPU
 
     def __init__(
         self, device_type: Any = "cuda", dtype: Any = None, enabled: bool = True, cache_enabled: Any = None
     ) -> None:
         self.device, self.fast_dtype, self._enabled = Device(device_type).type, dtype, False
+        if enabled and self.device == "cpu" and not autocast._has_warned:
+            autocast._has_warned = True
+            warnings.warn(
+                "autocast: nothing is cast: operations on the CPU run in the tensors' own dtype; convert the model "
+                "with .to(dtype) to compute in half precision",
+                stacklevel=2,
+            )
         if enabled and self.device != "cpu":
             warnings.warn(f"autocast: there is no device {self.device!r}; nothing is cast", stacklevel=2)
 

@@ -213,7 +213,8 @@ async def export(params: Any, cancel: Cancel) -> tasks.Events:
     """`json`: `segments` as events brought them (their text may have been edited), `format`, `language`, `duration`,
     `task`. Done carries `text`, the file's contents.
     """
-    from pyapp.audio.transcript import Transcript, format_transcript
+    from pyapp.audio.transcript import Transcript
+    from pyapp.audio.transcript_writers import format_transcript
 
     values = json.loads(params.json)
     yield Done("complete", {"text": format_transcript(Transcript.from_dict(values), values["format"])})

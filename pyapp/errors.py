@@ -56,8 +56,10 @@ class Cancelled(PyappError):
 
 class OperationError(PyappError, RuntimeError):
     """An operation on tensors was not given what it takes. `where` is the function as it was called, `call` with what:
-    shapes, dtypes and device of tensors.
+    shapes, dtypes and device of tensors; `layer` the path and settings of the layer of a Sequential that called it.
     """
+
+    layer: tuple[str, str] | None = None
 
     def __init__(self, what: str, *, where: str | None = None, call: str | None = None) -> None:
         self.call = call
@@ -66,7 +68,13 @@ class OperationError(PyappError, RuntimeError):
     @property
     def message(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{text}; in {self.call}" if self.call else text
+        text = f"{text}; in {self.call}" if self.call else text
+        return f"{text}, called by layer {self.layer[0]} of the Sequential, {self.layer[1]}" if self.layer else text
+
+    def pass_layer(self, name: str, settings: str) -> None:
+        """Notes the layer `name` that the error passes on its way up; a layer inside it was noted before."""
+        self.layer = (f"{name}.{self.layer[0]}", self.layer[1]) if self.layer else (name, settings)
+        self.args = (self.message,)
 
     def __str__(self) -> str:
         return self.message

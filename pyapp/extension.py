@@ -10,7 +10,9 @@ See docs/custom_ops.md.
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
+import operator
 import os
 import platform
 import re
@@ -19,32 +21,127 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .engine.dtype import DTYPES
 from .engine.launch import capturing, record_call
 from .engine.native import IN_BROWSER
-from .engine.op import describe, op
-from .engine.ops.base import definition_gradient
+from .engine.op import Op
+from .engine.ops.composite_gradient import definition_gradient
 from .engine.tensor import Tensor
+from .engine.user_errors import describe
 from .errors import KernelError
 
 HOST_FLAGS = ["-std=gnu11", "-O3", "-march=native", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno"]
 WASM_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-msimd128", "-mbulk-memory", "-ffp-contract=fast", "-fno-math-errno"]
 
 
+def op(vjp: Any = None, saves: str = "inputs", name: str | None = None, method: bool = False) -> Any:
+    """Makes an op of a definition in other ops, as `pyapp.engine.op.op`, whose kernels and gradients are checked: a
+    kernel returns a tensor (or NotImplemented), a gradient one tensor, or None, for each argument, of its shape."""
+
+    def wrap(function: Any) -> _CheckedOp:
+        made = _CheckedOp(name or function.__name__, function, None, saves, False, function.__module__)
+        made.__doc__ = function.__doc__
+        if vjp is not None:
+            made.gradient(vjp)
+        if method:
+            setattr(Tensor, made.name, made)
+        return made
+
+    return wrap
+
+
+class _CheckedOp(Op):
+    """An op whose kernels and gradient are somebody's own code."""
+
+    def kernel(self, device: str) -> Any:
+        register = super().kernel(device)
+
+        def checked(function: Any) -> Any:
+            @functools.wraps(function)
+            def run(*args: Any, **kwargs: Any) -> Any:
+                result = function(*args, **kwargs)
+                if result is not NotImplemented and not isinstance(result, Tensor):
+                    raise TypeError(
+                        f"{self.name}: its {device} kernel returned {describe(result)}; it must return a tensor, or "
+                        "NotImplemented for arguments that it does not take"
+                    )
+                return result
+
+            register(run)
+            return function
+
+        return checked
+
+    def gradient(self, vjp: Any) -> Any:
+        @functools.wraps(vjp)
+        def checked(grad: Any, output: Any, *args: Any) -> tuple[Any, ...]:
+            return _checked_gradients(self.name, vjp(grad, output, *args), args)
+
+        super().gradient(checked)
+        return vjp
+
+
+def _checked_gradients(name: str, found: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    """The gradients of an op's arguments. TypeError or ValueError where they cannot be that."""
+    if not isinstance(found, tuple | list):
+        raise TypeError(
+            f"{name}: its gradient returned {describe(found)}; it must return a tuple, aligned with its arguments"
+        )
+    if any(gradient is not None for gradient in found[len(args) :]):  # None for defaults that were not given
+        raise ValueError(f"{name}: its gradient returned {len(found)} gradients for {len(args)} arguments")
+    for at, (gradient, value) in enumerate(zip(found, args, strict=False), 1):
+        if gradient is None:
+            continue
+        if not isinstance(gradient, Tensor):
+            raise TypeError(f"{name}: gradient {at} is {describe(gradient)}, expected a tensor or None")
+        if isinstance(value, Tensor) and gradient.shape != value.shape:
+            raise ValueError(f"{name}: gradient {at} is {describe(gradient)}, but argument {at} is {describe(value)}")
+    return tuple(found[: len(args)])
+
+
+# The dtypes that a C type of a pointer's target can hold; `void` takes any.
+_C_TYPES: dict[str, tuple[str, ...]] = {
+    "float": ("float32",), "double": ("float64",), "_Float16": ("float16",), "__fp16": ("float16",),
+    "__bf16": ("bfloat16",), "_Bool": ("bool",), "bool": ("bool",),
+    "char": ("int8", "uint8", "bool"), "signed char": ("int8",), "int8_t": ("int8",),
+    "unsigned char": ("uint8", "bool", "float8_e4m3fn", "float8_e5m2"),
+    "uint8_t": ("uint8", "bool", "float8_e4m3fn", "float8_e5m2"),
+    "short": ("int16",), "int16_t": ("int16",),
+    "unsigned short": ("uint16", "float16", "bfloat16"), "uint16_t": ("uint16", "float16", "bfloat16"),
+    "int": ("int32",), "int32_t": ("int32",), "unsigned": ("uint32",), "unsigned int": ("uint32",),
+    "uint32_t": ("uint32",), "long long": ("int64",), "int64_t": ("int64",), "uint64_t": ("uint64",),
+    "unsigned long long": ("uint64",),
+}  # fmt: skip
+_SIZE_TYPES = ("intptr_t", "ptrdiff_t", "ssize_t")
+_SIZE_LIMIT = 1 << (8 * ctypes.sizeof(ctypes.c_ssize_t) - 1)
+
+
 class Kernel:
     """A C function of tensors, then whole numbers (`intptr_t`), then `float`s, which the signature names: "tensors |
-    sizes | floats". Calling it checks the arguments; a tensor is given as the address of its first element, and must be
-    dense; a name that ends in "?" may be None. Inside `capture` the call becomes part of the Graph.
+    sizes | floats". Calling it checks the arguments. A tensor is given as the address of its first element, and must be
+    dense and on the CPU; a name that ends in "?" may be None. Inside `capture` the call becomes part of the Graph.
+
+    A tensor must have the dtype that the signature gives it ("ids:int32"), else one that the function's C type can
+    hold where the source is known (`declared`: C types by position), else float32. `:any` takes every dtype.
     """
 
-    def __init__(self, name: str, signature: str, function: Any, where: str) -> None:
+    def __init__(
+        self, name: str, signature: str, function: Any, where: str, declared: Sequence[str] | None = None
+    ) -> None:
         groups = [group.split() for group in signature.split("|")]
         if len(groups) != 3:
             raise ValueError(f"kernel {name}: the signature is 'tensors | sizes | floats', not {signature!r}")
+        tensors, self.sizes, self.floats = groups
         self.name, self.signature, self.where = name, signature, where
-        self.tensors, self.sizes, self.floats = groups
+        self.tensors = [text.partition(":")[0] for text in tensors]
+        declared = _check_declaration(name, signature, [len(group) for group in groups], declared)
+        self._dtypes = [
+            _dtypes_of(name, text, declared[at] if declared else "float *") for at, text in enumerate(tensors)
+        ]
         self._function = function
         function.restype = ctypes.c_int
         function.argtypes = (
@@ -55,11 +152,15 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> None:
         """Runs it. TypeError or ValueError for arguments that do not fit; KernelError when it does not return 0."""
-        count = len(self.tensors)
-        if len(arguments) != count + len(self.sizes) + len(self.floats):
+        count, sizes = len(self.tensors), len(self.sizes)
+        if len(arguments) != count + sizes + len(self.floats):
             raise TypeError(f"kernel {self.name} takes ({self.signature}), got {len(arguments)} arguments")
-        addresses = [self._address(name, value) for name, value in zip(self.tensors, arguments[:count], strict=True)]
-        values = (*addresses, *arguments[count:])
+        tensors = arguments[:count]
+        values = (
+            *map(self._address, range(count), tensors),
+            *map(self._size, self.sizes, arguments[count : count + sizes]),
+            *map(self._float, self.floats, arguments[count + sizes :]),
+        )
 
         def run() -> None:
             status = self._function(*values)
@@ -68,28 +169,120 @@ class Kernel:
 
         run()
         if capturing():
-            record_call(self.name, run)
+            record_call(run, tuple(tensor for tensor in tensors if tensor is not None))
 
-    def _address(self, name: str, value: Any) -> int:
+    def _address(self, at: int, value: Any) -> int:
+        name, dtypes = self.tensors[at], self._dtypes[at]
         if value is None and name.endswith("?"):
             return 0
         if not isinstance(value, Tensor):
             raise TypeError(f"kernel {self.name}: {name} must be a tensor, got {describe(value)}")
+        if dtypes is not None and value.dtype.name not in dtypes:
+            raise TypeError(f"kernel {self.name}: {name} must be {' or '.join(dtypes)}, got {describe(value)}")
+        if value.dtype.is_quantized:
+            raise TypeError(f"kernel {self.name}: {name} is {describe(value)}: dequantize it first")
         if not value.is_contiguous():
             raise ValueError(
                 f"kernel {self.name}: {name}, {describe(value)} with strides {value.strides}, is not dense; "
                 "call contiguous() first"
             )
-        return value.address
+        if not value.device.backend.host_visible:
+            raise ValueError(f"kernel {self.name}: {name}, {describe(value)}, is not on the CPU; call .to('cpu') first")
+        return int(value.address)
+
+    def _size(self, name: str, value: Any) -> int:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise TypeError(f"kernel {self.name}: {name} must be a whole number, got {describe(value)}") from None
+        if not -_SIZE_LIMIT <= number < _SIZE_LIMIT:
+            raise ValueError(f"kernel {self.name}: {name} is {number:,}, which an intptr_t cannot hold")
+        return number
+
+    def _float(self, name: str, value: Any) -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise TypeError(f"kernel {self.name}: {name} must be a number, got {describe(value)}") from None
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}({self.signature}) of {self.where}>"
 
 
+def _dtypes_of(kernel: str, text: str, declared: str) -> tuple[str, ...] | None:
+    """The dtypes that a tensor of the signature may have; None for all."""
+    name, colon, wanted = text.partition(":")
+    if colon:
+        if wanted == "any":
+            return None
+        if wanted not in DTYPES:
+            raise ValueError(f"kernel {kernel}: {name} has the unknown dtype {wanted!r}")
+        return (wanted,)
+    target = declared.removesuffix("*").strip()
+    if target == "void":
+        return None
+    if target not in _C_TYPES:
+        raise ValueError(
+            f"kernel {kernel}: {name} points to {target!r}, whose dtype is not known: write it as '{name}:float32', "
+            f"'{name}:int32' … or '{name}:any' in the signature"
+        )
+    return _C_TYPES[target]
+
+
+def _check_declaration(
+    name: str, signature: str, counts: Sequence[int], declared: Sequence[str] | None
+) -> Sequence[str] | None:
+    """ValueError where the C function does not take what the signature says."""
+    if declared is None:
+        return None
+    tensors, sizes, _ = counts
+    for at, kind in enumerate(declared):
+        group = "a tensor" if at < tensors else "a size" if at < tensors + sizes else "a float"
+        fits = {"a tensor": kind.endswith("*"), "a size": kind in _SIZE_TYPES, "a float": kind == "float"}[group]
+        if at < sum(counts) and not fits:
+            expected = {"a tensor": "a pointer", "a size": "intptr_t", "a float": "float"}[group]
+            raise ValueError(
+                f"kernel {name}: by the signature {signature!r}, argument {at + 1} is {group}, but the C function "
+                f"takes {kind!r} there, not {expected}"
+            )
+    if len(declared) != sum(counts):
+        raise ValueError(
+            f"kernel {name}: the C function takes {len(declared)} arguments, the signature {signature!r} names "
+            f"{sum(counts)}"
+        )
+    return declared
+
+
+def _declarations(source: Path) -> dict[str, list[str]]:
+    """The types of the arguments of the functions that a C source exports, by name: "float *", "intptr_t" …"""
+    try:
+        text = source.read_text("utf-8", "replace")
+    except OSError:
+        return {}
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
+    found = {}
+    for name, arguments in re.findall(r"^int\s+(\w+)\s*\(([^;{()]*)\)\s*\{", text, flags=re.MULTILINE):
+        types = [] if arguments.strip() in ("", "void") else [_c_type(part) for part in arguments.split(",")]
+        found[name] = types
+    return found
+
+
+def _c_type(argument: str) -> str:
+    """The type of an argument without its name and qualifiers: "const float *restrict x" is "float *"."""
+    words = re.findall(r"\w+|\*|\[", argument)
+    pointers = sum(word in ("*", "[") for word in words)
+    kept = [w for w in words if w.isidentifier() and w not in ("const", "restrict", "__restrict", "volatile", "static")]
+    known = {word for names in (_C_TYPES, _SIZE_TYPES) for name in names for word in name.split()} | {"void"}
+    if len(kept) > 1 and kept[-1] not in known:
+        kept.pop()  # the argument's name
+    return " ".join(kept) + " *" * pointers
+
+
 class Kernels:
     """The kernels of one library, as attributes."""
 
-    def __init__(self, path: Path, signatures: dict[str, str]) -> None:
+    def __init__(self, path: Path, signatures: dict[str, str], source: Path | None = None) -> None:
+        declared = _declarations(source) if source is not None else {}
         try:
             self._library = ctypes.CDLL(str(path))
         except OSError as error:
@@ -100,7 +293,7 @@ class Kernels:
                 function = getattr(self._library, name)
             except AttributeError:
                 raise KernelError(f"there is no function {name!r}", where=str(path)) from None
-            setattr(self, name, Kernel(name, signature, function, path.name))
+            setattr(self, name, Kernel(name, signature, function, path.name, declared.get(name)))
 
     def __getattr__(self, name: str) -> Kernel:
         raise AttributeError(f"no kernel {name!r} was named in load()")
@@ -113,12 +306,13 @@ def load(source: str | os.PathLike[str], **signatures: str) -> Kernels:
     `signatures`: name of a function="tensors | sizes | floats". KernelError without compiler, library or function.
     """
     path = Path(source)
-    if path.suffix == ".c":
+    written = path if path.suffix == ".c" else None
+    if written is not None:
         path = side_module_path(path) if IN_BROWSER else build(path)
     if not path.is_file():
         hint = "Build it with `python -m pyapp.extension SOURCE.c`" if IN_BROWSER else None
         raise KernelError("the kernels are not there", where=str(path), hint=hint)
-    return Kernels(path, signatures)
+    return Kernels(path, signatures, written)
 
 
 def side_module_path(source: Path) -> Path:
@@ -128,13 +322,31 @@ def side_module_path(source: Path) -> Path:
 
 def _run(command: list[str], source: Path) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     except FileNotFoundError:
         raise KernelError(
             f"no compiler: {command[0]} was not found", where=str(source), hint="Install one, or set CC"
         ) from None
+    except OSError as error:
+        raise KernelError(
+            f"the compiler {command[0]} does not run ({error.strerror})", where=str(source), hint="Check CC"
+        ) from error
     if done.returncode:
         raise KernelError(f"it does not compile: {done.stderr.strip()[-2000:]}", where=str(source))
+
+
+def _words(variable: str, default: str = "") -> list[str]:
+    """The words of an environment variable, as a shell cuts them. KernelError for quotes without an end, or none."""
+    text = os.environ.get(variable, default)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise KernelError(
+            f"{text!r} cannot be cut into words ({error})", where=variable, hint="Check its quotes"
+        ) from None
+    if default and not words:
+        raise KernelError("it names no compiler", where=variable, hint=f"Unset it, or set it to {default}")
+    return words
 
 
 def _cache() -> Path:
@@ -149,23 +361,48 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
     path = Path(source)
     if not path.is_file():
         raise KernelError("the source is not there", where=str(path))
-    command = [*shlex.split(os.environ.get("CC", "cc")), *HOST_FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))]
+    command = [*_words("CC", "cc"), *HOST_FLAGS, *_words("CFLAGS")]
     digest = hashlib.sha256(
         repr((command, platform.node(), platform.machine())).encode() + path.read_bytes()
     ).hexdigest()[:16]
     target = Path(folder or _cache()) / f"{path.stem}-{digest}.so"
     if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            built = Path(scratch) / target.name
-            _run([*command, str(path), "-o", str(built), "-lm"], path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            scratch = tempfile.TemporaryDirectory(dir=target.parent)
+        except OSError as error:
+            if folder is not None:
+                raise
+            return build(source, _own_folder(error))
+        with scratch:
+            built = Path(scratch.name) / target.name
+            # An absolute path: one that begins with "-" would be taken for an option.
+            _run([*command, str(path.absolute()), "-o", str(built), "-lm"], path)
             os.replace(built, target)  # in one step: a reader never sees half of it
     return target
 
 
+_folder: tempfile.TemporaryDirectory[str] | None = None
+
+
+def _own_folder(why: OSError) -> str:
+    """A folder of this process for libraries, where the user's cache cannot be written to. KernelError for none."""
+    global _folder
+    if _folder is None:
+        try:
+            _folder = tempfile.TemporaryDirectory(prefix="pyapp-extensions-")
+        except OSError:
+            raise KernelError(
+                f"the cache cannot be written to ({why.strerror})",
+                where=str(_cache()),
+                hint="Set XDG_CACHE_HOME to a folder that you may write to",
+            ) from why
+    return _folder.name
+
+
 def _functions(source: Path) -> list[str]:
     """Names of the functions that a C source defines and exports."""
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", source.read_text(), flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", source.read_text("utf-8", "replace"), flags=re.DOTALL)
     return re.findall(r"^int\s+(\w+)\s*\([^;{]*\)\s*\{", text, flags=re.MULTILINE)
 
 
@@ -175,7 +412,7 @@ def build_side_module(source: str | os.PathLike[str], target: str | os.PathLike[
     these tools.
     """
     path = Path(source)
-    out = Path(target or side_module_path(path))
+    out = Path(target or side_module_path(path)).absolute()
     found = [v for v in range(30, 16, -1) if shutil.which(f"clang-{v}") and shutil.which(f"wasm-ld-{v}")]
     names = _functions(path)
     headers = _emscripten_headers()
@@ -183,14 +420,14 @@ def build_side_module(source: str | os.PathLike[str], target: str | os.PathLike[
         with tempfile.TemporaryDirectory() as scratch:
             compiled = str(Path(scratch) / "kernels.o")
             flags = ["--target=wasm32-unknown-emscripten", "-fno-stack-protector", *WASM_FLAGS]
-            _run([f"clang-{found[0]}", *flags, "-isystem", headers, "-c", str(path), "-o", compiled], path)
+            _run([f"clang-{found[0]}", *flags, "-isystem", headers, "-c", str(path.absolute()), "-o", compiled], path)
             link = ["--shared", "--experimental-pic", "--no-entry", "--unresolved-symbols=import-dynamic"]
             exports = [f"--export={name}" for name in names]
             _run([f"wasm-ld-{found[0]}", *link, "--strip-all", *exports, compiled, "-o", str(out)], path)
         return out
     exported = "-sEXPORTED_FUNCTIONS=" + ",".join("_" + name for name in names)
-    emcc = shlex.split(os.environ.get("EMCC", "emcc"))
-    _run([*emcc, *WASM_FLAGS, "-sSIDE_MODULE=2", exported, str(path), "-o", str(out)], path)
+    emcc = _words("EMCC", "emcc")
+    _run([*emcc, *WASM_FLAGS, "-sSIDE_MODULE=2", exported, str(path.absolute()), "-o", str(out)], path)
     return out
 
 

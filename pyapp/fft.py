@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .engine.by_name import as_factory, rename_in
+from .engine.declare import publish
 from .engine.ops.fourier import (
     fft,
     fft2,
@@ -17,9 +17,10 @@ from .engine.ops.fourier import (
     rfft2,
     rfftfreq,
 )
+from .engine.torch_arguments import as_factory
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftshift", "ifft", "ifft2", "ifftshift", "irfft", "irfft2", "rfft", "rfft2", "rfftfreq",
 ]  # fmt: skip
-rename_in(globals(), __all__)
+publish(globals(), __all__)
 fftfreq, rfftfreq = as_factory(fftfreq), as_factory(rfftfreq)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .engine import autograd
-from .engine.op import describe
 from .engine.ops import stack, zeros_like
 from .engine.tensor import Tensor
+from .engine.user_errors import describe
 from .nn.module import Module
 
 Function = Callable[..., Any]

@@ -1,44 +1,34 @@
-"""Linear algebra, by torch.linalg's names. Real tensors; complex eigenvalues are pairs: engine/ops/solvers.py."""
+"""Linear algebra, by torch.linalg's names. Real tensors; complex eigenvalues are pairs: engine/ops/linalg/eigen.py."""
 
 from __future__ import annotations
 
-from .engine.by_name import rename_in
-from .engine.ops.decompose import (
-    cond,
-    eigh,
-    eigvalsh,
-    lstsq,
-    matrix_exp,
-    matrix_norm,
-    matrix_power,
-    matrix_rank,
-    multi_dot,
-    pinv,
-    vector_norm,
-)
-from .engine.ops.decompose import linalg_cross as cross
-from .engine.ops.decompose import linalg_norm as norm
-from .engine.ops.decompose import linalg_qr as qr
-from .engine.ops.decompose import linalg_svd as svd
-from .engine.ops.linalg import cholesky, det, inverse, slogdet, solve, solve_triangular, svdvals
-from .engine.ops.linalg import inverse as inv
-from .engine.ops.matmul import matmul
-from .engine.ops.solvers import (
-    cholesky_ex,
-    eig,
-    eigvals,
-    householder_product,
+from .engine.declare import publish
+from .engine.ops.diagonals import linalg_diagonal as diagonal
+from .engine.ops.linalg.determinant import det, slogdet
+from .engine.ops.linalg.eigen import eig, eigh, eigvals, eigvalsh
+from .engine.ops.linalg.factor import cholesky, cholesky_ex, householder_product, lu, lu_factor
+from .engine.ops.linalg.factor import linalg_lu_solve as lu_solve
+from .engine.ops.linalg.factor import linalg_qr as qr
+from .engine.ops.linalg.matrix_functions import matrix_exp, matrix_power
+from .engine.ops.linalg.norms import cond, matrix_norm, vector_norm
+from .engine.ops.linalg.norms import linalg_norm as norm
+from .engine.ops.linalg.products import linalg_cross as cross
+from .engine.ops.linalg.products import linalg_vander as vander
+from .engine.ops.linalg.products import matmul, multi_dot, vecdot
+from .engine.ops.linalg.solve import (
     inv_ex,
-    lu,
-    lu_factor,
+    inverse,
+    lstsq,
+    pinv,
+    solve,
     solve_ex,
+    solve_triangular,
     tensorinv,
     tensorsolve,
-    vecdot,
 )
-from .engine.ops.solvers import linalg_diagonal as diagonal
-from .engine.ops.solvers import linalg_lu_solve as lu_solve
-from .engine.ops.solvers import linalg_vander as vander
+from .engine.ops.linalg.solve import inverse as inv
+from .engine.ops.linalg.svd import linalg_svd as svd
+from .engine.ops.linalg.svd import matrix_rank, svdvals
 from .errors import LinAlgError
 
 __all__ = [
@@ -47,5 +37,5 @@ __all__ = [
     "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex",
     "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
-rename_in(globals(), __all__, "A")
+publish(globals(), __all__, "A")
 __all__ += ["LinAlgError"]

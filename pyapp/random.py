@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from .engine.dtype import uint8
-from .engine.op import describe
-from .engine.ops.named import initial_seed, seed
-from .engine.ops.random import default_generator, manual_seed
+from .engine.ops.random import default_generator, initial_seed, manual_seed, seed
 from .engine.tensor import Tensor
+from .engine.user_errors import describe
 
 
 def get_rng_state() -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .engine.by_name import rename_in
+from .engine.declare import publish
 from .engine.ops import (
     digamma,
     erf,
@@ -13,6 +13,7 @@ from .engine.ops import (
     exp2,
     expm1,
     lgamma,
+    log1p,
     log_softmax,
     logsumexp,
     round,
@@ -20,12 +21,12 @@ from .engine.ops import (
     softmax,
     where,
 )
-from .engine.ops.elementwise_more import erfc, logit, polygamma, sinc, xlogy
-from .engine.ops.gamma import i0, igamma, igammac, mvlgamma
-from .engine.ops.named import __getattr__ as _named
+from .engine.ops.activation import logit
+from .engine.ops.elementwise.exponential import xlogy
+from .engine.ops.elementwise.special import erfc, i0, igamma, igammac, mvlgamma, polygamma
+from .engine.ops.elementwise.trigonometry import sinc
 from .engine.tensor import Tensor
 
-log1p = _named("log1p")
 expit, gammaln, psi = sigmoid, lgamma, digamma
 gammainc, gammaincc, multigammaln = igamma, igammac, mvlgamma
 
@@ -70,4 +71,4 @@ __all__ = [
     "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi",
     "round", "sinc", "softmax", "xlog1py", "xlogy",
 ]  # fmt: skip
-rename_in(globals(), __all__)
+publish(globals(), __all__)

@@ -7,10 +7,10 @@ from typing import Any
 
 from .engine.dtype import DType, promote
 from .engine.lazy import np
-from .engine.op import describe
+from .engine.numpy_arrays import array_of
 from .engine.ops import tensor
-from .engine.ops.base import array_of
 from .engine.tensor import Tensor
+from .engine.user_errors import describe
 
 # (relative, absolute) tolerance by dtype, as torch has them; integers and bools are equal or not.
 _TOLERANCES = {

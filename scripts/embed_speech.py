@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from pyapp.audio import SAMPLE_RATE, write_wav
-from pyapp.train.speech_scenes import Scene, record
-from pyapp.train.speech_voices import Voice, speak
+from pyapp.recipes.speech.scenes import Scene, record
+from pyapp.recipes.speech.voices import Voice, speak
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "web" / "models" / "speech"

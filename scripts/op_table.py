@@ -26,16 +26,6 @@ MORE = [
     lambda x: pyapp.rms_norm(x, x[0]), lambda x: pyapp.layer_norm(x, x[0], x[0]), lambda x: pyapp.silu_mul(x),
     lambda x: pyapp.i0(x), lambda x: pyapp.igamma(x, x), lambda x: pyapp.igammac(x, x),
 ]  # fmt: skip
-CASES = (
-    "cases",
-    "cases_more",
-    "cases_list",
-    "cases_image",
-    "cases_signal",
-    "cases_autograd",
-    "cases_ported",
-    "cases_linalg",
-)
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "ops.md"
 DTYPES = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 GROUPS = {"integers": DTYPES[1:9], "floats": DTYPES[9:]}
@@ -80,11 +70,11 @@ def recorded(found: dict[str, set[str]]) -> Iterator[None]:
 def seen_dtypes() -> dict[str, set[str]]:
     """By op, the dtypes that it took in the tests' cases."""
     found: dict[str, set[str]] = defaultdict(set)
-    modules = [importlib.import_module(f"tests.engine.{name}") for name in CASES]
-    every = [case for module in modules for case in module.CASES]
+    cases = importlib.import_module("tests.engine.cases")
+    every = [case for subject in cases.SUBJECTS for case in cases.cases_of(subject)]
     with recorded(found), np.errstate(all="ignore"):
         for name, function, specs in every:
-            arrays = modules[0].make_inputs(name, specs)
+            arrays = cases.make_inputs(name, specs)
             for dtype in DTYPES:
                 inputs = [pyapp.tensor(a * 3 if a.dtype == np.float32 else a) for a in arrays]
                 inputs = [t.to(dtype) if t.is_floating_point() else t for t in inputs]
@@ -128,7 +118,7 @@ def render() -> str:
         op = OPS[name]
         if not op.module.startswith(("pyapp.engine.", "pyapp.nn.")):
             continue
-        kernel = "yes" if op.fast is not None else "–"
+        kernel = "yes" if op.claim is not None else "–"
         rows.append(f"| `{name.strip('_')}` | {shown(dtypes[name]) or '–'} | {gradient(op)} | {kernel} | {kernel} |")
     lines = [HEAD + "\n".join(rows), "", "## Functions by torch's names", ""]
     rooms: dict[str, list[str]] = defaultdict(list)

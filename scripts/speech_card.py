@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from pyapp.cli.transcribe import BEAM
 from pyapp.models import load_speech_model
-from pyapp.train.speech_evaluation import CLIPS, TIMES, evaluate, live_transcriber, transcriber
+from pyapp.recipes.speech.evaluation import CLIPS, TIMES, evaluate, live_transcriber, transcriber
 from scripts.embed_speech import FOLDER
 
 CARD = FOLDER / "README.md"

@@ -16,7 +16,7 @@ import pytest
 
 from pyapp import cli, tasks
 from pyapp.errors import OptionError
-from pyapp.events import Cancel, Done, Error, Event, Metric, Progress
+from pyapp.events import Cancel, Done, Error, Event, Metric, Notice, Progress
 from tests.text.small_model import write_model
 
 pytestmark = pytest.mark.native_only
@@ -208,6 +208,56 @@ def test_ctrl_c_stops_cleanly(model: Path) -> None:
         assert process.stderr.read() == b""
 
 
+LAUNCHERS = {
+    "as a module": ["-m", "pyapp"],
+    "as the installed command": ["-c", "import sys; sys.argv[0] = '/bin/pyapp'; from pyapp.cli import main; main()"],
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("moment", ["pyapp.errors", "click.core"])
+@pytest.mark.parametrize("launcher", list(LAUNCHERS))
+def test_ctrl_c_while_the_command_is_imported(launcher: str, moment: str) -> None:
+    """Python's -X importtime says when a module was imported: a line each on stderr."""
+    command = [sys.executable, "-X", "importtime", *LAUNCHERS[launcher], "models"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, b"")
+        for line in lines:
+            if line.split(b"|")[-1].strip() == moment.encode():
+                process.send_signal(signal.SIGINT)
+                break
+        else:
+            pytest.fail(f"{moment} was not imported")
+        others = [line for line in lines if not line.startswith(b"import time:")]
+        assert process.wait(20) == 130
+        assert others == []
+
+
+def test_only_the_command_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that imports the package keeps its KeyboardInterrupt."""
+    from pyapp.interrupts import is_command
+
+    for argv, original, expected in [
+        (["/usr/bin/pyapp", "models"], [], True),
+        (["C:/Scripts/pyapp.exe"], [], True),
+        (["-m"], ["python", "-m", "pyapp", "models"], True),
+        (["-m"], ["python", "-X", "dev", "-m", "pyapp"], True),
+        (["-m"], ["python", "-m", "pytest", "pyapp"], False),
+        (["-m"], ["python", "-m"], False),
+        (["-c"], ["python", "-c", "import pyapp"], False),
+        (["train.py", "-m", "pyapp"], ["python", "train.py", "-m", "pyapp"], False),
+        ([""], ["python"], False),
+        ([], ["python"], False),
+    ]:
+        monkeypatch.setattr(sys, "argv", argv)
+        monkeypatch.setattr(sys, "orig_argv", original)
+        assert is_command() is expected, (argv, original)
+    program = "import signal, pyapp; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment(), timeout=60)
+    assert done.stdout.strip() == b"True"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes")
 def test_the_reader_leaves(model: Path) -> None:
     command = [sys.executable, "-m", "pyapp", "generate", str(model), "-n", "3000", "--seed", "2", "--eager"]
@@ -235,6 +285,7 @@ def test_training_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here
     def train_story(out: Path, *, cancel: Cancel, **settings: Any) -> Iterator[Event]:
         asked.update(settings, out=out)
         yield Progress("preparing", 0, 1)
+        yield Notice("no curve", hint="take another")
         for step in (1, 2):
             yield Progress("training", step, 2, "steps")
             yield Metric("loss", 3.0 / step, "nats/token", step)
@@ -246,13 +297,14 @@ def test_training_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here
         names = ("parameters", "steps", "tokens", "stories", "size")
         yield Done("complete", {"held_out_losses": {"int8": loss}, "folder": str(out)} | dict.fromkeys(names, 1000))
 
-    import pyapp.train
+    from pyapp.recipes import story
 
-    monkeypatch.setattr(pyapp.train, "train_story", train_story, raising=False)
+    monkeypatch.setattr(story, "train_story", train_story, raising=False)
     checkpoint = tmp_path / "checkpoint.safetensors"
     checkpoint.write_bytes(b"x")
     code, out, error = here("train", "story", "--out-dir", tmp_path, "--seed", "4", "--steps", "2")
     assert code == 0 and asked == {"seed": 4, "steps": 2, "out": tmp_path} and checkpoint.exists()
+    assert "note: no curve\n  take another\n" in error
     assert "preparing …" in error and "step 1 of 2  loss 3.000  1.0 min left" in error
     assert "1,000 parameters" in out and "1.2500 per token" in out
     code, out, error = here("train", "story", "--out-dir", tmp_path, "--seed", "9", "--no-resume")
@@ -297,4 +349,74 @@ def test_quantize(here: Callable[..., tuple[int, str, str]], model: Path, tmp_pa
     events = [json.loads(line) for line in lines]
     assert events[0]["type"] == "progress" and events[-1]["types"]["float16"] > 0
     code, _, error = here("quantize", model, tmp_path / "out.gguf", "--type", "q9")
-    assert code == 1 and "unknown type 'q9'" in error and "Types: q4_0" in error
+    assert code == 1 and "unknown type 'q9'" in error and "Types and mixtures: q4_0" in error
+
+
+# -- streams that are closed, and what is no file
+
+
+def shell(command: str) -> subprocess.CompletedProcess[bytes]:
+    """A command of a shell in which `pyapp` is ours."""
+    ours = f'pyapp() {{ "{sys.executable}" -m pyapp "$@"; }}; '
+    return subprocess.run(["sh", "-c", ours + command], capture_output=True, timeout=60, env=environment())
+
+
+@pytest.mark.parametrize(
+    "command,code",
+    [
+        ("pyapp models >&-", 0),
+        ("pyapp models --json >&-", 0),
+        ("pyapp generate -n 2 >&-", 0),
+        ("pyapp generate -n 2 2>&-", 0),
+        ("pyapp generate -n 2 <&- >&- 2>&-", 0),
+        ("pyapp inspect nothing.gguf >&- 2>&-", 1),
+        ("pyapp generate -p - -n 2 <&-", 2),
+        ("pyapp transcribe - <&-", 2),
+    ],
+)
+def test_closed_streams(command: str, code: int) -> None:
+    done = shell(command)
+    assert done.returncode == code, done.stderr
+    assert b"defect" not in done.stderr and b"Traceback" not in done.stderr
+    if code == 2:
+        assert b"stdin is closed" in done.stderr or b"pipe it in" in done.stderr
+
+
+def test_a_file_is_not_written_to_as_stdout(model: Path, tmp_path: Path) -> None:
+    """Where stdout is closed, the next file that is opened would have its number."""
+    target = tmp_path / "out.gguf"
+    done = shell(f"pyapp quantize {model} {target} -t q8_0 >&-")
+    assert done.returncode == 0 and target.read_bytes()[:4] == b"GGUF"
+    assert b"MB, from" not in target.read_bytes()
+
+
+def test_an_endless_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = shell("head -c 20000000 /dev/zero | pyapp generate -p - -n 2")
+    assert done.returncode == 2 and b"stdin has more than 16,777,216 bytes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", "PIPE"), ("quantize", "PIPE", "out.gguf", "-t", "q8_0"), ("generate", "PIPE"),
+        ("transcribe", "PIPE"), ("generate", "MODEL", "--tokenizer", "PIPE"),
+        ("quantize", "MODEL", "out.gguf", "-t", "q8_0", "--imatrix", "PIPE"),
+    ],
+)  # fmt: skip
+def test_pipes_are_refused(model: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    names = {"PIPE": str(tmp_path / "pipe"), "MODEL": str(model), "out.gguf": str(tmp_path / "out.gguf")}
+    done = pyapp(*(names.get(argument, argument) for argument in arguments))
+    assert done.returncode == 1 and b"pipe: this is a pipe, not a file" in done.stderr
+
+
+def test_a_mixture(model: Path, tmp_path: Path) -> None:
+    done = pyapp("quantize", str(model), str(tmp_path / "out.gguf"), "-t", "Q4_K_M")
+    assert done.returncode == 0, done.stderr
+    wrong = pyapp("quantize", str(model), str(tmp_path / "out.gguf"), "-t", "Q4_K_X")
+    assert wrong.returncode == 1 and b"Q4_K_M" in wrong.stderr
+
+
+def test_a_folder_that_is_not_there(model: Path, tmp_path: Path) -> None:
+    done = pyapp("quantize", str(model), str(tmp_path / "gone" / "out.gguf"), "-t", "q8_0")
+    assert done.returncode == 1 and b"gone/out.gguf: no such file or directory" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import json
+import os
 import random
 import re
 import shutil
@@ -21,7 +22,7 @@ import pytest
 from pyapp import hub
 from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, StorageFullError
 from pyapp.events import Cancel, Event, Progress
-from pyapp.hub import receive
+from pyapp.hub import http
 
 pytestmark = pytest.mark.native_only
 pytest.importorskip("huggingface_hub")
@@ -55,7 +56,7 @@ def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("HF_ENDPOINT", running.address)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(receive, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(http, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
     yield running
     running.stop()
@@ -244,7 +245,7 @@ def test_a_folder_in_place_of_the_cache(remote: Any, tmp_path: Path) -> None:
 
 
 def test_progress_in_bytes(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receive, "REPORT_EVERY", 0.0)
+    monkeypatch.setattr(http, "REPORT_EVERY", 0.0)
     events: list[Event] = []
     hub.fetch(REPO, "model.bin", report=events.append)
     assert all(isinstance(event, Progress) and event.unit == "bytes" for event in events)
@@ -291,7 +292,7 @@ def test_a_damaged_beginning_heals(remote: Any, tmp_path: Path, junk: bytes) -> 
 
 
 def test_cancelling_keeps_what_has_arrived(remote: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receive, "REPORT_EVERY", 0.0)
+    monkeypatch.setattr(http, "REPORT_EVERY", 0.0)
     remote.faults = [Fault("stall", 1_000_000)]
     cancel = Cancel()
     seen = threading.Event()
@@ -462,7 +463,7 @@ def test_a_disk_that_fills_up_on_the_way(remote: Any, monkeypatch: pytest.Monkey
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(receive.os, "replace", fail)
+    monkeypatch.setattr(http.os, "replace", fail)
     with pytest.raises(StorageFullError, match="the disk is full.*HF_HUB_CACHE"):
         hub.fetch(REPO, "model.bin")
 
@@ -497,3 +498,178 @@ def test_the_registrys_models_come_from_their_repositories(remote: Any) -> None:
     for name in ("stories260K", "karpathy/tinyllamas:stories260K.bin", f"{model.repo}:{model.path}"):
         with pytest.raises(DownloadError, match="tok512.bin arrived damaged"):
             hub.resolve(name)
+
+
+# -- answers that a hub does not give
+
+INFO = f"/api/models/{REPO}/"
+
+
+def endless(piece: bytes) -> Iterator[bytes]:
+    while True:
+        yield piece
+
+
+JSON_BODIES = {
+    "a web page": b"<html><body>Please log in</body></html>",
+    "another object": b'{"x": 1}',
+    "null": b"null",
+    "a list": b"[]",
+    "names that are none": b'{"siblings": [{"rfilename": 7}]}',
+    "no names": b'{"siblings": [{}]}',
+    "siblings that are none": b'{"siblings": 5}',
+    "deep": b'{"siblings": ' + b"[" * 100_000,
+    "not UTF-8": b'{"siblings": "\xff"}',
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", JSON_BODIES)
+def test_a_list_of_files_that_is_none(remote: Any, name: str) -> None:
+    remote.answers[INFO] = (200, {"Content-Type": "application/json"}, [JSON_BODIES[name]])
+    with pytest.raises(DownloadError, match="does not answer like a Hugging Face hub") as caught:
+        hub.resolve(REPO)
+    assert "HF_ENDPOINT" in str(caught.value) and "unexpected" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_an_answer_without_end(remote: Any, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "ANSWER_LIMIT", 1 << 20)
+    remote.answers["/api/"] = (status, {"Content-Type": "application/json"}, endless(b" " * 65536))
+    with pytest.raises((DownloadError, ModelNotFoundError)) as caught:
+        hub.resolve(REPO)
+    assert status != 200 or "its answer has more than 1,048,576 bytes" in str(caught.value)
+    assert remote.sent < 64 << 20  # what fits into the buffers of the system
+
+
+def test_an_answer_that_trickles_without_end(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly() -> Iterator[bytes]:
+        while not remote.release.wait(0.02):
+            yield b" "
+
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.2)
+    remote.answers[INFO] = (200, {}, slowly())
+    with pytest.raises(DownloadError, match="its answer is not complete after 0 seconds"):
+        hub.resolve(REPO)
+
+
+def test_a_compressed_answer_is_not_inflated(remote: Any, peak_memory: Any) -> None:
+    import gzip
+
+    bomb = gzip.compress(b'{"siblings": []}' + bytes(200 << 20), 1)
+    remote.answers[INFO] = (200, {"Content-Encoding": "gzip"}, [bomb])
+    with peak_memory(16 << 20), pytest.raises(DownloadError, match="its answer is compressed"):
+        hub.resolve(REPO)
+    remote.answers = {"/storage/": (200, {"Content-Encoding": "gzip", "Content-Length": str(len(bomb))}, [bomb])}
+    with peak_memory(16 << 20), pytest.raises(DownloadError, match="it compresses the file"):
+        hub.fetch(REPO, "model.bin")
+
+
+@pytest.fixture
+def peak_memory() -> Any:
+    from tests import hostile
+
+    return hostile.peak_memory
+
+
+def test_nothing_else_is_asked(remote: Any, tmp_path: Path) -> None:
+    remote.answers["/api/agent"] = (200, {}, endless(b"{" * 65536))
+    hub.fetch(REPO, "model.bin")
+    assert {request.path.split("/")[1] for request in remote.log} == {"someone", "storage"}
+    assert all(request.authorization is None for request in remote.log) and remote.sent == 0
+
+
+def test_a_file_of_unknown_size(remote: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "UNSIZED_LIMIT", 1 << 20)
+    monkeypatch.setattr("pyapp.hub.download.ask_head", without_size("pyapp.hub.http"))
+    remote.answers["/storage/"] = (200, {}, [WEIGHTS[:1000]])
+    with pytest.raises(DownloadError, match="arrived damaged"):
+        hub.fetch(REPO, "model.bin")
+    remote.answers["/storage/"] = (200, {}, endless(bytes(65536)))
+    with pytest.raises(DownloadError, match="more than the 1,048,576 bytes that a file of unknown size may have"):
+        hub.fetch(REPO, "model.bin")
+    assert partials(tmp_path) == []
+    remote.answers = {}  # the answer to GET says it
+    assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+
+
+def without_size(module: str) -> Any:
+    ask_head = importlib.import_module(module).ask_head
+
+    def head(url: str, timeout: float) -> Any:
+        answer = ask_head(url, timeout)
+        answer.headers.pop("X-Linked-Size", None)
+        answer.headers.pop("Content-Length", None)
+        return answer
+
+    return head
+
+
+def test_more_bytes_than_were_said_leave_no_partial_file(remote: Any, tmp_path: Path) -> None:
+    remote.answers["/storage/"] = (200, {}, endless(bytes(65536)))
+    with pytest.raises(DownloadError, match="sends more than the 3,145,728 bytes"):
+        hub.fetch(REPO, "model.bin")
+    assert partials(tmp_path) == []
+
+
+def test_names_with_signs_that_cannot_be_shown(remote: Any) -> None:
+    names = [{"rfilename": name} for name in ("model\ud800.bin", "a\n.bin", "model.bin")]
+    remote.answers[INFO] = (200, {}, [json.dumps({"siblings": names}).encode()])
+    assert hub.resolve(REPO).model.name == "model.bin"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_cache_that_cannot_be_written_to(remote: Any, tmp_path: Path) -> None:
+    hub.fetch(REPO, "model.bin")
+    os.chmod(tmp_path / "cache", 0o500)
+    for folder in [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]:
+        if folder.is_dir():
+            folder.chmod(0o500)
+    try:
+        assert hub.fetch(REPO, "model.bin").read_bytes() == WEIGHTS
+        with pytest.raises(DownloadError, match="the cache cannot be written to .* Set HF_HUB_CACHE"):
+            hub.fetch(REPO, "tokenizer.json")
+    finally:
+        for folder in [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]:
+            if folder.is_dir():
+                folder.chmod(0o700)
+
+
+def test_a_cache_that_is_a_file(remote: Any, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    with pytest.raises(DownloadError, match="the cache cannot be written to .* Set HF_HUB_CACHE"):
+        hub.fetch(REPO, "model.bin")
+
+
+def test_weights_of_another_architecture_are_not_downloaded(remote: Any) -> None:
+    from pyapp.errors import ModelError
+    from pyapp.models import load_model
+
+    remote.files["owner/llama"] = {"config.json": b'{"model_type": "llama"}', "model.safetensors": WEIGHTS}
+    with pytest.raises(ModelError, match="the architecture 'llama' is not known"):
+        load_model("owner/llama")
+    assert [request.path for request in remote.downloads() if "model.safetensors" in request.path] == []
+
+
+@pytest.mark.parametrize(
+    "variable,value,message",
+    [
+        ("HF_TOKEN", "hf_ä", "the token has characters that no token has"),
+        ("HF_ENDPOINT", "http://\udc80", "this is no address of a server"),
+        ("HF_ENDPOINT", "localhost", "it cannot be reached"),
+        ("HTTP_PROXY", "nonsense://x", "the proxy settings are not usable"),
+    ],
+)
+def test_variables_with_odd_values(
+    remote: Any, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    from huggingface_hub.utils import close_session
+
+    monkeypatch.setenv(variable, value)
+    close_session()  # a new one reads the proxies
+    try:
+        with pytest.raises(DownloadError, match=message) as caught:
+            hub.resolve(REPO)
+    finally:
+        close_session()
+    assert "unexpected" not in str(caught.value)

@@ -243,6 +243,24 @@ def test_inspect(tmp_path: Path) -> None:
     assert isinstance(event, Error) and event.what == "no such file or directory"
 
 
+@pytest.mark.parametrize("train", [tasks.train_story, tasks.train_speech])
+def test_training_without_recipes(train: Callable[..., tasks.Events], tmp_path: Path) -> None:
+    """As from the page's wheel, which leaves them out. A fault in a recipe itself is another matter."""
+    import sys
+
+    known = {name: module for name, module in sys.modules.items() if name.startswith("pyapp.recipes")}
+    try:
+        for name in known:
+            del sys.modules[name]
+        sys.modules["pyapp.recipes"] = None  # type: ignore[assignment]
+        (event,) = collect(train(tmp_path))
+        assert isinstance(event, Error) and "no pyapp.recipes" in event.what and "on a computer" in (event.hint or "")
+    finally:
+        del sys.modules["pyapp.recipes"]
+        sys.modules.update(known)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_threads() -> None:
     from pyapp.engine import get_num_threads
 

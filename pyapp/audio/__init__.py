@@ -1,7 +1,7 @@
 """Sound: WAVE files, resampling, log-mel spectrograms, speech activity, and transcripts with their writers.
 
-Samples are float32 NumPy arrays, full scale is -1 to 1. Names are imported on first use: writing a transcript needs
-nothing of the rest.
+Samples are float32 NumPy arrays, full scale is -1 to 1. Each name is imported on first use, so that writing a
+transcript imports nothing of the rest.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .constants import SAMPLE_RATE, SAMPLES_AT_ONCE
+
 if TYPE_CHECKING:
     from pyapp.audio.activity import ActivityOptions, Span, cut_windows, find_speech
     from pyapp.audio.mel import log_mel_spectrogram, mel_filters, pad_or_trim
     from pyapp.audio.reader import AudioReader, open_audio
     from pyapp.audio.resampling import Resampler, mix_channels, remove_dc, resample
-    from pyapp.audio.transcript import Segment, Transcript, Word, write_transcript
+    from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
+    from pyapp.audio.transcript_writers import write_transcript
     from pyapp.audio.wav import WavFile, open_wav, read_wav, write_wav
-
-SAMPLE_RATE = 16_000  # Hz: what Whisper hears
-SAMPLES_AT_ONCE = 1 << 18  # of all channels, while a file is read
 
 _HOMES = {
     "ActivityOptions": "activity",
@@ -34,10 +34,10 @@ _HOMES = {
     "mix_channels": "resampling",
     "remove_dc": "resampling",
     "resample": "resampling",
-    "Segment": "transcript",
     "Transcript": "transcript",
+    "TranscriptSegment": "transcript",
     "Word": "transcript",
-    "write_transcript": "transcript",
+    "write_transcript": "transcript_writers",
     "WavFile": "wav",
     "open_wav": "wav",
     "read_wav": "wav",
@@ -49,9 +49,9 @@ __all__ = [
     "ActivityOptions",
     "AudioReader",
     "Resampler",
-    "Segment",
     "Span",
     "Transcript",
+    "TranscriptSegment",
     "WavFile",
     "Word",
     "cut_windows",

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 
-from .mel import BINS, FFT_SIZE, FRAMES_AT_ONCE, HOP, SAMPLE_RATE, reflect, spectrum
+from .constants import SAMPLE_RATE
+from .mel import BINS, FFT_SIZE, FRAMES_AT_ONCE, HOP, reflect, spectrum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -35,7 +35,9 @@ class Session(Protocol):
 
 
 class SpeechModel(Protocol):
-    """What decoding needs of a model (models/whisper)."""
+    """What decoding needs of a model (models/whisper). The attribute `device` says where it computes; a model without
+    it computes on the CPU.
+    """
 
     config: Any
     alignment_heads: list[tuple[int, int]] | None

@@ -12,13 +12,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pyapp.engine.launch import KERNELS, launch
 from pyapp.engine.lazy import np
+from pyapp.engine.ops import from_numpy
+from pyapp.engine.ops.spectrum import log_mel, power_spectrum
+
+from .constants import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SAMPLE_RATE = 16_000
+    from pyapp.engine.tensor import Tensor
+
 FFT_SIZE = 400  # 25 ms
 HOP = 160  # 10 ms
 BINS = FFT_SIZE // 2 + 1
@@ -26,7 +30,6 @@ CHUNK_SAMPLES = 30 * SAMPLE_RATE  # the encoder's window
 SMALLEST_POWER = 1e-10
 DECADES = 8.0
 FRAMES_AT_ONCE = 1024
-_LOG_MEL, _POWER_SPECTRUM = KERNELS["log_mel_f32"], KERNELS["power_spectrum_f32"]
 
 
 def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding: int = 0) -> NDArray[np.float32]:
@@ -44,15 +47,11 @@ def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding:
     if not np.isfinite(samples).all():
         raise ValueError("log_mel_spectrogram: samples must be finite numbers")
     frames = (len(samples) + padding) // HOP
-    filters, ranges, roots = mel_filters(n_mels), filter_ranges(n_mels), unit_roots()
-    logs = np.empty((n_mels, frames), np.float32)
+    filters, ranges = filter_tensors(n_mels)
     if not frames:
-        return logs
+        return np.empty((n_mels, 0), np.float32)
     reflected = reflect(np.concatenate([samples, np.zeros(padding, np.float32)]) if padding else samples)
-    launch(
-        _LOG_MEL, frames * FFT_SIZE >> 5, logs.ctypes.data, reflected.ctypes.data, roots.ctypes.data,
-        filters.ctypes.data, ranges.ctypes.data, frames, HOP, FFT_SIZE, n_mels, frames, SMALLEST_POWER,
-    )  # fmt: skip
+    logs = log_mel(from_numpy(reflected), unit_roots(), filters, ranges, frames, HOP, SMALLEST_POWER).array()
     np.maximum(logs, logs.max() - np.float32(DECADES), out=logs)
     logs += np.float32(4)
     logs *= np.float32(0.25)
@@ -61,16 +60,12 @@ def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding:
 
 def spectrum(samples: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
     """Power float32 (201, frames) of the windows that begin at 0, 160, 320, … of `samples`."""
-    power = np.empty((BINS, frames), np.float32)
-    if frames:
-        needed = np.ascontiguousarray(samples[: (frames - 1) * HOP + FFT_SIZE], np.float32)
-        if len(needed) < (frames - 1) * HOP + FFT_SIZE:
-            raise ValueError(f"spectrum: {len(samples)} samples are too few for {frames} windows")
-        launch(
-            _POWER_SPECTRUM, frames * FFT_SIZE >> 5, power.ctypes.data, needed.ctypes.data, unit_roots().ctypes.data,
-            frames, HOP, FFT_SIZE, frames,
-        )  # fmt: skip
-    return power
+    if not frames:
+        return np.empty((BINS, 0), np.float32)
+    found: NDArray[np.float32] = power_spectrum(
+        from_numpy(np.ascontiguousarray(samples, np.float32)), unit_roots(), frames, HOP
+    ).array()
+    return found
 
 
 def reflect(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -89,18 +84,22 @@ def pad_or_trim(samples: NDArray[np.float32], length: int = CHUNK_SAMPLES) -> ND
 
 
 @lru_cache(maxsize=1)
-def unit_roots() -> NDArray[np.float32]:
-    """float32 (400, 2): cosines and sines of 400 steps around the circle, as the kernels want them."""
+def unit_roots() -> Tensor:
+    """float32 (400, 2): the cosine and sine of each of 400 steps around the circle."""
     angles = 2 * np.pi * np.arange(FFT_SIZE, dtype=np.float64) / FFT_SIZE
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    return from_numpy(np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
 
 
 @lru_cache(maxsize=4)
-def filter_ranges(n_mels: int = 80) -> NDArray[np.int32]:
-    """int32 (n_mels, 2): first and one past the last bin that each mel filter takes something of."""
-    taken = mel_filters(n_mels) > 0
+def filter_tensors(n_mels: int) -> tuple[Tensor, Tensor]:
+    """The mel filters float32 (n_mels, 201), and int32 (n_mels, 2): the first bin that each takes and one past the
+    last.
+    """
+    filters = mel_filters(n_mels)
+    taken = filters > 0
     first, last = taken.argmax(1), BINS - taken[:, ::-1].argmax(1)
-    return (np.stack([first, last], axis=1) * taken.any(1, keepdims=True)).astype(np.int32)
+    ranges = (np.stack([first, last], axis=1) * taken.any(1, keepdims=True)).astype(np.int32)
+    return from_numpy(filters), from_numpy(ranges)
 
 
 @lru_cache(maxsize=4)

@@ -11,7 +11,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Notice, Progress
 from pyapp.formats.source import AnySource
 
-from . import SAMPLES_AT_ONCE
+from .constants import SAMPLES_AT_ONCE
 from .quality import Quality
 from .resampling import mix_channels
 from .wav import open_wav

@@ -14,7 +14,7 @@ from pyapp.errors import FileFormatError
 from pyapp.events import Notice
 from pyapp.formats.source import AnySource, ByteSource
 
-from . import SAMPLE_RATE
+from .constants import SAMPLE_RATE
 from .decoders import ArrayDecoder, Decoder, PipeWavDecoder, open_decoder, open_stream
 from .quality import OffsetFilter, Quality
 from .resampling import Resampler, mix_channels

@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Any
 
 from pyapp.audio.activity import Span, find_speech
+from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.live_words import LiveWord, common, known, live_word
-from pyapp.audio.mel import SAMPLE_RATE
 from pyapp.audio.options import TranscribeOptions
-from pyapp.audio.transcribe import LoadedSpeechModel, transcribe_events
+from pyapp.audio.transcribe import ModelWithTokenizer, transcribe_events
 from pyapp.audio.windows import checked
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
@@ -62,7 +62,7 @@ class LiveTranscriber:
 
     def __init__(
         self,
-        model: LoadedSpeechModel,
+        model: ModelWithTokenizer,
         options: TranscribeOptions | None = None,
         live: LiveOptions | None = None,
         cancel: Cancel | None = None,

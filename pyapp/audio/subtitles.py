@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
 from pyapp.errors import OptionError
-
-if TYPE_CHECKING:
-    from pyapp.audio.transcript import Segment, Transcript, Word
 
 LONG_PAUSE = 3.0  # seconds that end a cue where lines are counted
 
@@ -66,7 +63,7 @@ def make_cues(transcript: Transcript, layout: Layout | None, clean: Callable[[st
             yield Cue(words[0].start, words[-1].end, joined(texts, spaces))
 
 
-def cut(segments: Sequence[Segment], layout: Layout) -> Iterator[list[list[Word]]]:
+def cut(segments: Sequence[TranscriptSegment], layout: Layout) -> Iterator[list[list[Word]]]:
     """The cues as lines of words. Segments stay apart, unless both the width and the count of lines are given."""
     by_segment = layout.max_line_count is None or layout.max_line_width is None
     lines: list[list[Word]] = []

@@ -13,14 +13,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyapp.audio.activity import find_speech
+from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.decoding import Decoded, SpeechModel, WindowDecoder, detect_language
 from pyapp.audio.hallucinations import first_made_up, is_odd, with_words
-from pyapp.audio.mel import SAMPLE_RATE
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.segments import cut_segments, is_time, last_end
 from pyapp.audio.windows import FRAMES_PER_SECOND, MelWindows
 from pyapp.audio.word_times import FRAMES_PER_TOKEN, Draft, add_word_times
 from pyapp.engine import no_grad
+from pyapp.engine.device import cpu
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import from_numpy
 from pyapp.errors import OptionError
@@ -35,8 +36,8 @@ SHORTEST_SKIP = 1.0  # seconds of silence that are worth a window of another len
 HOT = 0.5  # text that was sampled above this temperature is no prompt for the next window
 
 
-class LoadedSpeechModel(Protocol):
-    """A model and its tokenizer (pyapp.models.load_speech_model)."""
+class ModelWithTokenizer(Protocol):
+    """What transcription needs: a speech model and its tokenizer, as pyapp.models.load_speech_model gives them."""
 
     @property
     def model(self) -> Any: ...
@@ -45,7 +46,7 @@ class LoadedSpeechModel(Protocol):
 
 
 def transcribe_events(
-    model: LoadedSpeechModel, audio: Any, options: TranscribeOptions | None = None, cancel: Cancel | None = None
+    model: ModelWithTokenizer, audio: Any, options: TranscribeOptions | None = None, cancel: Cancel | None = None
 ) -> Iterator[Event]:
     """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks, whose memory does not grow.
 
@@ -59,10 +60,11 @@ def transcribe_events(
 class Transcription:
     """The state between windows. Positions are in frames of 10 ms from the beginning of the recording."""
 
-    def __init__(self, loaded: LoadedSpeechModel, audio: Any, options: TranscribeOptions, cancel: Cancel) -> None:
+    def __init__(self, loaded: ModelWithTokenizer, audio: Any, options: TranscribeOptions, cancel: Cancel) -> None:
         self._model: SpeechModel = loaded.model
         self._tokenizer, self._options, self._cancel = loaded.tokenizer, options, cancel
         check_options(options, self._tokenizer, self._model.config.n_text_ctx)
+        self._device = getattr(self._model, "device", cpu)
         self._window = FRAMES_PER_TOKEN * self._model.config.n_audio_ctx
         self._mel = MelWindows(audio, self._model.config.n_mels)
         self._language = options.language if self._tokenizer.multilingual else "en"
@@ -133,7 +135,7 @@ class Transcription:
         padded = np.zeros((1, mel.shape[0], self._window), np.float32)
         padded[0, :, : mel.shape[1]] = mel
         with no_grad():
-            return self._model.encode(from_numpy(padded))
+            return self._model.encode(from_numpy(padded).to(self._device))
 
     def _go_to_speech(self, size: int, last: int | None) -> int:
         """Moves to where somebody begins to speak in the `size` frames ahead, and returns how many to decode from

@@ -11,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyapp.audio.mel import DECADES, FFT_SIZE, HOP, SAMPLE_RATE, SMALLEST_POWER, mel_filters, spectrum
+from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.mel import DECADES, FFT_SIZE, HOP, SMALLEST_POWER, mel_filters, spectrum
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 

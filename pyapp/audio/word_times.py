@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.decoding import SpeechModel
-from pyapp.audio.mel import HOP, SAMPLE_RATE
+from pyapp.audio.mel import HOP
 from pyapp.audio.options import TranscribeOptions
 from pyapp.engine.lazy import np
 from pyapp.text.whisper_tokenizer import WhisperTokenizer

@@ -6,9 +6,9 @@ import importlib
 from typing import Any
 
 from ..engine.autograd import backward, enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
-from ..engine.checkpoint import checkpoint, checkpoint_sequential
-from ..engine.function import Function, once_differentiable
+from ..engine.autograd_function import Function, once_differentiable
 from ..engine.gradcheck import gradcheck, gradgradcheck
+from ..engine.recompute import checkpoint, checkpoint_sequential
 
 __all__ = [
     "Function", "backward", "checkpoint", "checkpoint_sequential", "enable_grad", "grad", "gradcheck", "gradgradcheck",
@@ -41,5 +41,5 @@ def __getattr__(name: str) -> Any:
     if name in ("function", "functional"):
         return importlib.import_module(f".{name}", __name__)
     if name == "inference_mode":
-        return importlib.import_module("..engine.ops.named", __name__).inference_mode
+        return importlib.import_module("..engine.ops.torch_synonyms", __name__).inference_mode
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

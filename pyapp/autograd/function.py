@@ -1,5 +1,5 @@
 """torch.autograd.function's names."""
 
-from ..engine.function import Function, once_differentiable
+from ..engine.autograd_function import Function, once_differentiable
 
 __all__ = ["Function", "once_differentiable"]

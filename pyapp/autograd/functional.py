@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import func as _func
 from ..engine.autograd import enable_grad, grad
-from ..engine.op import describe
 from ..engine.ops import zeros_like
 from ..engine.tensor import Tensor
+from ..engine.user_errors import describe
 
 Inputs = Tensor | tuple[Tensor, ...]
 

@@ -1,6 +1,6 @@
 """The command line: forwards the events of pyapp.tasks to a terminal, or as JSON lines.
 
-Exit codes: 0 done, 1 an error (told on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of our output
+Exit codes: 0 done, 1 an error (printed on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of our output
 left.
 """
 
@@ -15,7 +15,15 @@ from typing import Any
 import click
 
 from pyapp import __version__
-from pyapp.cli.running import READER_LEFT, STOPPED, forward, json_option, silence, threads_option, use_threads
+from pyapp.cli.running import (
+    READER_LEFT,
+    forward,
+    json_option,
+    open_closed_streams,
+    silence,
+    threads_option,
+    use_threads,
+)
 from pyapp.cli.transcribe import transcribe
 from pyapp.cli.views import (
     InspectView,
@@ -27,9 +35,11 @@ from pyapp.cli.views import (
     TrainView,
     View,
 )
+from pyapp.interrupts import STOPPED, raise_again
 from pyapp.text.options import SEEDS, SamplingOptions
 
 DEFAULTS = SamplingOptions()
+PROMPT_LIMIT = 16 << 20  # bytes
 
 
 def main() -> None:
@@ -39,10 +49,12 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command; returns its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # what a locale cannot show becomes "?"
-            stream.reconfigure(errors="replace")
+    open_closed_streams()
     try:
+        raise_again()
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):  # what a locale cannot show becomes "?"
+                stream.reconfigure(errors="replace")
         code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -65,8 +77,13 @@ def run(arguments: Sequence[str]) -> int:
 def read_prompt(prompt: str) -> str:
     """The prompt as text; "-" reads it from stdin, without its last line break."""
     if prompt == "-":
+        if sys.stdin is None:
+            raise click.BadParameter("stdin is closed: pipe the prompt in.", param_hint="--prompt")
         try:
-            text = sys.stdin.buffer.read().decode("utf-8-sig")
+            data = sys.stdin.buffer.read(PROMPT_LIMIT + 1)
+            if len(data) > PROMPT_LIMIT:
+                raise click.BadParameter(f"stdin has more than {PROMPT_LIMIT:,} bytes.", param_hint="--prompt")
+            text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise click.BadParameter(
                 f"stdin is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="--prompt"
@@ -170,15 +187,17 @@ def inspect(file: str, as_json: bool) -> int:
 @cli.command()
 @click.argument("source", metavar="IN", type=click.Path())
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
-@click.option("-t", "--type", "kind", required=True, metavar="TYPE", help="q8_0, q4_K, q6_K …, or f16, bf16, f32.")
+@click.option("-t", "--type", "kind", required=True, metavar="TYPE",
+              help="q8_0, q4_K …, f16, bf16, f32, or a mixture: Q4_K_M, Q5_K_M, Q4_K_S …")  # fmt: skip
 @click.option("--imatrix", type=click.Path(), help="Which columns count: a file that llama.cpp's llama-imatrix made.")
 @click.option("--keep", metavar="REGEX", help="Leave tensors as they are whose names match this.")
 @json_option
 def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
     """Write the model file IN in another type.
 
-    IN may be safetensors, GGUF, llama2.c or PyTorch; OUT ends in .gguf, or for float types in .safetensors. Norms,
-    biases and other small tensors stay as they are.
+    IN may be safetensors, GGUF, llama2.c, NumPy or PyTorch; OUT ends in .gguf or .safetensors (whose blocks only pyapp
+    reads). A mixture gives some matrices more bits, as llama.cpp's of that name do. Norms, biases and other small
+    tensors stay as they are.
     """
     from pyapp import tasks
 

@@ -14,11 +14,29 @@ import click
 
 from pyapp.cli.views import View
 from pyapp.events import Cancel
+from pyapp.interrupts import STOPPED
 
-STOPPED, READER_LEFT = 130, 141
+READER_LEFT = 141
 
-threads_option = click.option("--threads", type=click.IntRange(1, 64), help="Kernel threads. [default: all cores]")
+threads_option = click.option(
+    "--threads", type=click.IntRange(1, 64),
+    help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
+
+
+def open_closed_streams() -> None:
+    """Gives a standard stream that the caller closed (`>&-`) to the null device: else the next file that is opened
+    would take its place, and be written to. A closed stdin stays None, which commands check."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
 
 
 def silence(stream: TextIO) -> None:

@@ -13,7 +13,8 @@ import click
 
 from pyapp.audio.options import TASKS, TranscribeOptions
 from pyapp.audio.subtitles import Layout
-from pyapp.audio.transcript import FORMATS, Transcript, write_transcript
+from pyapp.audio.transcript import Transcript
+from pyapp.audio.transcript_writers import FORMATS, write_transcript
 from pyapp.cli.running import STOPPED, forward, json_option, threads_option, use_threads
 from pyapp.cli.transcript_views import LoadJson, TranscribeJson, TranscribeView
 from pyapp.cli.views import JsonView, View
@@ -218,7 +219,7 @@ def wrong_usage(error: OptionError) -> click.BadParameter:
 
 def check_files(files: Sequence[str], formats: Sequence[str], folder: Path | None, as_json: bool) -> None:
     """Usage errors that would lose a transcript."""
-    if files.count(STDIN) > 1 or (STDIN in files and sys.stdin.isatty()):
+    if files.count(STDIN) > 1 or (STDIN in files and (sys.stdin is None or sys.stdin.isatty())):
         raise click.BadParameter('stdin ("-") holds one recording: pipe it in.', param_hint="FILE")
     if folder is None and not as_json:
         if len(formats) > 1:
@@ -240,7 +241,7 @@ def stem(file: str) -> str:
 
 
 def can_be_read(file: str, as_json: bool) -> bool:
-    """Whether it is a recording: told before a model is loaded."""
+    """Whether a file is a recording. Shows the error where it is not, before a model is loaded."""
     from pyapp.audio import open_audio
     from pyapp.tasks import error_event
 
@@ -294,7 +295,7 @@ def save(
     stopped: bool,
     as_json: bool,
 ) -> bool:
-    """Writes a transcript's files, each complete or not at all, and tells their names; False where that failed. What
+    """Writes a transcript's files, each complete or not at all, and prints their names; False where that failed. What
     was heard before it was stopped goes to files of another name, so that nobody takes it for the whole."""
     if stopped and not transcript.segments:
         return True

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from pyapp.audio.subtitles import Layout
-from pyapp.audio.transcript import Transcript, format_transcript
+from pyapp.audio.transcript import Transcript
+from pyapp.audio.transcript_writers import format_transcript
 from pyapp.cli.views import JsonView, View
-from pyapp.events import Done, Event, Language, Notice, Partial, Progress, Segment
+from pyapp.events import Done, Event, Language, Partial, Progress, Segment
 from pyapp.text.languages import LANGUAGES
 
 REFRESH = 0.1  # seconds between two looks at the bar
@@ -77,11 +78,6 @@ class TranscribeView(Heard):
     def show(self, event: Event) -> None:
         if isinstance(event, Segment):
             self._line(" ".join(event.text.split()))
-        elif isinstance(event, Notice):
-            self.close()
-            click.secho(f"note: {event.where}: {event.what}", fg="yellow", err=True)
-            if event.hint:
-                click.echo(f"  {event.hint}", err=True)
         elif isinstance(event, Partial):
             self._last_words(event.text)
         super().show(event)

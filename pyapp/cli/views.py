@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from pyapp.events import Done, Error, Event, Metric, Progress, Token
+from pyapp.events import Done, Error, Event, Metric, Notice, Progress, Token
 
 
 class View:
-    """Base: progress bars and errors. `outcome` is "error", or the reason of Done, once the task has ended."""
+    """Base: progress bars, notes and errors. `outcome` is "error", or the reason of Done, once the task has ended."""
 
     # Work that is over sooner shows no bar.
     patience = 0.3
@@ -28,6 +28,9 @@ class View:
             self.progress(event)
         elif isinstance(event, Metric):
             self.metrics[event.name] = event
+        elif isinstance(event, Notice):
+            self.close()
+            self.notice(event)
         elif isinstance(event, Error):
             self.outcome = "error"
             self.close()
@@ -54,6 +57,12 @@ class View:
         bar.update(event.done - bar.n)
         if event.done == event.total:
             self._bars.pop(event.what).close()
+
+    def notice(self, event: Notice) -> None:
+        text = f"{event.where}: {event.what}" if event.where else event.what
+        click.secho(f"note: {text}", fg="yellow", err=True)
+        if event.hint:
+            click.echo(f"  {event.hint}", err=True)
 
     def error(self, event: Error) -> None:
         text = f"{event.where}: {event.what}" if event.where else event.what

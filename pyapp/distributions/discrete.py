@@ -6,10 +6,10 @@ from typing import Any
 
 from ..engine import no_grad
 from ..engine.dtype import int64
-from ..engine.op import describe
 from ..engine.ops import log_softmax, multinomial, rand, softmax
-from ..engine.ops.activations import one_hot
+from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
+from ..engine.user_errors import describe
 from .distribution import Distribution, as_tensors
 
 

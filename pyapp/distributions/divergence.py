@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine.ops import digamma, lgamma, solve_triangular, where
-from ..engine.ops.elementwise_more import xlogy
+from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.tensor import Tensor
 from .continuous import Exponential, Laplace, LogNormal, Normal, Uniform
 from .discrete import Bernoulli, Categorical, Geometric, OneHotCategorical

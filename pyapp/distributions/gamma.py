@@ -7,9 +7,9 @@ from typing import Any
 
 from ..engine import no_grad
 from ..engine.lazy import np
+from ..engine.numpy_arrays import array_of, tensor_of
 from ..engine.ops import digamma, full_like, lgamma, rand, randn, where
-from ..engine.ops.base import array_of, tensor_of
-from ..engine.ops.elementwise_more import xlogy
+from ..engine.ops.elementwise.exponential import xlogy
 from ..engine.tensor import Tensor
 from .distribution import Distribution, as_tensors
 

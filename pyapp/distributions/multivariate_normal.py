@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..engine.op import describe
 from ..engine.ops import cholesky, inverse, randn, solve_triangular
 from ..engine.tensor import Tensor
+from ..engine.user_errors import describe
 from .distribution import Distribution
 
 

@@ -1,14 +1,10 @@
 """Tensors, autograd, ops and launch records; knows nothing above it."""
 
+from . import claims as _claims  # noqa: F401 (what kernels take)
 from . import ops, quant
 from .autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from .device import Device
 from .device import Device as device
-from .devices import cpu as _cpu  # noqa: F401 (registers the CPU's kernels)
-from .devices import cpu_convolution as _cpu_convolution  # noqa: F401
-from .devices import cpu_elementwise as _cpu_elementwise  # noqa: F401
-from .devices import cpu_speech as _cpu_speech  # noqa: F401
-from .devices import cpu_training as _cpu_training  # noqa: F401
 from .display import set_printoptions
 from .dtype import (
     DType,

@@ -8,22 +8,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError
-from .local import ThreadLocal
+from .grad_mode import STATE
 from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .op import Op
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class _State(ThreadLocal):
-    """Whether ops leave nodes."""
-
-    enabled = True
-
-
-STATE = _State()
 
 
 _YIELDS = 0x20  # the flag of a generator function's code
@@ -225,8 +216,6 @@ def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> set[int]:
 
 
 def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
-    from .ops.create import ones
-
     if not tensor.requires_grad:
         raise RuntimeError(
             "backward: this tensor does not require a gradient and has no gradient computation behind it"
@@ -236,7 +225,7 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             raise RuntimeError(
                 f"backward: a tensor of shape {tensor.shape} needs a gradient argument; only one element does not"
             )
-        return ones(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        return tensor.new_ones(tensor.shape)
     if gradient.shape != tensor.shape:
         raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")
     return gradient
@@ -287,9 +276,7 @@ class _Pending:
         if known is None:
             self._sums[key] = gradient
         elif key in self._own and known.dtype is gradient.dtype:
-            from .ops.index import add_into
-
-            add_into(known, gradient)
+            known._accumulate(gradient)
         else:
             self._sums[key] = known + gradient
             if self.in_place:
@@ -301,9 +288,6 @@ class _Pending:
         """
         if not (node.op.slices and self.in_place and node.args):
             return False
-        from .ops.create import zeros
-        from .ops.index import add_into
-
         source, *where = node.args
         edge = node.edges[0]
         assert edge is not None
@@ -312,9 +296,9 @@ class _Pending:
         if known is not None and known.dtype is not gradient.dtype:
             return False
         if key in self._own and known is not None:
-            add_into(node.op.forward(known, *where), gradient)
+            node.op.forward(known, *where)._accumulate(gradient)
             return True
-        whole = zeros(source.shape, dtype=gradient.dtype, device=gradient.device)
+        whole = gradient.new_zeros(source.shape)
         node.op.forward(whole, *where).copy_(gradient)
         self.add(edge, whole)
         self._own.add(key)
@@ -381,9 +365,7 @@ class _Delivery:
         elif STATE.enabled or known.requires_grad or known.dtype is not gradient.dtype or not known.is_contiguous():
             tensor._grad = known + gradient
         else:
-            from .ops.index import add_into
-
-            add_into(known, gradient)
+            known._accumulate(gradient)
 
     def _own(self, gradient: Tensor) -> Tensor:
         if id(gradient.storage) in self._seen or not gradient.is_contiguous():
@@ -490,3 +472,49 @@ def grad(
             found[id(e)] if id(e) in found else t.new_zeros(t.shape) for e, t in zip(edges, wanted, strict=True)
         )
     return tuple(found.get(id(edge)) for edge in edges)
+
+
+# -- methods of Tensor
+
+
+def _backward_of(
+    tensor: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Adds d(tensor)/d(leaf), weighted by `gradient` (shape of tensor; 1 for one element), to each leaf's `grad`, or to
+    that of `inputs` alone."""
+    backward([tensor], [gradient], retain_graph, create_graph, inputs)
+
+
+def _register_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
+    """`hook(grad)` is called when the gradient of this tensor is known; what it returns, if anything, takes its
+    place.
+    """
+    if not tensor.requires_grad:
+        raise RuntimeError("register_hook: this tensor does not require a gradient")
+    edge = edge_of(tensor)
+    if edge.hooks is None:
+        edge.hooks = []
+    edge.hooks.append(hook)
+    return RemovableHandle(edge.hooks, hook)
+
+
+def _register_post_accumulate_grad_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
+    """`hook(tensor)` is called after backward() has added to the `grad` of this leaf."""
+    if tensor.node is not None or not tensor.requires_grad:
+        raise RuntimeError("register_post_accumulate_grad_hook: takes leaves that require a gradient")
+    if tensor.after_hooks is None:
+        tensor.after_hooks = []
+    tensor.after_hooks.append(hook)
+    return RemovableHandle(tensor.after_hooks, hook)
+
+
+for _name, _method in {
+    "backward": _backward_of, "register_hook": _register_hook,
+    "register_post_accumulate_grad_hook": _register_post_accumulate_grad_hook,
+}.items():  # fmt: skip
+    _method.__name__ = _method.__qualname__ = _name
+    setattr(Tensor, _name, _method)

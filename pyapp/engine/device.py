@@ -1,20 +1,92 @@
-"""Where a tensor lives. A device is a file of `devices/`, loaded when the first tensor asks for it."""
+"""Devices: where a tensor's memory lies and its kernels run.
+
+`Device` names one ("cpu", "cuda:1"); a `Backend` is the contract that makes one work. The backend of a type is
+`open_device(index)` of `devices/<type>.py`, imported when the first tensor asks for it, or what `register` was given.
+"""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Collection
 from typing import Any
+
+
+class Backend:
+    """What a device does: memory of its own, and launch records run there (native/kernels.h).
+
+    Addresses are the device's own. Where `host_visible` is False, an address is a `HiddenAddress`, which nothing takes
+    for a pointer of this process.
+    """
+
+    host_visible = False  # whether the process may read and write the memory at an address
+    kernels: Collection[str] = ()  # the names in kernels.h that this device runs
+
+    def allocate(self, nbytes: int) -> Any:
+        """The address of `nbytes` bytes, aligned to 64; None when there is no memory left."""
+        raise NotImplementedError
+
+    def free(self, address: Any) -> None:
+        """Gives memory back."""
+        raise NotImplementedError
+
+    def write(self, address: Any, data: Any) -> None:
+        """Copies bytes of the host into the device's memory."""
+        raise NotImplementedError
+
+    def read(self, address: Any, into: Any) -> None:
+        """Copies the device's memory into a writable buffer of the host; waits for the kernels that write it."""
+        raise NotImplementedError
+
+    def copy(self, to: Any, source: Any, nbytes: int) -> None:
+        """Copies inside the device."""
+        raise NotImplementedError
+
+    def run(self, records: bytearray, count: int) -> int:
+        """Runs launch records in order; returns 0, or (index of the record that failed << 8) | a KERNEL_* code."""
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Waits until everything that was launched has run."""
+
+    def graph(self, records: bytearray, count: int) -> Callable[[], int]:
+        """A function that runs these records again and returns as `run` does. A device may prepare more: CUDA a CUDA
+        graph."""
+        return lambda: self.run(records, count)
+
+
+class HiddenAddress:
+    """An address in memory that this process cannot see. It is no integer: neither ctypes nor struct take it for a
+    pointer, so a kernel of the CPU is never given one.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __add__(self, nbytes: int) -> HiddenAddress:
+        return HiddenAddress(self.value + nbytes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HiddenAddress) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"<hidden address {self.value:#x}>"
 
 
 class Device:
     """`device("cpu")`, `device("cuda:1")`, `device("cuda", 1)`: `type` names the file in `devices/`, `index` (None
-    where none is told) one of several. Equal to its string, as in `t.device == "cpu"`. Any type can be named, as
-    in torch: scripts do it before they know what is there; where it is used, it must be there.
+    where none was given) one of several. Equal to its string, as in `t.device == "cpu"`. As in torch, a device can be
+    named that is not there; using it raises. There is one object of each name.
     """
 
-    __slots__ = ("index", "type")
+    __slots__ = ("_backend", "index", "type")
     index: int | None
     type: str
+    _backend: Backend | None
 
     def __new__(cls, type: Any = "cpu", index: int | None = None) -> Device:
         if isinstance(type, Device):
@@ -29,9 +101,16 @@ class Device:
         found = _known.get(name)
         if found is None:
             found = object.__new__(cls)
-            found.type, found.index = kind, at
+            found.type, found.index, found._backend = kind, at, None
             _known[name] = found
         return found
+
+    @property
+    def backend(self) -> Backend:
+        """The device at work. ValueError where this build has none of that type."""
+        if self._backend is None:
+            self._backend = _open(self)
+        return self._backend
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
@@ -39,10 +118,9 @@ class Device:
                 other = Device(other)
             except ValueError:
                 return False
-        return isinstance(other, Device) and (other.type, other.index) == (self.type, self.index)
+        return self is other
 
-    def __hash__(self) -> int:
-        return hash((self.type, self.index))
+    __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return Device, (str(self),)
@@ -54,7 +132,7 @@ class Device:
         return f"device(type={self.type!r}" + (")" if self.index is None else f", index={self.index})")
 
     def __enter__(self) -> Device:
-        """`with device("cpu"):` new tensors are on it; they are on the CPU in any case, so others are refused."""
+        """`with device("cpu"):` new tensors are on it. They are on the CPU anyway, so another device is refused."""
         if as_device(self) is not cpu:
             raise NotImplementedError(f"with {self!r}: new tensors begin on the CPU; move them with .to({str(self)!r})")
         return self
@@ -64,20 +142,32 @@ class Device:
 
 
 _known: dict[str, Device] = {}
+_registered: dict[str, Callable[[int | None], Backend]] = {}
 cpu = Device("cpu")
 _known["cpu:0"] = cpu
 
 
+def register(type: str, open_device: Callable[[int | None], Backend]) -> None:
+    """Makes `open_device(index)` the way to devices of a type that has no file in `devices/`."""
+    _registered[type] = open_device
+
+
+def _open(device: Device) -> Backend:
+    opener = _registered.get(device.type)
+    if opener is None:
+        try:
+            opener = importlib.import_module(f".devices.{device.type}", __package__).open_device
+        except ModuleNotFoundError as error:
+            raise ValueError(f"device: there is no device {str(device)!r}; this build has: cpu") from error
+    return opener(device.index)
+
+
 def as_device(value: Device | str | None) -> Device:
-    """A Device from itself or its name; its module in `devices/` is imported, so that its kernels are registered.
-    ValueError where this build has none of that type.
+    """A device that is there, from itself or its name; None is the CPU. ValueError where this build has none of that
+    type.
     """
     if value is None or value is cpu:
         return cpu
     found = Device(value)
-    if found is not cpu:
-        try:
-            importlib.import_module(f".devices.{found.type}", __package__)
-        except ModuleNotFoundError as error:
-            raise ValueError(f"device: there is no device {str(found)!r}; this build has: cpu") from error
+    _ = found.backend
     return found

@@ -7,9 +7,9 @@ from typing import Any
 
 from .autograd import enable_grad, grad, no_grad
 from .lazy import np
-from .op import describe
 from .ops.random import Generator, randn
 from .tensor import Tensor
+from .user_errors import describe
 
 
 def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:

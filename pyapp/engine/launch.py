@@ -1,23 +1,127 @@
 """Launch records: a kernel call is a record; eager execution runs one, a Graph replays those that a function left
-behind.
+behind. Kernels take tensors, never bare addresses: a Graph keeps the memory that its records point to.
 """
 
 from __future__ import annotations
 
 import ctypes
+import keyword
+import struct
 from collections.abc import Callable
 from typing import Any
 
-from . import storage as _storage
-from .local import ThreadLocal
-from .native import KERNELS, RECORD_BYTES, Kernel, fail, library
+from .device import Device, HiddenAddress, cpu
+from .native import DIMS, FLOATS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail, library
+from .storage import GraphPools, Storage, use_pools
+from .thread_local import ThreadLocal
+
+LARGEST_WORK = 2**31 - 1  # what a record can say
 
 
-def _run(address: int, count: int) -> int:
-    """The library's pyapp_run, which takes this one's place when it is loaded."""
-    global _run
-    _run = library.pyapp_run
-    return int(_run(address, count))
+class MissingKernel(NotImplementedError):
+    """A device has no kernel of that name."""
+
+
+class Kernel:
+    """One kernel of native/kernels.h: its index, its slots, and functions that take them in order: pointers (a Tensor,
+    a Storage, a Part; None where the name ends in "?"), dims, floats.
+
+    `launch(work, *slots)` runs it where its first tensor lies; `pack(records, at, work, *slots)` writes a record.
+    `work` is the cost in thousands of multiply-adds or elements. Both are compiled when they are first asked for.
+    """
+
+    __slots__ = ("dims", "floats", "index", "launch", "name", "pack", "pack_into", "pointers")
+    launch: Any
+    pack: Any
+
+    def __init__(self, index: int, name: str, signature: str) -> None:
+        self.pointers, self.dims, self.floats = (group.split() for group in signature.split("|"))
+        pointers, dims, floats = len(self.pointers), len(self.dims), len(self.floats)
+        layout = f"@ii{pointers}P{(POINTERS - pointers) * POINTER_BYTES}x{dims}q{(DIMS - dims) * 8}x{floats}f"
+        self.index = index
+        self.name = name
+        self.pack_into = struct.Struct(layout + f"{(FLOATS - floats) * 4}x").pack_into
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "launch":
+            self.launch = self._compile(_LAUNCH, {"_run": library.pyapp_run})
+            return self.launch
+        if name == "pack":
+            self.pack = self._compile(_PACK, {})
+            return self.pack
+        raise AttributeError(f"a kernel has no attribute {name!r}")
+
+    def _compile(self, template: str, more: dict[str, Any]) -> Any:
+        tensors = [_identifier(name.rstrip("?")) for name in self.pointers]
+        addresses = [
+            f"(0 if {name} is None else {name}.address)" if slot.endswith("?") else f"{name}.address"
+            for name, slot in zip(tensors, self.pointers, strict=True)
+        ]
+        always = [name for name, slot in zip(tensors, self.pointers, strict=True) if not slot.endswith("?")]
+        numbers = [_identifier(name) for name in (*self.dims, *self.floats)]
+        source = template.format(
+            slots=", ".join([*tensors, *numbers]), packed=", ".join([*addresses, *numbers]), first=always[0],
+            tensors="".join(f"{name}, " for name in tensors), numbers="".join(f"{name}, " for name in numbers),
+        )  # fmt: skip
+        names: dict[str, Any] = {  # with an underscore: no slot is called so
+            "_kernel": self, "_index": self.index, "_name": self.name, "_pack_into": self.pack_into,
+            "_error": struct.error, "_cpu": cpu, "_fail": fail, "_per_thread": _scratch,
+            "_carefully": _pack_carefully, "_elsewhere": _run_elsewhere, **more,
+        }  # fmt: skip
+        exec(compile(source, f"<{self.name}>", "exec"), names)
+        return names["_made"]
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}({', '.join([*self.pointers, *self.dims, *self.floats])})>"
+
+
+def _identifier(slot: str) -> str:
+    return slot + "_" if keyword.iskeyword(slot) else slot
+
+
+# The way of every eager call: one frame. What is not the CPU, or is recorded, goes by _run_elsewhere.
+_LAUNCH = """
+def _made(_work, {slots}):
+    _scratch = _per_thread
+    if {first}.device is not _cpu or _scratch.recorder is not None:
+        return _elsewhere(((_kernel, _work, ({tensors}), ({numbers})),))
+    _records = _scratch.records
+    try:
+        _pack_into(_records, 0, _index, _work, {packed})
+    except _error:
+        _carefully(_records, 0, _cpu, _kernel, _work, ({tensors}), ({numbers}))
+    _status = _run(_scratch.address, 1)
+    if _status:
+        _fail(_status, _name)
+"""
+_PACK = """
+def _made(_records, _at, _work, {slots}):
+    try:
+        _pack_into(_records, _at, _index, _work, {packed})
+    except _error:
+        _carefully(_records, _at, _cpu, _kernel, _work, ({tensors}), ({numbers}))
+"""
+
+
+def _pack_carefully(
+    records: bytearray, at: int, device: Device, kernel: Kernel, work: int, tensors: Any, numbers: Any
+) -> None:
+    """Writes a record whose work may be beyond 32 bits, or says what is wrong with it. RuntimeError for tensors on
+    several devices, MemoryError for sizes that no record holds."""
+    for tensor in tensors:
+        if tensor is not None and tensor.device is not device:
+            found = sorted({str(t.device) for t in tensors if t is not None})
+            raise RuntimeError(f"tensors are on {' and '.join(found)}; move them to one device with .to(device)")
+    addresses = (0 if t is None else t.address for t in tensors)
+    values = [a.value if isinstance(a, HiddenAddress) else a for a in addresses]
+    try:
+        kernel.pack_into(records, at, kernel.index, min(work, LARGEST_WORK), *values, *numbers)
+    except struct.error as error:
+        for slot, number in zip((*kernel.dims, *kernel.floats), numbers, strict=True):
+            if not isinstance(number, (int, float)) and not hasattr(number, "__index__"):
+                raise TypeError(f"{kernel.name}: {slot} is a number, not {type(number).__name__}") from None
+        slots = ", ".join(f"{slot} {number}" for slot, number in zip(kernel.dims, numbers, strict=False))
+        raise MemoryError(f"{kernel.name}: a size is beyond what memory can hold ({slots}): {error}") from error
 
 
 class _Scratch(ThreadLocal):
@@ -31,56 +135,95 @@ class _Scratch(ThreadLocal):
 
 
 _scratch = _Scratch()
+KERNELS = {name: Kernel(i, name, signature) for i, (name, signature) in enumerate(SIGNATURES.items())}
 
 
-class Recorder:
-    """Collects the records of a function while it runs."""
+class Part:
+    """The memory of a tensor or storage from byte `nbytes` on, for a kernel."""
 
-    def __init__(self) -> None:
-        self.records = bytearray()
-        self.names: list[str] = []
-        self.calls: list[tuple[int, Callable[[], None]]] = []  # foreign kernels, and how many records stand before
+    __slots__ = ("address", "device", "storage")
 
-    def add(self, kernel: Kernel, work: int, values: tuple[Any, ...]) -> None:
-        at = len(self.records)
-        self.records += bytes(RECORD_BYTES)
-        kernel.pack_into(self.records, at, kernel.index, work, *values)
-        self.names.append(kernel.name)
+    def __init__(self, of: Any, nbytes: int) -> None:
+        self.storage = of.storage
+        self.address = of.address + nbytes
+        self.device = of.device
 
 
-def launch(kernel: Kernel, work: int, *values: Any) -> None:
-    """Runs one kernel. `values` are pointers (addresses), dims, floats in the order of kernels.h; `work` is the cost in
-    multiply-adds or elements, in thousands."""
-    scratch = _scratch
-    kernel.pack_into(scratch.records, 0, kernel.index, work, *values)
-    status = _run(scratch.address, 1)
+Call = tuple[Kernel, int, tuple[Any, ...], tuple[Any, ...]]  # kernel, work, tensors, numbers
+
+
+def _run_elsewhere(calls: tuple[Call, ...]) -> None:
+    """Runs kernels on the device of their tensors, and records them where a Graph is being captured."""
+    device: Device = next(t.device for t in calls[0][2] if t is not None)
+    backend = device.backend
+    records = bytearray(RECORD_BYTES * len(calls))
+    for i, (kernel, work, tensors, numbers) in enumerate(calls):
+        if kernel.name not in backend.kernels:
+            raise MissingKernel(f"{device} has no kernel '{kernel.name}'")
+        _pack_carefully(records, i * RECORD_BYTES, device, kernel, work, tensors, numbers)
+    status = backend.run(records, len(calls))
     if status:
-        fail(status, kernel.name)
-    if scratch.recorder is not None:
-        scratch.recorder.add(kernel, work, values)
+        fail(status, calls[status >> 8][0].name)
+    recorder = _scratch.recorder
+    if recorder is not None:
+        recorder.add(device, records, calls)
 
 
 def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
-    """Up to four kernels, each (kernel, *values) reading what those before it wrote, in one call."""
+    """Up to four kernels, each (kernel, *slots) reading what those before it wrote, in one call."""
     scratch = _scratch
+    if calls[0][1].device is not cpu or scratch.recorder is not None:
+        _run_elsewhere(tuple((c[0], work, c[1 : 1 + len(c[0].pointers)], c[1 + len(c[0].pointers) :]) for c in calls))
+        return
     at = 0
     for call in calls:
-        kernel = call[0]
-        kernel.pack_into(scratch.records, at, kernel.index, work, *call[1:])
+        call[0].pack(scratch.records, at, work, *call[1:])
         at += RECORD_BYTES
-    status = _run(scratch.address, len(calls))
+    status = library.pyapp_run(scratch.address, len(calls))
     if status:
         fail(status, calls[status >> 8][0].name)
-    if scratch.recorder is not None:
-        for call in calls:
-            scratch.recorder.add(call[0], work, call[1:])
 
 
-def record_call(name: str, call: Callable[[], None]) -> None:
-    """Adds a call that is not of this library (a kernel of the user's own) to the Graph that is being recorded."""
+class Recorder:
+    """Collects the records of a function while it runs, and the memory that they point to."""
+
+    def __init__(self, pools: GraphPools) -> None:
+        self.pools = pools
+        self.parts: list[tuple[Device, bytearray, list[str]] | Callable[[], None]] = []  # records, or a foreign call
+        self.kept: dict[int, Any] = {}
+
+    def add(self, device: Device, records: bytearray, calls: tuple[Call, ...]) -> None:
+        """Adds records that have run on `device`."""
+        last = self.parts[-1] if self.parts else None
+        if not isinstance(last, tuple) or last[0] is not device:
+            last = device, bytearray(), []
+            self.parts.append(last)
+        last[1].extend(records)
+        last[2].extend(kernel.name for kernel, *_ in calls)
+        for _, _, tensors, _ in calls:
+            for tensor in tensors:
+                if tensor is not None:
+                    self.keep(tensor.storage)
+
+    def keep(self, storage: Storage) -> None:
+        """Keeps memory alive that is not the Graph's own."""
+        if storage.pool is None or storage.pool is not self.pools.by_device.get(storage.device):
+            self.kept[id(storage)] = storage
+
+    @property
+    def names(self) -> list[str]:
+        """The kernels that were recorded."""
+        return [name for part in self.parts if isinstance(part, tuple) for name in part[2]]
+
+
+def record_call(call: Callable[[], None], tensors: tuple[Any, ...]) -> None:
+    """Adds a call that is not of this library (a kernel of the user's own), which reads and writes `tensors`, to the
+    Graph that is being recorded."""
     recorder = _scratch.recorder
     if recorder is not None:
-        recorder.calls.append((len(recorder.names), call))
+        recorder.parts.append(call)
+        for tensor in tensors:
+            recorder.keep(tensor.storage)
 
 
 def capturing() -> bool:
@@ -89,10 +232,11 @@ def capturing() -> bool:
 
 
 def refuse_capture(name: str) -> None:
-    """Raises when a Graph is being recorded: `name` was computed without a launch record and would not be replayed."""
+    """Raises when a Graph is being recorded: `name` is computed by Python or NumPy and would not be replayed."""
     if _scratch.recorder is not None:
         raise RuntimeError(
-            f"capture: cpu has no kernel for '{name}' with these dtypes and layouts, so it cannot be replayed"
+            f"capture: there is no kernel for '{name}' with these dtypes and layouts: the host computes it or reads "
+            "the tensor, so it cannot be replayed"
         )
 
 
@@ -100,59 +244,73 @@ class Graph:
     """What one run of a function left behind. `replay()` runs it again, in one call, on whatever its inputs now hold;
     `outputs` (what the function returned) then hold the new results."""
 
-    def __init__(self, function: Callable[[], Any], outputs: Any, recorder: Recorder, pool: _storage.Pool) -> None:
-        self.function = function  # keeps alive what the records point to: weights, caches, input buffers
+    def __init__(self, function: Callable[[], Any], outputs: Any, recorder: Recorder) -> None:
+        self.function = function
         self.outputs = outputs
         self.names = recorder.names
-        self._pool = pool
-        self._records = recorder.records
-        self._buffer = (ctypes.c_ubyte * max(1, len(recorder.records))).from_buffer(recorder.records or bytearray(1))
-        self._address = ctypes.addressof(self._buffer)
-        self._count = len(recorder.names)
-        self._calls = recorder.calls
+        self._kept = recorder.kept  # the memory that the records point to
+        self._pools = recorder.pools
+        self._parts = [part if callable(part) else _Replay(part[0], part[1], part[2]) for part in recorder.parts]
+        only = self._parts[0] if len(self._parts) == 1 else None
+        self._run = only.run if isinstance(only, _Replay) else None
 
     def replay(self) -> Any:
         """Runs every record in order; returns `outputs`."""
-        if self._calls:
-            return self._replay_parts()
-        status = _run(self._address, self._count)
-        if status:
-            fail(status, self.names[status >> 8])
-        return self.outputs
-
-    def _replay_parts(self) -> Any:
-        """The records between foreign calls, and these."""
-        done = 0
-        for before, call in (*self._calls, (self._count, None)):
-            status = _run(self._address + done * RECORD_BYTES, before - done) if before > done else 0
+        if self._run is None:
+            for part in self._parts:
+                part()
+        else:
+            status = self._run()
             if status:
-                fail(status, self.names[done + (status >> 8)])
-            done = before
-            if call is not None:
-                call()
+                fail(status, self.names[status >> 8])
         return self.outputs
 
     def __repr__(self) -> str:
-        return f"<Graph of {self._count + len(self._calls)} kernels>"
+        return f"<Graph of {len(self.names) + sum(not isinstance(part, _Replay) for part in self._parts)} kernels>"
+
+
+class _Replay:
+    """Consecutive records of one device."""
+
+    def __init__(self, device: Device, records: bytearray, names: list[str]) -> None:
+        self.names = names
+        self.run = device.backend.graph(records, len(names))
+
+    def __call__(self) -> None:
+        status = self.run()
+        if status:
+            fail(status, self.names[status >> 8])
 
 
 def capture(function: Callable[[], Any]) -> Graph:
     """Runs `function()` once and keeps its kernel calls as a Graph.
 
-    Its inputs are tensors that the caller keeps and writes in place between replays; anything it computes outside
-    kernels (in Python or NumPy) is fixed at this run. Raises RuntimeError where an op has no kernel to record.
+    Its inputs are tensors that the caller keeps and writes in place between replays (`Tensor.assign`). Raises
+    RuntimeError where something is computed outside kernels, by Python or NumPy, from a tensor's elements.
     """
     if _scratch.recorder is not None:
         raise RuntimeError("capture: already capturing; captures do not nest")
-    recorder, pool = Recorder(), _storage.Pool()
-    before = _storage.use_pool(pool)
+    pools = GraphPools()
+    recorder = Recorder(pools)
+    use_pools(pools)
     _scratch.recorder = recorder
     try:
         outputs = function()
     finally:
         _scratch.recorder = None
-        _storage.use_pool(before)
-    return Graph(function, outputs, recorder, pool)
+        use_pools(None)
+    return Graph(function, outputs, recorder)
 
 
-__all__ = ["KERNELS", "Graph", "capture", "capturing", "launch", "launch_all", "record_call", "refuse_capture"]
+__all__ = [
+    "KERNELS",
+    "Graph",
+    "Kernel",
+    "MissingKernel",
+    "Part",
+    "capture",
+    "capturing",
+    "launch_all",
+    "record_call",
+    "refuse_capture",
+]

@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 from ..errors import KernelError
 
 POINTERS, DIMS, FLOATS = 8, 24, 4
+MOST_THREADS = 64
 POINTER_BYTES = struct.calcsize("P")
 IN_BROWSER = sys.platform == "emscripten"
 FOLDER = Path(__file__).resolve().parent.parent / "_native"
@@ -31,37 +33,27 @@ _MEANING = {
     2: "the position is outside the cache",
     3: "an argument is not usable (NaN, or a kernel that this build lacks)",
     4: "cancelled",
+    5: "an integer is divided by zero",
 }
 _ADVICE = "Build it with `python native/build.py host`, or install the package with pip (a C compiler is needed)."
-
-
-class Kernel:
-    """One kernel: its index and a packer that writes a launch record with just the slots the kernel uses."""
-
-    __slots__ = ("arguments", "index", "name", "pack_into")
-
-    def __init__(self, index: int, name: str, signature: str) -> None:
-        groups = [group.split() for group in signature.split("|")]
-        pointers, dims, floats = (len(group) for group in groups)
-        layout = f"@ii{pointers}P{(POINTERS - pointers) * POINTER_BYTES}x{dims}q{(DIMS - dims) * 8}x{floats}f"
-        self.index = index
-        self.name = name
-        self.arguments = [argument for group in groups for argument in group]
-        self.pack_into = struct.Struct(layout + f"{(FLOATS - floats) * 4}x").pack_into
-
-    def __repr__(self) -> str:
-        return f"<kernel {self.name}({', '.join(self.arguments)})>"
 
 
 RECORD_BYTES = struct.calcsize(f"@ii{POINTERS}P{DIMS}q{FLOATS}f0q")
 
 
-def read_kernels(header: str) -> dict[str, Kernel]:
-    """Kernels by name from the text of kernels.h; C string pieces that stand side by side are joined."""
+def read_signatures(header: str) -> dict[str, str]:
+    """The signature "pointers | dims | floats" of each kernel by name, in the order of their indices, from the text of
+    kernels.h; C string pieces that stand side by side are joined."""
     found = re.findall(r'KERNEL\((\w+),((?:[\s\\]*"[^"]*")+)\)', header)
-    return {
-        name: Kernel(index, name, "".join(re.findall(r'"([^"]*)"', text))) for index, (name, text) in enumerate(found)
-    }
+    return {name: "".join(re.findall(r'"([^"]*)"', text)) for name, text in found}
+
+
+def read_opcodes(header: str) -> dict[str, list[tuple[str, str, str]]]:
+    """The operations (name, types, result) of each kernel that has several, in the order of their codes."""
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for kernel, *operation in re.findall(r'^OPCODE\((\w+), (\w+), "([^"]*)", "([^"]*)"\)', header, re.MULTILINE):
+        found.setdefault(kernel, []).append(tuple(operation))
+    return found
 
 
 def signature_of(header: bytes) -> str:
@@ -119,6 +111,23 @@ def load_library(signature: str) -> ctypes.CDLL:
     return library
 
 
+def threads_of_environment() -> int | None:
+    """How many threads PYAPP_NUM_THREADS asks for, else OMP_NUM_THREADS (of a list, "4,2", the first), 64 at most; None
+    where neither does.
+
+    A PYAPP_NUM_THREADS that is no number of 1 or more is warned of. OMP_NUM_THREADS is for many programs: what is no
+    number there is left alone.
+    """
+    for variable in ("PYAPP_NUM_THREADS", "OMP_NUM_THREADS"):
+        text = os.environ.get(variable, "").strip()
+        first = text.split(",")[0].strip()
+        if first.isdecimal() and len(first) < 10 and int(first) > 0 and (variable[0] == "O" or first == text):
+            return min(int(first), MOST_THREADS)
+        if text and variable == "PYAPP_NUM_THREADS":
+            warnings.warn(f"PYAPP_NUM_THREADS is {text[:50]!r}, expected a number from 1 to 64: ignored", stacklevel=2)
+    return None
+
+
 class Library:
     """The library's functions as attributes; the first that is asked for loads it."""
 
@@ -129,6 +138,9 @@ class Library:
     def load(self) -> None:
         if self._loaded is None:
             self._loaded = load_library(self._signature)
+            threads = None if IN_BROWSER else threads_of_environment()
+            if threads is not None:
+                self._loaded.pyapp_set_threads(threads)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -141,7 +153,9 @@ class Library:
 
 _header = read_header()
 library = Library(signature_of(_header))
-KERNELS = read_kernels(_header.decode())
+SIGNATURES = read_signatures(_header.decode())
+ELEMENTS = re.findall(r"^ELEMENT\((\w+), ", _header.decode(), re.MULTILINE)  # the types in the order of their codes
+OPCODES = read_opcodes(_header.decode())
 if not IN_BROWSER:
     library.load()
 
@@ -154,8 +168,9 @@ def instruction_set() -> str:
 
 
 def set_num_threads(threads: int) -> None:
-    """Workers of the kernels (not of BLAS), 1 to 64. Results do not depend on it."""
-    if not 1 <= threads <= 64:
+    """Workers of the kernels (not of BLAS), 1 to 64. Results do not depend on it. The environment variables
+    PYAPP_NUM_THREADS and OMP_NUM_THREADS set it from outside."""
+    if not 1 <= threads <= MOST_THREADS:
         raise ValueError(f"set_num_threads: {threads} is not between 1 and 64")
     library.pyapp_set_threads(threads)
 
@@ -182,4 +197,6 @@ def fail(status: int, name: str) -> None:
     code = status & 0xFF
     if code in (1, 2):
         raise IndexError(f"{name}: {_MEANING[code]}")
+    if code == 5:
+        raise RuntimeError(f"{name}: an integer is divided by zero")
     raise KernelError(_MEANING.get(code, f"unknown status {code}"), where=f"kernel {name}")

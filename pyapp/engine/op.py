@@ -1,13 +1,13 @@
 """Ops: one definition, optional vjp, kernels by device; and their dispatch, which is the hot path.
 
-    @op(vjp=lambda g, y, x: (g * y,), saves="output")
-    def exp(x): ...                      # primitives have NumPy bodies, registered for "cpu"
+    @primitive(vjp=lambda g, y, x: (g * y,), saves="output")
+    def exp(x): ...                         # in NumPy, for the CPU; elsewhere it needs a kernel
 
     @op()
     def rms_norm(x, weight, epsilon): ...   # a definition in other ops: meaning, reference and default gradient
 
-    @rms_norm.kernel("cpu")
-    def _(x, weight, epsilon): ...       # may return NotImplemented: then the definition runs
+    @claims("rms_norm")
+    def _(x, weight, epsilon): ...          # by kernels; may return NotImplemented: then the definition runs
 
 A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where there is none), written in ops.
 """
@@ -21,11 +21,44 @@ from weakref import ref
 
 from .autograd import STATE, Node
 from .device import cpu
-from .mistakes import MISTAKES, tell
+from .launch import MissingKernel, capturing, refuse_capture
+from .operands import as_tensor
 from .tensor import Tensor
+from .user_errors import MISTAKES, describe, tell
 
 Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
+RESERVED: dict[str, str] = {}  # names of the package's own ops, imported or not, and the modules that have them
+_CLAIMS: dict[str, Kernel] = {}  # by the name of the op, which may be defined later
+_CLAIMS_IN_PLACE: dict[str, Callable[..., bool]] = {}
+
+
+def claims(name: str) -> Callable[[Kernel], Kernel]:
+    """Registers what runs the op by kernels of native/kernels.h: it packs launch records, on any device that has these
+    kernels. It returns NotImplemented for dtypes and layouts that the records cannot express.
+    """
+
+    def register(function: Kernel) -> Kernel:
+        _CLAIMS[name] = function
+        if name in OPS:
+            OPS[name].claim = function
+        return function
+
+    return register
+
+
+def claims_in_place(name: str) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
+    """Registers what writes the op's result into its first argument by kernels. It returns False, and writes nothing,
+    where the records cannot express that.
+    """
+
+    def register(function: Callable[..., bool]) -> Callable[..., bool]:
+        _CLAIMS_IN_PLACE[name] = function
+        if name in OPS:
+            OPS[name].claim_in_place = function
+        return function
+
+    return register
 
 
 class Op:
@@ -42,14 +75,18 @@ class Op:
         self.reads: Callable[[tuple[Any, ...]], tuple[int, ...]] | None = None  # see read_crosswise
         self.view = view
         self.slices = False  # the result is the part of the first argument that the others tell, each element once
-        self.kernels: dict[str, Kernel] = {}
+        self.kernels: dict[str, Kernel] = {}  # what runs it on one type of device
+        self.host: Kernel | None = None  # a primitive's implementation in NumPy, on the CPU alone
+        # What runs it by kernels of native/kernels.h, on any device that has them.
+        ours = module.startswith("pyapp.")
+        self.claim: Kernel | None = _CLAIMS.get(name) if ours else None
+        # The same, into its first argument; False: not this one.
+        self.claim_in_place: Callable[..., bool] | None = _CLAIMS_IN_PLACE.get(name) if ours else None
         self.by_name: Kernel | None = None  # what takes a call with keyword arguments, where the op alone does not
-        self.fast: Kernel | None = None  # the CPU's kernel where there is one: what a token's hundred calls go through
         self.parameters: tuple[tuple[str, Any], ...] = ()
         self.module = module
-        known = OPS.get(name)
-        if known is not None and known.module.startswith("pyapp.") and not module.startswith("pyapp."):
-            raise ValueError(f"op: there is an op {name!r} in {known.module} already; give yours a name of its own")
+        if not ours and name in RESERVED:
+            raise ValueError(f"op: there is an op {name!r} in {RESERVED[name]} already; give yours a name of its own")
         OPS[name] = self
 
     def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
@@ -77,50 +114,61 @@ class Op:
         else:
             args = _with_tensor_first(args)
             device = _device_of(self.name, args)
+        if self.claim is not None:
+            try:
+                result = self.claim(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+            except MissingKernel:
+                pass
+        return self._without_claim(device, args, kwargs)
+
+    def _without_claim(self, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result by the device's own kernel, by the definition, or on the CPU by NumPy."""
         kernel = self.kernels.get(device.type)
         if kernel is not None:
             result = kernel(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if self.definition is None:
-            raise NotImplementedError(
-                f"{device.type} has no kernel for '{self.name}' with {', '.join(describe(a) for a in args)}"
-            )
-        return self.definition(*args, **kwargs)
+        if self.definition is not None:
+            return self.definition(*args, **kwargs)
+        if self.host is not None and device is cpu:
+            if capturing():
+                refuse_capture(self.name)
+            return self.host(*args, **kwargs)
+        raise NotImplementedError(
+            f"{device.type} has no kernel for '{self.name.lstrip('_')}' with {', '.join(describe(a) for a in args)}"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             if kwargs or not args:
-                for name, usual in _NUMPY_NAMES:
-                    if name in kwargs:
-                        kwargs[usual] = kwargs.pop(name)
-                args = named_first(self.name, ("input", "other"), args, kwargs)
-                if kwargs and self.by_name is not None:
-                    return self.by_name(*args, **kwargs)
+                found = self._by_position(args, kwargs)
+                if found is None:
+                    args = named_first(self.name, ("input", "other"), args, kwargs)
+                    return self.by_name(*args, **kwargs)  # type: ignore[misc]
+                args = found
             if not STATE.enabled:
-                fast = self.fast
-                if fast is not None and getattr(args[0], "device", None) is cpu:
-                    result = fast(*args, **kwargs)
-                    if result is not NotImplemented:
-                        return result
+                claim = self.claim
+                if claim is not None and getattr(args[0], "device", None) is cpu:
+                    result = claim(*args)
+                    return self._without_claim(cpu, args, {}) if result is NotImplemented else result
             else:
                 for argument in args:
                     if isinstance(argument, Tensor) and argument._requires_grad:
-                        return self._with_gradient(args, kwargs)
-                if kwargs or not isinstance(args[0], Tensor):
-                    return self._with_gradient(args, kwargs)
+                        return self._with_gradient(args)
+                if not isinstance(args[0], Tensor):
+                    return self._with_gradient(args)
                 if self.view:
                     return _seen(self, args, self.forward(*args))
-            return self.forward(*args, **kwargs)
+            return self.forward(*args)
         except MISTAKES as error:
             tell(error, self.name.lstrip("_"), args, kwargs)
             raise
 
-    def _with_gradient(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _with_gradient(self, args: tuple[Any, ...]) -> Any:
         if self.vjp is None:
-            return self.definition(*args, **kwargs) if self.definition is not None else self.forward(*args, **kwargs)
-        if kwargs:
-            args = self._positional(args, kwargs)
+            return self.definition(*args) if self.definition is not None else self.forward(*args)
         args = _with_tensor_first(args)
         inputs = _flatten(args)
         STATE.enabled = False
@@ -135,17 +183,43 @@ class Op:
             result.node = Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result)
         return _seen(self, args, result) if self.view else result
 
-    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        if not self.parameters:
-            import inspect
+    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+        """The arguments as the definition takes them, by position; None where only `by_name` knows some of them."""
+        for theirs, ours in _NUMPY_NAMES:
+            if theirs in kwargs:
+                kwargs[ours] = kwargs.pop(theirs)
+        found, left = list(args), len(kwargs)
+        for at, (name, default) in enumerate(self._parameters()[len(args) :], len(args)):
+            if name not in kwargs and at < 2:
+                name = ("input", "other")[at]
+            if name in kwargs:
+                found.append(kwargs[name])
+                left -= 1
+            elif not left:
+                break
+            elif default is not _NO_DEFAULT:
+                found.append(default)
+            elif self.by_name is None:
+                raise TypeError(f"{self.name}: expects {name!r}{'' if at else ' first'}, got {', '.join(kwargs)}")
+            else:
+                return None
+        if left and self.by_name is None:
+            known = {name for name, _ in self._parameters()}
+            raise TypeError(f"{self.name}() got an unexpected argument {sorted(kwargs.keys() - known or kwargs)[0]!r}")
+        if not found:
+            raise TypeError(f"{self.name}: expects 'input' first, got nothing")
+        return None if left else tuple(found)
 
-            body = self.definition or next(iter(self.kernels.values()))
-            self.parameters = tuple((p.name, p.default) for p in inspect.signature(body).parameters.values())
-        names = [name for name, _ in self.parameters]
-        unknown = kwargs.keys() - set(names)
-        if unknown:
-            raise TypeError(f"{self.name}() got an unexpected argument {sorted(unknown)[0]!r}")
-        return args + tuple(kwargs.get(name, default) for name, default in self.parameters[len(args) :])
+    def _parameters(self) -> tuple[tuple[str, Any], ...]:
+        """(name, default) of the definition's parameters."""
+        if not self.parameters:
+            body = self.definition or self.host or next(iter(self.kernels.values()))
+            while hasattr(body, "__wrapped__"):
+                body = body.__wrapped__
+            names = body.__code__.co_varnames[: body.__code__.co_argcount]
+            defaults = body.__defaults__ or ()
+            self.parameters = tuple(zip(names, (*[_NO_DEFAULT] * (len(names) - len(defaults)), *defaults), strict=True))
+        return self.parameters
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -157,6 +231,7 @@ class Op:
         return MethodType(self, instance)
 
 
+_NO_DEFAULT = object()
 _NUMPY_NAMES = (("axis", "dim"), ("keepdims", "keepdim"))  # torch takes NumPy's names for these, too
 
 
@@ -214,8 +289,6 @@ def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
 def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """add(1, x): the number as a tensor that does not widen x."""
     if len(args) > 1 and isinstance(args[0], (int, float)) and isinstance(args[1], Tensor):
-        from .ops.base import as_tensor
-
         return (as_tensor(args[0], args[1]), *args[1:])
     return args
 
@@ -227,39 +300,25 @@ def _device_of(name: str, args: tuple[Any, ...]) -> Any:
     return tensors[0].device
 
 
-def describe(value: object) -> str:
-    """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
-    if isinstance(value, Tensor):
-        return f"{value.dtype.name}{list(value.shape)} on {value.device}"
-    return repr(value)
-
-
-def op(
-    vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = False
-) -> Callable[[Kernel], Op]:
+def op(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None) -> Callable[[Kernel], Op]:
     """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none"."""
 
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, function, vjp, saves, False, function.__module__)
         made.__doc__ = function.__doc__
-        if method:
-            setattr(Tensor, made.name, made)
         return made
 
     return wrap
 
 
-def primitive(
-    vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None, method: bool = True
-) -> Callable[[Kernel], Op]:
-    """Makes an op whose body is its implementation on the CPU; other devices register theirs with `.kernel(device)`."""
+def primitive(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None) -> Callable[[Kernel], Op]:
+    """Makes an op whose body is its implementation on the host, in NumPy: it serves the CPU where no kernel does. Other
+    devices need a kernel: a claim's, or their own, registered with `.kernel(device)`."""
 
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, None, vjp, saves, False, function.__module__)
         made.__doc__ = function.__doc__
-        made.kernels["cpu"] = function
-        if method:
-            setattr(Tensor, made.name, made)
+        made.host = function
         return made
 
     return wrap
@@ -271,7 +330,6 @@ def view_op(vjp: Kernel | None, name: str | None = None) -> Callable[[Kernel], O
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, function, vjp, "none", True, function.__module__)
         made.__doc__ = function.__doc__
-        setattr(Tensor, made.name, made)
         return made
 
     return wrap

@@ -12,8 +12,9 @@ from typing import Any
 
 from . import dtype as _dtype
 from .blocks.layout import BLOCK_TYPES, GgmlBlocks, block_bytes
+from .device import Device, cpu
 from .dtype import DType, as_dtype
-from .launch import KERNELS, launch
+from .launch import KERNELS, Part
 from .lazy import np
 from .storage import Storage
 from .tensor import Tensor, adopt_array, empty_contiguous, make
@@ -25,7 +26,7 @@ BANDED = {"q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_K": B
 
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
-    if len(shape) != 2:
+    if len(shape) != 2 or any(size < 0 for size in shape):
         raise ValueError(f"{name}: block formats hold matrices (outputs, inputs), not shape {tuple(shape)}")
     return int(shape[0]), int(shape[1])
 
@@ -46,22 +47,21 @@ def activation_bytes(rows: int, columns: int) -> int:
     return rows * -(-columns // BLOCK) * (BLOCK + 8)
 
 
-def empty(shape: Sequence[int], dtype: DType | str) -> Tensor:
+def empty(shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Tensor:
     """A matrix in a block format, of any values. ValueError where its rows are not whole blocks."""
-    storage = Storage(packed_bytes(shape, dtype))
+    storage = Storage(packed_bytes(shape, dtype), device)
     return make(storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
 
 
-def _address(data: Any) -> tuple[int, Any]:
-    """(address, keeper) of a bytes-like object, without a copy where it is writable."""
-    if isinstance(data, Tensor):
-        return data.address, data
+def _on_device(data: Any, device: Device) -> Tensor:
+    """The bytes of a bytes-like object as a tensor of uint8 on a device."""
     view = memoryview(data).cast("B")
-    holder = Tensor.from_buffer(view, (len(view),), _dtype.uint8)
-    return holder.address, holder
+    result = empty_contiguous((len(view),), _dtype.uint8, device)
+    result.storage.write(0, view)
+    return result
 
 
-def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
+def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Tensor:
     """GGML blocks, row by row, to a matrix that linear and embedding take. ValueError when the length is not the
     shape's."""
     kind = as_dtype(dtype)
@@ -71,12 +71,11 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
     expected = block_bytes(kind.name, (rows, columns))
     if memoryview(data).nbytes != expected:
         raise ValueError(f"from_blocks: {shape} of {kind} holds {expected} bytes, the buffer {memoryview(data).nbytes}")
-    result = empty(shape, kind)
+    result = empty(shape, kind, device)
     if kind.name not in BANDED:
-        result.storage.bytes_view()[:expected] = memoryview(data).cast("B")
-        return result
-    _, keeper = _address(data)
-    pack_rows(result, 0, keeper, rows)
+        result.storage.write(0, data)
+    else:
+        pack_rows(result, 0, _on_device(data, device), rows)
     return result
 
 
@@ -84,12 +83,12 @@ def pack_rows(result: Tensor, first: int, blocks: Tensor, rows: int) -> None:
     """Puts `rows` rows of GGML's blocks (their bytes: `blocks`) into a banded matrix from row `first` on, a multiple of
     BAND."""
     kind, columns = result.dtype, result.shape[1]
-    address = result.address + packed_bytes((first, columns), kind)
+    target = Part(result, packed_bytes((first, columns), kind))
     work = rows * columns >> 10
     if kind is _dtype.q8_0:
-        launch(KERNELS["pack_q8_0"], work, address, blocks.address, rows, columns)
+        KERNELS["pack_q8_0"].launch(work, target, blocks, rows, columns)
     else:
-        launch(KERNELS["pack_blocks"], work, address, blocks.address, rows, columns, BLOCK_TYPES[kind.name].code)
+        KERNELS["pack_blocks"].launch(work, target, blocks, rows, columns, BLOCK_TYPES[kind.name].code)
 
 
 def to_blocks(x: Tensor) -> GgmlBlocks:
@@ -97,35 +96,33 @@ def to_blocks(x: Tensor) -> GgmlBlocks:
     that are not whole blocks."""
     if x.dtype.name not in BLOCK_TYPES or x.shape[1] % x.dtype.block:
         raise ValueError(f"to_blocks: {x.dtype} of shape {tuple(x.shape)} is not in GGML's blocks")
-    data = bytes(x.storage.bytes_view()[: packed_bytes(x.shape, x.dtype)])
-    if x.dtype.name in BANDED:
-        from .blocks.bands import unpack_bands
+    (rows, columns), name = x.shape, x.dtype.name
+    size, blocks = block_bytes(name, (rows, columns)), x
+    if name in BANDED:
+        blocks = empty_contiguous((size,), _dtype.uint8, x.device)
+        KERNELS["unpack_bands"].launch(rows * columns >> 10, blocks, x, rows, columns, BLOCK_TYPES[name].code)
+    return GgmlBlocks(name, (rows, columns), bytes(blocks.storage.read(0, size)))
 
-        data = unpack_bands(data, x.dtype.name, x.shape[0], x.shape[1])
-    return GgmlBlocks(x.dtype.name, (x.shape[0], x.shape[1]), data)
 
-
-def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int) -> Tensor:
+def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int, device: Device = cpu) -> Tensor:
     """int8 values and float32 scales of `group` columns each to a packed q8_group matrix.
 
     Groups that are no multiple of 32 or straddle rows give a float32 tensor instead.
     """
     rows, columns = _matrix(shape, "from_groups")
     count = rows * columns
-    if memoryview(quants).nbytes != count or memoryview(scales).nbytes * group != 4 * count:
+    if group < 1 or memoryview(quants).nbytes != count or memoryview(scales).nbytes * group != 4 * count:
         raise ValueError(
-            f"from_groups: {tuple(shape)} in groups of {group} needs {count} int8 and {count // group} scales, "
+            f"from_groups: {tuple(shape)} in groups of {group} needs {count} int8 and {count // max(group, 1)} scales, "
             f"got {memoryview(quants).nbytes} and {memoryview(scales).nbytes // 4}"
         )
     if group % BLOCK or columns % group:
         values = np.frombuffer(quants, np.int8).reshape(-1, group).astype(np.float32)
         values *= np.frombuffer(scales, np.float32)[:, None]
-        return adopt_array(values.reshape(rows, columns))
-    result = empty(shape, _dtype.q8_group)
-    address, keeper = _address(quants)
-    scales_address, scales_keeper = _address(scales)
-    launch(KERNELS["pack_q8_group"], count >> 10, result.address, address, scales_address, rows, columns, group)
-    del keeper, scales_keeper
+        return adopt_array(values.reshape(rows, columns)).to(device=device)
+    result = empty(shape, _dtype.q8_group, device)
+    packed = (_on_device(quants, device), _on_device(scales, device))
+    KERNELS["pack_q8_group"].launch(count >> 10, result, *packed, rows, columns, group)
     return result
 
 
@@ -140,9 +137,9 @@ def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> 
     if kind is not _dtype.q8_0:
         from .blocks.writing import quantize_blocks
 
-        return from_blocks(quantize_blocks(x.numpy(), kind.name, importance).data, (rows, columns), kind)
-    result = empty(x.shape, kind)
-    launch(KERNELS["quantize_q8_0"], rows * columns >> 9, result.address, x.address, rows, columns, columns)
+        return from_blocks(quantize_blocks(x.numpy(), kind.name, importance).data, (rows, columns), kind, x.device)
+    result = empty(x.shape, kind, x.device)
+    KERNELS["quantize_q8_0"].launch(rows * columns >> 9, result, x, rows, columns, columns)
     return result
 
 
@@ -151,10 +148,10 @@ def dequantize(x: Tensor) -> Tensor:
     if not x.dtype.is_quantized:
         return x
     rows, columns = x.shape
-    result = empty_contiguous((rows, columns), _dtype.float32)
+    result = empty_contiguous((rows, columns), _dtype.float32, x.device)
     kernel = KERNELS.get("unpack_" + x.dtype.name)
     kind = () if kernel else (BLOCK_TYPES[x.dtype.name].code, x.dtype.name in BANDED)
-    launch(kernel or KERNELS["unpack_blocks"], rows * columns >> 10, result.address, x.address, rows, columns, *kind)
+    (kernel or KERNELS["unpack_blocks"]).launch(rows * columns >> 10, result, x, rows, columns, *kind)
     return result
 
 
@@ -168,13 +165,12 @@ def concatenate(parts: Sequence[Tensor]) -> Tensor:
         parts = [dequantize(p).to(_dtype.float32) for p in parts]
         kind = _dtype.float32
     shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])
-    result = empty(shape, kind) if kind.is_quantized else empty_contiguous(shape, kind)
-    view = result.storage.bytes_view()
+    device = parts[0].device
+    result = empty(shape, kind, device) if kind.is_quantized else empty_contiguous(shape, kind, device)
     start = 0
     for part in parts:
         part = part if kind.is_quantized else part.contiguous()
         size = packed_bytes(part.shape, kind) if kind.is_quantized else part.numel() * kind.itemsize
-        offset = 0 if kind.is_quantized else part.offset * kind.itemsize
-        view[start : start + size] = part.storage.bytes_view()[offset : offset + size]
+        KERNELS["copy_bytes"].launch(size >> 10, Part(result, start), part, size)
         start += size
     return result

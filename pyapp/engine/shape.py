@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 from operator import index
+from typing import Any
 
 Shape = tuple[int, ...]
 
@@ -151,3 +152,26 @@ def as_shape(sizes: Iterable[object]) -> Shape:
         return tuple(map(index, values))  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"a size is an integer: {values!r:.200} is no shape") from None
+
+
+class _Sizes(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, tuple) and all(type(size) is int for size in value)
+
+
+class Size(tuple[int, ...], metaclass=_Sizes):
+    """A shape as torch.Size: a tuple that can count. `tensor.shape` is a plain tuple, which passes for one."""
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return prod(self)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = tuple.__getitem__(self, at)
+        return Size(found) if isinstance(at, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __repr__(self) -> str:
+        return f"pyapp.Size({list(self)})"

@@ -1,5 +1,5 @@
-"""Memory: 64-byte aligned blocks from the native library, kept in free lists by size; or a NumPy array's memory,
-adopted.
+"""Memory of a device: 64-byte aligned blocks from its allocator, kept in free lists by size; or memory of another
+owner, such as a NumPy array.
 
 An address is known from birth, so that an eager kernel call costs no look-up; a freed block serves the next tensor
 of its size.
@@ -8,49 +8,66 @@ of its size.
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
-from .local import ThreadLocal
-from .native import IN_BROWSER, library
+from .device import Device, HiddenAddress, cpu
+from .native import IN_BROWSER
+from .thread_local import ThreadLocal
 
 CACHE_LIMIT = (64 if IN_BROWSER else 1024) << 20  # bytes kept in free lists
+PIECE = 16 << 20  # bytes that pass through the host at a time, between two devices that it cannot see
+LARGEST = sys.maxsize // 8 * 7  # bytes of one storage; a capacity is rounded up by an eighth at most
 
 
 def _capacity(nbytes: int) -> int:
-    """Size class: multiples of 64 up to 4 KiB, then eighths of a power of two."""
+    """Size class: multiples of 64 up to 4 KiB, then eighths of a power of two. MemoryError for more than an address
+    can span, ValueError for less than nothing."""
     if nbytes <= 4096:
+        if nbytes < 0:
+            raise ValueError(f"a storage cannot have {nbytes:,} bytes")
         return max(64, (nbytes + 63) & ~63)
+    if nbytes > LARGEST:
+        raise _no_memory(nbytes)
     step = 1 << (nbytes.bit_length() - 4)
     return (nbytes + step - 1) & ~(step - 1)
 
 
+def _no_memory(nbytes: int) -> MemoryError:
+    return MemoryError(f"cannot allocate {nbytes:,} bytes: use a smaller model, batch or context")
+
+
 class Pool:
-    """Free blocks by capacity. The default pool serves everything; a Graph that is being captured has its own, so that
-    the blocks in its records are reused by nobody else."""
+    """Free blocks of a device by capacity. A device's own pool serves everything; a Graph that is being captured has
+    its own, so that the blocks in its records are reused by nobody else."""
 
-    __slots__ = ("cached", "free", "limit")
+    __slots__ = ("cached", "device", "free", "limit")
 
-    def __init__(self, limit: int = CACHE_LIMIT) -> None:
-        self.free: dict[int, list[int]] = {}
+    def __init__(self, device: Device = cpu, limit: int = CACHE_LIMIT) -> None:
+        self.device = device
+        self.free: dict[int, list[Any]] = {}
         self.cached = 0
         self.limit = limit
 
-    def take(self, capacity: int) -> int:
+    def take(self, capacity: int) -> Any:
+        """The address of a block. MemoryError when the device has none left."""
         blocks = self.free.get(capacity)
         if blocks:
             self.cached -= capacity
             return blocks.pop()
-        address = library.pyapp_allocate(capacity)
-        if not address:
-            default_pool.trim()
-            address = library.pyapp_allocate(capacity)
-        if not address:
-            raise MemoryError(f"cannot allocate {capacity:,} bytes: use a smaller model, batch or context")
-        return int(address)
+        allocate = self.device.backend.allocate
+        address = allocate(capacity)
+        if address is None:
+            _pools[self.device].trim()
+            address = allocate(capacity)
+        if address is None:
+            raise _no_memory(capacity)
+        return address
 
-    def give(self, address: int, capacity: int) -> None:
+    def give(self, address: Any, capacity: int) -> None:
+        """Keeps a block for the next storage of its capacity, or frees it where enough is kept."""
         if self.cached + capacity > self.limit:
-            library.pyapp_free(address)
+            self.device.backend.free(address)
             return
         self.cached += capacity
         blocks = self.free.get(capacity)
@@ -60,45 +77,76 @@ class Pool:
             blocks.append(address)
 
     def trim(self) -> None:
-        """Returns every cached block to the system."""
-        for blocks in self.free.values():
-            for address in blocks:
-                library.pyapp_free(address)
+        """Returns every cached block to the device."""
+        if self.free:
+            free = self.device.backend.free
+            for blocks in self.free.values():
+                for address in blocks:
+                    free(address)
         self.free.clear()
         self.cached = 0
 
-    def __del__(self) -> None:
-        self.trim()
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        if not is_finalizing():  # at the end of the process the system takes all memory back
+            self.trim()
 
 
 default_pool = Pool()
+_pools: dict[Device, Pool] = {cpu: default_pool}  # each device's own
+
+
+class GraphPools:
+    """The pools that a Graph's blocks come from, by device."""
+
+    def __init__(self) -> None:
+        self.by_device: dict[Device, Pool] = {}
+
+    def of(self, device: Device) -> Pool:
+        found = self.by_device.get(device)
+        if found is None:
+            found = self.by_device[device] = Pool(device)
+        return found
 
 
 class _Current(ThreadLocal):
-    """The pool that new storages of this thread come from."""
+    """Where new storages of this thread come from: `pool` for the device that was used last, `graph` while one is
+    captured."""
 
     pool = default_pool
+    graph: GraphPools | None = None
 
 
 _current = _Current()
 
 
-def use_pool(pool: Pool) -> Pool:
-    """New storages of this thread come from `pool`; returns the one before."""
-    before: Pool = _current.pool
+def use_pools(graph: GraphPools | None) -> None:
+    """New storages of this thread come from a Graph's pools, or with None from the devices' own."""
+    _current.graph = graph
+    _current.pool = _pool_of(cpu)
+
+
+def _pool_of(device: Device) -> Pool:
+    """The pool of this thread for a device, which becomes the current one."""
+    graph = _current.graph
+    if graph is not None:
+        pool = graph.of(device)
+    else:
+        pool = _pools.get(device) or _pools.setdefault(device, Pool(device))
     _current.pool = pool
-    return before
+    return pool
 
 
 class Storage:
-    """`nbytes` bytes at `address`. `version` counts in-place writes, for autograd."""
+    """`nbytes` bytes at `address` of a device. `version` counts in-place writes, for autograd."""
 
-    __slots__ = ("address", "capacity", "nbytes", "owner", "pool", "version", "view")
+    __slots__ = ("address", "capacity", "device", "nbytes", "owner", "pool", "version", "view")
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, device: Device = cpu) -> None:
         self.capacity = 0  # until there is memory to give back
         capacity = (nbytes + 63) & ~63 if 0 < nbytes <= 4096 else _capacity(nbytes)
         pool = _current.pool
+        if pool.device is not device:
+            pool = _pool_of(device)
         blocks = pool.free.get(capacity)  # as Pool.take, for the hot path
         if blocks:
             pool.cached -= capacity
@@ -107,36 +155,41 @@ class Storage:
             self.address = pool.take(capacity)
         self.capacity = capacity
         self.nbytes = nbytes
-        self.pool = pool
+        self.device = device
+        self.pool: Any = pool
         self.owner: Any = None
         self.view: Any = None
         self.version = 0
 
     @classmethod
-    def adopt(cls, address: int, nbytes: int, owner: object) -> Storage:
+    def adopt(cls, address: Any, nbytes: int, owner: object, device: Device = cpu) -> Storage:
         """Memory of `owner`, which is kept alive."""
         self = cls.__new__(cls)
         self.address = address
         self.capacity = 0
         self.nbytes = nbytes
+        self.device = device
+        self.pool = None
         self.owner = owner
         self.view = None
         self.version = 0
         return self
 
     @classmethod
-    def of_bytes(cls, data: Any) -> Storage:
+    def of_bytes(cls, data: Any, device: Device = cpu) -> Storage:
         """Memory of its own with these bytes in it."""
-        self = cls(len(data))
-        if self.nbytes:
-            self.bytes_view()[:] = data
+        self = cls(len(data), device)
+        self.write(0, data)
         return self
 
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return Storage.of_bytes, (bytes(self.bytes_view()) if self.nbytes else b"",)
+    def __reduce__(self) -> tuple[Any, tuple[bytearray, Device]]:
+        return Storage.of_bytes, (self.read(), self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
-        return Storage.of_bytes(self.bytes_view() if self.nbytes else b"")  # without the copy between that bytes are
+        made = Storage(self.nbytes, self.device)
+        if self.nbytes:
+            self.device.backend.copy(made.address, self.address, self.nbytes)
+        return made
 
     def __del__(self) -> None:
         capacity = self.capacity
@@ -150,8 +203,60 @@ class Storage:
                 pool.cached = cached
                 blocks.append(self.address)
 
+    @property
+    def storage(self) -> Storage:
+        """Itself: launches take storages for scratch memory as they take tensors."""
+        return self
+
     def bytes_view(self) -> memoryview:
-        """All bytes, writable. The view does not keep the storage alive."""
+        """All bytes, writable. The view does not keep the storage alive. RuntimeError where the host cannot see the
+        memory."""
         if self.view is None:
-            self.view = memoryview((ctypes.c_ubyte * self.nbytes).from_address(self.address)).cast("B")
+            self.view = memoryview((ctypes.c_ubyte * self.nbytes).from_address(self.visible_address())).cast("B")
         return self.view
+
+    def visible_address(self) -> int:
+        """The address, for code of this process. RuntimeError where the host cannot see the memory."""
+        address = self.address
+        if isinstance(address, HiddenAddress):
+            raise RuntimeError(f"the memory of {self.device} cannot be read in place; move the tensor with .to('cpu')")
+        return int(address)
+
+    def write(self, offset: int, data: Any) -> None:
+        """Copies bytes of the host to byte `offset`. ValueError where they do not fit."""
+        size = memoryview(data).nbytes
+        self._check(offset, size)
+        if size:
+            self.device.backend.write(self.address + offset, data)
+
+    def read(self, offset: int = 0, nbytes: int | None = None) -> bytearray:
+        """A copy of `nbytes` bytes from byte `offset` on; of all that follow by default. ValueError past the end."""
+        size = self.nbytes - offset if nbytes is None else nbytes
+        self._check(offset, size)
+        found = bytearray(size)
+        if size:
+            self.device.backend.read(self.address + offset, found)
+        return found
+
+    def copy_from(self, source: Storage, to: int, start: int, nbytes: int) -> None:
+        """Copies `nbytes` bytes of `source` from byte `start` on to byte `to` of this storage, whatever the devices.
+        ValueError past an end."""
+        self._check(to, nbytes)
+        source._check(start, nbytes)
+        if not nbytes:
+            return
+        ours, theirs = self.device.backend, source.device.backend
+        if self.device is source.device:
+            ours.copy(self.address + to, source.address + start, nbytes)
+        elif theirs.host_visible:
+            ours.write(self.address + to, source.bytes_view()[start : start + nbytes])
+        elif ours.host_visible:
+            theirs.read(source.address + start, self.bytes_view()[to : to + nbytes])
+        else:  # by way of the host, a piece at a time
+            for at in range(0, nbytes, PIECE):
+                size = min(PIECE, nbytes - at)
+                self.write(to + at, source.read(start + at, size))
+
+    def _check(self, offset: int, size: int) -> None:
+        if offset < 0 or size < 0 or offset + size > self.nbytes:
+            raise ValueError(f"bytes {offset:,} to {offset + size:,} are not in a storage of {self.nbytes:,} bytes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -10,16 +12,23 @@ from weakref import ref
 from . import dtype as _dtype
 from .device import Device, as_device, cpu
 from .dtype import DType, as_dtype
+from .grad_mode import STATE
+from .launch import refuse_capture
 from .lazy import np
-from .shape import Shape, contiguous_strides, dense_layout, is_contiguous, normalize_dim
+from .shape import Shape, Size, contiguous_strides, dense_layout, is_contiguous, normalize_dim
 from .storage import Storage
 
 if TYPE_CHECKING:
     import numpy
 
     from .autograd import Node, RemovableHandle
+    from .tensor_methods import TensorMethods
 
     Array = numpy.ndarray[Any, Any]
+
+
+else:
+    TensorMethods = object  # ops attach their methods by name
 
 
 class _ArrayInterface:
@@ -39,15 +48,28 @@ class _ArrayInterface:
         }
 
 
-class Tensor:
-    """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; and, for autograd, `requires_grad`,
-    `grad`, `node`. The engine itself reads and writes `_requires_grad` and `_grad`, which check nothing.
+_set = object.__setattr__
+_GEOMETRY = frozenset(("storage", "shape", "strides", "dtype", "device", "offset", "address"))
+_HOW_TO_CHANGE = {
+    "shape": "use reshape() or resize_()", "strides": "use as_strided()", "dtype": "use to(dtype)",
+    "device": "use to(device)",
+}  # fmt: skip
+
+
+class Tensor(TensorMethods):
+    """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; `address`, where the first element
+    lies on its device; and, for autograd, `requires_grad`, `grad`, `node`. The engine itself reads and writes
+    `_requires_grad` and `_grad`, which check nothing.
+
+    What says where the elements lie is given together (`make`, `Tensor.point_to`) and cannot be assigned: a kernel
+    trusts it.
     """
 
     storage: Storage
     shape: Shape
     strides: Shape
     dtype: DType
+    address: Any  # an int; a HiddenAddress where the host cannot see the memory
     device: Device = cpu
     offset: int = 0
     _requires_grad: bool = False
@@ -62,17 +84,17 @@ class Tensor:
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
 
-    def __init__(self, *args: Any, device: Any = None) -> None:
-        """torch's older constructor: uninitialised of given sizes, or from data, in the default dtype."""
-        from .typed_tensors import construct
+    if TYPE_CHECKING:  # what autograd.py, ops/create.py, ops/operators.py and ops/index.py give it
 
-        if check_device(device) is not cpu:
-            raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
-        construct(self, args, _dtype.Default.dtype)
+        def __init__(self, *args: Any, device: Any = None) -> None: ...
+        def backward(
+            self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
+            inputs: Tensor | Sequence[Tensor] | None = None,
+        ) -> None: ...  # fmt: skip
+        def register_hook(self, hook: Any) -> RemovableHandle: ...
+        def _accumulate(self, other: Tensor) -> None: ...
+        def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle: ...
 
-    if TYPE_CHECKING:  # ops are attached by name in ops/
-
-        def __getattr__(self, name: str) -> Any: ...
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
         def __sub__(self, other: Any) -> Tensor: ...
@@ -96,12 +118,21 @@ class Tensor:
         def __getitem__(self, index: Any) -> Tensor: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
-    # -- where the elements are
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _GEOMETRY:
+            hint = f"; {_HOW_TO_CHANGE[name]}" if name in _HOW_TO_CHANGE else ""
+            raise AttributeError(f"{name}: a tensor's {name} cannot be assigned{hint}")
+        _set(self, name, value)
 
-    @property
-    def address(self) -> int:
-        """Of the first element."""
-        return self.storage.address + self.offset * self.dtype.itemsize
+    def point_to(self, storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0) -> None:
+        """Has this tensor show other memory. The caller answers for it that the elements lie in the storage."""
+        self.__dict__.update(_geometry(storage, shape, strides, dtype, offset))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.point_to(self.storage, self.shape, self.strides, self.dtype, self.offset)
+
+    # -- where the elements are
 
     @property
     def ndim(self) -> int:
@@ -125,8 +156,6 @@ class Tensor:
         """The shape, as a tuple that can count its elements, or the size of one dim."""
         if dim is not None:
             return self.shape[normalize_dim(dim, len(self.shape), "size")]
-        from .typed_tensors import Size
-
         return Size(self.shape)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -163,7 +192,7 @@ class Tensor:
 
     @classmethod
     def from_buffer(cls, data: Any, shape: Sequence[int], dtype: DType | str) -> Tensor:
-        """Copies `data` (bytes or memoryview, row-major, little-endian) into a new CPU tensor.
+        """Copies `data` (bytes or memoryview, row-major, little-endian) into a new tensor of the CPU.
 
         ValueError when its length is not the shape's.
         """
@@ -174,26 +203,70 @@ class Tensor:
             raise ValueError(
                 f"from_buffer: {tuple(shape)} of {kind} holds {result.storage.nbytes} bytes, the buffer {len(source)}"
             )
-        if len(source):
-            result.storage.bytes_view()[:] = source
+        result.storage.write(0, source)
         return result
 
+    def assign(self, values: Any) -> None:
+        """Writes numbers into a dense tensor, in row-major order: one number, or a flat sequence of as many as there
+        are elements. The memory stays where it is, so a Graph that reads it sees them at its next replay.
+
+        ValueError for another count; TypeError or ValueError for numbers that the dtype cannot hold.
+        """
+        kind, count = self.dtype, self.numel()
+        if isinstance(values, (int, float)):
+            values = (values,)
+        if kind.is_bits or kind is _dtype.float16 or kind.is_quantized:
+            raise TypeError(f"assign: takes tensors of whole numbers, float32 or float64, not {kind}")
+        if len(values) != count or not self.is_contiguous():
+            raise ValueError(f"assign: {len(values)} numbers do not fill a dense tensor of shape {self.shape}")
+        try:
+            data = struct.pack(f"{count}{kind.format}", *values)
+        except (struct.error, OverflowError) as error:
+            raise ValueError(f"assign: {kind} cannot hold these numbers: {error}") from error
+        self.storage.write(self.offset * kind.itemsize, data)
+        self.storage.version += 1
+
+    def read_values(self) -> memoryview:
+        """A copy of the elements of a dense tensor, flat and typed, read from its device. RuntimeError in a capture."""
+        refuse_capture("reading a tensor")
+        size = self.dtype.itemsize
+        return memoryview(self.storage.read(self.offset * size, self.numel() * size)).cast(self.dtype.format)  # type: ignore[call-overload]
+
     def data_view(self) -> Any:
-        """The elements of a contiguous CPU tensor as a flat, typed, writable memoryview; valid while it lives."""
+        """The elements of a dense tensor as a flat, typed memoryview: of the CPU's memory itself, writable; of other
+        devices a copy that cannot be written. RuntimeError in a capture, which would keep what it reads."""
+        refuse_capture("data_view")
         if not self.is_contiguous():
             raise ValueError(f"data_view: a tensor of shape {self.shape} with strides {self.strides} is not contiguous")
         size = self.dtype.itemsize
-        start = self.offset * size
-        view = self.storage.bytes_view()[start : start + self.numel() * size]
-        return view.cast(self.dtype.format)  # type: ignore[call-overload]
+        if self.dtype.is_quantized:
+            raise TypeError(f"data_view: a {self.dtype} tensor has no elements to view: dequantize it first")
+        if not self.device.backend.host_visible:
+            return self.read_values().toreadonly()
+        memory = (ctypes.c_ubyte * (self.numel() * size)).from_address(self.address)
+        memory.owner = self.storage  # type: ignore[attr-defined]  # which lives as long as the view
+        return memoryview(memory).cast("B").cast(self.dtype.format)  # type: ignore[call-overload]
 
     def array(self) -> Array:
-        """A NumPy view of the stored elements (bfloat16 and 8-bit floats as their bits)."""
+        """A NumPy view of the stored elements (bfloat16 and 8-bit floats as their bits); of memory that the host cannot
+        see a copy, which cannot be written. RuntimeError in a capture, which would keep what it reads."""
+        refuse_capture("a NumPy array of a tensor")
+        return self.constant_array()
+
+    def constant_array(self) -> Array:
+        """As `array`, also while a Graph is captured: for elements that no replay changes."""
         if self.dtype.is_quantized:
             raise TypeError(f"a {self.dtype} tensor has no elements to view: dequantize it first")
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype.numpy_name)
-        return np.asarray(_ArrayInterface(self))
+        if self.device.backend.host_visible:
+            return np.asarray(_ArrayInterface(self))
+        size = self.dtype.itemsize
+        span = 1 + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
+        flat = np.frombuffer(bytes(self.storage.read(self.offset * size, span * size)), self.dtype.numpy_name)
+        return np.lib.stride_tricks.as_strided(
+            flat, self.shape, tuple(step * size for step in self.strides), writeable=False
+        )
 
     def numpy(self, *, force: bool = False) -> Array:
         """A NumPy array that shares the memory; bfloat16 and 8-bit floats, which NumPy lacks, are copied to float32.
@@ -201,11 +274,8 @@ class Tensor:
         RuntimeError where the tensor requires a gradient, of which NumPy would not know, unless inside no_grad() or
         with `force`.
         """
-        if self._requires_grad and not force:
-            from .autograd import STATE
-
-            if STATE.enabled:
-                raise RuntimeError("numpy(): this tensor requires a gradient; use tensor.detach().numpy()")
+        if self._requires_grad and not force and STATE.enabled:
+            raise RuntimeError("numpy(): this tensor requires a gradient; use tensor.detach().numpy()")
         return self.to(_dtype.float32).array() if self.dtype.is_bits else self.array()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
@@ -221,10 +291,14 @@ class Tensor:
         if self.numel() != 1:
             raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
         kind = self.dtype
-        if kind.is_bits or kind is _dtype.float16 or not self.is_contiguous():
+        if kind.is_bits or kind is _dtype.float16 or kind.is_quantized:
             return self.detach().numpy().reshape(-1)[0].item()
-        start = self.offset * kind.itemsize
-        return self.storage.bytes_view()[start : start + kind.itemsize].cast(kind.format)[0]  # type: ignore[call-overload]
+        refuse_capture("item")
+        if self.device is not cpu:
+            data: Any = self.storage.read(self.offset * kind.itemsize, kind.itemsize)
+        else:
+            data = ctypes.string_at(self.address, kind.itemsize)
+        return memoryview(data).cast(kind.format)[0]  # type: ignore[call-overload]
 
     def __float__(self) -> float:
         return float(self.item())
@@ -254,7 +328,7 @@ class Tensor:
         """What copy.deepcopy and pickle keep: memory that is shared stays so, the place in a graph is not kept."""
         if self.node is not None:
             raise RuntimeError("only leaves can be copied or pickled with their gradient's ways: detach() first")
-        left_out = ("hooks", "after_hooks", "seen_through", "views")
+        left_out = ("hooks", "after_hooks", "seen_through", "views", "address", "device")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __repr__(self) -> str:
@@ -316,7 +390,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same memory outside any gradient computation."""
-        return make(self.storage, self.shape, self.strides, self.dtype, self.offset, self.device)
+        return make(self.storage, self.shape, self.strides, self.dtype, self.offset)
 
     @property
     def data(self) -> Tensor:
@@ -325,8 +399,8 @@ class Tensor:
         """
         owner = self.storage.owner
         memory = owner if isinstance(owner, Storage) else self.storage
-        own = Storage.adopt(memory.address, memory.nbytes, memory)  # with a version of its own
-        return make(own, self.shape, self.strides, self.dtype, self.offset, self.device)
+        own = Storage.adopt(memory.address, memory.nbytes, memory, memory.device)  # with a version of its own
+        return make(own, self.shape, self.strides, self.dtype, self.offset)
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -335,8 +409,7 @@ class Tensor:
         if self._requires_grad and not value.dtype.is_floating_point:
             raise RuntimeError(f"data: this tensor requires a gradient, which {value.dtype} does not have")
         version, shown = self.storage.version, value.data
-        self.storage, self.offset, self.device = shown.storage, shown.offset, shown.device
-        self.shape, self.strides, self.dtype = shown.shape, shown.strides, shown.dtype
+        self.point_to(shown.storage, shown.shape, shown.strides, shown.dtype, shown.offset)
         self.storage.version = version
         self.seen_through = self.views = None
 
@@ -344,19 +417,6 @@ class Tensor:
     def grad_fn(self) -> Node | None:
         """The node that made this tensor; None for leaves."""
         return self.node
-
-    def backward(
-        self,
-        gradient: Tensor | None = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Tensor | Sequence[Tensor] | None = None,
-    ) -> None:
-        """Adds d(self)/d(leaf), weighted by `gradient` (shape of self; 1 for one element), to each leaf's `grad`, or to
-        that of `inputs` alone."""
-        from .autograd import backward
-
-        backward([self], [gradient], retain_graph, create_graph, inputs)
 
     def retain_grad(self) -> None:
         """Has backward() fill `grad` of a tensor that is no leaf."""
@@ -370,57 +430,50 @@ class Tensor:
         """Whether backward() fills `grad` though this is no leaf."""
         return self.node is not None and self.node.retained is not None and self.node.retained() is self
 
-    def register_hook(self, hook: Any) -> RemovableHandle:
-        """`hook(grad)` is called when the gradient of this tensor is known; what it returns, if anything, takes its
-        place.
-        """
-        from .autograd import RemovableHandle, edge_of
-
-        if not self.requires_grad:
-            raise RuntimeError("register_hook: this tensor does not require a gradient")
-        edge = edge_of(self)
-        if edge.hooks is None:
-            edge.hooks = []
-        edge.hooks.append(hook)
-        return RemovableHandle(edge.hooks, hook)
-
-    def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
-        """`hook(tensor)` is called after backward() has added to the `grad` of this leaf."""
-        from .autograd import RemovableHandle
-
-        if self.node is not None or not self.requires_grad:
-            raise RuntimeError("register_post_accumulate_grad_hook: takes leaves that require a gradient")
-        if self.after_hooks is None:
-            self.after_hooks = []
-        self.after_hooks.append(hook)
-        return RemovableHandle(self.after_hooks, hook)
-
 
 OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
-def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0, device: Device = cpu) -> Tensor:
-    """A tensor from its parts."""
-    self = Tensor.__new__(Tensor)
-    self.storage = storage
-    self.shape = shape
-    self.strides = strides
-    self.dtype = dtype
+def _geometry(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int) -> dict[str, Any]:
+    found = {
+        "storage": storage, "shape": shape, "strides": strides, "dtype": dtype, "offset": offset,
+        "device": storage.device, "address": storage.address,
+    }  # fmt: skip
     if offset:
-        self.offset = offset
-    if device is not cpu:
-        self.device = device
+        found["address"] += offset * dtype.itemsize
+    return found
+
+
+_new = object.__new__
+
+
+def _no_bytes(dtype: DType) -> int:
+    """0. TypeError for block formats, whose elements have no size of their own."""
+    if dtype.is_quantized:
+        raise TypeError(f"{dtype} holds matrices in blocks, not single elements: make one with empty() or quantize()")
+    return 0
+
+
+def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0) -> Tensor:
+    """A tensor from its parts, on the device of its storage."""
+    self: Tensor = _new(Tensor)
+    _set(self, "__dict__", {
+        "storage": storage, "shape": shape, "strides": strides, "dtype": dtype, "offset": offset,
+        "device": storage.device,
+        "address": storage.address + offset * dtype.itemsize if offset else storage.address,
+    })  # fmt: skip
     return self
 
 
-def empty_contiguous(shape: Shape, dtype: DType = _dtype.float32) -> Tensor:
-    """An uninitialised dense CPU tensor."""
+def empty_contiguous(shape: Shape, dtype: DType = _dtype.float32, device: Device = cpu) -> Tensor:
+    """An uninitialised dense tensor. ValueError for a negative size, MemoryError where there is no memory for it."""
     count, strides = dense_layout(shape)
-    self = Tensor.__new__(Tensor)
-    self.storage = Storage(count * dtype.itemsize)
-    self.shape = shape
-    self.strides = strides
-    self.dtype = dtype
+    storage = Storage(count * dtype.itemsize or _no_bytes(dtype), device)
+    self: Tensor = _new(Tensor)
+    _set(self, "__dict__", {
+        "storage": storage, "shape": shape, "strides": strides, "dtype": dtype, "address": storage.address,
+        "device": device,
+    })  # fmt: skip
     return self
 
 
@@ -431,6 +484,8 @@ def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
     if not array.flags.writeable or any(s < 0 or s % size for s in array.strides) or array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("="), order="C", copy=True)
     shape = array.shape
+    if not shape:
+        array = array.reshape(1)  # NumPy's scalars show a temporary
     address = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
         return make(Storage.adopt(address, array.nbytes, array), shape, contiguous_strides(shape), kind)

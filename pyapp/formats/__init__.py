@@ -1,16 +1,46 @@
-"""File formats: bytes to names, tensors and metadata, and back."""
+"""File formats: bytes to names, tensors and metadata, and back. Each name is imported from its file when it is first
+asked for: the command line's help needs none of them.
+"""
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, open_checkpoint
-from .ggml_blocks import GgmlBlocks, dequantize_blocks, quantize_blocks
-from .gguf import GgufFile
-from .gguf_writer import write_gguf
-from .inspect import inspect
-from .llama2c import write_llama2c
-from .numpy_files import map_npy, write_npy, write_npz
-from .safetensors import write_safetensors
-from .sharded import ShardedFile, write_sharded_safetensors
-from .source import ByteSource, BytesSource, FileSource, open_source
-from .tokenizer_bin import TokenizerBin, read_tokenizer_bin, write_tokenizer_bin
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyapp.engine.blocks.layout import GgmlBlocks
+    from pyapp.engine.blocks.reading import dequantize_blocks
+    from pyapp.engine.blocks.writing import quantize_blocks
+
+    from .checkpoint import Checkpoint, TensorInfo
+    from .finite import check_finite
+    from .gguf import GgufFile
+    from .gguf_writer import write_gguf
+    from .llama2c import write_llama2c
+    from .numpy_files import map_npy, write_npy, write_npz
+    from .opening import open_checkpoint
+    from .safetensors import write_safetensors
+    from .sharded import ShardedFile, write_sharded_safetensors
+    from .source import ByteSource, BytesSource, FileSource, open_source
+    from .summary import inspect
+    from .tokenizer_bin import TokenizerBin, read_tokenizer_bin, write_tokenizer_bin
+
+_FILES = {
+    "pyapp.engine.blocks.layout": "GgmlBlocks",
+    "pyapp.engine.blocks.reading": "dequantize_blocks",
+    "pyapp.engine.blocks.writing": "quantize_blocks",
+    ".checkpoint": "Checkpoint TensorInfo",
+    ".finite": "check_finite",
+    ".gguf": "GgufFile",
+    ".gguf_writer": "write_gguf",
+    ".llama2c": "write_llama2c",
+    ".numpy_files": "map_npy write_npy write_npz",
+    ".opening": "open_checkpoint",
+    ".safetensors": "write_safetensors",
+    ".sharded": "ShardedFile write_sharded_safetensors",
+    ".source": "ByteSource BytesSource FileSource open_source",
+    ".summary": "inspect",
+    ".tokenizer_bin": "TokenizerBin read_tokenizer_bin write_tokenizer_bin",
+}
+_FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 
 __all__ = [
     "ByteSource",
@@ -38,3 +68,10 @@ __all__ = [
     "write_sharded_safetensors",
     "write_tokenizer_bin",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_FILE_OF[name], __name__), name)
+    return found

@@ -1,4 +1,4 @@
-"""Zip archives from strangers: members are read by byte range, and nothing is ever written to a path of theirs.
+"""Read zip archives that nobody vouches for: members by byte range, nothing unpacked to disk.
 
 Source of the format: APPNOTE.TXT 6.3.10 of PKWARE. The reader is our own because the standard library's reads a
 directory of any size, and knows neither byte ranges nor members that overlap. Only what NumPy and PyTorch write is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -75,8 +76,17 @@ class Member:
 
     def _inflate(self, offset: int, view: memoryview) -> None:
         """Fills `view` from `offset` on; what lies before is inflated and dropped."""
+        made = 0
+        for piece in self._inflated(offset + len(view)):
+            first = max(offset - made, 0)
+            if first < len(piece):
+                view[made + first - offset : made + len(piece) - offset] = piece[first:]
+            made += len(piece)
+
+    def _inflated(self, end: int) -> Iterator[bytes]:
+        """The member's bytes up to `end`, in pieces of at most CHUNK bytes, none of them empty."""
         engine = zlib.decompressobj(-15)
-        taken, made, end = 0, 0, offset + len(view)
+        taken = made = 0
         waiting = b""
         while made < end:
             if not waiting:
@@ -90,10 +100,29 @@ class Member:
             except zlib.error as error:
                 _broken(f"the compressed data are damaged: {error}", self.name)
             waiting = engine.unconsumed_tail
-            first = max(offset - made, 0)
-            if first < len(piece):
-                view[made + first - offset : made + len(piece) - offset] = piece[first:]
             made += len(piece)
+            if piece:
+                yield piece
+
+    def pieces(self, offset: int, size: int) -> Iterator[bytes]:
+        """The bytes from `offset` to the end in pieces of `size`; the last may be shorter. FileFormatError, after the
+        last, where the checksum of all bytes is not the directory's."""
+        if self._member.deflated:
+            source = self._inflated(self.size)
+        else:
+            source = (bytes(self.read(at, min(CHUNK, self.size - at))) for at in range(0, self.size, CHUNK))
+        crc, skipped, waiting = 0, 0, bytearray()
+        for piece in source:
+            crc = zlib.crc32(piece, crc)
+            first = min(offset - skipped, len(piece))
+            skipped += first
+            waiting += piece[first:]
+            while len(waiting) >= size:
+                yield bytes(waiting[:size])
+                del waiting[:size]
+        if waiting:
+            yield bytes(waiting)
+        self.check(crc)
 
     def check(self, crc: int) -> None:
         """FileFormatError unless `crc`, of all bytes, is the directory's."""

@@ -1,7 +1,7 @@
 """Matrices in GGML's blocks, from files into the form that the kernels stream.
 
-Piece by piece: the blocks as they lie in the file are never in memory as a whole. Memory that is touched for the first
-time costs more than the packing, and a browser tab has little of it.
+The types of `quant.BANDED` are packed in bands of rows for the kernels: their blocks are read and packed piece by piece
+and can not be mapped. The blocks of the other types lie in memory as in files, and are mapped where the source can.
 """
 
 from __future__ import annotations
@@ -9,39 +9,84 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyapp.engine.blocks.layout import BLOCK_TYPES, block_bytes
+from pyapp.engine.blocks.reading import dequantize_blocks
 
-from .checkpoint import TensorInfo, check_finite, may_be_infinite
+from .checkpoint import TensorInfo
+from .dense_tensors import read_storage
+from .finite import check_finite, may_be_infinite
 from .source import ByteSource, read_into
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
 PIECE = 1 << 20  # bytes read together
 
 
-def read_blocks(source: ByteSource, offset: int, info: TensorInfo, finite: bool) -> Tensor:
-    """The matrix `info`, whose blocks begin at byte `offset`. With `finite`, ModelError for a scale that is NaN or
-    infinite."""
-    from pyapp.engine import quant
-    from pyapp.engine.dtype import uint8
-    from pyapp.engine.tensor import empty_contiguous
+def read_blocks(
+    source: ByteSource, offset: int, info: TensorInfo, finite: bool = False, device: Device | None = None
+) -> Tensor:
+    """The matrix `info`, whose blocks begin at byte `offset`, on `device` (None: the CPU). Without NumPy.
 
-    rows, columns = info.shape
-    result = quant.empty(info.shape, info.dtype)
-    row_bytes = block_bytes(info.dtype, (1, columns))
+    Other shapes than matrices become float32. With `finite`, ModelError for a scale that is NaN or infinite.
+    """
+    if len(info.shape) != 2 or not info.numel:
+        return _read_dequantized(source, offset, info, finite, device)
+    from pyapp.engine import quant
+    from pyapp.engine.dtype import as_dtype, uint8
+    from pyapp.engine.storage import Storage
+    from pyapp.engine.tensor import empty_contiguous, make
+
+    kind, (rows, columns) = as_dtype(info.dtype), info.shape
+    row_bytes = block_bytes(kind.name, (1, columns))
+    banded = kind.name in quant.BANDED
+    if device is None and not banded:
+        storage = read_storage(source, offset, rows * row_bytes, 1)
+    else:
+        nbytes = quant.packed_bytes(info.shape, kind)
+        storage = Storage(nbytes) if device is None else Storage(nbytes, device)
+    result = make(storage, (rows, columns), (columns, 1), kind)
     step = max(1, PIECE // row_bytes // quant.BAND) * quant.BAND
-    direct = info.dtype not in quant.BANDED  # lies in memory as in files
-    scratch = result if direct else empty_contiguous((min(rows, step) * row_bytes,), uint8)
+    scratch = empty_contiguous((min(rows, step) * row_bytes,), uint8) if banded or device is not None else result
+    bands = quant.empty((min(rows, step), columns), kind) if banded and device is not None else None
     for first in range(0, rows, step):
         count = min(step, rows - first)
-        begin = first * row_bytes if direct else 0
+        begin = first * row_bytes if scratch is result else 0
         view = scratch.storage.bytes_view()[begin : begin + count * row_bytes]
-        read_into(source, offset + first * row_bytes, view)
+        if scratch is not result:
+            read_into(source, offset + first * row_bytes, view)
+        elif not finite:
+            break  # all is there
         if finite:
             _check_scales(bytes(view), info, first * columns // BLOCK_TYPES[info.dtype].values, source.name)
-        if not direct:
+        if bands is not None:
+            quant.pack_rows(bands, 0, scratch, count)
+            size = quant.packed_bytes((count, columns), kind)
+            storage.write(quant.packed_bytes((first, columns), kind), bands.storage.bytes_view()[:size])
+        elif device is not None:
+            storage.write(first * row_bytes, view)
+        elif banded:
             quant.pack_rows(result, first, scratch, count)
     return result
+
+
+def _read_dequantized(source: ByteSource, offset: int, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
+    """A tensor in blocks as float32."""
+    from pyapp.engine.dtype import float32
+    from pyapp.engine.tensor import empty_contiguous
+
+    tensor = empty_contiguous(info.shape, float32)
+    if info.numel:
+        block = BLOCK_TYPES[info.dtype]
+        out = tensor.array().reshape(-1)
+        step = PIECE // block.nbytes
+        for first in range(0, info.numel // block.values, step):
+            count = min(step, info.numel // block.values - first)
+            data = source.read(offset + first * block.nbytes, count * block.nbytes)
+            dequantize_blocks(data, info.dtype, out[first * block.values : (first + count) * block.values])
+        if finite:
+            check_finite(tensor.storage.bytes_view()[: 4 * info.numel], "float32", info.name, source.name)
+    return tensor if device is None else tensor.to(device)
 
 
 def _check_scales(data: bytes, info: TensorInfo, first: int, where: str) -> None:

@@ -1,4 +1,4 @@
-"""What GGML's files before GGUF share: a stream of little-endian int32, texts and tensors, without offsets."""
+"""Base of the readers of GGML's files before GGUF: a stream of little-endian int32, texts and tensors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo
-from .gguf import GgufFile
+from .checkpoint import TensorInfo
+from .ggml_file import GgmlFile
 from .source import ByteSource
 
 HEADER_BYTES = 1 << 16  # read at once
@@ -20,16 +20,14 @@ TENSORS_LIMIT = 1 << 14
 SIZE_LIMIT = 1 << 30
 
 
-class GgmlStream(GgufFile):
+class GgmlStream(GgmlFile):
     """Reads such a stream from a byte on; tensors are read as GGUF's are."""
 
     def __init__(self, source: ByteSource, at: int) -> None:
-        Checkpoint.__init__(self, source)
+        super().__init__(source)
         self._at = at
         self._head = b""
         self._head_at = 0
-        self._start = 0
-        self._begins: dict[str, tuple[int, int]] = {}
 
     @abstractmethod
     def _tensor(self) -> None:

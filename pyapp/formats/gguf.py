@@ -12,51 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyapp.errors import FileFormatError
-
-from .block_tensors import read_blocks
-from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
-from .ggml_blocks import BLOCK_TYPES, dequantize_blocks
+from .checkpoint import TensorInfo
+from .ggml_file import RANK_LIMIT, TENSOR_TYPES, GgmlFile
 from .gguf_header import TENSORS_LIMIT, HeaderReader
-from .nesting import json_object
+from .safe_json import json_object
 from .source import ByteSource
 
-if TYPE_CHECKING:
-    from pyapp.engine.tensor import Tensor
-
-RANK_LIMIT = 4  # as in ggml
 SIZE_LIMIT = 1 << 63
 ALIGNMENT = 32
 ALIGNMENT_LIMIT = 1 << 20
-PIECE = 1 << 20  # bytes of blocks read and dequantised together
-
-# Type codes: the name here, values in a block, bytes of a block.
-TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
-    0: ("float32", 1, 4),
-    1: ("float16", 1, 2),
-    16: ("iq2_xxs", 256, 66),
-    17: ("iq2_xs", 256, 74),
-    18: ("iq3_xxs", 256, 98),
-    19: ("iq1_s", 256, 50),
-    21: ("iq3_s", 256, 110),
-    22: ("iq2_s", 256, 82),
-    24: ("int8", 1, 1),
-    25: ("int16", 1, 2),
-    26: ("int32", 1, 4),
-    27: ("int64", 1, 8),
-    28: ("float64", 1, 8),
-    29: ("iq1_m", 256, 56),
-    30: ("bfloat16", 1, 2),
-    34: ("tq1_0", 256, 54),
-    35: ("tq2_0", 256, 66),
-    40: ("nvfp4", 64, 36),
-    41: ("q1_0", 128, 18),
-}
-BLOCK_CODES = {name: block.code for name, block in BLOCK_TYPES.items()}
-TENSOR_TYPES |= {code: (name, BLOCK_TYPES[name].values, BLOCK_TYPES[name].nbytes) for name, code in BLOCK_CODES.items()}
-DENSE_CODES = {name: code for code, (name, values, _) in TENSOR_TYPES.items() if values == 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +36,7 @@ class _Entry:
     nbytes: int | None
 
 
-class GgufFile(Checkpoint):
+class GgufFile(GgmlFile):
     """A GGUF file. `values` has the metadata as Python values (bool, int, float, str, lists), `types` their types'
     names ("uint32", "array of string" ...), `metadata` their texts (long arrays as their length), `config` the
     architecture as `model_type` and its hyper-parameters without their prefix (or what `pyapp.config` says).
@@ -102,53 +68,6 @@ class GgufFile(Checkpoint):
             self.tensors[entry.name] = TensorInfo(entry.name, entry.dtype, entry.shape, nbytes)
         self.metadata = {key: _text(value) for key, value in self.values.items()}
         self.config = _config(self.values)
-
-    def read_bytes(self, name: str) -> bytes | memoryview:
-        begin, nbytes = self._begins[name]
-        return self.source.read(self._start + begin, nbytes)
-
-    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
-        from pyapp.engine.dtype import DTYPES
-
-        where = self.source.name
-        if info.dtype in BLOCK_TYPES:
-            if len(info.shape) == 2 and info.numel:
-                return self._read_blocks(info, finite)
-            tensor = self._read_dequantized(info)
-            dtype, nbytes = "float32", 4 * info.numel
-        elif info.dtype in DTYPES:
-            tensor = read_tensor(self.source, self._start + self._begins[info.name][0], info.shape, info.dtype)
-            dtype, nbytes = info.dtype, info.nbytes
-        else:
-            raise FileFormatError(
-                f"tensor {info.name[:100]!r} is {info.dtype}, which pyapp cannot read",
-                where=where,
-                hint=f"Use a file in another quantisation: {', '.join(BLOCK_TYPES)}",
-            )
-        if finite and nbytes:
-            check_finite(tensor.storage.bytes_view()[:nbytes], dtype, info.name, where)
-        return tensor
-
-    def _read_blocks(self, info: TensorInfo, finite: bool) -> Tensor:
-        """Without NumPy: the page's way to the first token."""
-        return read_blocks(self.source, self._start + self._begins[info.name][0], info, finite)
-
-    def _read_dequantized(self, info: TensorInfo) -> Tensor:
-        from pyapp.engine.dtype import float32
-        from pyapp.engine.tensor import empty_contiguous
-
-        tensor = empty_contiguous(info.shape, float32)
-        if not info.numel:
-            return tensor
-        block = BLOCK_TYPES[info.dtype]
-        out = tensor.array().reshape(-1)
-        step = PIECE // block.nbytes
-        begin = self._start + self._begins[info.name][0]
-        for first in range(0, info.numel // block.values, step):
-            count = min(step, info.numel // block.values - first)
-            data = self.source.read(begin + first * block.nbytes, count * block.nbytes)
-            dequantize_blocks(data, info.dtype, out[first * block.values : (first + count) * block.values])
-        return tensor
 
 
 def _alignment(values: Mapping[str, Any], types: Mapping[str, str], reader: HeaderReader) -> int:

@@ -8,12 +8,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .ggml_blocks import GgmlBlocks
-from .gguf import ALIGNMENT, ALIGNMENT_LIMIT, BLOCK_CODES, DENSE_CODES, RANK_LIMIT, TENSOR_TYPES
+from pyapp.engine.blocks.layout import GgmlBlocks
+
+from .ggml_file import RANK_LIMIT, TENSOR_TYPES, TYPE_CODES
+from .gguf import ALIGNMENT, ALIGNMENT_LIMIT
 from .gguf_header import ARRAY, NAME_LIMIT, NAMES, NESTING_LIMIT, SCALARS, STRING, STRING_LIMIT
-from .sink import AnySink, Deferred, open_sink, plain, write_pieces
+from .sink import AnySink, Deferred, in_order, is_quantized, open_sink, plain, write_pieces
+
+if TYPE_CHECKING:
+    from pyapp.engine.tensor import Tensor
 
 CODES = {name: code for code, name in NAMES.items()}
 
@@ -24,15 +29,17 @@ def write_gguf(
     metadata: Mapping[str, Any] | None = None,
     types: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes tensors and metadata, in the order given, to a path or a binary file.
+    """Writes tensors and metadata, in the order given, to a path or a binary file. The two first arguments may come in
+    either order.
 
-    `tensors`: pyapp Tensors, arrays, GgmlBlocks (from quantize_blocks, or another file's `read_bytes`), or Deferred
-    ones, which are made in their turn. `metadata` values are bool, int, float, str, or lists of these; `types` names
-    those that are not the natural ones (uint32, int32 when negative, 64 bits when larger, float32), as in
-    {"a.key": "uint64", "b.key": "array of int8"}.
+    `tensors`: pyapp Tensors (block-quantised ones too), arrays, GgmlBlocks (from quantize_blocks, or another file's
+    `read_bytes`), or Deferred ones, which are made in their turn. `metadata` values are bool, int, float, str, or lists
+    of these; `types` names those that are not the natural ones (uint32, int32 when negative, 64 bits when larger,
+    float32), as in {"a.key": "uint64", "b.key": "array of int8"}.
     `general.alignment` among the metadata is obeyed. Raises ValueError for what the format cannot hold, TypeError for
     values of other kinds.
     """
+    target, tensors = in_order(target, tensors, "write_gguf")
     values = dict(metadata or {})
     wanted = dict(types or {})
     alignment = values.get("general.alignment", ALIGNMENT)
@@ -63,8 +70,10 @@ _Stored: TypeAlias = "tuple[int, tuple[int, ...], int, Callable[[], Iterator[byt
 
 def _stored(name: str, tensor: Any) -> _Stored:
     """Type code, shape, number of bytes, and what gives them, of a tensor."""
+    if is_quantized(tensor):
+        tensor = _blocks_of(name, tensor)
     if isinstance(tensor, GgmlBlocks):
-        code, shape, data = BLOCK_CODES[tensor.kind], tuple(tensor.shape), memoryview(tensor.data).cast("B")
+        code, shape, data = TYPE_CODES[tensor.kind], tuple(tensor.shape), memoryview(tensor.data).cast("B")
     elif isinstance(tensor, Deferred):
         code, values, block_bytes = _type_code(name, tensor.dtype)
         shape = tuple(tensor.shape)
@@ -77,9 +86,22 @@ def _stored(name: str, tensor: Any) -> _Stored:
     return code, _checked(name, shape), len(data), lambda: iter([data])
 
 
+def _blocks_of(name: str, tensor: Tensor) -> GgmlBlocks:
+    """A block-quantised tensor in GGML's blocks."""
+    from pyapp.engine import quant
+
+    try:
+        return quant.to_blocks(tensor)
+    except ValueError as error:
+        raise ValueError(
+            f"{name!r} is {tensor.dtype} of shape {tuple(tensor.shape)}, which GGUF cannot store: write it with "
+            'write_safetensors, or as quant.quantize(quant.dequantize(tensor), "q8_0")'
+        ) from error
+
+
 def _type_code(name: str, dtype: str) -> tuple[int, int, int]:
     """(code, values in a block, bytes of a block) of a type by its name."""
-    code = BLOCK_CODES.get(dtype, DENSE_CODES.get(dtype))
+    code = TYPE_CODES.get(dtype)
     if code is None:
         raise ValueError(f"{name!r} is {dtype}, which GGUF cannot store")
     return code, *TENSOR_TYPES[code][1:]

@@ -1,4 +1,4 @@
-"""Importance of weights by name, as llama.cpp's imatrix tool measures it: of each column the mean squared input.
+"""Read importance matrices of llama.cpp's imatrix tool: of each weight, by name, the mean squared input of each column.
 
 Source of the formats: https://github.com/ggml-org/llama.cpp/tree/master/tools/imatrix. Today's is a GGUF file with
 `<name>.in_sum2` (matrices, columns) and `<name>.counts` (matrices, 1). The older `.dat`: int32 number of entries; for

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.lazy import np
 
-from .checkpoint import TensorInfo, check_finite
+from .checkpoint import TensorInfo
+from .finite import check_finite
+from .ggml_file import TENSOR_TYPES
 from .ggml_stream import NUMBER_LIMIT, PIECE_LIMIT, GgmlStream
-from .gguf import TENSOR_TYPES
 from .source import ByteSource
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
 MAGICS = {b"lmgg": "ggml", b"fmgg": "ggmf", b"tjgg": "ggjt"}
@@ -77,9 +79,9 @@ class LegacyGgmlFile(GgmlStream):
             self._skip(-self._at % 32, "the zeros before a tensor")
         self._add(name, sizes, known)
 
-    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         if info.name not in self._old:
-            return super()._read(info, finite)
+            return super()._read(info, finite, device)
         from pyapp.engine.dtype import float32
         from pyapp.engine.tensor import empty_contiguous
 
@@ -95,12 +97,12 @@ class LegacyGgmlFile(GgmlStream):
             )
         if finite:
             check_finite(tensor.storage.bytes_view()[: 4 * out.size], "float32", info.name, self.source.name)
-        return tensor
+        return tensor if device is None else tensor.to(device)
 
 
 def _old_values(blocks: Any, code: int, halves: bool) -> Any:
-    """Blocks (count, bytes) of before ggjt 3 → values (count, 32). A byte's nibbles are neighbours, or with `halves`
-    16 values apart."""
+    """Blocks (count, bytes) of before ggjt 3 → values (count, 32). The two nibbles of a byte are values i and i + 1, or
+    with `halves` i and i + 16."""
     name, _, scale_type, minimum_type = _OLD_BLOCKS[code]
     width = int(scale_type[2:])
     scale = blocks[:, :width].copy().view(scale_type).astype("float32")

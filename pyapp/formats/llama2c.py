@@ -24,11 +24,14 @@ from typing import TYPE_CHECKING, Any
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 
-from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor, require, require_size
+from .checkpoint import Checkpoint, TensorInfo, require, require_size
+from .dense_tensors import read_dense
+from .finite import check_finite
 from .sink import AnySink, float32_values, open_sink
 from .source import ByteSource, BytesSource
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
 MAGIC = 0x616B3432  # "ak42"
@@ -113,19 +116,20 @@ class Llama2cFile(Checkpoint):
         """The f32 values; for quantised tensors the int8 values and, right behind them, the f32 scales."""
         return self.source.read(self._places[name].offset, self.tensors[name].nbytes)
 
-    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
+    def _place(self, name: str) -> tuple[ByteSource, int, int]:
+        return self.source, self._places[name].offset, self.tensors[name].nbytes
+
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         place = self._places[info.name]
         if not place.scales:
-            tensor = read_tensor(self.source, place.offset, place.shape, "float32")
-            if finite:
-                check_finite(tensor.data_view().cast("B"), "float32", info.name, self.source.name)
-            return tensor
+            return read_dense(self.source, place.offset, info, finite, device)
         count = _numel(place.shape)
         quants = self.source.read(place.offset, count)
         scales = self.source.read(place.scales, 4 * (count // self.group_size))
         if finite:
             check_finite(scales, "float32", f"{info.name} (scales)", self.source.name)
-        return self._grouped(quants, scales, place.shape)
+        tensor = self._grouped(quants, scales, place.shape)
+        return tensor if device is None else tensor.to(device)
 
     def _grouped(self, quants: bytes | memoryview, scales: bytes | memoryview, shape: tuple[int, ...]) -> Tensor:
         from pyapp.engine import quant
@@ -136,6 +140,14 @@ class Llama2cFile(Checkpoint):
             rows = quant.from_groups(quants, scales, (_numel(shape) // group, group), group)
             return quant.dequantize(rows).reshape(shape)
         return quant.from_groups(quants, scales, shape, group)
+
+
+def looks_like_llama2c(head: bytes) -> bool:
+    """Whether a file that begins so can be a checkpoint of version 0: most of its first numbers are possible."""
+    count = min(len(head) // 4, len(FIELDS))
+    numbers = struct.unpack(f"<{count}i", head[: 4 * count])
+    possible = sum(0 < abs(number) <= LIMITS[field] for field, number in zip(FIELDS, numbers, strict=False))
+    return 2 * possible > max(count, 2)
 
 
 def read_header(source: ByteSource) -> Header:

@@ -10,19 +10,22 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
 from .archive import Archive, Member
-from .checkpoint import Checkpoint, TensorInfo, check_finite, require_size
-from .dense import as_tensor, read_dense, row_major, swap_bytes
-from .sink import AnySink, open_sink, plain
+from .checkpoint import Checkpoint, TensorInfo, require_size
+from .finite import check_finite
+from .foreign_dtypes import read_foreign
+from .row_major import as_tensor, read_strided, row_major, swap_bytes
+from .sink import AnySink, in_order, open_sink, plain
 from .source import ByteSource, FileSource
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.storage import Storage
     from pyapp.engine.tensor import Tensor
 
@@ -119,8 +122,11 @@ def _fields(text: str, where: str) -> dict[str, str]:
 
 
 class _NumpyFile(Checkpoint):
-    """What .npy and .npz share. Complex arrays are read as pairs (foreign.py); arrays of objects, which are pickles,
-    and of strings and dates are listed, but neither `read` nor `read_bytes` give them."""
+    """Base of the readers of .npy and .npz.
+
+    Complex arrays are read as pairs (foreign_dtypes.py). Arrays of objects (pickles), strings and dates are listed;
+    `read` and `read_bytes` refuse them.
+    """
 
     def __init__(self, source: ByteSource) -> None:
         super().__init__(source)
@@ -140,25 +146,37 @@ class _NumpyFile(Checkpoint):
         seen = _Summed(member, layout.begin) if isinstance(member, Member) else member
         reverse = tuple(reversed(row_major(tuple(reversed(layout.shape)))))
         strides = reverse if layout.fortran else row_major(layout.shape)
-        storage = read_dense(seen, layout.begin, layout.shape, strides, layout.itemsize)
+        storage = read_strided(seen, layout.begin, layout.shape, strides, layout.itemsize)
         unit = layout.itemsize // 2 if layout.dtype.startswith("complex") else layout.itemsize
         if layout.big_endian and unit > 1 and storage.nbytes:
             swap_bytes(storage.bytes_view(), unit)
         return storage
 
+    def read_pieces(self, name: str, size: int) -> Iterator[bytes | memoryview]:
+        layout, member = self._layouts[name], self._open(name)
+        if not layout.itemsize or layout.fortran or layout.big_endian or not isinstance(member, Member):
+            yield from super().read_pieces(name, size)
+            return
+        yield from member.pieces(layout.begin, size)
+
+    def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
+        layout = self._layouts[name]
+        if not layout.itemsize or layout.fortran or layout.big_endian:
+            return None
+        return self._open(name), layout.begin, self.tensors[name].nbytes
+
     def read_bytes(self, name: str) -> bytes | memoryview:
         storage = self._storage(name)
         return bytes(storage.bytes_view()) if storage.nbytes else b""
 
-    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         if info.dtype.startswith("complex"):
-            from .foreign import read_as_own
-
-            return read_as_own(self.read_bytes(info.name), info, finite, self.source.name)
+            return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
         storage = self._storage(info.name)
         if finite and info.nbytes:
             check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)
-        return as_tensor(storage, info.shape, info.dtype)
+        tensor = as_tensor(storage, info.shape, info.dtype)
+        return tensor if device is None else tensor.to(device)
 
 
 def _refuse_kind(name: str, kind: str, where: str) -> NoReturn:
@@ -279,6 +297,7 @@ def write_npz(target: AnySink, tensors: Mapping[str, Any], *, compressed: bool =
     """
     import zipfile
 
+    target, tensors = in_order(target, tensors, "write_npz")
     for name in tensors:
         if name.startswith("/") or "\\" in name or "\0" in name or ".." in f"{name}.npy".split("/") or name[1:2] == ":":
             raise ValueError(f"an array in an .npz file cannot be called {name!r}")

@@ -1,5 +1,6 @@
-"""Plain data and tensors as a pickle of the second protocol, with torch's names for what is no plain data: what
-`pickle_machine`, and torch.load with weights_only=True, read back. Nothing else can be written.
+"""Write plain data and tensors as a pickle of protocol 2, which `safe_pickle` and torch.load(weights_only=True) read.
+
+Tensors, dtypes and sizes have torch's names in it. Nothing else can be written.
 
 Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation), torch/_utils.py for the tensors.
 """
@@ -12,12 +13,14 @@ from typing import Any
 
 from pyapp.engine.device import Device
 from pyapp.engine.dtype import DType
-from pyapp.engine.op import describe
+from pyapp.engine.shape import Size
 from pyapp.engine.storage import Storage
 from pyapp.engine.tensor import Tensor
-from pyapp.engine.typed_tensors import Size
+from pyapp.engine.user_errors import describe
 
-DEPTH_LIMIT = 64  # what the reader takes
+from .block_rows import rows_of_matrix
+from .pytorch import BLOCKS, DEPTH_LIMIT
+
 _STORAGES = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
@@ -140,6 +143,9 @@ class PickleWriter:
     # -- tensors
 
     def _tensor(self, value: Tensor) -> None:
+        if value.dtype.is_quantized:
+            self._blocks(value)
+            return
         if value.is_parameter:
             self._global("torch._utils _rebuild_parameter")
             self._out += b"("
@@ -151,9 +157,15 @@ class PickleWriter:
             self._strided(value, value.requires_grad)
         self._remember(value)
 
+    def _blocks(self, value: Tensor) -> None:
+        """A block-quantised matrix, as a dict of plain data (block_rows.py): torch has no such types."""
+        text, shape, data = rows_of_matrix(value)
+        made = {BLOCKS: text, "parameter": value.is_parameter, "rows": Tensor.from_buffer(data, shape, "uint8")}
+        self._dict(made)
+        self._memo[id(value)] = self._memo[id(made)]
+        self._kept.append(value)
+
     def _strided(self, value: Tensor, requires_grad: bool) -> None:
-        if value.dtype.is_quantized:
-            raise ValueError(f"save: {describe(value)} is block-quantised: save quant.dequantize(it), or write GGUF")
         typed = value.dtype.name in _STORAGES
         self._global("torch._utils " + ("_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3"))
         self._out += b"("

@@ -1,4 +1,4 @@
-"""NumPy's arrays and scalars in pickles: plain data beside a PyTorch file's tensors, as `pickle_machine` builds it.
+"""NumPy's arrays and scalars in the pickles of PyTorch files, for `safe_pickle`.
 
 Source of the format: ndarray.__reduce__, dtype.__reduce__ and scalar in numpy/_core/src/multiarray of
 https://github.com/numpy/numpy. An array is _reconstruct(ndarray, (0,), b"b") with the state (1, shape, dtype, fortran,
@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from .dense import swap_bytes
-from .pickle_machine import Builder, Stateful
+from .row_major import swap_bytes
+from .safe_pickle import Builder, Stateful
 
 # By the code in a dtype's pickle: the name here, the size of an element.
 _CODES = {
@@ -28,7 +28,7 @@ NDARRAY = object()
 
 
 class PickledDType(Stateful):
-    """A dtype: its code, and the byte order that its state tells."""
+    """A dtype: its code, and its byte order, which its state sets."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         if type(code) is not str or len(code) > 50:
@@ -44,7 +44,7 @@ class PickledDType(Stateful):
 
 
 class PickledArray(Stateful):
-    """An array; its dtype is "" until its state is known, and for elements that are no numbers."""
+    """An array. Its dtype is "" before its state is set, and for elements that are not numbers."""
 
     def __init__(self) -> None:
         self.dtype = ""

@@ -1,6 +1,6 @@
 """PyTorch's files (.pt, .pth, .bin), zip archives and the older stream of pickles, read lazily by byte range.
 
-Weights only: `pickle_machine` builds tensors, NumPy's arrays and plain data, and refuses everything else by name.
+Weights only: `safe_pickle` builds tensors, NumPy's arrays and plain data, and refuses everything else by name.
 
 Source of the format: torch/serialization.py and torch/_utils.py of https://github.com/pytorch/pytorch (BSD). Zip:
 PREFIX/data.pkl names the storages PREFIX/data/KEY. Older: pickles of a magic number, of the protocol (1001), of the
@@ -18,12 +18,16 @@ from pyapp.errors import FileFormatError
 
 from . import pickled_arrays
 from .archive import Archive
-from .checkpoint import Checkpoint, TensorInfo, check_finite
-from .dense import as_tensor, read_dense, row_major
-from .pickle_machine import Builder, Cursor, Machine, refuse
+from .block_rows import matrix_of_rows, tensor_of_rows
+from .checkpoint import Checkpoint, TensorInfo
+from .finite import check_finite
+from .foreign_dtypes import read_foreign
+from .row_major import as_tensor, read_strided, row_major
+from .safe_pickle import Builder, Cursor, Machine, refuse
 from .source import ByteSource, BytesSource
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.storage import Storage
     from pyapp.engine.tensor import Tensor
 
@@ -34,6 +38,7 @@ VISITS_LIMIT, DEPTH_LIMIT, NAME_LIMIT = 3 * TENSORS_LIMIT, 64, 1000
 RANK_LIMIT = 64
 NOTES_LIMIT = 1000  # numbers and texts beside the tensors
 EXPANDED_LIMIT = 1 << 28  # bytes of a tensor that repeats its elements
+BLOCKS = "pyapp blocks"  # the key of a dict that stands for a block-quantised matrix
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 HINT = "The file is damaged, or not PyTorch's: save its state_dict again, best as safetensors"
 
@@ -80,6 +85,17 @@ class _Strided:
     strides: tuple[int, ...]
     requires_grad: bool = False
     is_parameter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """A block-quantised matrix that pyapp saved (block_rows.py): its rows of bytes and the text that names its type."""
+
+    rows: _Strided
+    text: str
+    dtype: str
+    shape: tuple[int, int]
+    is_parameter: bool
 
 
 def _counts(values: Any) -> bool:
@@ -193,16 +209,18 @@ class PyTorchFile(Checkpoint):
     "model_state_dict" or "model" beside no tensor), only the model's tensors are listed, the numbers and texts beside
     it are `metadata`.
 
-    A single tensor is called "tensor". NumPy's arrays of numbers are tensors too, its scalars numbers. Tensors that
-    share a storage are read each on its own.
+    Block-quantised matrices that pyapp saved are tensors of their type. A single tensor is called "tensor". NumPy's
+    arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read each on its own.
     """
 
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
         super().__init__(source)
         self._views: dict[str, _Strided] = {}
+        self._matrices: dict[str, _Blocks] = {}
         value = self._unwrap(self._open(archive))
         self._visits = 0
-        self._flatten("" if type(value) in (dict, list, tuple) else "tensor", value, 0)
+        is_container = type(value) in (list, tuple) or (type(value) is dict and BLOCKS not in value)
+        self._flatten("" if is_container else "tensor", value, 0)
         if not self._views:
             self._broken("there is no tensor in the file")
 
@@ -273,6 +291,27 @@ class PyTorchFile(Checkpoint):
             self._broken(f"the file is too long: {self.source.size - at:,} bytes belong to no storage")
         return value
 
+    def _blocks(self, value: dict[Any, Any]) -> _Blocks:
+        """The matrix that a dict with the key BLOCKS stands for."""
+        text, rows, is_parameter = (value.get(key) for key in (BLOCKS, "rows", "parameter"))
+        if len(value) != 3 or type(text) is not str or type(rows) is not _Strided or type(is_parameter) is not bool:
+            self._broken(f"a dict with the key {BLOCKS!r} is not as pyapp writes it")
+        if rows.dtype != "uint8" or len(rows.shape) != 2 or rows.strides != row_major(rows.shape):
+            self._broken(f"the rows of blocks are {rows.dtype} {rows.shape}, expected a matrix of uint8")
+        try:
+            found = matrix_of_rows(text, rows.shape[1])
+        except ValueError as error:
+            self._broken(str(error))
+        if found is None:
+            self._broken(f"the type of blocks {text[:50]!r} is not known")
+        return _Blocks(rows, text, found[0], (rows.shape[0], found[1]), is_parameter)
+
+    def _read_matrix(self, name: str, blocks: _Blocks, data: Any, finite: bool) -> Tensor:
+        if not blocks.rows.shape[0] or not blocks.shape[1]:
+            self._broken(f"the matrix of blocks {name[:100]!r} is empty")
+        rows = blocks.rows.shape[0], blocks.rows.shape[1]
+        return tensor_of_rows(data, blocks.text, rows, name, finite, self.source.name)
+
     def _unwrap(self, value: Any) -> Any:
         if type(value) is not dict or any(type(inner) is _Strided for inner in value.values()):
             return value
@@ -300,6 +339,9 @@ class PyTorchFile(Checkpoint):
             if not value.dtype:
                 return  # of objects, strings or records
             value = self._of_array(value)
+        matrix = self._blocks(value) if type(value) is dict and BLOCKS in value else None
+        if matrix is not None:
+            self._matrices[name], value = matrix, matrix.rows
         if type(value) is _Strided:
             if name in self._views or len(self._views) >= TENSORS_LIMIT:
                 self._broken(f"two tensors are called {name[:100]!r}, or there are more than {TENSORS_LIMIT:,}")
@@ -307,7 +349,8 @@ class PyTorchFile(Checkpoint):
             for size in value.shape:
                 count *= size
             self._views[name] = value
-            self.tensors[name] = TensorInfo(name, value.dtype, value.shape, count * _SIZES[value.dtype])
+            dtype, shape = (value.dtype, value.shape) if matrix is None else (matrix.dtype, matrix.shape)
+            self.tensors[name] = TensorInfo(name, dtype, shape, count * _SIZES[value.dtype])
         elif type(value) in (dict, list, tuple):
             for key, inner in value.items() if type(value) is dict else enumerate(value):
                 self._flatten(f"{name}.{key}" if name else str(key), inner, depth + 1)
@@ -325,20 +368,29 @@ class PyTorchFile(Checkpoint):
         source, begin = self._places[view.stored.key]
         itemsize = _SIZES[view.dtype]
         at = begin + view.stored.begin + view.offset * itemsize
-        return read_dense(source, at, view.shape, view.strides, itemsize)
+        return read_strided(source, at, view.shape, view.strides, itemsize)
+
+    def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
+        view = self._views[name]
+        if view.strides != row_major(view.shape):
+            return None
+        source, begin = self._places[view.stored.key]
+        return source, begin + view.stored.begin + view.offset * _SIZES[view.dtype], self.tensors[name].nbytes
 
     def read_bytes(self, name: str) -> bytes | memoryview:
         storage = self._storage(name)
         return bytes(storage.bytes_view()) if storage.nbytes else b""
 
-    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         from pyapp.engine.dtype import DTYPES
 
+        if info.name in self._matrices:
+            tensor = self._read_matrix(info.name, self._matrices[info.name], self.read_bytes(info.name), finite)
+            return tensor if device is None else tensor.to(device)
         if info.dtype not in DTYPES:
-            from .foreign import read_as_own
-
-            return read_as_own(self.read_bytes(info.name), info, finite, self.source.name)
+            return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
         storage = self._storage(info.name)
         if finite and info.nbytes:
             check_finite(storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)
-        return as_tensor(storage, info.shape, info.dtype)
+        tensor = as_tensor(storage, info.shape, info.dtype)
+        return tensor if device is None else tensor.to(device)

@@ -5,32 +5,43 @@ of JSON, an object `{name: {"dtype", "shape", "data_offsets": [begin, end]}}` wi
 strings, padded with spaces; then the data, little-endian and row-major. Keys are unique, and the tensors cover the data
 without holes or overlaps.
 
-The reader is our own because it must work on any ByteSource, without NumPy, where the library has no wheel.
+The reader is our own, because it must work on any ByteSource, and in the page, where the library has no wheel.
+Natively, a file on disk must also pass the checks of the library, which writes files of up to LIBRARY_WRITES bytes;
+`tests/formats/test_safetensors.py` holds the two equal. Tensors are mapped by `FileSource`: the library's interface for
+NumPy copies them, and has no bfloat16.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyapp.engine.blocks.layout import BLOCK_TYPES, GgmlBlocks, block_bytes
+from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 
+from .block_rows import matrix_of_rows, narrowed, rows_of_matrix, tensor_of_rows
 from .block_tensors import read_blocks
-from .checkpoint import Checkpoint, TensorInfo, check_finite, read_tensor
-from .nesting import json_object, parse_json
-from .sink import AnySink, Deferred, open_sink, plain, write_pieces
-from .source import ByteSource
+from .checkpoint import Checkpoint, TensorInfo
+from .dense_tensors import read_dense
+from .foreign_dtypes import read_foreign
+from .safe_json import json_object, parse_json
+from .sink import AnySink, Deferred, in_order, is_quantized, open_sink, plain, write_pieces
+from .source import ByteSource, FileSource
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
 HEADER_LIMIT = 100_000_000  # bytes, as in the library
 OFFSET_LIMIT = 1 << 63
 RANK_LIMIT = 64
-Q8_0_BYTES, Q8_0_COLUMNS = 34, 32  # of a block
+LIBRARY_COPIES = 8 << 20  # bytes of a file that the library checks in memory, where it needs no NumPy
+LIBRARY_WRITES = 64 << 20  # bytes of tensors that the library writes
 HINT = "The file is damaged, or not a safetensors file: download it again"
 
 # In the order in which the library sorts tensors (it writes the last first): the name in the file, bits of an element,
@@ -80,10 +91,11 @@ class SafetensorsFile(Checkpoint):
     """A safetensors file. Where `__metadata__` has a `config` that is a JSON object, it is the checkpoint's `config`.
 
     Types that pyapp has no dtype for (complex64, float8_e8m0fnu, float4_e2m1fn ...) are listed with their names and
-    sizes, and read as foreign.py tells: pairs, float32 or bytes; `read_bytes` gives them as they lie there.
+    sizes, and read as foreign_dtypes.py says: as pairs, float32 or bytes. `read_bytes` gives them as they lie there.
 
-    A convention of our own: a uint8 tensor (rows, columns / 32 * 34) that the metadata call "q8_0" by its name holds
-    GGML's blocks of a matrix (rows, columns), and is read as such.
+    A convention of our own, which `write_safetensors` follows: a uint8 tensor (rows, bytes of a row) that the metadata
+    call "q8_0", "q4_K" … under its name holds the blocks of a matrix (block_rows.py), and is read as a tensor of that
+    type.
     """
 
     format = "safetensors"
@@ -95,38 +107,56 @@ class SafetensorsFile(Checkpoint):
         self._entries = {name: _entry(name, value, source.name) for name, value in header.items()}
         _check_cover(list(self._entries.values()), source, self._start)
         for name, entry in sorted(self._entries.items(), key=lambda item: (item[1].begin, item[1].end)):
-            kind, shape = NAMES[entry.code], entry.shape
-            if self.metadata.get(name) == "q8_0":
-                kind, shape = "q8_0", self._matrix_of_blocks(entry)
+            kind, shape = self._matrix_of_blocks(entry) or (NAMES[entry.code], entry.shape)
             self.tensors[name] = TensorInfo(name, kind, shape, entry.end - entry.begin)
         self.config = _config(self.metadata)
+        if isinstance(source, FileSource) and sys.platform != "emscripten":
+            _check_with_library(source)
 
-    def _matrix_of_blocks(self, entry: _Entry) -> tuple[int, int]:
-        if entry.code != "U8" or len(entry.shape) != 2 or entry.shape[1] % Q8_0_BYTES:
+    def _matrix_of_blocks(self, entry: _Entry) -> tuple[str, tuple[int, ...]] | None:
+        """Type and shape of the matrix that a tensor of bytes holds; None where the metadata name no type."""
+        text = self.metadata.get(entry.name, "")
+        fits = entry.code == "U8" and len(entry.shape) > 0
+        try:
+            found = matrix_of_rows(text, entry.shape[-1] if fits else 0)
+        except ValueError as error:
+            _broken(f"tensor {entry.name[:100]!r}: {error}", self.source.name)
+        if found is None:
+            return None
+        if not fits or (len(entry.shape) != 2 and text not in BLOCK_TYPES):
             _broken(
-                f"tensor {entry.name!r} is called q8_0, but {NAMES[entry.code]} {entry.shape} are no such blocks",
+                f"the metadata call tensor {entry.name[:100]!r} {text}, but {NAMES[entry.code]} {entry.shape} "
+                "are no such blocks",
                 self.source.name,
             )
-        return entry.shape[0], entry.shape[1] // Q8_0_BYTES * Q8_0_COLUMNS
+        return found[0], (*entry.shape[:-1], found[1])
 
     def read_bytes(self, name: str) -> bytes | memoryview:
         entry = self._entries[name]
         return self.source.read(self._start + entry.begin, entry.end - entry.begin)
 
-    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
+    def _place(self, name: str) -> tuple[ByteSource, int, int]:
+        entry = self._entries[name]
+        return self.source, self._start + entry.begin, entry.end - entry.begin
+
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         from pyapp.engine.dtype import DTYPES
 
         if info.dtype not in DTYPES:
-            from .foreign import read_as_own
-
-            return read_as_own(self.read_bytes(info.name), info, finite, self.source.name)
+            return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
         entry = self._entries[info.name]
-        if info.dtype == "q8_0":
-            return read_blocks(self.source, self._start + entry.begin, info, finite)
-        tensor = read_tensor(self.source, self._start + entry.begin, entry.shape, info.dtype)
-        if finite and info.nbytes:
-            check_finite(tensor.storage.bytes_view()[: info.nbytes], info.dtype, info.name, self.source.name)
-        return tensor
+        begin = self._start + entry.begin
+        if not DTYPES[info.dtype].is_quantized:
+            return read_dense(self.source, begin, info, finite, device)
+        if info.dtype in BLOCK_TYPES and (info.numel or len(info.shape) != 2):
+            block = BLOCK_TYPES[info.dtype]
+            whole = replace(info, shape=(*info.shape[:-1], entry.shape[-1] // block.nbytes * block.values))
+            tensor = read_blocks(self.source, begin, whole, finite, device)
+            return narrowed(tensor, info.shape[1]) if tensor.dtype.is_quantized else tensor
+        rows = entry.shape[0], entry.shape[1]
+        text = self.metadata[info.name]
+        tensor = tensor_of_rows(self.read_bytes(info.name), text, rows, info.name, finite, self.source.name)
+        return tensor if device is None else tensor.to(device)
 
 
 def _broken(what: str, where: str) -> NoReturn:
@@ -155,6 +185,19 @@ def _read_header(source: ByteSource) -> tuple[dict[str, Any], int]:
     except ValueError as error:
         _broken(f"the header is not valid JSON: {error}", where)
     return header, 8 + length
+
+
+def _check_with_library(source: FileSource) -> None:
+    """FileFormatError where the safetensors library refuses the file."""
+    import safetensors  # natively only: it has no wheel for Pyodide
+
+    try:
+        if source.size <= LIBRARY_COPIES:
+            safetensors.deserialize(bytes(source.read(0, source.size)))
+        else:
+            safetensors.safe_open(source.path, framework="np")  # maps the file, and imports NumPy
+    except safetensors.SafetensorError as error:
+        _broken(f"the safetensors library refuses it: {str(error)[:200]}", source.name)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -253,47 +296,107 @@ def _check_cover(entries: list[_Entry], source: ByteSource, start: int) -> None:
 
 def write_safetensors(target: AnySink, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
     """Writes pyapp Tensors, arrays, or Deferred tensors, which are made in their turn, to a path or a binary file, in
-    the library's order: widest type first, then by name.
+    the library's order: widest type first, then by name. The two first arguments may come in either order.
 
-    Raises ValueError for a block-quantised tensor, a type without a code, a reserved name; TypeError for metadata that
-    are not strings.
+    A block-quantised tensor is written as bytes whose type the metadata name (block_rows.py); pyapp reads it back as
+    the same tensor, other programs read uint8. Raises ValueError for a type without a code, a reserved name; TypeError
+    for metadata that are not strings.
     """
+    target, tensors = in_order(target, tensors, "write_safetensors")
     if metadata is not None and not all(isinstance(text, str) for pair in metadata.items() for text in pair):
         raise TypeError("safetensors metadata must map str to str")
     if "__metadata__" in tensors:
         raise ValueError("a tensor cannot be called __metadata__: the format reserves that name")
     values = {name: _stored(name, tensor) for name, tensor in tensors.items()}
-    order = sorted(values, key=lambda name: (-ORDER[values[name][0]], name.encode("utf-8")))
+    blocks = {name: stored.blocks for name, stored in values.items() if stored.blocks}
+    if taken := sorted(set(blocks) & set(metadata or {})):
+        raise ValueError(f"the metadata have the key {taken[0]!r}, which must name the type of that tensor's blocks")
+    if blocks:
+        metadata = dict(metadata or {}) | blocks
+    order = sorted(values, key=lambda name: (-ORDER[values[name].code], name.encode("utf-8")))
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
     at = 0
     for name in order:
-        code, shape, nbytes, _ = values[name]
+        code, shape, nbytes = values[name].code, values[name].shape, values[name].nbytes
         header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [at, at + nbytes]}
         at += nbytes
     packed = json.dumps(header, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
     packed += b" " * (-len(packed) % 8)
     if len(packed) > HEADER_LIMIT:
         raise ValueError(f"the header would have {len(packed):,} bytes, the format allows {HEADER_LIMIT:,}")
+    if _fits_library(values, metadata):
+        with open_sink(target) as file:
+            file.write(_serialize(values, metadata))
+        return
     with open_sink(target) as file:
         file.write(len(packed).to_bytes(8, "little"))
         file.write(packed)
         for name in order:
-            _, _, nbytes, pieces = values[name]
-            write_pieces(file, name, pieces(), nbytes)
+            write_pieces(file, name, values[name].pieces(), values[name].nbytes)
 
 
-def _stored(name: str, tensor: Any) -> tuple[str, tuple[int, ...], int, Callable[[], Iterator[bytes | memoryview]]]:
-    """Type's name in the file, shape, number of bytes, and what gives them, of a tensor."""
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A tensor as it will lie in the file: `blocks` is the text for the metadata where it holds blocks; `data` its
+    bytes, None where they are made later, by `pieces`."""
+
+    code: str
+    shape: tuple[int, ...]
+    nbytes: int
+    pieces: Callable[[], Iterator[bytes | memoryview]]
+    data: bytes | memoryview | None = None
+    blocks: str = ""
+
+
+def _stored(name: str, tensor: Any) -> _Stored:
+    if is_quantized(tensor):
+        text, matrix, packed = rows_of_matrix(tensor)
+        return _Stored("U8", matrix, len(packed), lambda: iter([packed]), packed, text)
+    if isinstance(tensor, GgmlBlocks):
+        shape = (
+            *tensor.shape[:-1],
+            tensor.shape[-1] // BLOCK_TYPES[tensor.kind].values * BLOCK_TYPES[tensor.kind].nbytes,
+        )
+        kept = memoryview(tensor.data).cast("B")
+        return _Stored("U8", shape, len(kept), lambda: iter([kept]), kept, tensor.kind)
     if isinstance(tensor, Deferred):
-        dtype, shape, pieces = tensor.dtype, tuple(tensor.shape), tensor.pieces
-        nbytes = prod(shape) * BITS.get(CODES.get(dtype, ""), 0) // 8
-    else:
-        dtype, shape, data = plain(name, tensor)
-        nbytes = len(data)
+        dtype, shape = tensor.dtype, tuple(tensor.shape)
+        if dtype in BLOCK_TYPES:
+            rows = (*shape[:-1], block_bytes(dtype, shape[-1:]))
+            return _Stored("U8", rows, prod(rows), tensor.pieces, None, dtype)
+        code = _code(name, dtype)
+        return _Stored(code, shape, prod(shape) * BITS[code] // 8, tensor.pieces)
+    dtype, dense_shape, data = plain(name, tensor)
+    return _Stored(_code(name, dtype), dense_shape, len(data), lambda: iter([data]), data)
 
-        def pieces() -> Iterator[bytes | memoryview]:
-            yield data
 
+def _code(name: str, dtype: str) -> str:
     if dtype not in CODES:
         raise ValueError(f"{name!r} is {dtype}, which safetensors cannot store")
-    return CODES[dtype], shape, nbytes, pieces
+    return CODES[dtype]
+
+
+def _fits_library(values: Mapping[str, _Stored], metadata: Mapping[str, str] | None) -> bool:
+    """Whether the library writes the file. It needs all tensors and the file itself in memory (or leaves a temporary
+    file behind when it is killed), and puts several entries of metadata in a random order, while the same tensors must
+    give the same file. Otherwise this module writes the same bytes, tensor by tensor."""
+    return (
+        sys.platform != "emscripten"
+        and len(metadata or {}) < 2
+        and all(stored.data is not None for stored in values.values())
+        and sum(stored.nbytes for stored in values.values()) <= LIBRARY_WRITES
+    )
+
+
+def _serialize(values: Mapping[str, _Stored], metadata: Mapping[str, str] | None) -> bytes:
+    """The bytes of the file from the library."""
+    import safetensors
+
+    specs = {}
+    for name, stored in values.items():
+        array = np.frombuffer(stored.data, np.uint8) if stored.nbytes else None  # type: ignore[arg-type]
+        address = 0 if array is None else array.__array_interface__["data"][0]
+        specs[name] = safetensors.TensorSpec(
+            dtype=NAMES[stored.code], shape=stored.shape, data_ptr=address, data_len=stored.nbytes
+        )
+    return bytes(safetensors.serialize(specs, metadata=None if metadata is None else dict(metadata)))

@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
-from .nesting import parse_json
+from .safe_json import parse_json
 from .safetensors import SafetensorsFile, write_safetensors
+from .sink import open_sink
 from .source import AnySource, ByteSource, FileSource, close_source, open_source, read_whole
 
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
 INDEX = "model.safetensors.index.json"
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
+FILE_NAME_LIMIT = 255  # bytes
 HINT = "The index is damaged, or not of these files: download all of them again"
 
 
@@ -54,7 +57,8 @@ def _index(source: ByteSource) -> dict[str, Any]:
     if not isinstance(places, dict):
         _broken(source, "the index has no weight_map")
     for tensor, name in places.items():
-        plain = isinstance(name, str) and 0 < len(name) <= NAME_LIMIT and name not in (".", "..")
+        plain = isinstance(name, str) and name.isprintable() and name not in ("", ".", "..")
+        plain = plain and len(name.encode()) <= FILE_NAME_LIMIT
         if len(tensor) > NAME_LIMIT or not plain or any(c in name for c in "/\\:\0"):
             _broken(source, f"the index sends {tensor[:50]!r} to {str(name)[:50]!r}, which is no file beside it")
     return dict(index)
@@ -112,11 +116,14 @@ class ShardedFile(Checkpoint):
         self.metadata |= {k: str(v)[:NAME_LIMIT] for k, v in (noted if isinstance(noted, dict) else {}).items()}
         self.config = first.config
 
-    def _read(self, info: TensorInfo, finite: bool) -> Tensor:
-        return self._shards[self._places[info.name]].read(info.name, finite=finite)
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
+        return self._shards[self._places[info.name]].read(info.name, finite=finite, device=device)
 
     def read_bytes(self, name: str) -> bytes | memoryview:
         return self._shards[self._places[name]].read_bytes(name)
+
+    def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
+        return self._shards[self._places[name]]._place(name)
 
     def _close_shards(self) -> None:
         for shard in self._shards.values():
@@ -138,11 +145,12 @@ def write_sharded_safetensors(
     groups: list[dict[str, Tensor]] = [{}]
     filled = total = 0
     for name, tensor in tensors.items():
-        if groups[-1] and filled + tensor.nbytes > limit:
+        size = _stored_bytes(tensor)
+        if groups[-1] and filled + size > limit:
             groups.append({})
             filled = 0
         groups[-1][name] = tensor
-        filled, total = filled + tensor.nbytes, total + tensor.nbytes
+        filled, total = filled + size, total + size
     places: dict[str, str] = {}
     for number, group in enumerate(groups, 1):
         file = f"model-{number:05d}-of-{len(groups):05d}.safetensors"
@@ -150,7 +158,15 @@ def write_sharded_safetensors(
         places.update(dict.fromkeys(group, file))
     index = Path(folder) / INDEX
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2) + "\n"
-    partial = index.with_name(f"{INDEX}.partial")
-    partial.write_text(text)
-    partial.replace(index)
+    with open_sink(index) as written:
+        written.write(text.encode())
     return index
+
+
+def _stored_bytes(tensor: Tensor) -> int:
+    """How many bytes of the file the tensor takes."""
+    if not tensor.dtype.is_quantized:
+        return tensor.nbytes
+    from pyapp.engine import quant
+
+    return quant.packed_bytes(tensor.shape, tensor.dtype)

@@ -1,17 +1,18 @@
-"""What the writers share: a file that appears complete or not at all, and a tensor's plain bytes."""
+"""Shared by the writers: a file that appears complete or not at all, and the plain bytes of a tensor."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from pyapp.engine.lazy import np
-from pyapp.errors import StorageFullError
+from pyapp.errors import PyappError, StorageFullError
 
 AnySink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
@@ -35,28 +36,88 @@ def write_pieces(file: IO[bytes], name: str, pieces: Iterator[bytes | memoryview
 
 @contextmanager
 def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
-    """A binary file to write to. A path gets its content by renaming a finished neighbour, so readers and interruptions
-    never see half a file; an open file is written to where it stands. StorageFullError when the disk is full."""
+    """A binary file to write to; StorageFullError when the disk is full.
+
+    A path gets its content in one step at the end, so readers and interruptions never see half a file. On Linux an
+    interrupted write leaves nothing behind; elsewhere the next write into the folder removes what was left. An open
+    file, a pipe or a device is written to directly.
+    """
     if not isinstance(target, (str, os.PathLike)):
         yield target
         return
     path = Path(target)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as file:  # a folder raises IsADirectoryError
+                yield file
+            return
+        partial = path.with_name(f".pyapp.{os.getpid()}.{os.urandom(4).hex()}.partial")
+        try:
+            with _new_file(partial) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if isinstance(file.name, int):  # it has no name yet
+                    # A folder descriptor, which an absolute path ignores, makes Python follow the link in /proc.
+                    os.link(f"/proc/self/fd/{file.name}", partial, src_dir_fd=file.name)
+            os.replace(partial, path)
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.filename is not None and str(error.filename).endswith(".partial"):
+            error.filename, error.filename2 = str(path), None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and not isinstance(error, PyappError):
             raise StorageFullError(
                 "the disk is full", where=str(path), hint="Free some space, or choose another folder, and try again"
             ) from error
         raise
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+
+
+def _new_file(partial: Path) -> IO[bytes]:
+    """A file in the folder of `partial`: without a name where the system can (Linux), so that it vanishes with the
+    process; else `partial` itself."""
+    flag = getattr(os, "O_TMPFILE", 0) if sys.platform == "linux" else 0
+    if flag and os.path.isdir("/proc/self/fd"):
+        with suppress(OSError):  # a file system without such files
+            return open(os.open(partial.parent, flag | os.O_RDWR, 0o666), "wb")
+    for left in partial.parent.glob(".pyapp.*.*.partial"):
+        number = left.name.split(".")[2]
+        if number.isdecimal() and not _is_running(int(number)):
+            with suppress(OSError):
+                left.unlink()
+    return open(partial, "wb")
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # os.kill would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def in_order(target: Any, tensors: Any, function: str) -> tuple[Any, Any]:
+    """(target, tensors), which may have been given the other way round. TypeError where `tensors` is no mapping."""
+    if isinstance(target, Mapping) and not isinstance(tensors, Mapping):
+        target, tensors = tensors, target
+    if not isinstance(tensors, Mapping):
+        hint = "; give its state_dict()" if hasattr(tensors, "state_dict") else ""
+        raise TypeError(f"{function}: tensors must map names to tensors, got {type(tensors).__name__}{hint}")
+    if not isinstance(target, (str, os.PathLike)) and not callable(getattr(target, "write", None)):
+        raise TypeError(f"{function}: the target must be a path or a binary file, got {type(target).__name__}")
+    return target, tensors
+
+
+def is_quantized(tensor: Any) -> bool:
+    """Whether it is a pyapp tensor in a block format."""
+    from pyapp.engine.tensor import Tensor
+
+    return isinstance(tensor, Tensor) and tensor.dtype.is_quantized
 
 
 def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
@@ -69,9 +130,14 @@ def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
 
     if isinstance(tensor, Tensor):
         if tensor.dtype.is_quantized:
-            raise ValueError(f"{name!r} is block-quantised ({tensor.dtype}): write quant.dequantize(tensor) instead")
+            raise ValueError(
+                f"{name!r} is block-quantised ({tensor.dtype}): write it with write_gguf, write_safetensors or save, "
+                "or write quant.dequantize(tensor)"
+            )
         dense = tensor.detach().contiguous()
         start = dense.offset * dense.dtype.itemsize
+        if not dense.device.backend.host_visible:
+            return dense.dtype.name, tuple(dense.shape), memoryview(dense.storage.read(start, dense.nbytes))
         data = dense.storage.bytes_view()[start : start + dense.nbytes] if dense.numel() else memoryview(b"")
         # The view borrows the storage's memory, which a copy made here would not outlive.
         return dense.dtype.name, tuple(dense.shape), memoryview(bytes(data)) if dense is not tensor else data

@@ -1,16 +1,21 @@
 """Where bytes come from: a file, bytes in memory, or anything with `name`, `size` and `read`.
 
-A reader never asks for more than it needs, so a 10 GB file costs its header. The page brings its own source over a
-picked File or a handle of the browser's private file system.
+A reader never asks for more than it needs, so opening a 10 GB file reads only its header. The page has a source of its
+own over a picked File or a handle of the browser's private file system.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+import stat
+import sys
 import threading
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from pyapp.errors import FileFormatError
 
@@ -23,7 +28,9 @@ class ByteSource(Protocol):
     """Random access to `size` bytes called `name`.
 
     `read(offset, length)` gives exactly `length` bytes (bytes or a memoryview). A source may also have
-    `read_into(offset, view)`, which fills a writable memoryview of bytes without an intermediate copy, and `close()`.
+    `read_into(offset, view)`, which fills a writable memoryview of bytes without an intermediate copy,
+    `mapped(offset, length)`, which gives the address of the bytes in memory and the memory's owner (or None), and
+    `close()`.
     """
 
     name: str
@@ -51,18 +58,72 @@ class BytesSource:
         view[:] = self.read(offset, len(view))
 
     def close(self) -> None:
-        """Nothing to close: the caller's bytes stay his."""
+        """Does nothing: the bytes belong to the caller."""
+
+
+# What os.stat says of a path that is no regular file.
+_OTHER_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(path: str | os.PathLike[str]) -> FileIO:
+    """Opens a regular file for reading, unbuffered.
+
+    A pipe or device would block, or never end: FileFormatError. OSError as open() raises.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        # Without O_NONBLOCK, opening a pipe waits for its writer.
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    if "\0" in os.fspath(path):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path).replace("\0", "\\0"))
+    file = open(path, "rb", buffering=0, opener=opener)
+    mode = os.fstat(file.fileno()).st_mode
+    for is_kind, what in _OTHER_KINDS:
+        if is_kind(mode):
+            file.close()
+            raise FileFormatError(
+                f"this is {what}, not a file", where=os.fspath(path), hint="Save its content to a file, and give that"
+            )
+    return file
 
 
 class FileSource:
-    """A file on disk, read by position; safe to share between threads. A context manager."""
+    """A regular file on disk, read by position; safe to share between threads. A context manager.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    `mapped(offset, length)` gives the file's bytes as memory of the process, natively: private, so that writes to it
+    never reach the file, and shared with other processes until they are written to. With `mapping=False` it gives None,
+    and tensors are read into memory of their own. A mapped file must not be shortened or overwritten in place while
+    tensors use it; replacing it by renaming, as pyapp's writers do, is safe.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, mapping: bool = True) -> None:
         self.path = Path(path)
         self.name = str(self.path)
-        self._file = open(self.path, "rb", buffering=0)
+        self._file = open_regular(self.path)
         self.size = os.fstat(self._file.fileno()).st_size
         self._lock = threading.Lock()
+        self._mapping = mapping and sys.platform != "emscripten"
+        self._memory: tuple[int, object] | None = None  # address and owner of the whole file
+
+    def mapped(self, offset: int, length: int) -> tuple[int, object] | None:
+        """(address, owner) of a range of the file in memory; None where it cannot be mapped.
+
+        The owner keeps the memory alive; closing the source does not end it.
+        """
+        check_range(self, offset, length)
+        if not self._mapping or os.fstat(self._file.fileno()).st_size < offset + length:
+            return None
+        with self._lock:
+            if self._memory is None:
+                self._memory = _map_file(self._file.fileno(), self.size)
+                self._mapping = self._memory is not None
+        return None if self._memory is None else (self._memory[0] + offset, self._memory[1])
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         check_range(self, offset, length)
@@ -87,6 +148,7 @@ class FileSource:
 
     def close(self) -> None:
         self._file.close()
+        self._memory = None  # tensors keep it as long as they need it
 
     def __enter__(self) -> FileSource:
         return self
@@ -97,7 +159,24 @@ class FileSource:
         self.close()
 
 
-def open_source(source: AnySource) -> ByteSource:
+def _map_file(descriptor: int, size: int) -> tuple[int, object] | None:
+    """(address, owner) of a private copy-on-write mapping of a file; None where the system refuses."""
+    import mmap  # natively only
+
+    try:
+        if os.name == "posix":
+            # Without MAP_NORESERVE, Linux refuses a file that is larger than memory and swap together.
+            flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+            memory = mmap.mmap(descriptor, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        else:
+            memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY)
+    except (OSError, ValueError):  # a file system without mappings, or a file that has been shortened
+        return None
+    owner: Any = (ctypes.c_char * size).from_buffer(memory)  # keeps the mapping
+    return ctypes.addressof(owner), owner
+
+
+def open_source(source: AnySource, *, mapping: bool = True) -> ByteSource:
     """A ByteSource from a path, from bytes, or as it is.
 
     Raises OSError as open() does (FileNotFoundError, IsADirectoryError, PermissionError) and TypeError for anything
@@ -106,7 +185,7 @@ def open_source(source: AnySource) -> ByteSource:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return BytesSource(source)
     if isinstance(source, (str, os.PathLike)):
-        return FileSource(source)
+        return FileSource(source, mapping=mapping)
     if isinstance(source, ByteSource):
         return source
     raise TypeError(f"expected a path, bytes or a ByteSource (name, size, read), got {type(source).__name__}")
@@ -127,6 +206,17 @@ def read_whole(source: ByteSource, limit: int = DOCUMENT_LIMIT) -> bytes:
             hint="It is another file, or damaged: download it again",
         )  # fmt: skip
     return bytes(source.read(0, source.size))
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Whether the beginning of a file is UTF-8 text without control characters."""
+    try:
+        text = head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data":
+            return False
+        text = head[: error.start].decode("utf-8")  # cut inside a character
+    return bool(text) and all(sign.isprintable() or sign in "\t\r\n\f\ufeff" for sign in text)
 
 
 def read_into(source: ByteSource, offset: int, view: memoryview) -> None:

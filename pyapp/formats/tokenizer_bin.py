@@ -16,12 +16,12 @@ from math import isfinite
 from pyapp.errors import FileFormatError
 
 from .sink import AnySink, open_sink
-from .source import AnySource, close_source, open_source, read_whole
+from .source import AnySource, close_source, looks_like_text, open_source, read_whole
 
 FILE_LIMIT = 16 << 20  # bytes; Llama's 32,000 pieces take 434 kB
 PIECE_LIMIT = 1 << 9  # bytes of one piece: joining a vocabulary takes the sum of their squares
 VOCABULARY_LIMIT = 1 << 22
-HINT = "The file is damaged, or not a llama2.c tokenizer: download it again"
+HINT = "The file is damaged, or no llama2.c tokenizer: give a tokenizer.bin or tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,12 @@ def _parse(data: bytes, name: str) -> TokenizerBin:
         return FileFormatError(what, where=name, hint=HINT)
 
     size = len(data)
+    if size and looks_like_text(data[:256]):
+        raise FileFormatError(
+            "this is a text, not a tokenizer.bin or tokenizer.json",
+            where=name,
+            hint="Give the tokenizer.json of the model: vocab.txt, vocab.json and merges.txt are parts of one",
+        )
     if size < 4:
         raise broken(f"the file is truncated: the header has 4 bytes, {4 - size} are missing")
     (longest,) = struct.unpack_from("<I", data)

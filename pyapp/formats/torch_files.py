@@ -1,7 +1,6 @@
-"""save and load of values with tensors in them, by torch's names and in its format: a zip archive of a pickle and of
-the storages (`pytorch` reads it; source of the format there).
+"""`save` and `load`, as torch's: a zip archive of a pickle and of the storages (source of the format: pytorch.py).
 
-What is written, torch.load reads with weights_only=True. What is read is plain data and tensors, never programs.
+torch.load reads these files with weights_only=True. `load` builds plain data and tensors, and never runs programs.
 """
 
 from __future__ import annotations
@@ -12,16 +11,22 @@ import zipfile
 from collections import Counter
 from typing import IO, Any
 
+from pyapp.engine.device import Device, cpu
 from pyapp.engine.dtype import DTYPES, as_dtype
+from pyapp.engine.lazy import np
 from pyapp.engine.storage import Storage
 from pyapp.engine.tensor import Tensor, check_device, make
 from pyapp.errors import FileFormatError
 
+from .opening import open_checkpoint, sniff
 from .pickle_writer import PickleWriter
-from .pytorch import DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Strided
+from .pickled_arrays import PickledArray, PickledDType
+from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Strided
 from .sink import AnySink, open_sink
-from .source import AnySource, BytesSource, close_source, open_source, read_into
+from .source import AnySource, ByteSource, BytesSource, FileSource, close_source, open_source, read_into
 
+PIECE = 1 << 20  # bytes read together
+DIFFERENTIABLE = frozenset(("float32", "float64", "float16", "bfloat16"))
 ALIGNMENT = 64  # of storages in the file, so that they can be mapped
 
 
@@ -30,7 +35,8 @@ def save(obj: Any, f: AnySink, *_: Any, **__: Any) -> None:
     schedules) to a path, which appears complete or not at all, or into an open file. Tensors that share memory share
     it in the file, strides are kept.
 
-    TypeError for anything else, ValueError for block-quantised tensors.
+    A block-quantised tensor is written as a dict of its type's name and its rows as uint8 (block_rows.py): `load` gives
+    the tensor, torch.load the dict. TypeError for anything else.
     """
     writer = PickleWriter()
     pickle = writer.write(obj)
@@ -41,8 +47,15 @@ def save(obj: Any, f: AnySink, *_: Any, **__: Any) -> None:
         _write(archive, f"{name}/.storage_alignment", str(ALIGNMENT).encode())
         _write(archive, f"{name}/byteorder", b"little")
         for key, storage in enumerate(writer.storages):
-            _write(archive, f"{name}/data/{key}", storage.bytes_view() if storage.nbytes else b"")
+            _write(archive, f"{name}/data/{key}", _bytes_of(storage))
         _write(archive, f"{name}/version", b"3\n")
+
+
+def _bytes_of(storage: Storage) -> Any:
+    """All bytes of a storage, without a copy where the CPU can see them."""
+    if not storage.nbytes:
+        return b""
+    return storage.bytes_view() if storage.device.backend.host_visible else storage.read()
 
 
 def _write(archive: zipfile.ZipFile, name: str, data: Any) -> None:
@@ -56,10 +69,11 @@ def _write(archive: zipfile.ZipFile, name: str, data: Any) -> None:
 
 
 class _Saved(PyTorchFile):
-    """A file as the value that was saved."""
+    """A file as the value that was saved, its tensors on `device`."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, device: Device) -> None:
         super(PyTorchFile, self).__init__(source)
+        self._device = device
         self.value = self._open(None)
         self._visits = 0
         self._made: dict[int, Any] = {}  # containers and tensors by the id of what stands for them in `value`
@@ -72,14 +86,19 @@ class _Saved(PyTorchFile):
             self._broken("its containers are nested too deeply, or hold too much")
         if type(value) is _DType:
             return as_dtype(value.name)
+        if type(value) is PickledArray:
+            return self._array(value)
         if type(value) not in (_Strided, dict, list, tuple, Counter):
-            return value
+            return self._plain(value)
         known = self._made.get(id(value))
         if known is not None:
             return known
-        if type(value) in (_Strided, tuple, Counter):
+        is_matrix = type(value) is dict and BLOCKS in value
+        if is_matrix or type(value) in (_Strided, tuple, Counter):
             made: Any = value
-            if type(value) is _Strided:
+            if is_matrix:
+                made = self._matrix(value)
+            elif type(value) is _Strided:
                 made = self._tensor(value)
             elif type(value) is tuple:
                 made = tuple(self.build(inner, depth + 1) for inner in value)
@@ -92,6 +111,30 @@ class _Saved(PyTorchFile):
             made.extend(self.build(inner, depth + 1) for inner in value)
         return made
 
+    def _plain(self, value: Any) -> Any:
+        """A number, a text or bytes. FileFormatError for what a file may name but not hold: a class, a function."""
+        if value is None or type(value) in (bool, int, float, complex, str, bytes):
+            return value
+        if type(value) is PickledDType and value.name:
+            return np.dtype(value.name)
+        what = getattr(value, "name", None) or type(value).__name__.lstrip("_")
+        self._broken(f"it holds {str(what)[:50]!r}, which is neither a tensor nor plain data")
+
+    def _array(self, value: PickledArray) -> Any:
+        """An array of NumPy, as it was saved."""
+        if not value.dtype:
+            self._broken("it holds an array of objects, strings or records")
+        order: Any = "F" if value.fortran else "C"
+        return np.frombuffer(value.data, value.dtype).reshape(value.shape, order=order).copy(order)
+
+    def _matrix(self, value: dict[Any, Any]) -> Tensor:
+        blocks = self._blocks(value)
+        rows = self._tensor(blocks.rows)
+        data = rows.storage.read(rows.offset, rows.numel())
+        tensor = self._read_matrix("tensor", blocks, data, False).to(self._device)
+        tensor.is_parameter = blocks.is_parameter
+        return tensor
+
     def _tensor(self, value: _Strided) -> Tensor:
         if value.dtype not in DTYPES:
             raise FileFormatError(
@@ -102,29 +145,52 @@ class _Saved(PyTorchFile):
         storage = self._storages.get(place)
         if storage is None:
             source, begin = self._places[value.stored.key]
-            storage = self._storages[place] = Storage(value.stored.nbytes)
-            if storage.nbytes:
-                read_into(source, begin + value.stored.begin, storage.bytes_view())
+            storage = self._storages[place] = Storage(value.stored.nbytes, self._device)
+            for at in range(0, storage.nbytes, PIECE):
+                count = min(PIECE, storage.nbytes - at)
+                if self._device is cpu:
+                    read_into(source, begin + value.stored.begin + at, storage.bytes_view()[at : at + count])
+                else:
+                    storage.write(at, source.read(begin + value.stored.begin + at, count))
+        if value.requires_grad and value.dtype not in DIFFERENTIABLE:
+            self._broken(f"it says that a tensor of {value.dtype} requires a gradient")
         tensor = make(storage, value.shape, value.strides, as_dtype(value.dtype), value.offset)
         tensor.is_parameter = value.is_parameter
         return tensor.requires_grad_(value.requires_grad)
 
 
 def load(f: AnySource | IO[bytes], map_location: Any = None, *_: Any, weights_only: bool = True, **__: Any) -> Any:
-    """Reads what save() or torch.save wrote, from a path, bytes or an open file: numbers, texts, containers and
-    tensors, which share memory as they did. `map_location` may name the CPU, where all tensors go in any case.
+    """Reads what save() or torch.save wrote, from a path, bytes or an open file: numbers, texts, containers, arrays of
+    NumPy, and tensors, which share memory as they did. Tensors go to the device that `map_location` names, else to the
+    CPU. Other files of tensors (safetensors, GGUF, npz …) give a dict of them by name.
 
     Programs in the file are never run, with `weights_only=False` neither: FileFormatError names what it asks for.
     """
-    if map_location is not None and not callable(map_location) and not isinstance(map_location, dict):
-        check_device(map_location)
+    named = map_location is not None and not callable(map_location) and not isinstance(map_location, dict)
+    device = check_device(map_location) if named else cpu
     taken: Any = f
     if callable(getattr(f, "read", None)) and not hasattr(f, "size"):  # an open file, not a ByteSource
         taken = BytesSource(taken.read(), str(getattr(f, "name", "<file>")))
     source = open_source(taken)
     try:
-        saved = _Saved(source)
+        if (kind := sniff(source)) != "pytorch":
+            return _load_tensors(source, kind, device)
+        saved = _Saved(source, device)
         return saved.build(saved.value)
     finally:
         if source is not taken:
             close_source(source)
+
+
+def _load_tensors(source: ByteSource, kind: str, device: Device) -> dict[str, Tensor]:
+    """The tensors of a file of another format by name. FileFormatError for an .npz of what is no numbers."""
+    if kind == "index.json" and not isinstance(source, FileSource):
+        raise FileFormatError(
+            "this is an index of shards, which lie beside it", where=source.name, hint="Give its path, or each shard"
+        )
+    checkpoint = open_checkpoint(source)
+    try:
+        return {name: checkpoint.read(name, device=device) for name in checkpoint.tensors}
+    finally:
+        if isinstance(source, FileSource):
+            checkpoint.close()  # the shards, too

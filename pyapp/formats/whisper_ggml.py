@@ -8,8 +8,8 @@ tensors: rank, length of the name, type, sizes (columns first), name, data.
 
 from __future__ import annotations
 
+from .ggml_file import RANK_LIMIT, TENSOR_TYPES
 from .ggml_stream import NUMBER_LIMIT, PIECE_LIMIT, GgmlStream
-from .gguf import RANK_LIMIT, TENSOR_TYPES
 from .source import ByteSource
 
 MAGIC = b"lmgg"

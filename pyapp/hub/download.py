@@ -1,8 +1,8 @@
 """Files of the Hugging Face hub, in the cache that huggingface-hub and its friends share.
 
-Names, addresses, authorisation, metadata and look-ups in the cache are huggingface-hub's. Receiving the bytes is done
-here, since the library drops what had arrived when a download is interrupted, reports every 10 MB only and cannot be
-cancelled while it waits.
+Addresses, the user's token, errors and look-ups in the cache are huggingface-hub's. Requests are made by `http.py`:
+the library's read answers of any size into memory, drop what had arrived when a download is interrupted, report every
+10 MB only and cannot be cancelled.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
-from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError
+from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, PyappError
 from pyapp.events import Cancel, Event
+from pyapp.formats.safe_json import parse_json
 
-from .explain import endpoint, explain
-from .receive import POLL, Remote, receive, storage_full
+from .http import POLL, Remote, ask, ask_head, receive, storage_full
+from .network_errors import HUB, STRANGE_HINT, endpoint, explain
 
 T = TypeVar("T")
 LOOK_UP_SECONDS = 10.0
@@ -80,6 +82,11 @@ def fetch(
         )
     folder = _repo_folder(repo, cache_dir)
     blob = folder / "blobs" / remote.etag
+    pointer = folder / "snapshots" / remote.commit / remote.path
+    if pointer.is_file() and (size is None or pointer.stat().st_size == size):
+        with suppress(OSError):  # a cache that cannot be written to
+            _note_revision(folder, remote, revision)
+        return pointer
     with _full_disk(folder), _locked(folder, remote.etag, cancel):
         if not blob.is_file():
             receive(remote, blob, size, sha256, report, cancel)
@@ -96,7 +103,7 @@ def list_files(
 ) -> list[str]:
     """The paths of a repository's files: the hub's, or those in the cache when the hub is not to be, or cannot be,
     reached."""
-    from huggingface_hub import HfApi, is_offline_mode
+    from huggingface_hub import is_offline_mode
 
     folder = _repo_folder(repo, cache_dir)
     here = _cached_names(folder, revision)
@@ -109,11 +116,7 @@ def list_files(
             hint="Allow the network once, or give the path of a file that you have",
         )
     try:
-        info = _patiently(
-            lambda: HfApi(endpoint=endpoint()).model_info(repo, revision=revision, timeout=LOOK_UP_SECONDS),
-            cancel or Cancel(),
-        )
-        return [file.rfilename for file in info.siblings or ()]
+        return _patiently(lambda: _ask_names(repo, revision), cancel or Cancel())
     except Cancelled:
         raise
     except Exception as error:
@@ -183,23 +186,49 @@ def _cached_names(folder: Path, revision: str) -> list[str]:
     return [p.relative_to(snapshot).as_posix() for p in snapshot.rglob("*") if p.is_file()] if snapshot.is_dir() else []
 
 
+def _ask_names(repo: str, revision: str) -> list[str]:
+    """The paths of a repository's files by the hub's model_info."""
+    from huggingface_hub.utils import validate_repo_id
+
+    validate_repo_id(repo)
+    host = endpoint() or HUB
+    text = ask(f"{host}/api/models/{quote(repo)}/revision/{quote(revision, safe='')}", LOOK_UP_SECONDS)
+    try:
+        info = parse_json(text)
+        siblings = info["siblings"] if isinstance(info, dict) else None
+        names = [entry["rfilename"] for entry in siblings or ()]
+        if siblings is None or not all(isinstance(name, str) for name in names):
+            raise TypeError("no list of files")
+    except (ValueError, LookupError, TypeError) as error:
+        raise DownloadError(
+            f"the server does not answer like a Hugging Face hub: it does not list the files of {repo} "
+            f"({type(error).__name__})",
+            where=host,
+            hint=STRANGE_HINT,
+        ) from error
+    return [name for name in names if name.isprintable()]
+
+
 def _look_up(repo: str, path: str, revision: str) -> Remote:
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub import hf_hub_url
 
     base = endpoint()
     try:
-        found = get_hf_file_metadata(hf_hub_url(repo, path, revision=revision, endpoint=base), endpoint=base)
+        answer = ask_head(hf_hub_url(repo, path, revision=revision, endpoint=base), LOOK_UP_SECONDS)
     except Exception as error:
         raise explain(error, repo, path, revision) from error
-    commit, etag = found.commit_hash or "", found.etag or ""
+    headers = answer.headers
+    commit = headers.get("X-Repo-Commit", "")
+    etag = (headers.get("X-Linked-Etag") or headers.get("ETag") or "").removeprefix("W/").strip('"')
     if not COMMIT.fullmatch(commit) or not ETAG.fullmatch(etag) or etag.startswith("."):
         raise DownloadError(
             "the server does not answer like a Hugging Face hub (no commit or ETag)",
             where=base or "huggingface.co",
-            hint="Check HF_ENDPOINT, and that no login page of your network stands in between",
+            hint=STRANGE_HINT,
         )
-    url = hf_hub_url(repo, path, revision=commit, endpoint=base)
-    return Remote(repo, path, url, commit, etag, found.size)
+    length = headers.get("X-Linked-Size") or ("" if answer.is_redirect else headers.get("Content-Length", ""))
+    size = int(length) if re.fullmatch(r"\d{1,18}", length) else None
+    return Remote(repo, path, hf_hub_url(repo, path, revision=commit, endpoint=base), commit, etag, size)
 
 
 def _link(folder: Path, remote: Remote, revision: str, blob: Path) -> Path:
@@ -213,11 +242,16 @@ def _link(folder: Path, remote: Remote, revision: str, blob: Path) -> Path:
             pointer.symlink_to(os.path.relpath(blob, pointer.parent))
         except OSError:  # a file system without symbolic links
             shutil.copyfile(blob, pointer)
+    _note_revision(folder, remote, revision)
+    return pointer
+
+
+def _note_revision(folder: Path, remote: Remote, revision: str) -> None:
+    """Writes down which commit a branch was when it was looked up last."""
     if revision != remote.commit:
         ref = folder / "refs" / revision
         ref.parent.mkdir(parents=True, exist_ok=True)
         ref.write_text(remote.commit)
-    return pointer
 
 
 @contextmanager
@@ -246,6 +280,14 @@ def _full_disk(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if isinstance(error, PyappError):
+            raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise storage_full(folder, None) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG):
+            raise DownloadError(
+                f"the cache cannot be written to ({error.strerror})",
+                where=str(folder),
+                hint="Set HF_HUB_CACHE to a folder that you may write to",
+            ) from error
         raise

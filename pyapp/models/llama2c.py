@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from math import sqrt
-from typing import Any
+from typing import Any, Protocol
 
-from pyapp.engine import Tensor, no_grad, ops, quant
+from pyapp.engine import Device, Tensor, no_grad, ops, quant
 from pyapp.errors import ModelError
 from pyapp.formats.llama2c import LIMITS
-from pyapp.nn import Embedding, KVCache, Linear, Module, ModuleList, Parameter, RMSNorm
-from pyapp.nn.layers import initialize_normal, skip_initialization
+from pyapp.nn import Embedding, KVCache, Linear, Module, ModuleList, Parameter, ResidualLinear, RMSNorm
+from pyapp.nn.caches import TextCache
+from pyapp.nn.init import normal_
+from pyapp.nn.parameter import skip_initialization
 
 EPSILON = 1e-5
 THETA = 10000.0
@@ -57,7 +59,7 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], tied: bool = True) -> Config:
         """From a checkpoint's config; other keys are left alone."""
-        known = {field.name for field in fields(cls)} - {"tied"}
+        known = [field.name for field in fields(cls) if field.name != "tied"]
         return cls(**{key: values[key] for key in known}, tied=tied)
 
     @property
@@ -69,29 +71,55 @@ class Config:
         return {key: value for key, value in asdict(self).items() if key != "tied"}
 
 
+class Text(Protocol):
+    """How the tokens of a text see one another: `attention(i, qkv)` in layer i, of rotated queries and keys.
+
+    qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
+    """
+
+    def attention(self, layer: int, qkv: Tensor) -> Tensor: ...
+
+
+class WholeText:
+    """A text (B, T) that is read at once: training."""
+
+    def __init__(self, config: Config, table: Tensor) -> None:
+        self.heads, self.kv_heads, self.head_dim, self.table = (
+            config.n_heads, config.n_kv_heads, config.head_dim, table
+        )  # fmt: skip
+
+    def attention(self, layer: int, qkv: Tensor) -> Tensor:
+        heads, kv = self.heads, self.kv_heads
+        lead = qkv.shape[:-1]
+        qkv = qkv.reshape(*lead, heads + 2 * kv, self.head_dim)  # (B, T, H + 2 KV, D)
+        qk = ops.rope(qkv.narrow(-2, 0, heads + kv), self.table)  # (B, T, H + KV, D)
+        y = ops.attention(
+            qk.narrow(-2, 0, heads), qk.narrow(-2, heads, kv), qkv.narrow(-2, heads + kv, kv)
+        )  # (B, T, H, D)
+        return y.reshape(*lead, heads * self.head_dim)
+
+
+class CachedText:
+    """The tokens (T,) at position[0] … of a text whose earlier tokens are in a cache."""
+
+    def __init__(self, config: Config, table: Tensor, position: Tensor, cache: TextCache) -> None:
+        self.heads, self.table, self.position, self.layers = config.n_heads, table, position, cache.layers
+
+    def attention(self, layer: int, qkv: Tensor) -> Tensor:
+        return self.layers[layer].rotary_attention(qkv, self.heads, self.table, self.position)
+
+
 class Attention(Module):
     """Causal self-attention with rotary positions and grouped heads."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.heads, self.kv_heads, self.head_dim = config.n_heads, config.n_kv_heads, config.head_dim
-        self.wqkv = Linear(config.dim, (self.heads + 2 * self.kv_heads) * self.head_dim, bias=False)
-        self.wo = Linear(config.dim, config.dim, bias=False)
+        self.wqkv = Linear(config.dim, (config.n_heads + 2 * config.n_kv_heads) * config.head_dim, bias=False)
+        self.wo = ResidualLinear(config.dim, config.dim, bias=False)
 
-    def forward(self, x: Tensor, residual: Tensor, table: Tensor, position: Tensor | None, cache: Any = None) -> Tensor:
-        """x (B, T, dim), or (T, dim) with `cache` = (keys, values) and `position` (1,) → residual + attention, shaped
-        as x.
-        """
-        qkv = self.wqkv(x)  # (..., T, (H + 2 KV) * D)
-        if cache is not None and position is not None:
-            return self.wo(ops.cached_self_attention(qkv, table, position, *cache), residual)
-        heads, kv, size = self.heads, self.kv_heads, self.head_dim
-        qkv = qkv.reshape(*x.shape[:-1], heads + 2 * kv, size)  # (B, T, H + 2 KV, D)
-        qk = ops.rope(qkv.narrow(-2, 0, heads + kv), table)  # (B, T, H + KV, D)
-        y = ops.attention(
-            qk.narrow(-2, 0, heads), qk.narrow(-2, heads, kv), qkv.narrow(-2, heads + kv, kv)
-        )  # (B, T, H, D)
-        return self.wo(y.reshape(x.shape), residual)
+    def forward(self, x: Tensor, residual: Tensor, text: Text, layer: int) -> Tensor:
+        """x and residual (..., T, dim) → residual + attention (..., T, dim)."""
+        return self.wo(text.attention(layer, self.wqkv(x)), residual)
 
 
 class FeedForward(Module):
@@ -100,9 +128,10 @@ class FeedForward(Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.w13 = Linear(config.dim, 2 * config.hidden_dim, bias=False)
-        self.w2 = Linear(config.hidden_dim, config.dim, bias=False)
+        self.w2 = ResidualLinear(config.hidden_dim, config.dim, bias=False)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., T, dim) → residual + feed-forward (..., T, dim)."""
         return self.w2(ops.silu_mul(self.w13(x)), residual)
 
 
@@ -116,8 +145,9 @@ class Block(Module):
         self.attention_norm = RMSNorm(config.dim, EPSILON)
         self.ffn_norm = RMSNorm(config.dim, EPSILON)
 
-    def forward(self, x: Tensor, table: Tensor, position: Tensor | None = None, cache: Any = None) -> Tensor:
-        x = self.attention(self.attention_norm(x), x, table, position, cache)
+    def forward(self, x: Tensor, text: Text, layer: int) -> Tensor:
+        """x (..., T, dim) → (..., T, dim), as layer `layer` of `text`."""
+        x = self.attention(self.attention_norm(x), x, text, layer)
         return self.feed_forward(self.ffn_norm(x), x)
 
 
@@ -142,7 +172,7 @@ class Llama2c(Module):
         residual = 0.02 / sqrt(2 * self.config.n_layers)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                initialize_normal(parameter, residual if name.endswith(("wo.weight", "w2.weight")) else 0.02, generator)
+                normal_(parameter, 0.0, residual if name.endswith(("wo.weight", "w2.weight")) else 0.02, generator)
 
     def head(self, x: Tensor) -> Tensor:
         """Logits (..., V) of x (..., dim)."""
@@ -154,22 +184,30 @@ class Llama2c(Module):
         if tokens.ndim != 2 or tokens.shape[1] > self.config.max_seq_len:
             raise ValueError(f"tokens must be (B, T) with T at most {self.config.max_seq_len}, got {tokens.shape}")
         x = self.tok_embeddings(tokens)  # (B, T, dim)
-        for layer in self.layers:
-            x = layer(x, self.table)
+        text = WholeText(self.config, self.table)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, text, i)
         return self.head(x)
+
+    @property
+    def device(self) -> Device:
+        """Where the model computes."""
+        return self.tok_embeddings.weight.device
 
     def new_cache(self, capacity: int | None = None) -> KVCache:
         """An empty cache for `capacity` tokens (max_seq_len by default)."""
         config = self.config
-        return KVCache(config.n_layers, config.n_kv_heads, capacity or config.max_seq_len, config.head_dim)
+        return KVCache(config.n_layers, config.n_kv_heads, capacity or config.max_seq_len, config.head_dim, self.device)
 
-    def forward_cached(self, tokens: Tensor, position: Tensor, cache: KVCache, last_only: bool = True) -> Tensor:
-        """tokens (T,) int32 that stand at position[0] … → logits (1, V) of the last, or (T, V) of all; keys and values
-        go to the cache.
+    def forward_cached(self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True) -> Tensor:
+        """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).
+
+        The keys and values of the tokens are written to `cache`, of a layer each (new_cache, or nn.caches' others).
         """
         x = self.tok_embeddings(tokens)  # (T, dim)
+        text = CachedText(self.config, self.table, position, cache)
         for i, layer in enumerate(self.layers):
-            x = layer(x, self.table, position, (cache.keys[i], cache.values[i]))
+            x = layer(x, text, i)
         if last_only and x.shape[0] > 1:
             x = x.narrow(0, x.shape[0] - 1, 1)
         return self.head(x)
@@ -184,10 +222,11 @@ class Llama2c(Module):
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Any, progress: Callable[[int, int], None] | None = None) -> Llama2c:
-        """From an open llama2.c checkpoint, or safetensors with its names. `progress(bytes done, bytes in all)` after
-        each tensor.
+        """From an open llama2.c checkpoint, or safetensors with its names. `progress(bytes done, bytes in all)` is
+        called after each tensor.
 
-        Quantised tensors stay quantised. ModelError for missing or misshapen tensors and for NaN or infinite weights.
+        Quantised tensors stay quantised. The parameters need no gradients: call `requires_grad_()` to train the model.
+        ModelError for missing or misshapen tensors and for NaN or infinite weights.
         """
         config = Config.from_dict(checkpoint.config, tied="output.weight" not in checkpoint.tensors)
         model = cls.empty(config)

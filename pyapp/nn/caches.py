@@ -1,23 +1,82 @@
-"""Keys and values of the tokens so far, for one layer: all, in memory that grows or is fixed, or only the last."""
+"""Caches of attention: keys and values that are computed once and read by every query that follows.
+
+A cache belongs to one attention layer. `write` stores keys and values (T, KV, D), `attend` lets queries (T, H, D) look
+at what is stored, where H is a multiple of KV.
+
+- `LayerCache`: the text so far. `FixedCache` has memory for a number of tokens from the start, takes the position from
+  a tensor and can be captured in a Graph; `GrowingCache` grows with the text; `RotatingCache` keeps the last tokens.
+- `SequenceCache`: another sequence, all of which every query sees. `CrossCache` in float32, `Int8CrossCache` in int8.
+- `TextCache`: the `LayerCache`s of all layers of a decoder. `KVCache` has a `FixedCache` for each.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from ..engine import Tensor, no_grad
-from ..engine.op import describe
-from ..engine.ops import arange, cat, zeros
+from ..engine import Device, Tensor, no_grad, ops
+from ..engine.device import cpu
+from ..engine.dtype import int32, uint8
+from ..engine.ops import arange, cat, empty, zeros
+from ..engine.ops.int8_attention import LARGEST_HEAD, int8_attention, pack_keys_int8, pack_values_int8, packed_bytes
+from ..engine.user_errors import describe
 from ..errors import ArgumentError
 
+__all__ = ["CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "RotatingCache"]
 
-class _Cache:
-    """What is kept of keys and values (T, KV, D) as (KV, tokens, D); `length` counts all tokens that came."""
+
+class LayerCache(Protocol):
+    """The keys and values of the text so far, for one attention layer of a decoder."""
+
+    def write(self, keys: Tensor, values: Tensor, position: Tensor) -> None:
+        """Stores keys and values (T, KV, D) of the tokens at position[0] …; `position` is int32 (1,)."""
+        ...
+
+    def attend(self, q: Tensor, position: Tensor) -> Tensor:
+        """Causal attention of q (T, H, D) at position[0] … to every stored token up to each row's own → (T, H, D)."""
+        ...
+
+    def rotary_attention(self, qkv: Tensor, heads: int, table: Tensor, position: Tensor) -> Tensor:
+        """qkv (T, (H + 2 KV) * D) = [q, k, v], used up: rotates q and k by `table` (ops.rope_table), stores k and v,
+        attends → (T, H * D). `heads` is H.
+        """
+        ...
+
+
+class TextCache(Protocol):
+    """The caches of all layers of a decoder."""
+
+    @property
+    def layers(self) -> Sequence[LayerCache]: ...
+
+
+class SequenceCache(Protocol):
+    """The keys and values of another sequence, for one attention layer."""
+
+    def write(self, keys: Tensor, values: Tensor) -> None:
+        """Stores keys and values (S, KV, D) of the whole sequence, in place: Graphs go on reading the same memory."""
+        ...
+
+    def attend(self, q: Tensor) -> Tensor:
+        """Attention of q (T, H, D) to all of the sequence → (T, H, D)."""
+        ...
+
+
+# -- the text so far
+
+
+class _LayerCache:
+    """What the caches of one layer share. `length` counts the tokens that `append` has stored."""
 
     def __init__(self) -> None:
         self.length = 0
+        self._visible: tuple[Tensor, Tensor] | None = None  # what the tokens of the last append may attend to
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes the next tokens' (T, KV, D) twice; the keys and values to attend to, (KV, S, D) each."""
+        """Stores the keys and values (T, KV, D) of the next tokens; returns those to attend to, (KV, S, D) each.
+
+        This is for attention written by hand. `mask` says which of them each token may see.
+        """
         if keys.ndim != 3 or keys.shape != values.shape:
             raise ArgumentError(
                 f"{type(self).__name__}: takes keys and values (T, KV, D), got {describe(keys)}, {describe(values)}"
@@ -25,18 +84,56 @@ class _Cache:
         with no_grad():
             found = self._append(*(t.detach().transpose(0, 1) for t in (keys, values)))
         self.length += keys.shape[0]
+        self._visible = found
         return found
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 
+    def mask(self, tokens: int) -> Tensor:
+        """(tokens, S) bool: which keys of the last append each of the last `tokens` tokens may see."""
+        own = arange(self.length - tokens, self.length).unsqueeze(1)
+        return own >= arange(self.length)
+
     def reset(self) -> None:
         """Forgets everything."""
         self.length = 0
+        self._visible = None
+
+    def rewind(self, length: int) -> None:
+        """Forgets the tokens from `length` on. ArgumentError where the cache cannot go back so far."""
+        if length == 0:
+            self.reset()
+        elif length != self.length:
+            raise ArgumentError(f"{type(self).__name__}: holds {self.length} tokens, the next ones begin at {length}")
+
+    def write(self, keys: Tensor, values: Tensor, position: Tensor) -> None:
+        """As LayerCache.write. `position` is read by Python, so no Graph can replay it."""
+        self.rewind(int(position.item()))
+        self.append(keys, values)
+
+    def attend(self, q: Tensor, position: Tensor) -> Tensor:
+        """As LayerCache.attend, for the tokens that were written last."""
+        if self._visible is None:
+            raise ArgumentError(f"{type(self).__name__}: holds no tokens to attend to")
+        keys, values = self._visible
+        y: Tensor = ops.scaled_dot_product_attention(
+            q.transpose(0, 1), keys, values, self.mask(q.shape[0]), enable_gqa=True
+        )  # (H, T, D)
+        return y.transpose(0, 1)
+
+    def rotary_attention(self, qkv: Tensor, heads: int, table: Tensor, position: Tensor) -> Tensor:
+        """As LayerCache.rotary_attention."""
+        tokens, size = qkv.shape[0], 2 * table.shape[1]
+        kv = (qkv.shape[1] // size - heads) // 2
+        x = qkv.reshape(tokens, heads + 2 * kv, size)  # (T, H + 2 KV, D)
+        qk = ops.rope(x.narrow(1, 0, heads + kv), table, position)  # (T, H + KV, D)
+        self.write(qk.narrow(1, heads, kv), x.narrow(1, heads + kv, kv), position)
+        return self.attend(qk.narrow(1, 0, heads), position).reshape(tokens, heads * size)
 
 
-class GrowingCache(_Cache):
-    """Joins what comes to what is there."""
+class GrowingCache(_LayerCache):
+    """Joins new tokens to the stored ones: memory grows with the text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,16 +151,58 @@ class GrowingCache(_Cache):
         super().reset()
         self._kept = None
 
+    def rewind(self, length: int) -> None:
+        if self._kept is not None and 0 < length < self.length:
+            keys, values = self._kept
+            self._kept = self._visible = keys.narrow(1, 0, length), values.narrow(1, 0, length)
+            self.length = length
+        super().rewind(length)
 
-class FixedCache(_Cache):
-    """Memory for `capacity` tokens from the start; what append gives are views of it. IndexError when it is full."""
 
-    def __init__(self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32") -> None:
-        super().__init__()
+class FixedCache(_LayerCache):
+    """Memory for `capacity` tokens from the start: `keys` and `values` (KV, capacity, D).
+
+    `write`, `attend` and `rotary_attention` take the position from a tensor and leave `length` alone, so a Graph can
+    replay them. `append` counts by itself; what it returns are views of the memory. IndexError past the capacity.
+    """
+
+    def __init__(
+        self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32", device: Device | str = cpu
+    ) -> None:
         if min(capacity, kv_heads, head_dim) < 1:
-            raise ArgumentError(f"{type(self).__name__}: {capacity} tokens of {kv_heads} x {head_dim} are none")
-        self.capacity = capacity
-        self.keys, self.values = (zeros(kv_heads, capacity, head_dim, dtype=dtype) for _ in range(2))
+            raise ArgumentError(
+                f"{type(self).__name__}: {capacity} tokens of {kv_heads} heads of {head_dim}; each must be 1 or more"
+            )
+        self._take(*(zeros(kv_heads, capacity, head_dim, dtype=dtype, device=device) for _ in range(2)))
+
+    @classmethod
+    def over(cls, keys: Tensor, values: Tensor) -> FixedCache:
+        """An empty cache in memory that is there: `keys` and `values` (KV, capacity, D), dense."""
+        self = cls.__new__(cls)
+        self._take(keys, values)
+        return self
+
+    def _take(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.keys, self.values = keys, values
+        self.capacity = keys.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        return self.keys.nbytes + self.values.nbytes
+
+    def write(self, keys: Tensor, values: Tensor, position: Tensor) -> None:
+        """As LayerCache.write."""
+        ops.cache_write(self.keys, keys, position)
+        ops.cache_write(self.values, values, position)
+
+    def attend(self, q: Tensor, position: Tensor) -> Tensor:
+        """As LayerCache.attend."""
+        return ops.cached_attention(q, self.keys, self.values, position)
+
+    def rotary_attention(self, qkv: Tensor, heads: int, table: Tensor, position: Tensor) -> Tensor:
+        """As LayerCache.rotary_attention, in one call of the kernels."""
+        return ops.cached_self_attention(qkv, table, position, self.keys, self.values)
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         end = self.length + keys.shape[1]
@@ -73,18 +212,20 @@ class FixedCache(_Cache):
         self.values[:, self.length : end].copy_(values)
         return self.keys[:, :end], self.values[:, :end]
 
-    @property
-    def nbytes(self) -> int:
-        return self.keys.nbytes + self.values.nbytes
 
+class RotatingCache(_LayerCache):
+    """The last `capacity` tokens, in a ring: for attention that looks no further back.
 
-class RotatingCache(FixedCache):
-    """The last `capacity` tokens, in a ring: for attention that looks no further back. `positions` tells where in the
-    text the columns of the last append's keys stand; `mask(tokens)` what the last tokens may see of them.
+    `keys` and `values` (KV, capacity, D) are the ring; `positions` (S,) are the positions in the text of the keys that
+    the last append returned.
     """
 
-    def __init__(self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32") -> None:
-        super().__init__(capacity, kv_heads, head_dim, dtype)
+    def __init__(
+        self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32", device: Device | str = cpu
+    ) -> None:
+        super().__init__()
+        ring = FixedCache(capacity, kv_heads, head_dim, dtype, device)
+        self.capacity, self.keys, self.values, self.nbytes = capacity, ring.keys, ring.values, ring.nbytes
         self.positions = arange(0)
 
     def _ring(self) -> Tensor:
@@ -115,9 +256,112 @@ class RotatingCache(FixedCache):
         return seen[0], seen[1]
 
     def mask(self, tokens: int) -> Tensor:
-        """(tokens, S) bool: whether each of the last `tokens` tokens may look at a key: not later, and not more than
-        `capacity` - 1 before.
-        """
+        """(tokens, S) bool: each token sees itself and at most the `capacity` - 1 tokens before it."""
         own = arange(self.length - tokens, self.length).unsqueeze(1)
-        apart = own - self.positions
-        return (apart >= 0).logical_and(apart < self.capacity)
+        distance = own - self.positions
+        return (distance >= 0).logical_and(distance < self.capacity)
+
+
+class KVCache:
+    """The caches of a decoder's layers: `layers[i]` is layer i's, with memory for `capacity` tokens.
+
+    All lie in `memory` (2 * layers, KV, capacity, D): the keys of layer i at 2 i, its values at 2 i + 1.
+    """
+
+    def __init__(self, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu) -> None:
+        if min(layers, kv_heads, capacity, head_dim) < 1:
+            raise ArgumentError(
+                f"KVCache: {capacity} tokens of {layers} layers of {kv_heads} heads of {head_dim}; each must be 1 or "
+                "more"
+            )
+        self.capacity = capacity
+        self.memory = zeros(2 * layers, kv_heads, capacity, head_dim, device=device)
+        self.layers = self._layers(kv_heads)
+
+    def _layers(self, kv_heads: int) -> list[FixedCache]:
+        parts = [part.squeeze(0).narrow(0, 0, kv_heads) for part in self.memory.split(1)]  # (KV, capacity, D) each
+        return [FixedCache.over(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+
+    def of_heads(self, count: int) -> KVCache:
+        """The same memory, for the first `count` key and value heads alone."""
+        view = KVCache.__new__(KVCache)
+        view.capacity, view.memory = self.capacity, self.memory
+        view.layers = view._layers(count)
+        return view
+
+    @property
+    def keys(self) -> list[Tensor]:
+        """The keys (KV, capacity, D) of each layer."""
+        return [layer.keys for layer in self.layers]
+
+    @property
+    def values(self) -> list[Tensor]:
+        """The values (KV, capacity, D) of each layer."""
+        return [layer.values for layer in self.layers]
+
+    @property
+    def nbytes(self) -> int:
+        return self.memory.nbytes
+
+
+# -- another sequence
+
+
+class CrossCache:
+    """All of a sequence of `length` positions in float32: `keys` and `values` (KV, length, D)."""
+
+    def __init__(self, length: int, kv_heads: int, head_dim: int, device: Device | str = cpu) -> None:
+        self.keys, self.values = (empty(kv_heads, length, head_dim, device=device) for _ in range(2))
+        self._start = zeros(1, dtype=int32, device=device)
+
+    def write(self, keys: Tensor, values: Tensor) -> None:
+        """As SequenceCache.write."""
+        kv_heads, length, head_dim = self.keys.shape
+        for x in (keys, values):
+            if x.shape != (length, kv_heads, head_dim):
+                raise ArgumentError(f"CrossCache: takes [{length}, {kv_heads}, {head_dim}], got {describe(x)}")
+        ops.cache_write(self.keys, keys, self._start)
+        ops.cache_write(self.values, values, self._start)
+
+    def attend(self, q: Tensor) -> Tensor:
+        """As SequenceCache.attend."""
+        return ops.cross_attention(q, self.keys, self.values)
+
+
+class Int8CrossCache:
+    """All of a sequence of `length` positions packed in int8, about a quarter of the memory of CrossCache.
+
+    The result of `attend` is within a few per cent of exact attention (engine/ops/int8_attention.py). Heads have at
+    most 256 columns. ValueError for other sizes, MemoryError for more bytes than can be addressed.
+    """
+
+    def __init__(self, length: int, kv_heads: int, head_dim: int, device: Device | str = cpu) -> None:
+        self.length, self.kv_heads, self.head_dim = length, kv_heads, head_dim
+        sizes = packed_bytes(length, kv_heads, head_dim)
+        self.keys, self.values = (empty(n, dtype=uint8, device=device) for n in sizes)
+
+    def write(self, keys: Tensor, values: Tensor) -> None:
+        """As SequenceCache.write, of float32."""
+        shape = (self.length, self.kv_heads, self.head_dim)
+        for x in (keys, values):
+            if x.shape != shape:
+                raise ArgumentError(f"Int8CrossCache: takes float32{list(shape)}, got {describe(x)}")
+        pack_keys_int8(self.keys, keys)
+        pack_values_int8(self.values, values)
+
+    def attend(self, q: Tensor, scale: float | None = None) -> Tensor:
+        """As SequenceCache.attend, of float32. Scores are multiplied by `scale`, 1 / sqrt(D) by default."""
+        if q.ndim != 3 or q.shape[2] != self.head_dim:
+            raise ArgumentError(f"Int8CrossCache: takes queries (T, H, {self.head_dim}), got {describe(q)}")
+        return int8_attention(q, self.keys, self.values, self.length, self.kv_heads, scale)
+
+
+def attends_in_int8(weight: Tensor, head_dim: int) -> bool:
+    """Whether attention with heads of `head_dim` runs in int8: where the weight that projects into it is quantised."""
+    return weight.dtype.is_quantized and head_dim <= LARGEST_HEAD
+
+
+def cross_cache(weight: Tensor, length: int, kv_heads: int, head_dim: int) -> CrossCache | Int8CrossCache:
+    """The cache for a sequence whose keys and values `weight` projects, on its device."""
+    kind = Int8CrossCache if attends_in_int8(weight, head_dim) else CrossCache
+    return kind(length, kv_heads, head_dim, weight.device)

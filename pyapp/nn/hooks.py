@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor
-from ..engine.autograd import RemovableHandle
-from ..engine.function import Function
+from ..engine.autograd_function import Function
 
 if TYPE_CHECKING:
     from .module import Module
@@ -100,9 +99,3 @@ class _In(_Through):
             if changed is not None:
                 gradients = changed if isinstance(changed, tuple) else (changed,)
         return None, *gradients
-
-
-def register(hooks: list[Any], hook: Any) -> RemovableHandle:
-    """Appends, and tells how to take it away."""
-    hooks.append(hook)
-    return RemovableHandle(hooks, hook)

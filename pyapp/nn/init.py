@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from math import ceil, prod, sqrt
-from statistics import NormalDist
 from typing import Any
 
 from ..engine import Tensor, no_grad
 from ..engine.lazy import np
-from ..engine.op import describe
 from ..engine.ops import eye, from_numpy, rand, randn
+from ..engine.user_errors import describe
 
 Generator = Any
 
@@ -53,6 +52,8 @@ def trunc_normal_(
     """Normal, of what lies in [a, b] only."""
     if not a < b or std <= 0:
         raise ValueError(f"trunc_normal_: needs a < b and std > 0, got a={a}, b={b}, std={std}")
+    from statistics import NormalDist  # here, as it imports fractions and decimal: models that only load need neither
+
     low, high = (a - mean) / std, (b - mean) / std
     normal, count = NormalDist(), tensor.numel()
     if normal.cdf(high) - normal.cdf(low) > 0.1:  # draw until enough lie inside
@@ -70,8 +71,13 @@ def trunc_normal_(
         values = np.array([normal.inv_cdf(max(least, min(draw, 1 - 2**-53))) for draw in draws])
         values = -values if turned else values
     values = np.clip(values[:count].astype(np.float64) * std + mean, a, b).astype(np.float32)
+    return _write(tensor, values.reshape(tensor.shape))
+
+
+def _write(tensor: Tensor, values: Any) -> Tensor:
+    """Writes a NumPy array of the tensor's shape into it, wherever it lies."""
     with no_grad():
-        return tensor.copy_(from_numpy(values.reshape(tensor.shape)))
+        return tensor.copy_(from_numpy(values).to(tensor.device))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -95,7 +101,7 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.ndim != 2:
         raise ValueError(f"eye_: takes a matrix, got {describe(tensor)}")
     with no_grad():
-        return tensor.copy_(eye(tensor.shape[0], tensor.shape[1]))
+        return tensor.copy_(eye(tensor.shape[0], tensor.shape[1], device=tensor.device))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator = None) -> Tensor:
@@ -152,8 +158,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator = None) ->
     q, r = np.linalg.qr(drawn.astype(np.float64))
     q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # so that the result is uniform
     values = (q if rows >= columns else q.T) * gain
-    with no_grad():
-        return tensor.copy_(from_numpy(np.ascontiguousarray(values, np.float32).reshape(tensor.shape)))
+    return _write(tensor, np.ascontiguousarray(values, np.float32).reshape(tensor.shape))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -168,8 +173,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     for group in range(groups):
         for channel in range(min(each, tensor.shape[1])):
             values[(group * each + channel, channel, *middle)] = 1.0
-    with no_grad():
-        return tensor.copy_(from_numpy(values))
+    return _write(tensor, values)
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator = None) -> Tensor:
@@ -181,8 +185,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     order = np.argsort(rand(rows, columns, generator=generator).array(), axis=0)
     values = randn(rows, columns, generator=generator).array() * np.float32(std)
     np.put_along_axis(values, order[:count], 0.0, 0)
-    with no_grad():
-        return tensor.copy_(from_numpy(values))
+    return _write(tensor, values)
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:

@@ -5,38 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..engine import DType, Tensor
+from ..engine import DType, Tensor, as_dtype, no_grad
 from ..engine.dtype import DTYPES
-from ..engine.op import describe
 from ..engine.ops import empty
 from ..engine.tensor import check_device
-from .state import IncompatibleKeys, StateHooks, collect, load
+from ..engine.user_errors import describe
+from .parameter import Buffer, Parameter
+from .state import ExtraState, IncompatibleKeys, StateHooks, collect, load, register
+
+__all__ = ["Module"]
 
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
-
-
-class _OfParameters(type):
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, Tensor) and value.is_parameter
-
-
-class Parameter(metaclass=_OfParameters):
-    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
-
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
-        data = empty(0) if data is None else data.detach()
-        if requires_grad and not data.dtype.is_quantized:
-            data.requires_grad_()
-        data.is_parameter = True
-        return data
-
-
-class Buffer:
-    """`Buffer(tensor)`, assigned to a Module, becomes one of its buffers; saved unless `persistent` is False."""
-
-    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        self.data, self.persistent = empty(0) if data is None else data.detach(), persistent
 
 
 def _check_name(what: str, name: str) -> None:
@@ -45,7 +25,7 @@ def _check_name(what: str, name: str) -> None:
         raise KeyError(f"{what}: a name is a text without a dot, not {name!r}")
 
 
-class Module:
+class Module(ExtraState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True
@@ -179,7 +159,7 @@ class Module:
     # -- hooks
 
     def _register(self, kind: str, hook: Any) -> RemovableHandle:
-        from .hooks import ModuleHooks, register
+        from .hooks import ModuleHooks  # here, as it brings user-defined gradients: modules without hooks need none
 
         if self._hooks is None:
             object.__setattr__(self, "_hooks", ModuleHooks())
@@ -211,8 +191,6 @@ class Module:
         return self._register("before_backward", hook)
 
     def _register_state(self, kind: str, hook: Any) -> RemovableHandle:
-        from .hooks import register
-
         if self._state_hooks is None:
             object.__setattr__(self, "_state_hooks", StateHooks())
         return register(getattr(self._state_hooks, kind), hook)
@@ -247,14 +225,6 @@ class Module:
         error.
         """
         return self._register_state("after_loading", hook)
-
-    def get_extra_state(self) -> Any:
-        """What belongs into the state beside tensors: a class that has some gives it here."""
-        raise RuntimeError(f"get_extra_state: {type(self).__name__} does not override this, so it has no extra state")
-
-    def set_extra_state(self, state: Any) -> None:
-        """Takes what get_extra_state gave."""
-        raise RuntimeError(f"set_extra_state: {type(self).__name__} does not override this, so it has no extra state")
 
     # -- walking
 
@@ -391,11 +361,30 @@ class Module:
         fn(self)
         return self
 
+    def _apply(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+        """Replaces what parameters, their gradients and buffers hold by `change` of it. They stay the same objects, so
+        optimisers keep them and what is shared stays shared.
+        """
+        changed: set[int] = set()
+        with no_grad():
+            for module in self.modules() if recurse else (self,):
+                for value in (*module._parameters.values(), *module._buffers.values()):
+                    if id(value) in changed:
+                        continue
+                    changed.add(id(value))
+                    grad, value.grad = value.grad, None
+                    value.data = change(value.detach())
+                    value.grad = None if grad is None else change(grad)
+        return self
+
     def to(
         self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Module:
-        """Converts floating-point parameters and buffers to a dtype, or that of a tensor; what is shared stays so. A
-        device is checked: modules live on the CPU. The order in memory (`memory_format`) stays.
+        """Moves parameters, their gradients and buffers to a device, and converts those with a floating-point dtype to
+        another one. Given a tensor: to its device and dtype. What is shared stays shared. The order in memory
+        (`memory_format`) stays.
+
+        TypeError for a dtype that is not floating-point; block formats are what `quantize` is for.
         """
         for argument in args:
             if isinstance(argument, Tensor):
@@ -406,20 +395,17 @@ class Module:
                 dtype = argument
             elif argument is not None and not isinstance(argument, bool):
                 device = argument
-        check_device(device)
-        shared: dict[int, Tensor] = {}
-        for module in self.modules():
-            for group in (module._parameters, module._buffers):
-                for name, value in list(group.items()):
-                    if value.dtype.is_floating_point and dtype is not None:
-                        known = shared.get(id(value))
-                        converted = value.detach().to(dtype) if known is None else known
-                        if known is None and group is module._parameters:
-                            converted = Parameter(converted, value.requires_grad)
-                        shared[id(value)] = converted
-                        object.__setattr__(module, name, converted)
-                        group[name] = converted
-        return self
+        place = None if device is None else check_device(device)
+        kind = None if dtype is None else as_dtype(dtype)
+        if kind is not None and not kind.is_floating_point:
+            raise TypeError(f"Module.to: takes a floating-point dtype, got {kind}; use nn.quantize for block formats")
+
+        def change(value: Tensor) -> Tensor:
+            if kind is not None and value.dtype.is_floating_point:
+                value = value.to(kind)
+            return value if place is None else value.to(place)
+
+        return self._apply(change)
 
     def type(self, dst_type: Any) -> Module:
         """to(dst_type)."""
@@ -442,8 +428,8 @@ class Module:
         return self.to("bfloat16")
 
     def cpu(self) -> Module:
-        """Itself: modules live on the CPU."""
-        return self
+        """to("cpu")."""
+        return self.to("cpu")
 
     def cuda(self, device: Any = None) -> Module:
         """to("cuda")."""
@@ -453,16 +439,16 @@ class Module:
         """Accepted: modules run eagerly."""
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
-        """Itself, with parameters and buffers that are not initialised, on a device, which is checked."""
-        check_device(device)
-        for module in self.modules() if recurse else (self,):
-            for value in (*module._parameters.values(), *module._buffers.values()):
-                value.data = empty(value.shape, dtype=value.dtype)
-        return self
+        """Gives parameters and buffers new memory on a device, which holds anything, and drops the gradients."""
+        place = check_device(device)
+        self.zero_grad()
+        return self._apply(lambda value: empty(value.shape, dtype=value.dtype, device=place), recurse)
 
     def share_memory(self) -> Module:
-        """Itself: there is one process."""
-        return self
+        """NotImplementedError: processes have memory of their own."""
+        raise NotImplementedError(
+            "share_memory: a module's memory belongs to one process; send its state_dict() to the others"
+        )
 
     def extra_repr(self) -> str:
         """What stands in the parentheses of repr."""

@@ -1,16 +1,69 @@
-"""torch.nn.parameter's names."""
+"""Parameters and buffers, by torch.nn.parameter's names; and how layers make their parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from ..engine import Tensor
-from .module import Buffer, Parameter
+from ..engine import Tensor, as_dtype
+from ..engine.dtype import Default
+from ..engine.ops import empty
+from ..errors import ArgumentTypeError
+
+__all__ = ["Buffer", "Parameter"]
+
+
+class _IsParameter(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, Tensor) and value.is_parameter
+
+
+class Parameter(metaclass=_IsParameter):
+    """`Parameter(tensor)` marks a tensor as trainable; assigned to a Module it becomes one of its parameters."""
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Tensor:  # type: ignore[misc]
+        data = empty(0) if data is None else data.detach()
+        if requires_grad and not data.dtype.is_quantized:
+            data.requires_grad_()
+        data.is_parameter = True
+        return data
+
+
+class Buffer:
+    """`Buffer(tensor)`, assigned to a Module, becomes one of its buffers; saved unless `persistent` is False."""
+
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
+        self.data, self.persistent = empty(0) if data is None else data.detach(), persistent
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether it is a lazy layer's parameter that has no elements yet."""
+    """Whether it is the parameter of a lazy layer that has not seen its input yet, and so has no elements."""
     return isinstance(param, Tensor) and param.is_parameter and not param.numel()
 
 
-__all__ = ["Buffer", "Parameter", "is_lazy"]
+class Initialization:
+    """Whether new layers allocate and fill their parameters."""
+
+    on = True
+
+
+@contextmanager
+def skip_initialization() -> Iterator[None]:
+    """Inside, new layers have parameters without elements: for models whose weights are read from a file next."""
+    before, Initialization.on = Initialization.on, False
+    try:
+        yield
+    finally:
+        Initialization.on = before
+
+
+def new_parameter(create: Callable[..., Tensor], *shape: int, device: Any = None, dtype: Any = None) -> Tensor:
+    """A parameter of this shape, made by `create` (ops.empty, ops.zeros, ops.ones), in the default dtype unless given.
+
+    TypeError for a dtype that has no gradients.
+    """
+    kind = Default.dtype if dtype is None else as_dtype(dtype)
+    if not kind.is_floating_point or kind.is_storage_only:
+        raise ArgumentTypeError(f"a layer's parameters are floating-point numbers that are computed with, not {kind}")
+    return Parameter(create(*(shape if Initialization.on else (0,)), device=device, dtype=kind))

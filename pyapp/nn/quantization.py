@@ -8,8 +8,12 @@ from typing import Any
 from ..engine import Tensor, as_dtype, quant
 from ..engine.blocks.layout import SHORTER
 from ..errors import ArgumentError
-from .layers import Embedding, Linear
-from .module import Module, Parameter
+from .layers.embedding import Embedding
+from .layers.linear import Linear
+from .module import Module
+from .parameter import Parameter
+
+__all__ = ["quantize"]
 
 
 def quantize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..engine import Tensor, no_grad
-from ..engine.op import describe
+from ..engine.autograd import RemovableHandle
+from ..engine.user_errors import describe
 from ..errors import StateError
 
 if TYPE_CHECKING:
@@ -32,11 +33,43 @@ class StateHooks:
         self.after_loading: list[Any] = []
 
 
+def register(hooks: list[Any], hook: Any) -> RemovableHandle:
+    """Appends a hook; the handle removes it again."""
+    hooks.append(hook)
+    return RemovableHandle(hooks, hook)
+
+
+class ExtraState:
+    """What a module has beside tensors. A class that has such state overrides both methods."""
+
+    def get_extra_state(self) -> Any:
+        """What belongs into the state beside tensors."""
+        raise RuntimeError(f"get_extra_state: {type(self).__name__} does not override this, so it has no extra state")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Takes what get_extra_state gave."""
+        raise RuntimeError(f"set_extra_state: {type(self).__name__} does not override this, so it has no extra state")
+
+
 def _has_extra(module: Module, method: str) -> bool:
     """Whether a class has extra state of its own to give or to take."""
-    from .module import Module
+    return getattr(type(module), method) is not getattr(ExtraState, method)
 
-    return getattr(type(module), method) is not getattr(Module, method)
+
+Renames: TypeAlias = "Mapping[str, str] | Callable[[str], str]"
+
+
+def renamed(name: str, renames: Renames) -> str:
+    """A dotted name with whole parts (or runs of parts, longest first) replaced, or what a function makes of it."""
+    if callable(renames):
+        found = renames(name)
+        if not isinstance(found, str):
+            raise TypeError(f"renames({name!r}) returned {found!r:.50}, expected the name as a text")
+        return found
+    dotted = f".{name}."
+    for old in sorted(renames, key=len, reverse=True):
+        dotted = dotted.replace(f".{old}.", f".{renames[old]}.")
+    return dotted.strip(".")
 
 
 def own_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
@@ -80,8 +113,6 @@ def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars:
 def _renamed(state: Mapping[str, Any], renames: Mapping[str, str] | None) -> dict[str, Any]:
     if not renames:
         return dict(state)
-    from .weights import renamed
-
     named = {renamed(name, renames): value for name, value in state.items()}
     if len(named) != len(state):
         raise StateError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
@@ -156,7 +187,7 @@ def load(
             if name in state and assign:
                 module._assign(name, state[name])
             elif name in state:
-                target.copy_(state[name])
+                target.copy_(state[name].to(target.device))
     for name, owner in extra.items():
         if name in state:
             owner.set_extra_state(state[name])

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..engine import Tensor, no_grad
 from ..errors import ModelError
 from .module import Module
-from .state import all_tensors
+from .state import Renames, all_tensors, renamed
+
+__all__ = ["Weights"]
 
 # What older files call the weight and bias of a norm.
 NORM_RENAMES = {"gamma": "weight", "beta": "bias"}
 
 
-def renamed(name: str, renames: Mapping[str, str]) -> str:
-    """A dotted name with whole parts (or runs of parts, longest first) replaced."""
-    dotted = f".{name}."
-    for old in sorted(renames, key=len, reverse=True):
-        dotted = dotted.replace(f".{old}.", f".{renames[old]}.")
-    return dotted.strip(".")
-
-
 class Weights:
     """A view of a source below a prefix: `(weights / "layers" / 0).get("weight", (8, 4))` reads "layers.0.weight".
 
-    source: a mapping of tensors, or a checkpoint with `tensors` and `read(name)`. renames: parts of the source's names
-    and what they are called here, {"gamma": "weight"}. All views of a source share the account of what was taken.
+    source: a mapping of tensors, or a checkpoint with `tensors` and `read(name)` (formats.open_checkpoint). renames:
+    parts of the source's names and what they are called here, {"gamma": "weight"}, or a function of a name. All views
+    of a source share the account of what was taken.
     """
 
-    def __init__(self, source: Any, prefix: str = "", renames: Mapping[str, str] | None = None) -> None:
+    def __init__(self, source: Any, prefix: str = "", renames: Renames | None = None) -> None:
+        if not isinstance(source, Mapping) and not hasattr(source, "tensors"):
+            what = f"the path {str(source)!r}" if isinstance(source, str | os.PathLike) else type(source).__name__
+            raise TypeError(
+                f"Weights: takes a mapping of tensors or an open checkpoint, not {what}; "
+                "open a file with pyapp.formats.open_checkpoint(path), or read it with pyapp.load(path)"
+            )
         self.prefix = prefix
         self._source = source
         names: Iterable[str] = source if isinstance(source, Mapping) else source.tensors
@@ -87,7 +89,7 @@ class Weights:
         with no_grad():
             for name, target in own.items():
                 if name in self:
-                    target.copy_(self.get(name, target.shape))
+                    target.copy_(self.get(name, target.shape).to(target.device))
         return missing, unexpected
 
     def left_over(self) -> list[str]:

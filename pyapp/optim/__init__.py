@@ -1,22 +1,29 @@
-"""Optimisers and learning-rate schedules, by torch.optim's names."""
+"""Optimisers and learning-rate schedules, by torch.optim's names; and averages of weights."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from ..nn.lbfgs import LBFGS
-from ..nn.optim import SGD, Adagrad, Adam, AdamW, Lion, Optimizer, RMSprop
-from ..nn.optim_more import ASGD, Adadelta, Adafactor, Adamax, Muon, NAdam, RAdam, Rprop
-from . import lr_scheduler
+from . import adafactor, adam, adaptive, asgd, lbfgs, lion, lr_scheduler, muon, optimizer, sgd
+from .adafactor import *  # noqa: F403
+from .adam import *  # noqa: F403
+from .adaptive import *  # noqa: F403
+from .asgd import *  # noqa: F403
+from .lbfgs import *  # noqa: F403
+from .lion import *  # noqa: F403
+from .muon import *  # noqa: F403
+from .optimizer import *  # noqa: F403
+from .sgd import *  # noqa: F403
 
-__all__ = [
-    "ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Lion", "Muon", "NAdam",
-    "Optimizer", "RAdam", "RMSprop", "Rprop", "SGD", "lr_scheduler",
-]  # fmt: skip
+_FAMILIES = (adafactor, adam, adaptive, asgd, lbfgs, lion, muon, optimizer, sgd)
+__all__ = ["lr_scheduler"]
+__all__ += [name for family in _FAMILIES for name in family.__all__]
 
 
 def __getattr__(name: str) -> Any:
     if name == "swa_utils":
         return importlib.import_module(".swa_utils", __name__)
+    if name == "ExponentialMovingAverage":
+        return importlib.import_module(".averages", __name__).ExponentialMovingAverage
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 from pyapp.events import (
@@ -31,6 +30,7 @@ from pyapp.text.options import SamplingOptions, check_number
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
+from .training import train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
@@ -115,7 +115,7 @@ async def quantize(
 ) -> Events:
     """Writes a model file in another type (formats.quantize_file): Progress in bytes; Done carries `file size types
     weighted source_size`."""
-    from pyapp.formats.quantizing import quantize_file
+    from pyapp.formats.convert import quantize_file
 
     cancel = cancel or Cancel()
 
@@ -137,48 +137,6 @@ async def models() -> Events:
     from pyapp import hub
 
     yield Done("complete", {"models": [entry.to_dict() for entry in hub.models()]})
-
-
-@task
-async def train_story(
-    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
-) -> Events:
-    """Trains the story model in the folder `out`: the events of pyapp.train.train_story, whose settings these are.
-
-    Without `resume`, a run that was begun in `out` is put aside and another one begins.
-    """
-    from pyapp.train import train_story as train
-
-    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
-        async for event in events:
-            yield event
-
-
-@task
-async def train_speech(
-    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
-) -> Events:
-    """Trains the speech model in the folder `out`, as train_story does: the events of pyapp.train.train_speech."""
-    from pyapp.train import train_speech as train
-
-    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
-        async for event in events:
-            yield event
-
-
-async def _trained(
-    train: Callable[..., Iterator[Event]], out: str | os.PathLike[str], resume: bool, cancel: Cancel | None,
-    settings: Mapping[str, Any],
-) -> Events:  # fmt: skip
-    from pyapp.train.loop import CHECKPOINT
-
-    checkpoint = Path(out) / CHECKPOINT
-    if not resume and checkpoint.exists():
-        checkpoint.replace(checkpoint.with_suffix(".previous"))
-    breath = Breath()
-    for event in train(out, cancel=cancel or Cancel(), **settings):
-        yield event
-        await breath.take()
 
 
 def set_threads(threads: int) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from pyapp.engine import capture, no_grad
-from pyapp.engine.dtype import int32
+from pyapp.engine.buffers import int32_tensor, writer
+from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
@@ -31,7 +31,9 @@ class LanguageModelConfig(Protocol):
 
 
 class LanguageModel(Protocol):
-    """A causal language model with a cache of keys and values (docs/architecture.md)."""
+    """A causal language model with a cache of keys and values (docs/architecture.md). The attribute `device` says where
+    it computes; a model without it computes on the CPU.
+    """
 
     @property
     def config(self) -> LanguageModelConfig: ...
@@ -42,7 +44,7 @@ class LanguageModel(Protocol):
 
 
 class Session:
-    """One text in the making: the model's cache, and the decode step as a Graph.
+    """A text in the making: the model's cache, and the decode step as a Graph.
 
     `position` tokens are in the cache, which holds `capacity`. `eager` runs every step op by op instead, for reference.
     The logits that `feed` and `step` return are overwritten by the next call.
@@ -58,10 +60,10 @@ class Session:
         self.position = 0
         self.eager = eager
         self.cache = model.new_cache(self.capacity)
-        self._token = int32_tensor([0])
-        self._place = int32_tensor([0])
-        self._token_view = self._token.data_view()
-        self._place_view = self._place.data_view()
+        self.device = getattr(model, "device", cpu)
+        inputs = int32_tensor([0, 0], self.device)
+        self._token, self._place = inputs.narrow(0, 0, 1), inputs.narrow(0, 1, 1)
+        self._write = writer(inputs)  # a token and its position
         self._replay: Callable[[], Any] | None = None
         self._logits: Tensor | None = None
 
@@ -73,8 +75,8 @@ class Session:
         """Reads tokens in one pass; the logits (V,) float32 for what follows them."""
         self._check(ids)
         with no_grad():
-            self._place_view[0] = self.position
-            logits = self.model.forward_cached(int32_tensor(ids), self._place, self.cache, last_only=True)
+            self._write(0, self.position)
+            logits = self.model.forward_cached(int32_tensor(ids, self.device), self._place, self.cache, last_only=True)
         self.position += len(ids)
         return logits.reshape(self.vocab_size)
 
@@ -82,8 +84,7 @@ class Session:
         """Reads one token; the logits (V,) float32 for what follows it."""
         if self.position >= self.capacity or not 0 <= token < self.vocab_size:
             self._check((token,))
-        self._token_view[0] = token
-        self._place_view[0] = self.position
+        self._write(token, self.position)
         if self._replay is not None:
             self._replay()
         else:
@@ -121,11 +122,6 @@ class Session:
             )
 
 
-def int32_tensor(values: Sequence[int]) -> Tensor:
-    """A one-dimensional int32 tensor, without NumPy."""
-    return Tensor.from_buffer(array("i", values), (len(values),), int32)
-
-
 def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
     """Raises ModelError if the tokenizer cannot be the model's: too large, or smaller by more than padding explains."""
     known = tokenizer.vocab_size
@@ -139,7 +135,7 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int) -> list[int]:
     """The prompt's tokens; of an empty one the beginning-of-text token alone. OptionError where it is too long."""
-    ids = tokenizer.encode(prompt)
+    ids = tokenizer.encode(prompt, eos=False)
     if not ids:
         ids = [tokenizer.bos_id if tokenizer.bos_id is not None else min(tokenizer.eos_ids, default=0)]
     if len(ids) > capacity:
@@ -171,7 +167,7 @@ def generate(
     clock = Clock()
     ids = prompt_ids(tokenizer, prompt, session.capacity)
     session.reset()
-    sampler = Sampler(options, session.vocab_size, session.capacity + 1)
+    sampler = Sampler(options, session.vocab_size, session.capacity + 1, session.device)
     sampler.accept(ids)
     writer = Writer(tokenizer, options, continuing=bool(prompt))
     reason = "cancelled"

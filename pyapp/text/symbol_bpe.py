@@ -38,7 +38,7 @@ def is_plain(document: Mapping[str, Any]) -> bool:
 
 
 def encode_signs(document: Mapping[str, Any], texts: Sequence[str]) -> list[list[int]] | None:
-    """The ids of each text, as Hugging Face's tokenizers give them; None where a library has to tell.
+    """The ids of each text, as Hugging Face's tokenizers give them; None where only a library can.
 
     Each text is a space or nothing, then signs that are neither letters, digits nor white space.
     """

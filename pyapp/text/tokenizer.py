@@ -8,11 +8,11 @@ natively `tokenizers`, in the page `@huggingface/tokenizers`, which pyapp/browse
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from pyapp.errors import FileFormatError, ModelError, PyappError
-from pyapp.formats.nesting import parse_json
+from pyapp.formats.safe_json import parse_json
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 
@@ -88,6 +88,12 @@ class Tokenizer:
         json_text: str | None = None,
         where: str = "tokenizer.json",
     ) -> None:
+        if not isinstance(document.get("model"), Mapping):
+            raise FileFormatError(
+                "this JSON is no tokenizer.json: it has no `model`",
+                where=where,
+                hint="vocab.json and config.json are other files: give the tokenizer.json beside them",
+            )
         try:
             self._pieces, special = read_vocabulary(document, where)
             self._decoder = PieceDecoder(document.get("decoder"), where)
@@ -99,6 +105,9 @@ class Tokenizer:
         self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
         self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
         self.adds_bos = control.adds_bos
+        # What stands in front of a text and behind it, by the template; the beginning-of-text token may be overruled.
+        self._front = control.front if bos_id is None else [bos_id] if control.adds_bos else []
+        self._behind = control.behind
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
         self._json_text = json_text
         self._document = document
@@ -140,16 +149,23 @@ class Tokenizer:
             self._json_text = json.dumps(self._document, ensure_ascii=False)
         return self._json_text
 
-    def encode(self, text: str, bos: bool = True, eos: bool = False) -> list[int]:
-        """Token ids of `text`. `bos`: with the beginning-of-text token in front, if this tokenizer's texts have one;
-        `eos`: with the end-of-text token behind. Lone surrogates count as U+FFFD.
+    def encode(self, text: str, bos: bool = True, eos: bool | None = None) -> list[int]:
+        """Token ids of `text`, with the control tokens that the tokenizer's template has in front (`<s>`, `[CLS]`) and
+        behind (`</s>`, `[SEP]`), as the tokenizers libraries give them.
+
+        `bos=False` leaves out those in front, `eos=False` those behind (for a text that goes on); `eos=True` ends with
+        the end-of-text token also where the template has none. Lone surrogates count as U+FFFD.
         """
-        ids = [self.bos_id] if bos and self.adds_bos and self.bos_id is not None else []
+        ids = list(self._front) if bos else []
         if text:
             if self._backend is None:
                 self._backend = self._factory(self.to_json())
             ids.extend(self._backend.encode(without_surrogates(text)))
-        return [*ids, min(self.eos_ids)] if eos and self.eos_ids else ids
+        if eos is False:
+            return ids
+        if eos and not self._behind and self.eos_ids:
+            return [*ids, min(self.eos_ids)]
+        return [*ids, *self._behind]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; control tokens are left out, bytes that are no UTF-8 become U+FFFD."""
@@ -224,15 +240,25 @@ def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str |
 
 
 class ControlTokens:
-    """Which ids begin and end a text, and whether `encode` is to put the beginning in front."""
+    """Which ids begin and end a text (`bos_id`, `eos_ids`), and which `encode` puts in `front` and `behind`."""
 
     def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
         self._pieces = pieces
-        before, after = template_tokens(document.get("post_processor"))
+        template = document.get("post_processor")
+        before, after = template_tokens(template)
         self.bos_id = self._find(settings.get("bos_token"), before, BOS_NAMES)
         eos_id = self._find(settings.get("eos_token"), after, EOS_NAMES)
         self.eos_ids = frozenset(() if eos_id is None else (eos_id,))
         self.adds_bos = bool(settings.get("add_bos_token", bool(before))) and self.bos_id is not None
+        adds_eos = bool(settings.get("add_eos_token", bool(after)))
+        self.front = self._ids(template, before) or [self.bos_id] if self.adds_bos else []
+        self.behind = (self._ids(template, after) or [*self.eos_ids]) if adds_eos else []
+
+    def _ids(self, template: Any, names: Sequence[str]) -> list[Any]:
+        """The ids of a template's tokens: those that it gives itself, else those of the vocabulary."""
+        given = dict(template_ids(template))
+        known = {piece: number for number, piece in enumerate(self._pieces)} if names else {}
+        return [number for name in names for number in given.get(name, [known[name]] if name in known else [])]
 
     def _find(self, named: Any, template: Sequence[str], usual: Sequence[str]) -> int | None:
         """The first that the vocabulary has: a name or `{"content": name}`, those in a template, usual ones."""
@@ -242,6 +268,29 @@ class ControlTokens:
         forms = [form for text in candidates for form in (text, f"\n{text}\n")]
         known = set(forms).intersection(self._pieces)
         return next((self._pieces.index(form) for form in forms if form in known), None)  # the first of equal ones
+
+
+def template_ids(settings: Mapping[str, Any] | None) -> Iterator[tuple[str, list[int]]]:
+    """The ids of the control tokens of a post-processor, by name."""
+    kind = settings.get("type") if settings else None
+    if settings is None:
+        return
+    if kind == "Sequence":
+        for entry in settings["processors"]:
+            yield from template_ids(entry)
+    elif kind in ("BertProcessing", "RobertaProcessing"):
+        for role in ("cls", "sep"):
+            name, number = settings[role]
+            yield name, [_id(number)]
+    else:
+        for name, entry in (settings.get("special_tokens") or {}).items():
+            yield name, [_id(number) for number in entry["ids"]]
+
+
+def _id(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < LARGEST:
+        raise TypeError(f"{value!r:.60} is not a token's number")
+    return value
 
 
 def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pyapp.audio.subtitles import Layout
-from pyapp.audio.transcript import Segment, Transcript, Word, format_transcript
+from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
+from pyapp.audio.transcript_writers import format_transcript
 from pyapp.errors import OptionError
 
 
@@ -22,7 +23,7 @@ def spoken(*texts: str, pause: float = 0.5) -> Transcript:
         for word in text.split():
             words.append(Word(f" {word}", time, time + 0.4, 0.9))
             time += 0.5
-        segments.append(Segment(words[0].start, words[-1].end, f" {text}", number, words=words))
+        segments.append(TranscriptSegment(words[0].start, words[-1].end, f" {text}", number, words=words))
         time += pause
     return Transcript(segments, "en", time)
 
@@ -78,7 +79,7 @@ def test_highlighted_words() -> None:
 
 
 def test_segments_without_word_times_stay_as_they_are() -> None:
-    plain = Transcript([Segment(0.0, 1.0, " one two three")], "en", 1.0)
+    plain = Transcript([TranscriptSegment(0.0, 1.0, " one two three")], "en", 1.0)
     assert format_transcript(plain, "srt", Layout(max_words_per_line=1)) == format_transcript(plain, "srt")
 
 

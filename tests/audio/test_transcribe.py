@@ -16,8 +16,8 @@ import pytest
 from pyapp.audio.mel import log_mel_spectrogram
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.transcribe import transcribe_events
-from pyapp.audio.transcript import Segment as WrittenSegment
-from pyapp.audio.transcript import Transcript, Word, format_transcript
+from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
+from pyapp.audio.transcript_writers import format_transcript
 from pyapp.audio.windows import MelWindows
 from pyapp.engine.ops import from_numpy
 from pyapp.errors import Cancelled, OptionError
@@ -333,7 +333,8 @@ def test_what_is_written_has_times_in_order() -> None:
     audio = sound(62.0)
     found = results(transcribe(loaded(shape), audio, word_timestamps=True, temperature=0.0))
     segments = [
-        WrittenSegment(**{**entry, "words": [Word(**word) for word in entry["words"]]}) for entry in found["segments"]
+        TranscriptSegment(**{**entry, "words": [Word(**word) for word in entry["words"]]})
+        for entry in found["segments"]
     ]
     tidy = Transcript(segments, found["language"], found["duration"]).tidy()
     times = [time for segment in tidy.segments for time in (segment.start, segment.end)]

@@ -14,15 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyapp.audio.transcript import FORMATS, Segment, Transcript, Word, format_transcript, write_transcript
+from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
+from pyapp.audio.transcript_writers import FORMATS, format_transcript, write_transcript
 from pyapp.errors import OptionError
 
 GREETING = [Word(" Grüße,", 0.0, 1.25), Word(" 世界.", 1.25, 2.5)]
 TALK = Transcript(
     [
-        Segment(0.0, 2.5, " Grüße, 世界.", tokens=[50364, 1, 2], words=GREETING),
-        Segment(2.5, 3.0, " ", id=1),
-        Segment(3661.0421, 3662.0, " a --> b ----> c\n\n & <i>\td", id=2, seek=300, avg_logprob=-inf),
+        TranscriptSegment(0.0, 2.5, " Grüße, 世界.", tokens=[50364, 1, 2], words=GREETING),
+        TranscriptSegment(2.5, 3.0, " ", id=1),
+        TranscriptSegment(3661.0421, 3662.0, " a --> b ----> c\n\n & <i>\td", id=2, seek=300, avg_logprob=-inf),
     ],
     language="de",
     duration=3700.0,
@@ -80,7 +81,7 @@ def test_json() -> None:
 
 
 def test_a_hundred_hours() -> None:
-    talk = Transcript([Segment(360_000.0, 363_599.999, "late")])
+    talk = Transcript([TranscriptSegment(360_000.0, 363_599.999, "late")])
     assert "100:00:00,000 --> 100:59:59,999" in format_transcript(talk, "srt")
     assert "100:00:00.000 --> 100:59:59.999" in format_transcript(talk, "vtt")
 
@@ -95,11 +96,17 @@ def test_nothing_said(format: str) -> None:
 
 
 def test_half_a_surrogate_pair_is_replaced() -> None:
-    assert format_transcript(Transcript([Segment(0, 1, "a\ud800b")]), "txt") == "a?b\n"
+    assert format_transcript(Transcript([TranscriptSegment(0, 1, "a\ud800b")]), "txt") == "a?b\n"
 
 
 def test_later_text_wins_the_time() -> None:
-    found = Transcript([Segment(0, 100, "a"), Segment(1, 2, "b"), Segment(0.5, 9, "c")], duration=5.0).tidy().segments
+    found = (
+        Transcript(
+            [TranscriptSegment(0, 100, "a"), TranscriptSegment(1, 2, "b"), TranscriptSegment(0.5, 9, "c")], duration=5.0
+        )
+        .tidy()
+        .segments
+    )
     assert [(segment.start, segment.end) for segment in found] == [(0, 1), (1, 1), (1, 5)]
 
 
@@ -108,7 +115,7 @@ words = st.builds(Word, st.text(max_size=5), times, times, st.floats(0, 1))
 texts = st.text(max_size=20) | st.sampled_from(
     ["-->", "--->\n-->", "\n\n", "\r\n1\n00:00:00,000 --> 00:00:01,000\nx", "\x85", "\u2028"]
 )
-segments = st.builds(Segment, times, times, texts, words=st.none() | st.lists(words, max_size=4))
+segments = st.builds(TranscriptSegment, times, times, texts, words=st.none() | st.lists(words, max_size=4))
 talks = st.builds(
     Transcript, st.lists(segments, max_size=8), duration=st.none() | st.floats(0, 400) | st.sampled_from([0.0, 29.9996])
 )
@@ -187,16 +194,17 @@ def test_unknown_format(format: str) -> None:
 def test_writing_a_transcript_needs_no_numpy() -> None:
     code = (
         "import sys; import pyapp.audio.activity, pyapp.audio.mel, pyapp.audio.resampling, pyapp.audio.wav; "
-        "from pyapp.audio import Segment, Transcript; from pyapp.audio.transcript import format_transcript; "
-        "print(format_transcript(Transcript([Segment(0, 1, 'a')]), 'srt')); assert 'numpy' not in sys.modules"
+        "from pyapp.audio import Transcript, TranscriptSegment; "
+        "from pyapp.audio.transcript_writers import format_transcript; "
+        "print(format_transcript(Transcript([TranscriptSegment(0, 1, 'a')]), 'srt')); assert 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[2])
 
 
 def test_what_json_says_is_read_back() -> None:
     words = (Word(" Hello", 0.5, 0.9, 0.75), Word(" you.", 1.0, 1.5))
-    said = Segment(0.5, 1.5, " Hello you.", 3, 100, (50364, 2), 0.2, -0.5, 1.25, 0.125, words)
-    talk = Transcript([said, Segment(2.0, 3.0, " Bye.", avg_logprob=nan)], "en", 4.5, "translate")
+    said = TranscriptSegment(0.5, 1.5, " Hello you.", 3, 100, (50364, 2), 0.2, -0.5, 1.25, 0.125, words)
+    talk = Transcript([said, TranscriptSegment(2.0, 3.0, " Bye.", avg_logprob=nan)], "en", 4.5, "translate")
     found = Transcript.from_dict(json.loads(format_transcript(talk, "json")))
     assert format_transcript(found, "json").replace('"avg_logprob": 0.0', '"avg_logprob": null') == format_transcript(
         talk, "json"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor, no_grad, tensor
+from pyapp import Tensor, nn, no_grad, tensor
+from pyapp.autograd import grad
+
+from .leaves import leaf64
 
 
 def leaf(*values: float) -> Tensor:
@@ -218,3 +223,87 @@ def test_mixed_dtypes_keep_their_own() -> None:
     x, y = leaf(1, 2), tensor([3.0, 4.0], dtype="float64", requires_grad=True)
     (x * y).sum().backward()
     assert x.grad.dtype is pyapp.float32 and y.grad.dtype is pyapp.float64
+
+
+def test_retained_gradients_and_those_of_chosen_inputs() -> None:
+    x = leaf64(1, 2)
+    h = x * 3
+    h.retain_grad()
+    other = x * 5
+    (h * h + other).sum().backward()
+    assert h.retains_grad and h.grad.tolist() == [6, 12] and other.grad is None and x.grad.tolist() == [23, 41]
+    y, z = leaf64(1), leaf64(2)
+    (y * z).sum().backward(inputs=[y])
+    assert y.grad.tolist() == [2] and z.grad is None
+    k = x * 2
+    (found,) = grad((k * k).sum(), k)
+    assert found.tolist() == [4, 8]
+
+
+def test_what_grad_does_not_need_stays() -> None:
+    """A graph behind the inputs that were asked for is neither walked nor freed."""
+    x = leaf64(2)
+    h = x * x
+    (found,) = grad(h.exp().sum(), h)
+    assert found.tolist() == pytest.approx([math.exp(4)])
+    h.sum().backward()
+    assert x.grad.tolist() == [4]
+
+
+def test_hooks_can_be_taken_away() -> None:
+    x = leaf64(1, 2)
+    seen: list[Any] = []
+    handle = x.register_hook(lambda g: g * 2)
+    with (x * 3).register_hook(seen.append):
+        pass
+    done = x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [6, 6] and seen == [[6, 6]]
+    handle.remove()
+    done.remove()
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [9, 9] and len(seen) == 1
+
+
+def test_hooks_of_modules() -> None:
+    layer = nn.Linear(2, 2)
+    x = pyapp.ones(1, 2, requires_grad=True)
+    plain = layer(x).detach()
+    seen: dict[str, Any] = {}
+    handles = [
+        layer.register_forward_pre_hook(lambda module, args: (args[0] * 2,)),
+        layer.register_forward_hook(lambda module, args, output: seen.update(out=output.detach()) or output + 1),
+        layer.register_full_backward_hook(
+            lambda module, inputs, outputs: seen.update(outputs=outputs[0].tolist()) or (inputs[0] * 10,)
+        ),
+    ]
+    y = layer(x)
+    np.testing.assert_allclose(y.detach().numpy(), seen["out"].numpy() + 1)
+    (y * 3).sum().backward()
+    assert seen["outputs"] == [[3, 3]]
+    np.testing.assert_allclose(x.grad.numpy(), 60 * layer.weight.detach().numpy().sum(0)[None], rtol=1e-5)
+    for handle in handles:
+        handle.remove()
+    np.testing.assert_array_equal(layer(x).detach().numpy(), plain.numpy())
+
+
+def test_set_grad_enabled() -> None:
+    x = leaf64(1)
+    with pyapp.set_grad_enabled(False):
+        assert not (x * 2).requires_grad
+    pyapp.set_grad_enabled(False)
+    try:
+        assert not (x * 2).requires_grad
+    finally:
+        pyapp.set_grad_enabled(True)
+    with no_grad(), pyapp.set_grad_enabled(True):
+        assert (x * 2).requires_grad
+
+
+def test_numpy_does_not_see_leaves_that_want_a_gradient() -> None:
+    leaf = pyapp.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="requires a gradient"):
+        np.asarray(leaf)
+    with pyapp.no_grad():
+        assert np.asarray(leaf).tolist() == [1, 1]
+    assert np.asarray(leaf.detach()).tolist() == [1, 1]

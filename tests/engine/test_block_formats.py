@@ -8,8 +8,9 @@ import pytest
 
 from pyapp.engine import Tensor, capture, ops, quant
 from pyapp.engine.blocks.layout import BLOCK_TYPES
+from pyapp.engine.blocks.reading import dequantize_blocks
+from pyapp.engine.blocks.writing import quantize_blocks
 from pyapp.engine.ops import from_numpy
-from pyapp.formats.ggml_blocks import dequantize_blocks, quantize_blocks
 
 np = pytest.importorskip("numpy")
 KINDS = tuple(BLOCK_TYPES)

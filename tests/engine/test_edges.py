@@ -9,6 +9,7 @@ import pytest
 
 import pyapp
 from pyapp import nn, tensor
+from pyapp.engine import quant
 
 
 def slopes(function: Any, *values: float) -> list[float]:
@@ -125,3 +126,85 @@ def test_an_embeddings_gradient_is_as_exact_as_its_dtype() -> None:
     weight = pyapp.ones(2, 1, dtype=pyapp.float64).requires_grad_()
     (pyapp.embedding(weight, pyapp.tensor([0, 0])) * (1 / 3)).sum().backward()
     assert weight.grad is not None and weight.grad.tolist() == [[2 / 3], [0]]
+
+
+# -- sizes, memory and dtypes that once went wrong
+
+
+@pytest.mark.parametrize(
+    "size,dtype", [((2**62,), "float32"), ((2**62,), "int32"), ((2**63, 2), "uint8"), ((2**32, 2**30), "float32")]
+)
+def test_sizes_that_no_memory_holds(size: tuple[int, ...], dtype: str) -> None:
+    with pytest.raises(MemoryError, match="cannot allocate"):
+        pyapp.empty(*size, dtype=dtype)
+
+
+def test_what_says_where_elements_lie_cannot_be_assigned() -> None:
+    x = pyapp.zeros(2, 3)
+    for name, value in (("shape", (30, 30)), ("strides", (9, 9)), ("dtype", pyapp.float64), ("storage", None)):
+        with pytest.raises(AttributeError, match=f"a tensor's {name} cannot be assigned"):
+            setattr(x, name, value)
+    with pytest.raises(ValueError, match="not negative"):
+        x.resize_(-1)
+
+
+def test_a_view_of_the_elements_keeps_their_memory() -> None:
+    x = pyapp.full((1000,), 3.0)
+    view = x.data_view()
+    del x
+    _ = [pyapp.full((1000,), 7.0) for _ in range(4)]
+    assert list(view) == [3.0] * 1000
+
+
+def test_a_small_float_without_dims_keeps_its_memory() -> None:
+    x = pyapp.tensor(2.0).to(pyapp.float8_e4m3fn)
+    _ = [pyapp.rand(3) for _ in range(100)]
+    assert float(x.float()) == 2.0
+
+
+def test_block_formats_have_memory() -> None:
+    q = quant.quantize(pyapp.ones(8, 64), "q8_0")
+    for made in (pyapp.zeros(8, 64, dtype="q8_0"), pyapp.zeros_like(q), q.new_zeros(8, 64)):
+        assert made.dtype is pyapp.as_dtype("q8_0") and made.nbytes == q.nbytes
+        assert made.to("float32").tolist() == [[0.0] * 64] * 8
+    assert pyapp.empty_like(q).nbytes == q.nbytes
+    assert pyapp.ones(8, 64).to("q8_0").to("float32")[0, 0].item() == pytest.approx(1, abs=1e-3)
+    for wrong in (
+        lambda: q.as_strided((80000, 64), (64, 1)), lambda: q.resize_(800, 640), lambda: quant.empty((-8, 64), "q8_0"),
+        lambda: quant.from_groups(b"", b"", (1, 1), 0),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+
+
+def test_integers_stay_whole_where_a_fraction_is_filled_in() -> None:
+    x = pyapp.tensor([16777217, 2147483647, 5])
+    assert x.masked_fill(pyapp.tensor([False, False, True]), 2.5).tolist() == [16777217, 2147483647, 2]
+
+
+def test_results_have_the_dtype_that_was_asked_for() -> None:
+    x = pyapp.ones(3)
+    assert pyapp.cumsum(x, 0, dtype=pyapp.int16).dtype is pyapp.cumprod(x, 0, dtype=pyapp.int16).dtype is pyapp.int16
+    assert pyapp.prod(x, dtype=pyapp.uint8).dtype is pyapp.uint8
+    assert pyapp.tensor([1e8, 1.0, -1e8]).sum(dtype=pyapp.float64).item() == 1.0
+    assert pyapp.ones(5000, dtype=pyapp.float16).cumsum(0)[-1].item() == 5000
+
+
+def test_arguments_that_are_no_numbers_of_ours() -> None:
+    with pytest.raises(TypeError, match="complex"):
+        pyapp.tensor(1 + 2j)
+    for draw in (lambda: pyapp.rand(3, dtype=pyapp.int64), lambda: pyapp.randn_like(pyapp.arange(3))):
+        with pytest.raises(TypeError, match="randint"):
+            draw()
+    with pytest.raises(ValueError, match="not negative"):
+        pyapp.normal(0.0, -1.0, (2,))
+    with pytest.raises(TypeError, match="get_state"):
+        pyapp.Generator().set_state(b"xx")  # type: ignore[arg-type]
+
+
+def test_names_and_forms_of_torch() -> None:
+    x = pyapp.tensor([1.0, 2.0, 4.0])
+    assert pyapp.var_mean(x, unbiased=False)[0].item() == pytest.approx(14 / 9)
+    assert pyapp.std_mean(x, unbiased=False)[0].item() == pytest.approx((14 / 9) ** 0.5)
+    assert x.broadcast_to(2, 3).tolist() == x.broadcast_to((2, 3)).tolist() == [[1.0, 2.0, 4.0]] * 2
+    assert pyapp.tensor(3.0).transpose(0, -1).item() == 3.0

@@ -11,23 +11,40 @@ import pytest
 
 import pyapp
 from pyapp import Tensor, ops
-from pyapp.engine import quant
+from pyapp.engine import capture, quant
 from pyapp.engine.op import OPS
 
 
 @contextmanager
 def definitions_only() -> Iterator[None]:
     """Runs every op with a definition by that definition."""
-    taken = {op: (op.kernels.pop("cpu", None), op.fast) for op in OPS.values() if op.definition is not None}
-    for op in taken:
-        op.fast = None
+    claimed = {op: op.claim for op in OPS.values() if op.definition is not None}
+    for op in claimed:
+        op.claim = None
     try:
         yield
     finally:
-        for op, (kernel, fast) in taken.items():
-            if kernel is not None:
-                op.kernels["cpu"] = kernel
-            op.fast = fast
+        for op, claim in claimed.items():
+            op.claim = claim
+
+
+@contextmanager
+def refusing_definitions() -> Iterator[None]:
+    """Raises where an op of rows runs by its definition."""
+    names = ("softmax", "log_softmax", "layer_norm", "rms_norm")
+    named = [op for op in OPS.values() if op.name.lstrip("_").removesuffix("_backward") in names]
+    meant = {op: op.definition for op in named}
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("no kernel takes these arguments")
+
+    for op in named:
+        op.definition = refuse
+    try:
+        yield
+    finally:
+        for op, definition in meant.items():
+            op.definition = definition
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -36,6 +53,14 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 
 def int32(*values: int) -> Tensor:
     return pyapp.tensor(list(values), dtype="int32")
+
+
+def _sight(*shape: int) -> Tensor:
+    """A bool mask whose second row, where there are several, sees nothing."""
+    mask = np.random.RandomState(7).rand(*shape) > 0.4
+    if shape[-2] > 1:
+        mask[..., 1, :] = False
+    return pyapp.from_numpy(mask)
 
 
 def _rotate_and_attend(qkv: Tensor) -> Tensor:
@@ -85,11 +110,35 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda x: _rotate_and_attend(x.reshape(2, 16, 8, 8)),
         [normal(2, 16, 64)],
     ),
+    "masked_attention": (
+        lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, _sight(2, 1, 5, 7).to(q.device)),
+        [normal(2, 4, 5, 8), normal(2, 4, 7, 8, seed=1), normal(2, 4, 7, 3, seed=2)],
+    ),
+    "masked_attention_padding": (
+        lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, _sight(2, 1, 1, 60).to(q.device), enable_gqa=True),
+        [normal(2, 4, 55, 8), normal(2, 2, 60, 8, seed=1), normal(2, 2, 60, 8, seed=2)],
+    ),
+    "masked_attention_added": (
+        lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, normal(4, 5, 7, seed=9).to(q.device, q.dtype)),
+        [normal(4, 5, 8), normal(4, 7, 8, seed=1), normal(4, 7, 8, seed=2)],
+    ),
+    "masked_attention_window": (
+        lambda x: ops.scaled_dot_product_attention(x, x, x, is_causal=True, window=(3, -1)),
+        [normal(1, 2, 70, 16)],
+    ),
+    "attention_more_rows_than_keys": (
+        lambda q, k: ops.attention(q, k, k),
+        [normal(2, 7, 2, 8), normal(2, 4, 2, 8, seed=1)],
+    ),
     "slices_that_overlap": (
         lambda x: x[:, 1:5] * x[:, 2:6] + x[:, ::2][:, :4] * x.narrow(1, 0, 4) + x[:, :4],
         [normal(3, 9)],
     ),
-    "cross_entropy": (lambda x: ops.cross_entropy(x, pyapp.tensor([1, 0, 8, -100, 3])), [normal(5, 9)]),
+    "cross_entropy": (lambda x: ops.cross_entropy(x, int32(1, 0, 8, -100, 3)), [normal(5, 9)]),
+    "cross_entropy_int64": (
+        lambda x: ops.cross_entropy(x.permute(1, 0), int32(1, 0, 4, 7, 3).to("int64"), 7),
+        [normal(5, 5)],
+    ),
     "exp": (lambda x: x.exp(), [normal(3, 11)]),
     "embedding": (lambda w: ops.embedding(w, int32(2, 0, 2, 5)), [normal(6, 12)]),
     "layer_norm": (ops.layer_norm, [normal(3, 5, 31), normal(31, seed=1), normal(31, seed=2)]),
@@ -97,6 +146,8 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda x, w, b: ops.layer_norm(x[:, 3:15], w, b, 1e-3),
         [normal(4, 20), normal(12, seed=1), normal(12, seed=2)],
     ),
+    "softmax_first": (lambda x: x.softmax(0) + x.permute(1, 0, 2).softmax(1), [normal(5, 5, 33)]),
+    "log_softmax_middle": (lambda x: x.log_softmax(1) + x.log_softmax(-1), [normal(3, 21, 5)]),
     "gelu": (ops.gelu, [normal(3, 22)]),
     "gelu_turned": (lambda x: ops.gelu(x.permute(0, 2, 1)), [normal(2, 3, 22)]),
     "gelu_with_gaps": (lambda x: ops.gelu(x[:, 3:15]), [normal(4, 20)]),
@@ -299,3 +350,130 @@ def test_peak_is_the_first_of_the_largest_and_the_log_of_the_sum() -> None:
         assert total == pytest.approx(float(np.log(np.exp(values.astype(np.float64)).sum())), rel=1e-6, abs=1e-6)
     assert ops.peak(ops.from_numpy(np.full(3, -np.inf, np.float32)))[1] == -np.inf
     assert np.isnan(ops.peak(ops.from_numpy(np.array([1, np.nan], np.float32)))[1])
+
+
+@pytest.mark.parametrize("index", ["uint8", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_cross_entropy_of_every_dtype(dtype: str, index: str) -> None:
+    """The kernels' loss and gradient are those of the definition in float64, to the dtype's precision."""
+    x, targets, ignored = normal(6, 11).to(dtype), int32(1, 0, 10, 7, 3, 7), 7
+    found, exact = x.requires_grad_(), x.detach().double().requires_grad_()
+    loss = ops.cross_entropy(found, targets.to(index), ignored)
+    loss.backward()
+    with definitions_only():
+        meant = ops.cross_entropy(exact, targets, ignored)
+        meant.backward()
+    assert found.grad is not None and exact.grad is not None and loss.dtype is found.grad.dtype is x.dtype
+    tolerance = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6, "float64": 1e-14}[dtype]
+    assert loss.item() == pytest.approx(meant.item(), rel=tolerance)
+    np.testing.assert_allclose(found.grad.double().numpy(), exact.grad.numpy(), rtol=tolerance, atol=tolerance / 10)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_cross_entropy_where_no_target_counts(dtype: str) -> None:
+    x = normal(2, 3).to(dtype).requires_grad_()
+    loss = ops.cross_entropy(x, int32(-100, -100))
+    loss.backward()
+    assert np.isnan(loss.item()) and x.grad is not None and x.grad.tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("target", [2**31, 2**32, -(2**31), -(2**31) - 1, 2**63 - 1, 3, -1])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_cross_entropy_refuses_targets_that_are_no_classes(dtype: str, target: int) -> None:
+    for ignore_index in (-100, 2**40, 0):
+        with pytest.raises(IndexError, match="out of range"):
+            ops.cross_entropy(normal(2, 3).to(dtype), pyapp.tensor([0, target]), ignore_index)
+    ignored = ops.cross_entropy(normal(2, 3).to(dtype), pyapp.tensor([0, target]), target)
+    assert ignored.item() == pytest.approx(ops.cross_entropy(normal(2, 3).to(dtype)[:1], int32(0)).item(), rel=1e-3)
+
+
+def test_a_captured_cross_entropy_reads_its_targets_again() -> None:
+    """Nothing of the loss or its gradient is read by the host while it is recorded."""
+    x, targets = normal(4, 6).requires_grad_(), pyapp.tensor([1, -100, 3, 5])
+
+    def step() -> tuple[Tensor, Tensor]:
+        x.grad = None
+        loss = ops.cross_entropy(x, targets)
+        loss.backward()
+        assert x.grad is not None
+        return loss.detach(), x.grad
+
+    graph = capture(step)
+    for values in ([0, 2, -100, -100], [5, 4, 3, 2]):
+        targets.assign(values)
+        replayed = [t.tolist() for t in graph.replay()]
+        assert replayed == [t.tolist() for t in step()]
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_masked_attention_of_every_dtype(dtype: str, added: bool) -> None:
+    """Against the definition in float64; a row that sees nothing gives 0, and gradients of 0."""
+    mask = _sight(1, 4, 5, 7)
+    if added:
+        mask = ops.where(mask, normal(1, 4, 5, 7, seed=8), float("-inf"))
+    inputs = [normal(2, 4, 5, 16), normal(2, 2, 7, 16, seed=1), normal(2, 2, 7, 24, seed=2)]
+    found, exact = ([x.to(dtype).to(d).clone().requires_grad_() for x in inputs] for d in (dtype, "float64"))
+    y = ops.scaled_dot_product_attention(*found, mask.to(dtype) if added else mask, enable_gqa=True)
+    y.sum().backward()
+    with definitions_only():
+        meant = ops.scaled_dot_product_attention(*exact, mask.to(dtype).double() if added else mask, enable_gqa=True)
+        meant.sum().backward()
+    assert y.dtype is found[0].dtype and y[:, :, 1].abs().max().item() == 0.0
+    assert found[0].grad is not None and found[0].grad[:, :, 1].abs().max().item() == 0.0
+    tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-13}[dtype]
+    for a, b in [(y.detach(), meant.detach()), *((a.grad, b.grad) for a, b in zip(found, exact, strict=True))]:
+        assert a is not None and b is not None
+        np.testing.assert_allclose(a.double().numpy(), b.numpy(), rtol=tolerance, atol=2 * tolerance)
+
+
+def test_a_mask_may_have_a_gradient() -> None:
+    q, mask = normal(1, 2, 3, 4), normal(3, 3, seed=1)
+    results = []
+    for only in (False, True):
+        leaves = [q.clone().requires_grad_(), mask.clone().requires_grad_()]
+        with definitions_only() if only else _nothing():
+            ops.scaled_dot_product_attention(leaves[0], q, q, leaves[1]).square().sum().backward()
+        results.append([x.grad.numpy() for x in leaves if x.grad is not None])
+    assert len(results[0]) == 2
+    for fast, meant in zip(*results, strict=True):
+        np.testing.assert_allclose(fast, meant, rtol=1e-4, atol=1e-6)
+
+
+_BY_ROWS: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
+    "softmax": (lambda x: x.softmax(-1), [normal(4, 3, 37)]),
+    "softmax_middle": (lambda x: x.softmax(1), [normal(3, 9, 20)]),
+    "log_softmax": (lambda x: x.log_softmax(-1), [normal(4, 3, 37)]),
+    "log_softmax_first": (lambda x: x.log_softmax(0), [normal(4, 3, 37)]),
+    "layer_norm": (ops.layer_norm, [normal(4, 3, 37), normal(37, seed=1), normal(37, seed=2)]),
+    "rms_norm": (lambda x, w: ops.rms_norm(x, (37,), w), [normal(4, 3, 37), normal(37, seed=1)]),
+}
+
+
+@pytest.mark.parametrize("name", _BY_ROWS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_rows_of_every_dtype(name: str, dtype: str) -> None:
+    """Results and gradients of kernels, and of the definition in float64. Norms of halves are the definition's."""
+    function, inputs = _BY_ROWS[name]
+    found, exact = ([x.to(dtype).to(d).clone().requires_grad_() for x in inputs] for d in (dtype, "float64"))
+    g = normal(*function(*inputs).shape, seed=6).to(dtype)
+    with refusing_definitions() if dtype == "float64" or "softmax" in name else _nothing():
+        y = function(*found)
+        y.backward(g)
+    with definitions_only():
+        meant = function(*exact)
+        meant.backward(g.double())
+    tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float64": 2e-13}[dtype]
+    for a, b in [(y.detach(), meant.detach()), *((a.grad, b.grad) for a, b in zip(found, exact, strict=True))]:
+        assert a is not None and b is not None and a.dtype is y.dtype
+        np.testing.assert_allclose(a.double().numpy(), b.numpy(), rtol=tolerance, atol=tolerance)
+
+
+def test_a_half_is_normalized_by_float32_weights() -> None:
+    x, w, b = normal(3, 5).half().requires_grad_(), normal(5, seed=1).requires_grad_(), normal(5, seed=2)
+    y = ops.layer_norm(x, w, b)
+    y.sum().backward()
+    assert y.dtype is pyapp.float16 and x.grad is not None and w.grad is not None
+    assert x.grad.dtype is pyapp.float16 and w.grad.dtype is pyapp.float32
+    meant = ops.layer_norm(x.detach().float(), w.detach(), b)
+    np.testing.assert_allclose(y.detach().float().numpy(), meant.numpy(), rtol=2e-3, atol=2e-3)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import pyapp
+from pyapp.engine.declare import function
 from pyapp.engine.op import Op
 
 from .names import find, wanted
@@ -57,7 +58,7 @@ def names_of(function: Any) -> list[tuple[str, str]]:
     """(name, default as text) of the parameters, as one may give them."""
     function = inspect.unwrap(function)
     if isinstance(function, Op):
-        bodies = [function.by_name, function.definition, *function.kernels.values()]
+        bodies = [function.by_name, function.definition, function.host, *function.kernels.values()]
         lists = [inspect.signature(body).parameters.values() for body in bodies if body is not None]
         found = max(lists, key=len)
     else:
@@ -93,25 +94,34 @@ def same(own: str, torch: str) -> bool:
 
 
 @pytest.mark.native_only
-def test_every_method_is_found_before_its_module_is_imported() -> None:
-    """In a process of its own, where no other test has imported anything."""
+def test_the_index_of_ops_is_what_the_modules_declare() -> None:
+    """In a process of its own: tests declare names, too. `python -m scripts.op_index` writes the index."""
     script = """
-import importlib, sys
-import pyapp
-from pyapp.engine import ops
-from pyapp.engine.tensor import Tensor
+from scripts import op_index
 
-room = ops.__name__ + "."
-for module in sorted(set(ops.LATER.values())):
-    methods, modules = set(vars(Tensor)), set(sys.modules)
-    importlib.import_module(room + module)
-    imported = {name.removeprefix(room) for name in set(sys.modules) - modules}
-    for name in set(vars(Tensor)) - methods:
-        if name[0] != "_" and ops.module_of_method(name) not in imported:
-            print(f"{name} comes with {module}, expected with {ops.module_of_method(name)}")
+assert op_index.INDEX.read_text() == op_index.render(), "run python -m scripts.op_index"
+assert op_index.STUB.read_text() == op_index.render_stub(), "run python -m scripts.op_index"
 """
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert found.stdout == ""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[2])
+
+
+@pytest.mark.native_only
+def test_every_name_is_found_before_its_module_is_imported() -> None:
+    script = """
+import sys
+import pyapp
+from pyapp.engine.ops._index import FUNCTION_MODULES, METHOD_MODULES
+
+assert "numpy" not in sys.modules
+assert "pyapp.engine.ops.linalg.eigen" not in sys.modules
+x = pyapp.zeros(2, 2)
+for name in METHOD_MODULES:
+    getattr(x, name)
+for name in FUNCTION_MODULES:
+    assert name in dir(pyapp)
+    getattr(pyapp, name)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 @pytest.mark.native_only
@@ -125,3 +135,29 @@ assert not hasattr(tensor, "nonsense")
 assert set(sys.modules) == before
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.native_only
+def test_names_of_ops_that_are_not_imported_are_refused() -> None:
+    script = """
+import sys
+from pyapp.extension import op
+
+assert "pyapp.engine.ops.linalg.factor" not in sys.modules
+try:
+    op(name="cholesky")(lambda x: x)
+except ValueError as error:
+    assert "'cholesky' in pyapp.engine.ops.linalg.factor" in str(error)
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_name_is_declared_once() -> None:
+    def norm(x: Any) -> Any:
+        return x
+
+    with pytest.raises(ValueError, match="norm: .* declares what pyapp.engine.ops.norms declares"):
+        function()(norm)
+    assert pyapp.norm is not norm

@@ -11,9 +11,10 @@ import pytest
 import pyapp
 from pyapp import Tensor
 
-from .cases import CASES, LAYOUTS, make_inputs, weights_for
+from .cases import LAYOUTS, SUBJECTS, cases_of, make_inputs, weights_for
 
-GOLDEN = np.load(Path(__file__).with_name("golden.npz"))
+GOLDEN = {subject: np.load(Path(__file__).with_name(f"golden_{subject}.npz")) for subject in SUBJECTS}
+CASES = [(subject, *case) for subject in SUBJECTS for case in cases_of(subject)]
 
 
 def laid_out(array: np.ndarray, layout: str) -> Tensor:
@@ -40,13 +41,9 @@ def close(actual: Any, expected: np.ndarray, tolerance: float = 2e-5) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("name", "function", "specs"), CASES, ids=[case[0] for case in CASES])
-def test_op(name: str, function: Any, specs: list[Any], layout: str) -> None:
-    check(GOLDEN, name, function, specs, layout)
-
-
-def check(golden: Any, name: str, function: Any, specs: list[Any], layout: str) -> None:
-    """Value and gradients of a case, in a layout, against the golden ones."""
+@pytest.mark.parametrize(("subject", "name", "function", "specs"), CASES, ids=[case[1] for case in CASES])
+def test_op(subject: str, name: str, function: Any, specs: list[Any], layout: str) -> None:
+    golden = GOLDEN[subject]
     tensors = [laid_out(array, layout) for array in make_inputs(name, specs)]
     for tensor in tensors:
         if tensor.is_floating_point():
@@ -62,3 +59,7 @@ def check(golden: Any, name: str, function: Any, specs: list[Any], layout: str) 
             assert not gradient.any(), f"no gradient for input {i}"
         else:
             close(tensors[i].grad, gradient, 1e-4)
+
+
+def test_names_of_cases_differ() -> None:
+    assert len({name for _, name, _, _ in CASES}) == len(CASES)

@@ -85,3 +85,9 @@ def test_in_place_fills() -> None:
     assert -2 <= x.min().item() < -1.9 and -1.1 < x.max().item() < -1
     x.normal_(5, 0.1, generator=Generator(0))
     assert abs(x.mean().item() - 5) < 0.02
+
+
+def test_uniform_and_normal_take_torchs_names() -> None:
+    assert pyapp.zeros(50).normal_(mean=100, std=0.0).tolist() == [100] * 50
+    x = pyapp.zeros(50).uniform_(**{"from": 3, "to": 4})
+    assert 3 <= x.min().item() and x.max().item() < 4

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pyapp.formats.ggml_blocks import BLOCK_TYPES, dequantize_blocks
-from pyapp.formats.gguf import BLOCK_CODES
+from pyapp.engine.blocks.layout import BLOCK_TYPES
+from pyapp.engine.blocks.reading import dequantize_blocks
 from tests.formats.test_ggml_quantizers import KINDS, error, numbers_to_quantize
 
 GOLDEN = Path(__file__).parent / "golden" / "quantizers.json"
@@ -34,7 +34,9 @@ def quantize(library: ctypes.CDLL, x: np.ndarray, kind: str, importance: np.ndar
     rows, columns = x.shape
     out = np.zeros(x.size // BLOCK_TYPES[kind].values * BLOCK_TYPES[kind].nbytes, np.uint8)
     weights = None if importance is None else importance.ctypes.data
-    wrote = library.ggml_quantize_chunk(BLOCK_CODES[kind], x.ctypes.data, out.ctypes.data, 0, rows, columns, weights)
+    wrote = library.ggml_quantize_chunk(
+        BLOCK_TYPES[kind].code, x.ctypes.data, out.ctypes.data, 0, rows, columns, weights
+    )
     assert wrote == out.nbytes
     return out.tobytes()
 

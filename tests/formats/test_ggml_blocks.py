@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyapp.engine.blocks.layout import CHUNK
+from pyapp.engine.blocks.layout import BLOCK_TYPES, CHUNK, block_bytes
 from pyapp.formats import GgmlBlocks, dequantize_blocks, open_checkpoint, quantize_blocks
-from pyapp.formats.ggml_blocks import BLOCK_TYPES, block_bytes
 
 np = pytest.importorskip("numpy")
 LEGACY = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyapp.formats.ggml_blocks import BLOCK_TYPES, QUANTIZABLE, dequantize_blocks, quantize_blocks
+from pyapp.engine.blocks.layout import BLOCK_TYPES
+from pyapp.engine.blocks.reading import dequantize_blocks
+from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
 
 np = pytest.importorskip("numpy")
 KINDS = (

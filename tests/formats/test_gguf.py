@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from pyapp.engine import quant
+from pyapp.engine.blocks.layout import BLOCK_TYPES
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import BytesSource, GgmlBlocks, GgufFile, inspect, open_checkpoint, quantize_blocks, write_gguf
-from pyapp.formats.gguf import BLOCK_CODES, TENSOR_TYPES
+from pyapp.formats.ggml_file import TENSOR_TYPES
 
 # The folder of tests is no package, so that the same tests run inside Pyodide: the builder is loaded by its path.
 _spec = importlib.util.spec_from_file_location("gguf_builder", Path(__file__).with_name("gguf_builder.py"))
@@ -244,7 +245,7 @@ def test_a_file_of_the_package_is_written_again_byte_for_byte(golden: Path) -> N
     with opened((golden / "types.gguf").read_bytes()) as file:
         tensors = {}
         for name, info in file.tensors.items():
-            raw = GgmlBlocks(info.dtype, info.shape, file.read_bytes(name)) if info.dtype in BLOCK_CODES else None
+            raw = GgmlBlocks(info.dtype, info.shape, file.read_bytes(name)) if info.dtype in BLOCK_TYPES else None
             tensors[name] = raw or file.read(name)
         found = written(tensors, file.values, file.types)
     assert found == (golden / "types.gguf").read_bytes()

@@ -13,9 +13,10 @@ import pytest
 
 from pyapp import tasks
 from pyapp.engine import no_grad, ops, quant
+from pyapp.engine.blocks.reading import dequantize_blocks
+from pyapp.engine.blocks.writing import QUANTIZABLE
 from pyapp.formats import TensorInfo, open_checkpoint, write_safetensors
-from pyapp.formats.ggml_blocks import QUANTIZABLE, dequantize_blocks
-from pyapp.formats.quantizing import quantize_file
+from pyapp.formats.convert import quantize_file
 from pyapp.models import load_model
 from pyapp.text.generate import Session
 from tests.formats.test_ggml_quantizers import KINDS, MARGIN, error, numbers_to_quantize

@@ -37,6 +37,13 @@ def test_from_a_path(model: Path) -> None:
     assert logits(load_model(model.parent)) == logits(loaded) == logits(load_model(str(model)))
 
 
+def test_parameters_need_gradients_only_when_asked(model: Path) -> None:
+    loaded = load_model(model).model
+    assert not any(parameter.requires_grad for parameter in loaded.parameters())  # type: ignore[attr-defined]
+    loaded.requires_grad_()  # type: ignore[attr-defined]
+    assert all(parameter.requires_grad for parameter in loaded.parameters())  # type: ignore[attr-defined]
+
+
 def test_from_bytes_and_sources(model: Path) -> None:
     weights, vocabulary = model.read_bytes(), (model.parent / "tokenizer.bin").read_bytes()
     expected = logits(load_model(model))
@@ -60,7 +67,7 @@ def test_what_does_not_fit(model: Path, tmp_path: Path) -> None:
     data = model.read_bytes()
     with pytest.raises(ModelError, match="its tokenizer is missing"):
         load_model(data)
-    with pytest.raises(FileFormatError, match="^x.json: not a usable tokenizer.json"):
+    with pytest.raises(FileFormatError, match="^x.json: this JSON is no tokenizer.json"):
         load_model(data, BytesSource(b"{}", "x.json"))
     with pytest.raises(FileFormatError):
         load_model(data, b"")

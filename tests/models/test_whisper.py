@@ -105,7 +105,7 @@ def test_training_learns() -> None:
     pyapp.manual_seed(0)
     model, (mel, tokens) = Whisper(SMALL), data(SMALL)
     losses = []
-    optimizer = pyapp.nn.AdamW(model.parameters(), lr=3e-3)
+    optimizer = pyapp.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(25):
         optimizer.zero_grad()
         logits = model(mel, tokens[:, :-1])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
 import pyapp
+from pyapp import nn
 from pyapp.errors import ModelError
 from pyapp.models.whisper import Whisper
 from tests.models.test_whisper import make
@@ -66,7 +69,7 @@ def test_int8_models_keep_the_audio_in_int8() -> None:
             audio, expected = model.encode(mel), exact.encode(mel)
         assert relative_error(audio.numpy(), expected.numpy()) < 0.03
         with model.new_session(audio, 3) as session:
-            assert session.memory.packed and not session.memory.keys
+            assert all(isinstance(cache, nn.Int8CrossCache) for cache in session.memory.layers)
             session.feed(TEXT[:2])
             for position, token in enumerate(TEXT[2:], 2):
                 found, meant = session.step([token] * 3), whole(exact, TEXT, expected)[position]
@@ -81,7 +84,7 @@ def test_models_of_other_weights_attend_in_float32() -> None:
     for dtype in (None, "float16"):
         model = make(DEEP, dtype)
         with model.new_session(encoded(model)) as session:
-            assert session.memory.keys and not session.memory.packed
+            assert all(isinstance(cache, nn.CrossCache) for cache in session.memory.layers)
 
 
 def test_rows_go_on_from_what_others_have_read() -> None:
@@ -96,6 +99,26 @@ def test_rows_go_on_from_what_others_have_read() -> None:
         logits = session.step([10, 11, 12])
     for row, (source, last) in enumerate(((1, 10), (2, 11), (1, 12))):
         np.testing.assert_allclose(logits[row], whole(model, [*texts[source], last], audio)[-1], atol=5e-5)
+
+
+@pytest.mark.parametrize("order", [[1, 2, 0, 4, 3], [0, 0, 1, 1, 4], [4, 3, 2, 1, 0], [2, 0, 2, 4, 4]])
+def test_rows_may_go_on_from_one_another_in_circles(order: list[int]) -> None:
+    model = make(DEEP)
+    audio = encoded(model)
+    texts = [[3, 7, 5, 6], [3, 7, 8, 9], [3, 7, 1, 2], [3, 7, 5, 4], [3, 7, 8, 9]]
+    with model.new_session(audio, 5) as session:
+        session.feed([3, 7])
+        for column in (2, 3):
+            session.step([text[column] for text in texts])
+        session.reorder(order)
+        logits = session.step([10, 11, 12, 13, 14]).copy()
+        session.reorder([4, 0, 1, 2, 3])
+        later = session.step([20, 21, 22, 23, 24])
+    read = [[*texts[source], 10 + row] for row, source in enumerate(order)]
+    for row in range(5):
+        np.testing.assert_allclose(logits[row], whole(model, read[row], audio)[-1], atol=5e-5)
+        text = [*read[(row + 4) % 5], 20 + row]
+        np.testing.assert_allclose(later[row], whole(model, text, audio)[-1], atol=5e-5)
 
 
 def test_the_next_window_finds_caches_and_other_sound() -> None:
@@ -153,3 +176,27 @@ def test_wrong_use_is_told() -> None:
         session.feed([1])
     with pytest.raises(ValueError, match="one window"):
         model.new_session(pyapp.zeros(1, 31, 48))
+
+
+def test_a_converted_model_forgets_its_graphs() -> None:
+    model = make(DEEP)
+    audio = encoded(model)
+    with model.new_session(audio) as session:
+        session.feed([3])
+        session.step([7])
+    with pyapp.no_grad():
+        for name, parameter in list(model.named_parameters()):
+            owner, _, attribute = name.rpartition(".")
+            setattr(model.get_submodule(owner), attribute, pyapp.nn.Parameter(parameter * 0.5, requires_grad=False))
+    expected = whole(model, [3, 7], audio)[-1]
+    with model.new_session(audio) as session:
+        session.feed([3])
+        np.testing.assert_allclose(session.step([7])[0], expected, atol=5e-5)
+
+
+def test_a_copied_model_begins_without_caches() -> None:
+    model = make(DEEP)
+    audio = encoded(model)
+    expected = model.cross_attention(TEXT, audio)[0]
+    twin = copy.deepcopy(model)
+    np.testing.assert_array_equal(twin.cross_attention(TEXT, audio)[0], expected)

@@ -13,6 +13,8 @@ import ctypes
 import os
 import re
 import shutil
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(os.environ.get("PYAPP_LIBRARY", ROOT / "pyapp" / "_native" / "libpyapp.so"))
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "neon", "simd128", "relaxed")
 SIZES = (0, 1, 3, 4, 31, 33)
-OK, INDEX_RANGE, POSITION_RANGE, BAD_ARGUMENT, CANCELLED = range(5)
+OK, INDEX_RANGE, POSITION_RANGE, BAD_ARGUMENT, CANCELLED, DIVISION_BY_ZERO = range(6)
 
 
 class Launch(ctypes.Structure):
@@ -46,7 +48,25 @@ def read_header() -> dict[str, tuple[int, list[str], list[str], list[str]]]:
     return kernels
 
 
+def read_types() -> list[str]:
+    """Element types in the order of their codes, from the ELEMENT lines of kernels.h."""
+    return re.findall(r"^ELEMENT\((\w+), \d+\)", (ROOT / "native" / "kernels.h").read_text(), re.MULTILINE)
+
+
+def read_opcodes(kernel: str) -> dict[str, tuple[list[str], str]]:
+    """A kernel's operations in the order of their codes, each with (operand types, result), from the OPCODE lines."""
+    text = (ROOT / "native" / "kernels.h").read_text()
+    groups = {
+        "floats": ["float16", "bfloat16", "float32", "float64"],
+        "integers": ["uint8", "int8", "int16", "int32", "int64"],
+        "every": read_types(),
+    }
+    lines = re.findall(rf'^OPCODE\({kernel}, (\w+), "([^"]*)", "([^"]*)"\)', text, re.MULTILINE)
+    return {name: (sum((groups.get(w, [w]) for w in types.split()), []), result) for name, types, result in lines}
+
+
 HEADER = read_header()
+TYPES = {name: code for code, name in enumerate(read_types())}
 
 
 class Kernels:
@@ -126,3 +146,29 @@ def to_bf16(x: np.ndarray) -> np.ndarray:
 
 def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def store_as(dtype: str, values: np.ndarray) -> np.ndarray:
+    """Numbers as an array of an element type; bfloat16 as its bits."""
+    if dtype == "bfloat16":
+        return to_bf16(values.astype(np.float32))
+    return values.astype(dtype)
+
+
+def values_of(dtype: str, array: np.ndarray) -> np.ndarray:
+    """The numbers that an array of an element type holds: bfloat16's as float32."""
+    return from_bf16(array) if dtype == "bfloat16" else array
+
+
+def number_bits(dtype: str, value: float) -> int:
+    """A number as kernels take it in an int64 slot: the bits of a float64 for float types, else the integer."""
+    return struct.unpack("q", struct.pack("d", value))[0] if "float" in dtype else int(value)
+
+
+def dims(prefix: str, values: Sequence[int]) -> dict[str, int]:
+    """{"shape0": .., "shape1": ..} of a sequence."""
+    return {f"{prefix}{i}": int(value) for i, value in enumerate(values)}
+
+
+def element_strides(array: np.ndarray) -> list[int]:
+    return [stride // array.itemsize for stride in array.strides]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -10,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.kernels import BAD_ARGUMENT, CANCELLED, HEADER, INDEX_RANGE, OK, POSITION_RANGE, ROOT, Kernels, Launch
+from tests.native.kernels import (
+    BAD_ARGUMENT,
+    CANCELLED,
+    DIVISION_BY_ZERO,
+    HEADER,
+    INDEX_RANGE,
+    OK,
+    POSITION_RANGE,
+    ROOT,
+    Kernels,
+    Launch,
+)
 
 pytestmark = pytest.mark.native_only  # the host's library itself
 
@@ -19,19 +31,30 @@ TEXT = (ROOT / "native" / "kernels.h").read_text()
 DEFINITION = re.compile(r"^(?:\w+_)?KERNEL\((\w+)", re.MULTILINE)
 PRINT_LAYOUT = """
 #include "kernels.h"
+#include "slots.h"
 #include <stddef.h>
 #include <stdio.h>
-#define SHOW(name, signature) printf("%s\\t%s\\n", #name, signature);
+#define SHOW(name) printf("%s\\n", #name);
 int main(void)
 {
     printf("%zu %zu %zu %zu %zu\\n", sizeof(launch), offsetof(launch, work), offsetof(launch, pointers),
            offsetof(launch, dims), offsetof(launch, floats));
-    printf("%d %d %d %d %d\\n", KERNEL_OK, KERNEL_INDEX_RANGE, KERNEL_POSITION_RANGE, KERNEL_BAD_ARGUMENT,
-           KERNEL_CANCELLED);
+    printf("%d %d %d %d %d %d\\n", KERNEL_OK, KERNEL_INDEX_RANGE, KERNEL_POSITION_RANGE, KERNEL_BAD_ARGUMENT,
+           KERNEL_CANCELLED, KERNEL_DIVISION_BY_ZERO);
     KERNELS(SHOW)
+    SLOTS
     return 0;
 }
 """
+
+
+def slots_header() -> str:
+    """slots.h, as build.py makes it."""
+    spec = importlib.util.spec_from_file_location("native_build", ROOT / "native" / "build.py")
+    assert spec and spec.loader
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    return str(build.slots_header())
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +63,10 @@ def as_c_reads_it(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if not compiler:
         pytest.skip("no C compiler")
     folder: Path = tmp_path_factory.mktemp("abi")
-    (folder / "show.c").write_text(PRINT_LAYOUT)
+    names = [f"{kernel}_{slot}" for kernel, (_, *groups) in HEADER.items() for slot in sum(groups, [])]
+    show_slots = "".join(f'printf("%d {name}\\n", {name});\n' for name in names)
+    (folder / "show.c").write_text(PRINT_LAYOUT.replace("SLOTS", show_slots, 1))
+    (folder / "slots.h").write_text(slots_header())
     command = [compiler, f"-I{ROOT / 'native'}", str(folder / "show.c"), "-o", str(folder / "show")]
     subprocess.run(command, check=True, capture_output=True)
     return subprocess.run([str(folder / "show")], check=True, capture_output=True, text=True).stdout.splitlines()
@@ -50,16 +76,20 @@ def test_python_and_c_see_the_same_record(as_c_reads_it: list[str]) -> None:
     fields = [getattr(Launch, name).offset for name in ("work", "pointers", "dims", "floats")]
     assert as_c_reads_it[0].split() == [str(number) for number in (ctypes.sizeof(Launch), *fields)]
     assert as_c_reads_it[1].split() == [
-        str(code) for code in (OK, INDEX_RANGE, POSITION_RANGE, BAD_ARGUMENT, CANCELLED)
+        str(code) for code in (OK, INDEX_RANGE, POSITION_RANGE, BAD_ARGUMENT, CANCELLED, DIVISION_BY_ZERO)
     ]
 
 
 def test_python_and_c_read_the_same_kernels(as_c_reads_it: list[str]) -> None:
-    assert len(as_c_reads_it) - 2 == len(HEADER)
-    for index, line in enumerate(as_c_reads_it[2:]):
-        name, signature = line.split("\t")
-        groups = [[word.rstrip("?") for word in group.split()] for group in signature.split("|")]
-        assert HEADER[name] == (index, *groups)
+    assert as_c_reads_it[2 : 2 + len(HEADER)] == list(HEADER)
+    assert [index for index, *_ in HEADER.values()] == list(range(len(HEADER)))
+    slots = [
+        f"{at} {kernel}_{slot}"
+        for kernel, (_, *groups) in HEADER.items()
+        for group in groups
+        for at, slot in enumerate(group)
+    ]
+    assert as_c_reads_it[2 + len(HEADER) :] == slots
 
 
 @pytest.mark.parametrize("name", HEADER)
@@ -86,19 +116,16 @@ def test_every_kernel_does_nothing_with_nothing(kernels: Kernels, name: str) -> 
     assert kernels.run(name, **positive) == OK
 
 
-@pytest.mark.parametrize("name", HEADER)
-def test_kernels_read_no_slot_that_the_header_does_not_name(name: str) -> None:
-    """Where a kernel is written out; those made by a macro share a body."""
-    bodies = [
-        re.search(rf"^KERNEL\({name}\)\n\{{(.*?)^\}}", text, re.MULTILINE | re.DOTALL) for text in SOURCES.values()
-    ]
-    for slots, names in zip(("pointers", "dims", "floats"), HEADER[name][1:], strict=True):
-        used = [int(index) for body in bodies if body for index in re.findall(rf"record->{slots}\[(\d+)\]", body[1])]
-        assert all(index < len(names) for index in used), f"{slots} of {name}: {used}"
+@pytest.mark.parametrize("name", SOURCES)
+def test_slots_are_named(name: str) -> None:
+    """C names the slots that it reads, and takes a slot's name from the group that it belongs to."""
+    for place, group in enumerate(("pointers", "dims", "floats")):
+        known = {f"{kernel}_{slot}" for kernel, entry in HEADER.items() for slot in entry[1 + place]}
+        used = set(re.findall(rf"record->{group}(?:\[| \+ )(\w+)", SOURCES[name]))
+        assert used <= known, f"{group}: {used - known}"
 
 
 def test_header_and_library_agree(kernels: Kernels) -> None:
     shipped = Path(kernels.library._name).with_name("kernels.h")
-    assert "#define KERNELS(KERNEL)" in TEXT
     if shipped.exists():
         assert shipped.read_text() == TEXT

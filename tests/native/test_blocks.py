@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyapp.formats.ggml_blocks import BLOCK_TYPES, dequantize_blocks
-from pyapp.formats.gguf import BLOCK_CODES
+from pyapp.engine.blocks.layout import BLOCK_TYPES
+from pyapp.engine.blocks.reading import dequantize_blocks
+from pyapp.formats.ggml_file import TYPE_CODES as BLOCK_CODES
 from tests.native.checks import run_checked
 from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, Kernels, unaligned
 from tests.native.test_quant import ACTIVATIONS, activations, normal
@@ -132,6 +133,22 @@ def test_pack_and_unpack_packed(kernels: Kernels, kind: str) -> None:
         np.testing.assert_array_equal(y.view(np.uint32), values_of(kind, blocks).view(np.uint32))
 
 
+@pytest.mark.parametrize("kind", [*PACKED, "q8_0"])
+def test_bands_become_blocks_again(kernels: Kernels, kind: str) -> None:
+    for rows, columns in shapes(kind):
+        blocks = random_blocks(kind, rows, columns)
+        raw = unaligned(np.frombuffer(blocks.tobytes(), np.uint8))
+        packed = np.full(-(-rows // 8) * 8 * columns * 2, 0xAA, np.uint8)
+        arguments = dict(rows=rows, columns=columns)
+        code = {} if kind == "q8_0" else {"type": BLOCK_CODES[kind]}
+        kernel = "pack_q8_0" if kind == "q8_0" else "pack_blocks"
+        assert kernels.run(kernel, packed=packed, blocks=raw, **arguments, **code) == OK
+        found = unaligned(np.full(raw.size + 8, 7, np.uint8))
+        arguments |= {"type": BLOCK_CODES[kind]}
+        run_checked(kernels, "unpack_bands", "blocks", blocks=found, packed=packed, **arguments)
+        assert (found[:-8] == raw).all() and (found[-8:] == 7).all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_embedding(kernels: Kernels, kind: str) -> None:
     rows, columns = 11, 2 * BLOCK_TYPES[kind].values
@@ -231,12 +248,14 @@ def test_wrong_arguments(kernels: Kernels) -> None:
     for kernel, pointers in (
         ("unpack_blocks", "y blocks"),
         ("pack_blocks", "packed blocks"),
+        ("unpack_bands", "blocks packed"),
         ("linear_blocks", "y xq w"),
     ):
         arrays = dict.fromkeys(pointers.split(), nothing)
         width, more = ("inputs", {"outputs": 1}) if kernel == "linear_blocks" else ("columns", {})
         for code, columns in ((12, 128), (2, 33), (4, 256), (99, 256), (-1, 256)):
             assert kernels.run(kernel, **arrays, rows=1, type=code, **{width: columns}, **more) == BAD_ARGUMENT
-    assert kernels.run("pack_blocks", packed=nothing, blocks=nothing, rows=1, columns=256, type=13) == BAD_ARGUMENT
+    for kernel in ("pack_blocks", "unpack_bands"):
+        assert kernels.run(kernel, packed=nothing, blocks=nothing, rows=1, columns=256, type=13) == BAD_ARGUMENT
     arguments = dict(rows=1, columns=256, type=10, packed=1)
     assert kernels.run("unpack_blocks", y=nothing, blocks=nothing, **arguments) == BAD_ARGUMENT

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.native.checks import GUARD, assert_guarded, normal, run_checked, strided
-from tests.native.kernels import INDEX_RANGE, OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
+from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
 
 FORMATS = ["f32", "f16", "bf16"]
 VOCABULARY = 37
@@ -47,6 +47,33 @@ def test_an_id_outside_writes_nothing(kernels: Kernels, kind: str, wrong: int) -
     )
     assert code == INDEX_RANGE
     assert (y == GUARD).all()
+
+
+@pytest.mark.parametrize("dtype", ["i1", "f2", "u4", "f4", "f8", "i8", "c16"])
+@pytest.mark.parametrize("ids_of", ["i4", "i8"])
+@pytest.mark.parametrize("columns", [*SIZES, 70])
+def test_rows_of_any_dtype_are_copied(kernels: Kernels, dtype: str, ids_of: str, columns: int) -> None:
+    w = (normal(VOCABULARY, columns) * 50).astype(dtype)
+    ids = np.random.default_rng(6).integers(0, VOCABULARY, 9).astype(ids_of)
+    memory = unaligned(np.full((9, columns + 5), 7, w.dtype))
+    sizes = {"tokens": 9, "columns": columns, "vocabulary": VOCABULARY, "y_stride": columns + 5}
+    sizes |= {"element_bytes": w.itemsize, "id_bytes": ids.itemsize}
+    run_checked(kernels, "embedding_copy", "y", y=memory, w=unaligned(w), ids=unaligned(ids), **sizes)
+    np.testing.assert_array_equal(memory[:, :columns], w[ids])
+    assert (memory[:, columns:] == 7).all()
+    before = memory.copy()
+    for wrong in (-1, VOCABULARY, *([2**32, -(2**63)] if ids_of == "i8" else [])):
+        ids[7] = wrong
+        code = kernels.run("embedding_copy", y=memory, w=unaligned(w), ids=unaligned(ids), **sizes)
+        assert code == (INDEX_RANGE if columns else OK)
+        np.testing.assert_array_equal(memory, before)
+
+
+@pytest.mark.parametrize("sizes", [{"element_bytes": 0, "id_bytes": 4}, {"element_bytes": 4, "id_bytes": 2}])
+def test_copies_of_unknown_sizes_are_refused(kernels: Kernels, sizes: dict[str, int]) -> None:
+    some = np.zeros(8, np.int64)
+    sizes = {"tokens": 1, "columns": 1, "vocabulary": 1, "y_stride": 1, **sizes}
+    assert kernels.run("embedding_copy", y=some, w=some, ids=some, **sizes) == BAD_ARGUMENT
 
 
 def test_wide_halves_are_exact(kernels: Kernels) -> None:

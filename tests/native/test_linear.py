@@ -1,10 +1,11 @@
-"""linear_f32, linear_f16 and linear_bf16 against NumPy."""
+"""linear_f32, linear_f16 and linear_bf16 against NumPy, and those whose activations are halves too."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from tests.native.checks import run_checked
 from tests.native.kernels import OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
 
 KINDS = ["f32", "f16", "bf16"]
@@ -100,3 +101,75 @@ def test_every_half(kernels: Kernels, rows: int) -> None:
     y = linear(kernels, "f16", np.ones((rows, 16), np.float32), np.repeat(stored, 16, axis=1))
     with np.errstate(over="ignore", invalid="ignore"):
         np.testing.assert_array_equal(y, np.broadcast_to(stored.astype(np.float32).T * 16, y.shape))
+
+
+def halves(kind: str, *shape: int, seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    """Normal numbers as stored in 16 bits, and the same as f32."""
+    x = normal(*shape, seed=seed)
+    if kind == "bf16":
+        return to_bf16(x), from_bf16(to_bf16(x))
+    return x.astype(np.float16), x.astype(np.float16).astype(np.float32)
+
+
+def linear_of_halves(
+    kernels: Kernels, kind: str, x: np.ndarray, w: np.ndarray, residual: np.ndarray | None = None
+) -> np.ndarray:
+    """The stored result (rows, outputs); x, w and residual as stored. A residual of rows is where y is written."""
+    (rows, inputs), outputs = x.shape, w.shape[0]
+    wide = np.full((rows, inputs + 3), 0x7E7E, np.uint16).view(x.dtype)
+    wide[:, :inputs] = x
+    y = unaligned(np.full((rows, outputs + 1), 7, x.dtype))
+    arguments = dict(rows=rows, outputs=outputs, inputs=inputs, y_stride=outputs + 1, x_stride=inputs + 3)
+    if residual is not None and residual.ndim == 2:
+        y[:, :outputs] = residual
+        arguments |= dict(residual=y, residual_stride=outputs + 1)
+    elif residual is not None:
+        arguments |= dict(residual=unaligned(residual), residual_stride=0)
+    run_checked(kernels, f"linear_{kind}_{kind}", "y", y=y, x=unaligned(wide), w=unaligned(w), **arguments)
+    assert (y[:, outputs:] == 7).all()
+    return y[:, :outputs]
+
+
+def close_halves(kind: str, y: np.ndarray, x: np.ndarray, w: np.ndarray, residual: np.ndarray | float = 0.0) -> None:
+    """x, w and residual as f32. The sum is as exact as in f32, and rounded once."""
+    expected = x.astype(np.float64) @ w.T.astype(np.float64) + residual
+    bound = np.abs(x).astype(np.float64) @ np.abs(w.T).astype(np.float64) + np.abs(residual)
+    found = from_bf16(y) if kind == "bf16" else y.astype(np.float32)
+    half_a_step = 2.0**-8 if kind == "bf16" else 2.0**-11
+    assert (np.abs(found - expected) <= half_a_step * np.abs(expected) + 2e-6 * bound + 3e-8).all()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_activations_of_halves(kernels: Kernels, kind: str, rows: int) -> None:
+    for outputs in SIZES:
+        for inputs in (*SIZES, 16, 100):
+            (x, x_values), (w, w_values) = halves(kind, rows, inputs), halves(kind, outputs, inputs, seed=9)
+            close_halves(kind, linear_of_halves(kernels, kind, x, w), x_values, w_values)
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize(
+    "rows, outputs, inputs",
+    [(1, 7000, 70), (1, 40, 9000), (5, 600, 4200), (30, 333, 300), (150, 260, 1030), (400, 40, 300)],
+)
+@pytest.mark.parametrize("residual", ["none", "itself", "row"])
+def test_large_activations_of_halves(
+    kernels: Kernels, kind: str, rows: int, outputs: int, inputs: int, residual: str
+) -> None:
+    (x, x_values), (w, w_values) = halves(kind, rows, inputs), halves(kind, outputs, inputs, seed=9)
+    add, values = {
+        "none": (None, np.zeros(1)),
+        "itself": halves(kind, rows, outputs, seed=3),
+        "row": halves(kind, outputs, seed=3),
+    }[residual]
+    close_halves(kind, linear_of_halves(kernels, kind, x, w, add), x_values, w_values, values)
+
+
+@pytest.mark.parametrize("rows", [1, 60])
+def test_sums_of_halves_are_made_in_f32(kernels: Kernels, rows: int) -> None:
+    """In f16 the sum would stop growing at 2048, and 300 squared would be infinite."""
+    ones = np.ones((rows, 5000), np.float16)
+    assert (linear_of_halves(kernels, "f16", ones, ones[:1]) == 5000).all()
+    large = np.tile(np.array([300, 300], np.float16), (rows, 1))
+    assert (linear_of_halves(kernels, "f16", large, np.array([[300, -300]], np.float16)) == 0).all()

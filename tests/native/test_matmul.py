@@ -1,11 +1,11 @@
-"""matmul_f32 against NumPy: shapes, strides, batches, what is not finite."""
+"""matmul of every dtype against NumPy: shapes, strides, batches, what is not finite."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.native.kernels import OK, SIZES, Kernels, unaligned
+from tests.native.kernels import BAD_ARGUMENT, OK, SIZES, Kernels, from_bf16, to_bf16, unaligned
 
 SHAPES = [(m, n, k) for m in SIZES for n in SIZES for k in (0, 1, 4, 33)] + [
     (64, 48, 200),
@@ -20,6 +20,11 @@ def normal(*shape: int, seed: int = 5) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
+def filler(dtype: np.dtype) -> float:
+    """What must not be read or written: NaN, or a number of integers."""
+    return np.nan if dtype.kind == "f" else 77
+
+
 def laid_out(x: np.ndarray, layout: str) -> np.ndarray:
     """The same values (..., rows, columns) with other strides."""
     if layout == "column":
@@ -27,26 +32,26 @@ def laid_out(x: np.ndarray, layout: str) -> np.ndarray:
     if layout == "row":
         return unaligned(x)
     step = (1, 1) if layout == "wide" else (2, 3)
-    big = np.full((*x.shape[:-2], x.shape[-2] * step[0] + 1, x.shape[-1] * step[1] + 5), np.nan, np.float32)
+    big = np.full((*x.shape[:-2], x.shape[-2] * step[0] + 1, x.shape[-1] * step[1] + 5), filler(x.dtype), x.dtype)
     view = big[..., : x.shape[-2] * step[0] : step[0], : x.shape[-1] * step[1] : step[1]]
     view[...] = x
     return view
 
 
-def matmul(kernels: Kernels, a: np.ndarray, b: np.ndarray, pad: int = 1) -> np.ndarray:
+def matmul(
+    kernels: Kernels, a: np.ndarray, b: np.ndarray, pad: int = 1, kernel: str = "matmul_f32", **more: int
+) -> np.ndarray:
     batch, m, k = a.shape
     n = b.shape[-1]
-    c = np.full((batch, m, n + pad), np.nan, np.float32)
+    c = np.full((batch, m, n + pad), filler(a.dtype), a.dtype)
     strides = {
-        f"{name}_{axis}": x.strides[i] // 4
+        f"{name}_{axis}": x.strides[i] // x.itemsize
         for name, x in (("a", a), ("b", b))
         for i, axis in enumerate(("batch", "row", "column"))
     }
-    code = kernels.run(
-        "matmul_f32", c=c, a=a, b=b, batch=batch, m=m, n=n, k=k, c_batch=m * (n + pad), c_row=n + pad, **strides
-    )
-    assert code == OK
-    assert np.isnan(c[:, :, n:]).all()
+    sizes = dict(batch=batch, m=m, n=n, k=k, c_batch=m * (n + pad), c_row=n + pad)
+    assert kernels.run(kernel, c=c, a=a, b=b, **sizes, **strides, **more) == OK
+    np.testing.assert_array_equal(c[:, :, n:], filler(a.dtype))
     return c[:, :, :n]
 
 
@@ -114,5 +119,70 @@ def test_result_does_not_depend_on_the_number_of_threads(kernels: Kernels) -> No
         for threads in (1, 2, 3, 8):
             kernels.library.pyapp_set_threads(threads)
             results.add(matmul(kernels, a, b).tobytes())
+        assert len(results) == 1
+    kernels.library.pyapp_set_threads(before)
+
+
+OTHER_SHAPES = [(m, n, k) for m in (0, 1, 3, 5) for n in (0, 1, 4, 33) for k in (0, 1, 33)] + [
+    (1, 70, 300),
+    (64, 48, 200),
+    (13, 260, 513),
+    (410, 28, 150),
+]
+OTHER_LAYOUTS = [("row", "row"), ("row", "column"), ("column", "row"), ("sparse", "sparse")]
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("a_layout, b_layout", OTHER_LAYOUTS)
+def test_halves(kernels: Kernels, kind: str, a_layout: str, b_layout: str) -> None:
+    for m, n, k in OTHER_SHAPES:
+        a, b = (normal(2, *size, seed=seed) for size, seed in (((m, k), 5), ((k, n), 6)))
+        stored = [to_bf16(x) if kind == "bf16" else x.astype(np.float16) for x in (a, b)]
+        a, b = (from_bf16(x) if kind == "bf16" else x.astype(np.float32) for x in stored)
+        c = matmul(
+            kernels, *(laid_out(x, y) for x, y in zip(stored, (a_layout, b_layout), strict=True)), 1, f"matmul_{kind}"
+        )
+        found = from_bf16(c) if kind == "bf16" else c.astype(np.float32)
+        expected = a.astype(np.float64) @ b.astype(np.float64)
+        bound = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+        half_a_step = 2.0**-8 if kind == "bf16" else 2.0**-11
+        assert (np.abs(found - expected) <= half_a_step * np.abs(expected) + 3e-6 * bound + 3e-8).all()
+
+
+@pytest.mark.parametrize("a_layout, b_layout", OTHER_LAYOUTS)
+def test_f64(kernels: Kernels, a_layout: str, b_layout: str) -> None:
+    for m, n, k in OTHER_SHAPES:
+        a, b = normal(2, m, k).astype(np.float64), normal(2, k, n, seed=6).astype(np.float64) / 3
+        c = matmul(kernels, laid_out(a, a_layout), laid_out(b, b_layout), 1, "matmul_f64")
+        assert (np.abs(c - a @ b) <= 1e-14 * (np.abs(a) @ np.abs(b))).all()
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+@pytest.mark.parametrize("a_layout, b_layout", OTHER_LAYOUTS)
+def test_integers_wrap_as_numpys_do(kernels: Kernels, dtype: str, a_layout: str, b_layout: str) -> None:
+    random, limits = np.random.default_rng(4), np.iinfo(dtype)
+    for m, n, k in OTHER_SHAPES:
+        a, b = (random.integers(limits.min, limits.max, (2, *size), dtype, True) for size in ((m, k), (k, n)))
+        laid = laid_out(a, a_layout), laid_out(b, b_layout)
+        c = matmul(kernels, *laid, 1, "matmul_integer", element_bytes=a.itemsize)
+        np.testing.assert_array_equal(c, a @ b)
+
+
+def test_integers_of_other_sizes_are_refused(kernels: Kernels) -> None:
+    a = np.zeros((1, 1, 1), np.int32)
+    sizes = dict(batch=1, m=1, n=1, k=1)
+    assert kernels.run("matmul_integer", c=a, a=a, b=a, **sizes, element_bytes=3) == BAD_ARGUMENT
+
+
+@pytest.mark.parametrize("kernel, dtype", [("matmul_f16", "f2"), ("matmul_f64", "f8"), ("matmul_integer", "i4")])
+def test_other_results_do_not_depend_on_the_number_of_threads(kernels: Kernels, kernel: str, dtype: str) -> None:
+    before = kernels.library.pyapp_threads()
+    for m, n, k in ((40, 300, 300), (300, 40, 300), (3, 700, 300), (7, 11, 5000)):
+        a, b = (normal(3, m, k) * 9).astype(dtype), laid_out((normal(3, k, n, seed=6) * 9).astype(dtype), "column")
+        more = {"element_bytes": 4} if dtype == "i4" else {}
+        results = set()
+        for threads in (1, 2, 3, 8):
+            kernels.library.pyapp_set_threads(threads)
+            results.add(matmul(kernels, a, b, 1, kernel, **more).tobytes())
         assert len(results) == 1
     kernels.library.pyapp_set_threads(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, Kernels, unaligned
+from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, Kernels, from_bf16, to_bf16, unaligned
 
 ACTIVATIONS = np.dtype([("values", np.int8, 32), ("scale", np.float32), ("sum", np.int32)])
 SHAPES = [(1, 1), (3, 4), (4, 31), (33, 32), (31, 33), (8, 64), (9, 96), (65, 288), (130, 1000), (16, 4224)]
@@ -67,6 +67,20 @@ def test_quantize_rows(kernels: Kernels, rows: int, columns: int) -> None:
     expected = activations(x[:, :columns])
     xq = np.zeros(expected.shape, ACTIVATIONS)
     assert kernels.run("quantize_rows", xq=xq, x=unaligned(x), rows=rows, columns=columns, x_stride=columns + 3) == OK
+    assert xq.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("rows, columns", [(0, 5), (5, 0), *SHAPES])
+def test_quantize_rows_of_halves(kernels: Kernels, kind: str, rows: int, columns: int) -> None:
+    """As of the same values in f32."""
+    x = normal(rows, columns + 3)
+    stored = to_bf16(x) if kind == "bf16" else x.astype(np.float16)
+    values = from_bf16(stored) if kind == "bf16" else stored.astype(np.float32)
+    expected = activations(values[:, :columns])
+    xq = np.zeros(expected.shape, ACTIVATIONS)
+    sizes = dict(rows=rows, columns=columns, x_stride=columns + 3)
+    assert kernels.run(f"quantize_rows_{kind}", xq=xq, x=unaligned(stored), **sizes) == OK
     assert xq.tobytes() == expected.tobytes()
 
 

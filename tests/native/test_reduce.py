@@ -1,12 +1,25 @@
-"""Sums and largest elements of rows."""
+"""Reductions: sums and largest elements of rows of float32, and every operation with every type."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 
 from tests.native.checks import normal, run_checked, strided
-from tests.native.kernels import SIZES, Kernels
+from tests.native.kernels import (
+    BAD_ARGUMENT,
+    OK,
+    SIZES,
+    TYPES,
+    Kernels,
+    element_strides,
+    read_opcodes,
+    store_as,
+    unaligned,
+    values_of,
+)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7])
@@ -70,3 +83,112 @@ def test_sum_columns_of_special_values(kernels: Kernels) -> None:
     y = np.empty(33, np.float32)
     run_checked(kernels, "sum_columns_f32", "y", y=y, x=x, rows=140, columns=33, x_stride=33)
     np.testing.assert_array_equal(y, expected)
+
+
+# ---- any operation, type and strides
+
+REDUCE = read_opcodes("reduce")
+REDUCE_CODES = {name: code for code, name in enumerate(REDUCE)}
+REDUCE_PAIRS = [(name, dtype) for name, (dtypes, _) in REDUCE.items() for dtype in dtypes]
+
+
+def result_type(name: str, dtype: str) -> str:
+    kind = REDUCE[name][1]
+    return dtype if kind == "same" or (kind == "number" and "float" in dtype) else "int64" if kind != "bool" else "bool"
+
+
+def reduce(kernels: Kernels, name: str, dtype: str, x: np.ndarray, y_type: str | None = None) -> np.ndarray:
+    """x (outer, reduced, inner) of any strides."""
+    y_type = y_type or result_type(name, dtype)
+    outer, reduced, inner = x.shape
+    y = unaligned(np.empty((outer, inner), np.uint16 if y_type == "bfloat16" else y_type))
+    strides = dict(zip(("x_outer", "x_reduced", "x_inner"), element_strides(x), strict=True))
+    arguments = {"opcode": REDUCE_CODES[name], "x_type": TYPES[dtype], "y_type": TYPES[y_type]}
+    arguments |= {"outer": outer, "reduced": reduced, "inner": inner}
+    run_checked(kernels, "reduce", "y", y=y, x=x, **arguments, **strides)
+    return y
+
+
+def reference(name: str, values: np.ndarray) -> np.ndarray:
+    wide = values.astype(np.float64) if values.dtype.kind == "f" else values.astype(np.int64)
+    if name == "sum_squares":
+        return (wide * wide).sum(1)
+    return getattr(np, name)(values if name in ("argmax", "argmin", "any", "all") else wide, axis=1)
+
+
+@pytest.mark.parametrize("name, dtype", REDUCE_PAIRS)
+def test_reduce(kernels: Kernels, name: str, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    low, high = (0, 2) if dtype == "bool" else (0, 3) if dtype == "uint8" else (-3, 4)
+    whole = store_as(dtype, rng.integers(low, high, (3, 70, 5)) + (0.25 if "float" in dtype and name == "prod" else 0))
+    long = store_as(dtype, rng.integers(low, high, (2, 700, 1)))
+    wide = store_as(dtype, rng.integers(low, high, (2, 3, 300)))
+    for x in (whole, whole.transpose(0, 2, 1), whole.transpose(2, 1, 0), whole[:, ::-7, ::2], long, wide, whole[:, :1]):
+        if name == "prod" and x.shape[1] > 70:
+            continue
+        found = values_of(result_type(name, dtype), reduce(kernels, name, dtype, x))
+        expected = reference(name, values_of(dtype, x))
+        if "float" in dtype and name == "prod":
+            relative = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-6, "float64": 1e-12}[dtype]
+            with np.errstate(over="ignore"):
+                expected = values_of(dtype, store_as(dtype, expected)).astype(np.float64)
+            np.testing.assert_allclose(found.astype(np.float64), expected, rtol=relative)
+        elif dtype == "bfloat16" and name in ("sum", "sum_squares"):
+            np.testing.assert_array_equal(found, values_of(dtype, store_as(dtype, expected)))
+        else:
+            np.testing.assert_array_equal(found, expected.astype(found.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_nan_wins(kernels: Kernels, dtype: str) -> None:
+    x = normal(4, 70, 3).astype(dtype)
+    x[0, 3, 1] = x[0, 9, 1] = x[2, 69, 0] = np.nan
+    x[3, 5] = np.inf
+    for view in (x, np.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1)):
+        for name in ("max", "min", "argmax", "argmin"):
+            np.testing.assert_array_equal(
+                reduce(kernels, name, dtype, view), getattr(np, name)(x, axis=1), err_msg=name
+            )
+    assert reduce(kernels, "argmax", dtype, x)[0, 1] == 3
+    assert reduce(kernels, "any", dtype, x[:1, 3:4, 1:2])[0, 0]  # NaN is not zero
+
+
+def test_sums_of_many(kernels: Kernels) -> None:
+    x = np.abs(normal(1, 1_000_003, 1)) + np.float32(0.1)
+    exact = x.astype(np.float64).sum()
+    assert abs(reduce(kernels, "sum", "float32", x)[0, 0] - exact) <= np.spacing(np.float32(exact))
+    wide = reduce(kernels, "sum", "float32", x, "float64")[0, 0]
+    assert abs(wide - math.fsum(x.ravel().tolist())) <= 4 * np.spacing(exact)
+    y = np.random.default_rng(8).standard_normal((1, 300_000, 1))
+    assert abs(reduce(kernels, "sum", "float64", y)[0, 0] - math.fsum(y.ravel())) <= 1e-12
+    half = np.ones((1, 70_000, 1), np.float16)
+    assert reduce(kernels, "sum", "float16", half, "float32")[0, 0] == 70_000
+    assert reduce(kernels, "sum", "float16", half)[0, 0] == np.inf
+
+
+def test_integer_sums_wrap(kernels: Kernels) -> None:
+    x = np.full((1, 3, 1), 2**62, np.int64)
+    assert reduce(kernels, "sum", "int64", x)[0, 0] == 3 * 2**62 - 2**64
+    assert reduce(kernels, "prod", "int64", x)[0, 0] == 0
+
+
+def test_reductions_of_nothing(kernels: Kernels) -> None:
+    x = np.empty((2, 0, 3), np.float32)
+    for name, value in (("sum", 0), ("prod", 1), ("any", False), ("all", True), ("sum_squares", 0)):
+        assert (reduce(kernels, name, "float32", x) == value).all()
+    arguments = {"x_type": TYPES["float32"], "outer": 2, "reduced": 0, "inner": 3}
+    for name in ("max", "min", "argmax", "argmin"):
+        y_type = TYPES[result_type(name, "float32")]
+        y = np.zeros(6, np.int64)
+        assert kernels.run("reduce", y=y, x=x, opcode=REDUCE_CODES[name], y_type=y_type, **arguments) == BAD_ARGUMENT
+
+
+def test_bad_reductions_are_refused(kernels: Kernels) -> None:
+    x, y = np.ones(6, np.float32), np.zeros(6)
+    good = {"opcode": REDUCE_CODES["sum"], "x_type": TYPES["float32"], "y_type": TYPES["float32"]}
+    good |= {"outer": 2, "reduced": 3, "inner": 1, "x_outer": 3, "x_reduced": 1, "x_inner": 1}
+    assert kernels.run("reduce", y=y, x=x, **good) == OK
+    bads = [{"opcode": -1}, {"opcode": len(REDUCE)}, {"y_type": TYPES["int64"]}, {"x_type": TYPES["uint64"]}]
+    bads += [{"reduced": -1}, {"outer": -1}, {"opcode": REDUCE_CODES["any"]}, {"opcode": REDUCE_CODES["argmax"]}]
+    for bad in bads:
+        assert kernels.run("reduce", y=y, x=x, **{**good, **bad}) == BAD_ARGUMENT, bad

@@ -10,7 +10,7 @@ import pyapp
 from pyapp import nn
 from pyapp.engine.ops import from_numpy
 
-from .more_cases import Case, values
+from .training_cases import Case, values
 
 Golden = dict[str, np.ndarray]
 

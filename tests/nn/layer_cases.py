@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .more_cases import Case, values
+from .training_cases import Case, values
 
 IDS = np.array([[1, 4, 4, 0], [2, 0, 3, 3]], np.int64)
 FLAT = np.array([1, 4, 4, 0, 2, 0, 3], np.int64)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from .layer_cases import CTC, LAYERS
-from .make_golden_more import leaf, to_torch
-from .more_cases import values
+from .make_golden_training import leaf, to_torch
+from .training_cases import values
 
 golden: dict[str, np.ndarray] = {}
 

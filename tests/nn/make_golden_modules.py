@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .make_golden_more import (
+from .make_golden_training import (
     keep,
     leaf,
     losses,
@@ -23,7 +23,7 @@ from .make_golden_more import (
     weighted,
 )
 from .module_cases import FUNCTIONS, LOSSES, MODULES, OPTIMIZERS, PACKED, SCHEDULES
-from .more_cases import values
+from .training_cases import values
 
 
 def functions() -> None:

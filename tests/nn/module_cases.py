@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .layer_cases import FLAT, IDS
-from .more_cases import Case, classes, later, probabilities, signs, values
+from .training_cases import Case, classes, later, probabilities, signs, values
 
 CELL = {"input_size": 3, "hidden_size": 4}
 WHOLE = {
@@ -139,7 +139,7 @@ PACKED: dict[str, tuple[str, dict[str, Any], list[int], bool]] = {
     "rnn": ("RNN", {**CELL, "batch_first": True}, [3, 4], False),
 }
 
-# Like more_cases.MORE_OPTIMIZERS and SCHEDULES.
+# Like training_cases.MOMENT_OPTIMIZERS and SCHEDULES.
 OPTIMIZERS: dict[str, tuple[str, dict[str, Any]]] = {
     "adadelta": ("Adadelta", {"lr": 0.7, "rho": 0.8, "weight_decay": 0.02}),
     "adamax": ("Adamax", {"lr": 0.02, "betas": (0.8, 0.95)}),

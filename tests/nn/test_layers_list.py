@@ -1,4 +1,4 @@
-"""Convolutions, pools, norms, bags, CTC against torch; caches, weights by path, renames."""
+"""Convolutions, pools, norms, bags, CTC against torch; weights by path, renames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyapp.nn import functional as F
 from pyapp.nn.weights import NORM_RENAMES
 
 from .layer_cases import CTC, LAYERS
-from .more_cases import values
+from .training_cases import values
 
 GOLDEN = np.load(Path(__file__).with_name("golden_layers.npz"))
 
@@ -91,53 +91,6 @@ def test_embedding_hides_the_padding() -> None:
     weight = leaf(values(0, 4, 2))
     F.embedding(tensor([1, 0, 1]), weight, padding_idx=1).sum().backward()
     assert weight.grad.tolist() == [[1, 1], [0, 0], [0, 0], [0, 0]]
-
-
-# -- caches
-
-
-def parts(count: int, seed: int) -> tuple[pyapp.Tensor, pyapp.Tensor]:
-    return from_numpy(values(seed, count, 2, 3)), from_numpy(values(seed + 50, count, 2, 3))
-
-
-def test_growing_and_fixed_caches_give_all_tokens() -> None:
-    growing, fixed = nn.GrowingCache(), nn.FixedCache(6, 2, 3)
-    every = []
-    for i, count in enumerate((3, 1, 2)):
-        keys, new = parts(count, i)
-        every.append(keys.numpy())
-        found = [cache.append(keys, new) for cache in (growing, fixed)]
-        expected = np.concatenate(every).swapaxes(0, 1)
-        for k, v in found:
-            np.testing.assert_array_equal(k.numpy(), expected)
-            assert v.shape == k.shape
-    assert growing.length == fixed.length == 6 and fixed.nbytes == 2 * 6 * 2 * 3 * 4
-    with pytest.raises(IndexError, match="7 tokens do not fit into 6"):
-        fixed.append(*parts(1, 9))
-    fixed.reset()
-    assert fixed.append(*parts(2, 1))[0].shape == (2, 2, 3)
-    with pytest.raises(ValueError, match="FixedCache: takes keys and values"):
-        fixed.append(pyapp.zeros(1, 2), pyapp.zeros(1, 2))
-
-
-def test_a_rotating_cache_is_a_window() -> None:
-    """Against attention over everything with a window of 4."""
-    cache = nn.RotatingCache(4, 2, 3)
-    keys, new = parts(15, 3)
-    queries = from_numpy(values(7, 15, 2, 3))
-    whole = F.scaled_dot_product_attention(
-        *(t.transpose(0, 1) for t in (queries, keys, new)), is_causal=True, window=(3, -1)
-    )
-    at = 0
-    for count in (1, 2, 1, 1, 6, 1, 1, 2):
-        k, v = cache.append(keys[at : at + count], new[at : at + count])
-        mask = cache.mask(count)
-        assert mask.shape == (count, k.shape[1]) and cache.keys.shape == (2, 4, 3)
-        q = queries[at : at + count].transpose(0, 1)
-        found = F.scaled_dot_product_attention(q, k, v, mask)
-        np.testing.assert_allclose(found.numpy(), whole[:, at : at + count].numpy(), rtol=1e-5, atol=1e-6)
-        at += count
-    assert at == 15 == cache.length
 
 
 # -- weights by path

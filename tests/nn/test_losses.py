@@ -1,4 +1,4 @@
-"""Losses against torch's values and gradients (make_golden_more.py)."""
+"""Losses against torch's values and gradients (make_golden_training.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyapp
 from pyapp import nn
 from pyapp.engine.ops import from_numpy
 from pyapp.nn import functional
-from tests.nn.more_cases import LOSSES, WEIGHT, classes, load_golden, values
+from tests.nn.training_cases import LOSSES, WEIGHT, classes, load_golden, values
 
 GOLDEN = load_golden()
 

@@ -13,7 +13,7 @@ from pyapp.nn.utils import rnn
 
 from .checks import check_module, check_outputs, close, given, leaf, load_state, tensors
 from .module_cases import FUNCTIONS, LOSSES, MODULES, PACKED
-from .more_cases import load_golden, values
+from .training_cases import load_golden, values
 
 GOLDEN = load_golden("golden_modules.npz")
 

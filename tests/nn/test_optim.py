@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyapp import nn
+from pyapp import nn, optim
 from pyapp.engine.ops import from_numpy, ones, zeros
-from pyapp.nn import lr_scheduler, optim
+from pyapp.optim import lr_scheduler
 from tests.nn.cases import OPTIMIZERS, SHAPES, STEPS, TOTAL, WARMUP, gradient, start
 
 GOLDEN = np.load(Path(__file__).with_name("golden.npz"))

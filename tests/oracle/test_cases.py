@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine import cases, cases_image, cases_linalg, cases_list, cases_more, cases_ported, cases_signal
-from tests.engine.cases import LAYOUTS, make_inputs
+from tests.engine.cases import LAYOUTS, SUBJECTS, cases_of, make_inputs
 
 from .compare import agree
 
-CASES = [*cases.CASES, *cases_more.CASES, *cases_image.CASES, *cases_signal.CASES, *cases_list.CASES]
-CASES += cases_ported.CASES + cases_linalg.CASES
+CASES = [case for subject in SUBJECTS for case in cases_of(subject)]
 IDS = [case[0] for case in CASES]
 # Sums of many rounded steps, and what picks one of nearly equal values: not to be compared in halves.
 ROUGH = {

@@ -82,3 +82,20 @@ def test_shards_of_wide_types(tmp_path: Path) -> None:
         assert [read.read(name).dtype.name for name in "abc"] == ["uint16", "uint64", "float32"]
         assert bytes(read.read("b").data_view().cast("B")) == raw_bytes(tensors["b"])
         assert read.read("c").shape == (3, 8, 2)
+
+
+def test_torch_reads_block_quantised_tensors_as_dicts(tmp_path: Path) -> None:
+    from pyapp.engine import quant
+    from pyapp.formats.pytorch import BLOCKS
+
+    matrix = quant.quantize(pyapp.randn(6, 64), "q8_0")
+    pyapp.save({"w": matrix, "b": pyapp.ones(2)}, tmp_path / "m.pt")
+    found = torch.load(tmp_path / "m.pt", weights_only=True)
+    assert found["b"].tolist() == [1, 1] and found["w"][BLOCKS] == "q8_0"
+    assert found["w"]["rows"].dtype is torch.uint8 and tuple(found["w"]["rows"].shape) == (6, 68)
+    assert found["w"]["rows"].numpy().tobytes() == bytes(quant.to_blocks(matrix).data)
+    write_safetensors(tmp_path / "m.safetensors", {"w": matrix})
+    assert library.load_file(tmp_path / "m.safetensors")["w"].tolist() == found["w"]["rows"].tolist()
+    torch.save(found, tmp_path / "back.pt")
+    back = pyapp.load(tmp_path / "back.pt")["w"]
+    assert back.dtype is matrix.dtype and quant.dequantize(back).tolist() == quant.dequantize(matrix).tolist()

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import pyapp
-from tests.nn import layer_cases, module_cases, more_cases
-from tests.nn.more_cases import Case
+from tests.nn import layer_cases, module_cases, training_cases
+from tests.nn.training_cases import Case
 
 from .compare import agree, check_equal, dtype_name, to_pyapp, to_torch, torch, values
 
-CASES = {**more_cases.MODULES, **layer_cases.LAYERS, **module_cases.MODULES}
-FUNCTIONS = {**module_cases.LOSSES, **module_cases.FUNCTIONS, **more_cases.LOSSES}
+CASES = {**training_cases.MODULES, **layer_cases.LAYERS, **module_cases.MODULES}
+FUNCTIONS = {**module_cases.LOSSES, **module_cases.FUNCTIONS, **training_cases.LOSSES}
 # What torch.nn exports and pyapp does not: see the test below.
 LEFT_OUT = """
     Container CrossMapLRN2d LinearCrossEntropyLoss LinearCrossEntropyOptions NLLLoss2d SyncBatchNorm UninitializedBuffer

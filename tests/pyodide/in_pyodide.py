@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import pyapp
+
 PROJECT = Path("/home/pyodide/project")
 KINDS = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 
@@ -40,6 +42,7 @@ def main(job: dict[str, Any]) -> tuple[int, str]:
     os.environ["PYAPP_LIBRARY"] = str(library)
     os.chdir(PROJECT)
     sys.path.insert(0, str(PROJECT))
+    pyapp.__path__.append(str(PROJECT / "outside_the_wheel"))  # pyapp.recipes
     summary = Summary()
     status = int(pytest.main([*job["arguments"], "-p", "no:cacheprovider", "--color=no"], plugins=[summary]))
     if status == 0 and not summary.counts.get("passed"):

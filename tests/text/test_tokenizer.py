@@ -108,10 +108,55 @@ def test_ids_and_control_tokens(kind: tuple[str, Any, Tokenizer]) -> None:
     assert ours.vocab_size == 1 + max(native.get_vocab().values())
     for text in CORPUS[:3]:
         ids = native.encode(text, add_special_tokens=False).ids
-        assert ours.encode(text, bos=False) == ids
-        assert ours.encode(text) == ([bos_id] if adds_bos else []) + ids
+        assert ours.encode(text, bos=False, eos=False) == ids
+        assert ours.encode(text) == native.encode(text).ids
+        assert ours.encode(text, eos=False) == ([bos_id] if adds_bos else []) + ids
         assert ours.encode(text, bos=False, eos=True) == ids + sorted(eos_ids)
-    assert ours.encode("") == ([bos_id] if adds_bos else [])
+    assert ours.encode("") == native.encode("").ids
+    assert ours.encode("", eos=False) == ([bos_id] if adds_bos else [])
+
+
+TEMPLATES = {
+    "bert": lambda p: p.BertProcessing(("[SEP]", 2), ("[CLS]", 1)),
+    "roberta": lambda p: p.RobertaProcessing(("</s>", 6), ("<s>", 5)),
+    "behind alone": lambda p: p.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 6)]),
+    "several": lambda p: p.TemplateProcessing(
+        single="[CLS] <s> $A </s> [SEP]", special_tokens=[("</s>", 6), ("<s>", 5), ("[CLS]", 1), ("[SEP]", 2)]
+    ),
+    "in front alone": lambda p: p.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 5)]),
+    "in a sequence": lambda p: p.Sequence(
+        [p.ByteLevel(), p.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 5), ("</s>", 6)])]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_special_tokens_in_front_and_behind(name: str) -> None:
+    library = pytest.importorskip("tokenizers")
+    vocabulary = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "hello": 3, "world": 4, "<s>": 5, "</s>": 6}
+    native = library.Tokenizer(library.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    native.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    native.add_special_tokens([library.AddedToken(text, special=True) for text in ("[CLS]", "[SEP]", "<s>", "</s>")])
+    native.post_processor = TEMPLATES[name](library.processors)
+    ours = Tokenizer.from_json(native.to_str())
+    for text in ("hello world", "", "world"):
+        assert ours.encode(text) == native.encode(text).ids
+        plain = native.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text, bos=False, eos=False) == plain
+        assert native.encode(text).ids == [*ours.encode("", eos=False), *plain, *ours.encode("", bos=False)]
+    without = Tokenizer.from_json(native.to_str(), json.dumps({"add_bos_token": False, "add_eos_token": False}))
+    assert without.encode("hello") == [3]
+    both = Tokenizer.from_json(native.to_str(), json.dumps({"add_bos_token": True, "add_eos_token": True}))
+    assert both.encode("hello")[0] == both.encode("")[0] and both.encode("hello")[-1] in (2, 6)
+
+
+def test_a_template_with_numbers_that_are_none() -> None:
+    template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a"}}, {"Sequence": {"id": "A"}}]}
+    for ids in (["x"], [-1], [1 << 40], 7, None):
+        template["special_tokens"] = {"a": {"id": "a", "ids": ids, "tokens": ["a"]}}
+        document = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}, "post_processor": template}
+        with pytest.raises(FileFormatError, match="not a usable tokenizer.json"):
+            Tokenizer.from_json(json.dumps(document))
 
 
 def test_text_is_that_of_the_library(kind: tuple[str, Any, Tokenizer]) -> None:
@@ -149,7 +194,8 @@ def test_malformed_documents() -> None:
         ("[" * 100_000, FileFormatError, "not valid JSON"),
         (b"\xff\xfe", FileFormatError, "not UTF-8"),
         ("[]", FileFormatError, "not a JSON object"),
-        ("{}", FileFormatError, "not a usable tokenizer.json"),
+        ("{}", FileFormatError, "this JSON is no tokenizer.json: it has no `model`"),
+        ('{"hello": 1}', FileFormatError, "vocab.json and config.json are other files"),
         (json.dumps({"model": {"vocab": {"a": 1 << 60}}}), FileFormatError, "sensible number"),
         (json.dumps({"model": {"vocab": {"a": -1}}}), FileFormatError, "sensible number"),
         (json.dumps({"model": {"vocab": {"a": "b"}}}), FileFormatError, "sensible number"),
@@ -201,10 +247,43 @@ def test_node_gives_the_same_ids(make: Callable[[], Any], tmp_path: Path, node_i
     native = make()
     (tmp_path / "tokenizer.json").write_text(native.to_str(), encoding="utf-8")
     ours = Tokenizer.from_json(native.to_str())
-    assert node_ids(tmp_path, CORPUS[:3]) == [ours.encode(text, bos=False) for text in CORPUS[:3]]
+    assert node_ids(tmp_path, CORPUS[:3]) == [ours.encode(text, bos=False, eos=False) for text in CORPUS[:3]]
 
 
 def test_needs_no_numpy() -> None:
     code = "import sys, pyapp.text.stream; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
+
+
+@pytest.mark.native_only
+def test_llama_cpps_cases_of_bert(data_path: Callable[[str], Path]) -> None:
+    """llama.cpp's vocabulary test of BGE: the ids between [CLS] and [SEP]."""
+    library = pytest.importorskip("tokenizers")
+    from pyapp.formats import GgufFile, open_checkpoint
+
+    name = "ggml-vocab-bert-bge.gguf"
+    with open_checkpoint(data_path(name)) as file:
+        assert isinstance(file, GgufFile)
+        pieces = file.values["tokenizer.ggml.tokens"]
+    # GGUF marks the beginnings of words, WordPiece the other pieces; control tokens have neither.
+    plain = {f"[{word}]" for word in ("PAD", "UNK", "CLS", "SEP", "MASK", *(f"unused{i}" for i in range(1000)))}
+    vocabulary = {}
+    for number, piece in enumerate(pieces):
+        text = piece if piece in plain else piece[1:] if piece.startswith("▁") else f"##{piece}"
+        vocabulary.setdefault(text, number)
+    native = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    native.normalizer = library.normalizers.BertNormalizer(lowercase=True)
+    native.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+    native.post_processor = library.processors.BertProcessing(("[SEP]", 102), ("[CLS]", 101))
+    ours = Tokenizer.from_json(native.to_str())
+    texts = data_path(f"{name}.inp").read_text("utf-8").split("\n__ggml_vocab_test__\n")
+    lines = data_path(f"{name}.out").read_text("utf-8").split("\n")
+    compared = 0
+    for text, line in zip(texts, lines, strict=False):
+        ids = [int(number) for number in line.split()]
+        assert ours.encode(text) == native.encode(text).ids == [101, *ours.encode(text, bos=False, eos=False), 102]
+        if 100 not in ids and 100 not in ours.encode(text):  # words that the two cut up differently
+            assert ours.encode(text, bos=False, eos=False) == ids
+            compared += 1
+    assert compared > 30

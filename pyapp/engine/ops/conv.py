@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..op import describe, op
+from ..declare import function
+from ..op import op
 from ..tensor import Tensor
-from .matmul import matmul
-from .rearrange import _add_windows, pad, windows
+from ..user_errors import describe
+from .composite_gradient import fused_gradient
+from .linalg.products import matmul
+from .padding import pad
+from .sliding_windows import _add_windows, windows
 from .view import permute, reshape
 
 
@@ -99,12 +103,19 @@ def _convolution(
     return result if bias is None else result + reshape(bias, (outputs,) + (1,) * dims)
 
 
+convolution_backward = fused_gradient(_convolution)
+
+
 @op()
 def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
     """The plain case, which devices may have kernels for: x (N, C, L), one group, neighbouring elements."""
     return _conv("conv1d", 1, x, weight, bias, stride, padding, 1, 1)
 
 
+conv1d_backward = fused_gradient(_conv1d)
+
+
+@function()
 def conv1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
@@ -117,6 +128,7 @@ def conv1d(
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 
+@function()
 def conv2d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
@@ -125,15 +137,13 @@ def conv2d(
     return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
 
+@function()
 def conv3d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Cross-correlation: x (N, C, D, H, W), weight (O, C / groups, KD, KH, KW), bias (O,) → (N, O, D', H', W')."""
     return _conv("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
-
-
-# -- transposed
 
 
 def _conv_transpose(
@@ -185,6 +195,10 @@ def _convolution_transpose(
     return y if bias is None else y + reshape(bias, (inner * groups,) + (1,) * dims)
 
 
+convolution_transpose_backward = fused_gradient(_convolution_transpose)
+
+
+@function()
 def conv_transpose1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
@@ -196,6 +210,7 @@ def conv_transpose1d(
     )  # fmt: skip
 
 
+@function()
 def conv_transpose2d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
@@ -206,6 +221,7 @@ def conv_transpose2d(
     )  # fmt: skip
 
 
+@function()
 def conv_transpose3d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
@@ -214,9 +230,6 @@ def conv_transpose3d(
     return _conv_transpose(
         "conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation
     )  # fmt: skip
-
-
-# -- patches
 
 
 def im2col(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:

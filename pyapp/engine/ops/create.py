@@ -1,81 +1,98 @@
-"""Tensors from nothing and from plain data."""
+"""Functions that make tensors."""
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from .. import dtype as _dtype
+from .. import quant
 from ..autograd import no_grad
-from ..dtype import DType, as_dtype, of_number
-from ..launch import KERNELS, launch
+from ..declare import function, method
+from ..device import cpu
+from ..dtype import Default, DType, as_dtype, of_number
+from ..launch import KERNELS
 from ..lazy import np
-from ..shape import as_shape
+from ..numpy_arrays import tensor_of
+from ..operands import check_number
+from ..shape import Size, as_shape
+from ..storage import Storage
 from ..tensor import Tensor, adopt_array, check_device, empty_contiguous
-from .base import check_number, tensor_of
+from .elementwise.cast import moved
 
 _FILL = KERNELS["fill_f32"]
 
 
 def _finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
-    if device is not None and check_device(device) != result.device:
-        result = result.to(device)
+    if device is not None and check_device(device) is not result.device:
+        result = moved(result, check_device(device))
     return result.requires_grad_() if requires_grad else result
 
 
+@function(factory=True)
 def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """An uninitialised tensor."""
+    """An uninitialised tensor; of a block format, a matrix."""
     kind = _dtype.Default.dtype if dtype is None else as_dtype(dtype)
-    return _finish(empty_contiguous(as_shape(sizes if size is None else size), kind), device, requires_grad)
+    shape = as_shape(sizes if size is None else size)
+    make = quant.empty if kind.is_quantized else empty_contiguous
+    return _finish(make(shape, kind, check_device(device)), None, requires_grad)
 
 
+@function(factory=True)
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of one value; the dtype is the value's unless given."""
     if isinstance(fill_value, str):
         raise TypeError(f"full: takes a number, not {fill_value!r:.40}")
     kind = of_number(fill_value) if dtype is None else as_dtype(dtype)
     shape = as_shape(size) if not isinstance(size, int) else (size,)
-    result = empty_contiguous(shape, kind)
+    result = empty_contiguous(shape, kind, check_device(device))
     result.fill_(fill_value)
-    return _finish(result, device, requires_grad)
+    return _finish(result, None, requires_grad)
 
 
+@function(factory=True)
 def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros."""
-    result = empty(*sizes, size=size, dtype=dtype)
+    result = empty(*sizes, size=size, dtype=dtype, device=device)
     if result.storage.nbytes:
         fill_storage_with_zeros(result)
-    return _finish(result, device, requires_grad)
+    return _finish(result, None, requires_grad)
 
 
 def fill_storage_with_zeros(tensor: Tensor) -> None:
     """Zeroes a fresh dense tensor of any dtype, without NumPy."""
     words, rest = divmod(tensor.storage.nbytes, 4)
-    launch(_FILL, words >> 10, tensor.storage.address, words, 0.0)
+    _FILL.launch(words >> 10, tensor, words, 0.0)
     if rest:
-        tensor.storage.bytes_view()[words * 4 :] = bytes(rest)
+        tensor.storage.write(words * 4, bytes(rest))
 
 
+@function(factory=True)
 def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones."""
     shape = as_shape(sizes if size is None else size)
     return full(shape, 1, _dtype.Default.dtype if dtype is None else dtype, device, requires_grad)
 
 
+@function(factory=True)
 def empty_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised, with the shape and dtype of the input."""
     return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
+@function(factory=True)
 def zeros_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros with the shape and dtype of the input."""
     return zeros(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
+@function(factory=True)
 def ones_like(input: Tensor, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones with the shape and dtype of the input."""
     return ones(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
+@function(factory=True)
 def full_like(
     input: Tensor, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -92,6 +109,7 @@ def _too_large(array: Any) -> bool:
     return array.dtype == object and all(type(number) is int for number in array.reshape(-1))
 
 
+@function(factory=True)
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32.
 
@@ -113,6 +131,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         raise ValueError(f"tensor: the nested lists do not have equal lengths ({error})") from error
     if array.dtype == "uint64" and from_python and dtype is None or _too_large(array):
         raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
+    if array.dtype.kind == "c":
+        raise TypeError(f"tensor: takes real numbers; {type(data).__name__} holds complex ones")
     if array.dtype == object or array.dtype.kind in "USV":
         raise (ValueError if array.ndim else TypeError)(
             f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
@@ -134,6 +154,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return _finish(adopt_array(array), device, requires_grad)
 
 
+@function()
 def from_numpy(array: Any) -> Tensor:
     """A tensor that shares the memory of a NumPy array (a copy where it is read-only or has negative strides)."""
     if not isinstance(array, (np.ndarray, np.generic)):
@@ -141,6 +162,7 @@ def from_numpy(array: Any) -> Tensor:
     return adopt_array(np.asarray(array))
 
 
+@function(factory=True)
 def arange(
     start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -157,6 +179,7 @@ def arange(
     return _finish(tensor_of(values, kind), device, requires_grad)
 
 
+@function(factory=True)
 def linspace(
     start: float, end: float, steps: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -166,6 +189,7 @@ def linspace(
     )
 
 
+@function(factory=True)
 def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal (n, m)."""
     return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or _dtype.Default.dtype)), device, requires_grad)
@@ -176,3 +200,111 @@ def scalar(value: float, dtype: DType) -> Tensor:
     result = empty_contiguous((), dtype)
     result.data_view()[0] = value
     return result
+
+
+def _new(create: Any) -> Any:
+    def made(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
+        return create(*args, dtype=dtype or x.dtype, device=device or x.device, **kwargs)
+
+    return made
+
+
+for _create in (zeros, ones, empty, full):
+    method("new_" + _create.__name__)(_new(_create))
+
+
+@function(factory=True)
+def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
+    """base^start … base^end."""
+    return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or Default.dtype))
+
+
+@function(factory=True)
+def scalar_tensor(value: Any, dtype: Any = None) -> Tensor:
+    """A zero-dimensional tensor (float32 unless told)."""
+    return tensor_of(np.asarray(value), as_dtype(dtype or Default.dtype))
+
+
+@function()
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` itself where it is a tensor of that dtype; arrays share their memory, anything else is copied."""
+    if isinstance(data, Tensor):
+        return data.to(dtype=dtype, device=device) if dtype is not None or device is not None else data
+    if isinstance(data, np.ndarray):
+        found = from_numpy(data)
+        return found if dtype is None and device is None else found.to(dtype=dtype, device=device)
+    return tensor(data, dtype=dtype, device=device)
+
+
+@function()
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """as_tensor, or with `copy` a tensor of its own."""
+    return tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+
+
+@method("new_tensor")
+def _new_tensor(x: Tensor, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    return tensor(data, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+@function()
+def fill(x: Tensor, value: Any) -> Tensor:
+    """A tensor like x, of one value."""
+    return x * 0 + value if isinstance(value, Tensor) and value.requires_grad else full_like(x, float(value))
+
+
+@function()
+def range(
+    start: float = 0, end: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """start, start + step, … up to and including end; torch's older arange."""
+    if end is None:
+        start, end = 0, start
+    count = int(np.floor((end - start) / step)) + 1
+    values = start + np.arange(count, dtype="float64") * step
+    return tensor(values, dtype=dtype or _dtype.Default.dtype, device=device, requires_grad=requires_grad)
+
+
+TYPED = {
+    "FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16",
+    "LongTensor": "int64", "IntTensor": "int32", "ShortTensor": "int16", "CharTensor": "int8", "ByteTensor": "uint8",
+    "BoolTensor": "bool",
+}  # fmt: skip
+
+
+def construct(made: Tensor, args: tuple[Any, ...], kind: DType) -> None:
+    """Fills in what Tensor(*args) is: uninitialised of given sizes, or from data, in the dtype `kind`.
+
+    TypeError for a number alone that is no size.
+    """
+    if not args:
+        source = empty_contiguous((0,), kind)
+    elif len(args) == 1 and isinstance(args[0], Tensor):
+        if args[0].dtype is not kind:
+            raise TypeError(f"{_name(kind)}: got a tensor of {args[0].dtype}; convert it with .to({kind.name})")
+        source = args[0].detach()
+    elif len(args) == 1 and isinstance(args[0], Storage):
+        raise TypeError(f"{_name(kind)}: takes sizes or data, not a storage")
+    elif (
+        len(args) == 1 and isinstance(args[0], (list, tuple, builtins.range, np.ndarray)) and type(args[0]) is not Size
+    ):
+        source = tensor(list(args[0]) if isinstance(args[0], builtins.range) else args[0], dtype=kind)
+    else:
+        source = empty_contiguous(as_shape(args), kind)
+    made.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)
+
+
+def _name(kind: DType) -> str:
+    found = {dtype: name for name, dtype in TYPED.items()}.get(kind.name)
+    return "Tensor" if kind is Default.dtype or found is None else found
+
+
+def _construct(made: Tensor, *args: Any, device: Any = None) -> None:
+    """torch's older constructor: uninitialised of given sizes, or from data, in the default dtype."""
+    if check_device(device) is not cpu:
+        raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
+    construct(made, args, Default.dtype)
+
+
+Tensor.__init__ = _construct  # type: ignore[method-assign, assignment]

@@ -8,14 +8,18 @@ from math import pi
 from typing import Any
 
 from .. import dtype as _dtype
+from ..declare import function
 from ..lazy import np
-from ..op import describe, primitive
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive
 from ..shape import normalize_dim
 from ..tensor import Tensor
-from .base import array_of, computed, tensor_of
+from ..user_errors import describe
 from .create import tensor
-from .rearrange import _add_windows, movedim, pad, windows
-from .view import narrow, stack
+from .padding import pad
+from .sliding_windows import _add_windows, windows
+from .stacking import stack
+from .view import movedim, narrow
 
 
 def _pairs(array: Any, kind: Any) -> Tensor:
@@ -36,10 +40,9 @@ def _d_dft(g: Tensor, _: Any, x: Tensor, inverse: bool) -> Any:
     return (_dft(g, not inverse),)
 
 
-@primitive(vjp=_d_dft, saves="none", name="_dft", method=False)
+@primitive(vjp=_d_dft, saves="none", name="_dft")
 def _dft(x: Tensor, inverse: bool) -> Tensor:
     """Σ x exp(∓ 2πi jk / n) along the last dim of pairs (..., n, 2); the real map's transpose is the other sign."""
-    computed("fft")
     values = _complex(x)
     return _pairs(np.fft.ifft(values, norm="forward") if inverse else np.fft.fft(values), x.dtype)
 
@@ -50,10 +53,9 @@ def _d_rdft(g: Tensor, _: Any, x: Tensor) -> Any:
     return (_dft(whole, True)[..., 0],)
 
 
-@primitive(vjp=_d_rdft, saves="none", name="_rdft", method=False)
+@primitive(vjp=_d_rdft, saves="none", name="_rdft")
 def _rdft(x: Tensor) -> Tensor:
     """(..., n) → pairs (..., n // 2 + 1, 2)."""
-    computed("rfft")
     kind = _kind(x)
     return _pairs(np.fft.rfft(array_of(x, _dtype.float64 if kind is _dtype.float64 else _dtype.float32)), kind)
 
@@ -67,10 +69,9 @@ def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
     return (_rdft(g) * tensor(twice, dtype=g.dtype),)
 
 
-@primitive(vjp=_d_irdft, saves="none", name="_irdft", method=False)
+@primitive(vjp=_d_irdft, saves="none", name="_irdft")
 def _irdft(x: Tensor, n: int) -> Tensor:
     """Pairs (..., n // 2 + 1, 2) → (..., n), not divided by n."""
-    computed("irfft")
     return tensor_of(np.fft.irfft(_complex(x), n, norm="forward"), x.dtype)
 
 
@@ -184,27 +185,27 @@ def ifftshift(x: Tensor, dim: Any = None) -> Tensor:
     return x.roll([-(x.shape[d] // 2) for d in dims], list(dims))
 
 
+@function()
 def view_as_real(x: Tensor) -> Tensor:
     """A complex tensor is one of pairs already: x itself."""
     _check_pairs("view_as_real", x)
     return x
 
 
+@function()
 def complex_abs(x: Tensor) -> Tensor:
     """The magnitude of pairs (..., 2) → (...); its gradient at 0 is 0."""
     _check_pairs("complex_abs", x)
     return x.norm(dim=-1)
 
 
+@function()
 def complex_mul(a: Tensor, b: Tensor) -> Tensor:
     """The product of complex tensors of pairs."""
     _check_pairs("complex_mul", a)
     _check_pairs("complex_mul", b)
     (p, q), (r, s) = ((t[..., 0], t[..., 1]) for t in (a, b))
     return stack([p * r - q * s, p * s + q * r], -1)
-
-
-# -- windows
 
 
 def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[float, ...]) -> Tensor:
@@ -216,11 +217,13 @@ def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[flo
     return tensor(np.ones(1) if length == 1 else np.asarray(values), dtype=dtype or _dtype.Default.dtype)
 
 
+@function(factory=True)
 def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """½ - ½ cos(2πk / N)."""
     return _window("hann_window", window_length, periodic, dtype, (0.5, 0.5))
 
 
+@function(factory=True)
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -234,19 +237,18 @@ def hamming_window(
     return _window("hamming_window", window_length, periodic, dtype, (alpha, beta))
 
 
+@function(factory=True)
 def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """0.42 - ½ cos(2πk / N) + 0.08 cos(4πk / N)."""
     return _window("blackman_window", window_length, periodic, dtype, (0.42, 0.5, 0.08))
 
 
+@function(factory=True)
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A triangle."""
     steps = window_length if periodic else window_length - 1
     values = 1 - np.abs(2 * np.arange(window_length) / max(steps, 1) - 1)
     return tensor(np.ones(1) if window_length == 1 else values, dtype=dtype or _dtype.Default.dtype)
-
-
-# -- short-time transforms
 
 
 def _stft_window(name: str, n_fft: int, win_length: int, window: Tensor | None, like: Tensor) -> Tensor:
@@ -258,6 +260,7 @@ def _stft_window(name: str, n_fft: int, win_length: int, window: Tensor | None, 
     return pad(window, (before, n_fft - win_length - before))
 
 
+@function(method=True)
 def stft(
     x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
     center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
@@ -286,6 +289,7 @@ def stft(
     return (y * n_fft**-0.5 if normalized else y).transpose(1, 2)
 
 
+@function(method=True)
 def istft(
     x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
@@ -318,8 +322,13 @@ def istft(
     return y if length is None or y.shape[1] >= length else pad(y, (0, length - y.shape[1]))
 
 
-__all__ = [
-    "bartlett_window", "blackman_window", "complex_abs", "complex_mul", "fft", "fft2", "fftfreq", "fftshift",
-    "hamming_window", "hann_window", "ifft", "ifft2", "ifftshift", "irfft", "irfft2", "istft", "rfft",
-    "rfft2", "rfftfreq", "stft", "view_as_real",
-]  # fmt: skip
+@function()
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None,
+    layout: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """I0(beta √(1 - x²)) / I0(beta), x from -1 to 1."""
+    if window_length < 2:
+        return tensor(np.ones(window_length), dtype=dtype or _dtype.Default.dtype)
+    values = np.kaiser(window_length + periodic, beta)[:window_length]
+    return tensor(values, dtype=dtype or _dtype.Default.dtype, device=device, requires_grad=requires_grad)

@@ -6,17 +6,20 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..autograd import STATE, no_grad
-from ..launch import KERNELS, capturing, launch
+from ..declare import function, method
+from ..element_types import CODES, number_slot
+from ..in_place import check_writable, tracked, write_tracked
+from ..launch import KERNELS
 from ..lazy import np
-from ..mistakes import MISTAKES, names_itself, tell
-from ..op import describe, primitive, view_op
-from ..shape import broadcast_shapes, normalize_dim
-from ..tensor import Tensor, adopt_array
-from .base import array_of, check_number, computed, is_plain, tensor_of, unbroadcast
-from .inplace import tracked, write_tracked
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive, view_op
+from ..operands import check_number, is_plain, unbroadcast
+from ..shape import broadcast_shapes
+from ..tensor import Tensor
+from ..user_errors import MISTAKES, describe, names_itself, tell
 from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
 
-_FILL = KERNELS["fill_f32"]
+_FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
 def _is_basic(entry: Any) -> bool:
@@ -92,10 +95,9 @@ def _array_index(entries: list[Any]) -> tuple[Any, ...]:
     return tuple(e.array() if isinstance(e, Tensor) else e for e in entries)
 
 
-@primitive(name="_take_back", saves="none", method=False)
+@primitive(name="_take_back", saves="none")
 def _take_back(g: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) -> Tensor:
     """Zeros with g added at an index: the transpose of _take."""
-    computed("index")
     whole = np.zeros(shape, array_of(g).dtype)
     np.add.at(whole, index, array_of(g))
     return tensor_of(whole, g.dtype)
@@ -110,9 +112,8 @@ def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
     return (_take_back(g, x.shape, index),)
 
 
-@primitive(vjp=_d_take, saves="none", name="_take", method=False)
+@primitive(vjp=_d_take, saves="none", name="_take")
 def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
-    computed("index")
     try:
         return (
             tensor_of(np.ascontiguousarray(x.array()[index]), x.dtype)
@@ -135,6 +136,7 @@ def _ints_of(entries: list[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+@method("__getitem__")
 @names_itself
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
@@ -164,13 +166,7 @@ def _index_view(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
 place_back(_index_view)
 
 
-def check_writable(x: Tensor, name: str) -> None:
-    """Memory whose elements stand for several is not written."""
-    if 0 in x.strides and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
-        raise RuntimeError(f"{name}: {describe(x)} is expanded: several elements share one place; clone() it first")
-
-
-@primitive(name="_put", saves="none", method=False)
+@primitive(name="_put", saves="none")
 def _put(x: Tensor, value: Any, index: Any) -> Tensor:
     """x with `value` at an index."""
     whole = x.clone()
@@ -185,6 +181,7 @@ def _d_put(g: Tensor, _: Any, x: Tensor, value: Any, index: Any) -> Any:
     return _put(g, 0.0, index) if x.requires_grad else None, seen
 
 
+@method("__setitem__")
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """x[index] = value, in place; dims of size one at the value's front do not count, as in torch."""
     if isinstance(value, Tensor) and value.shape[:1] == (1,):
@@ -202,7 +199,6 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         with no_grad():
             setitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
         return
-    computed("setitem")
     kind = x.dtype
     lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
     source = tensor_of(array_of(value, _dtype.float32), kind).array() if kind.is_bits else array_of(value)
@@ -213,6 +209,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     x.storage.version += 1
 
 
+@method()
 def copy_(x: Tensor, source: Any) -> Tensor:
     """Writes `source` (a tensor, array or number, broadcast) into x."""
     if tracked(x, source):
@@ -232,22 +229,21 @@ def copy_(x: Tensor, source: Any) -> Tensor:
     ):
         source = source.clone()  # source and target may overlap
     if not copy_strided(x, source.expand(x.shape)):
-        computed("copy_")
         np.copyto(x.array(), source.array())
     x.storage.version += 1
     return x
 
 
+@method("_accumulate")
 def add_into(x: Tensor, other: Tensor) -> None:
     """x += other, of one shape and dtype, without a tensor between."""
     if is_plain(x) and is_plain(other):
         count = x.numel()
-        launch(
-            KERNELS["add_f32"],
+        KERNELS["add_f32"].launch(
             count >> 10,
-            x.address,
-            x.address,
-            other.address,
+            x,
+            x,
+            other,
             count,
             max(count, 1),
             max(count, 1),
@@ -255,15 +251,13 @@ def add_into(x: Tensor, other: Tensor) -> None:
             0,
             0.0,
         )
-    elif x.dtype.is_bits:
+    else:
         copy_(x, x + other)
         return
-    else:
-        computed("add")
-        np.add(x.array(), other.array(), out=x.array())
     x.storage.version += 1
 
 
+@method()
 def fill_(x: Tensor, value: Any) -> Tensor:
     """Writes one number into every element."""
     if tracked(x, value):
@@ -271,186 +265,31 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     check_writable(x, "fill_")
     check_number("fill_", value, x.dtype)
     if x.dtype is _dtype.float32 and x.is_contiguous():
-        launch(_FILL, x.numel() >> 10, x.address, x.numel(), float(value))
-    elif (
-        not capturing()
-        and x.numel() == 1
-        and x.is_contiguous()
-        and not x.dtype.is_bits
-        and x.dtype is not _dtype.float16
-    ):
-        x.data_view()[0] = int(value) if not x.dtype.is_floating_point else float(value)
+        _FILL.launch(x.numel() >> 10, x, x.numel(), float(value))
+    elif isinstance(value, Tensor):
+        return copy_(x, value)
+    elif x.is_contiguous():
+        whole = int(value) if not x.dtype.is_floating_point else value
+        number = number_slot(whole, x.dtype)
+        if number is None:  # unsigned types take negative numbers, which wrap
+            number = number_slot(whole % (1 << 8 * x.dtype.itemsize), x.dtype)
+        _FILL_ANY.launch(x.numel() >> 10, x, CODES[x.dtype], x.numel(), number)
     else:
-        computed("fill_")
-        x.array()[...] = tensor_of(np.asarray(value), x.dtype).array()
+        return copy_(x, fill_(x.new_empty(()), value))
     x.storage.version += 1
     return x
 
 
+@method()
 def zero_(x: Tensor) -> Tensor:
     """Writes zeros."""
     return fill_(x, 0)
 
 
-def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
-    """int64 indices of gather/scatter, checked."""
-    if index.dtype.category != 1:
-        raise TypeError(f"{name}: the index must be of integers, got {describe(index)}")
-    if index.ndim != x.ndim:
-        raise ValueError(f"{name}: {describe(x)} and the index {describe(index)} have different numbers of dims")
-    array = index.array().astype(np.int64)
-    size = x.shape[dim] if x.ndim else 1
-    if array.size and (array.min() < 0 or array.max() >= size):
-        raise IndexError(
-            f"{name}: index values {array.min()} .. {array.max()} are outside 0 .. {size - 1}, "
-            f"dim {dim} of {describe(x)}"
-        )
-    return array
-
-
-def _grid(index: Any, dim: int) -> tuple[Any, ...]:
-    """An advanced index that applies `index` along dim and keeps the other coordinates."""
-    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
-    grid[dim] = index
-    return tuple(grid)
-
-
-@primitive(vjp=lambda g, _, x, dim, index: (g.new_zeros(x.shape).scatter_add(dim, index, g),), saves="none")
-def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """out[i][j] = x[index[i][j]][j] for dim 0, and so on, as torch.gather."""
-    computed("gather")
-    d = normalize_dim(dim, x.ndim, "gather")
-    found = _index_array("gather", x, d, index)
-    picked = x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found]
-    return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
-
-
-def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """g where the index reads the source, zeros behind."""
-    from .rearrange import pad
-
-    part = g.gather(dim, index)
-    return pad(
-        part, [n for size, had in zip(source.shape[::-1], part.shape[::-1], strict=True) for n in (0, size - had)]
-    )
-
-
-@primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, _d_source(g, dim, index, src)), saves="none")
-def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """x with src added at index along dim; equal indices add up."""
-    computed("scatter_add")
-    d = normalize_dim(dim, x.ndim, "scatter_add")
-    result = array_of(x).copy()
-    found = _index_array("scatter_add", x, d, index)
-    np.add.at(result, _grid(found, d), array_of(src)[tuple(slice(n) for n in found.shape)])
-    return tensor_of(result, x.dtype)
-
-
-def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
-    from .create import zeros
-
-    hole = scatter(g, dim, index, zeros(index.shape, dtype=g.dtype))
-    return hole, None, None, _d_source(g, dim, index, source) if isinstance(source, Tensor) and source.ndim else None
-
-
-@primitive(vjp=_d_scatter, saves="none")
-def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
-    """x with source (a tensor or a number) written at index along dim."""
-    computed("scatter")
-    if isinstance(source, Tensor) and source.dtype is not x.dtype:
-        raise TypeError(f"scatter: {describe(x)} and the source {describe(source)} differ in dtype")
-    d = normalize_dim(dim, x.ndim, "scatter")
-    result = array_of(x).copy()
-    found = _index_array("scatter", x, d, index)
-    values = array_of(source)
-    if values.ndim and (
-        values.ndim != found.ndim or any(n < m for n, m in zip(values.shape, found.shape, strict=True))
-    ):
-        raise ValueError(f"scatter: the source {describe(source)} does not cover the index {describe(index)}")
-    result[_grid(found, d)] = values[tuple(slice(n) for n in found.shape)] if values.ndim else values
-    return tensor_of(result, x.dtype)
-
-
-def _scatter_by_name(
-    x: Tensor, dim: int, index: Tensor, src: Any = None, value: Any = None, reduce: str | None = None
-) -> Tensor:
-    source = value if src is None else src
-    if reduce is None:
-        return scatter(x, dim, index, source)
-    if reduce not in ("add", "multiply"):
-        raise ValueError(f"scatter: reduce is 'add' or 'multiply', not {reduce!r}")
-    if not isinstance(source, Tensor):
-        source = x.new_full(index.shape, source)
-    from .index_more import scatter_reduce
-
-    return scatter_reduce(x, dim, index, source, "sum" if reduce == "add" else "prod")
-
-
-scatter.by_name = _scatter_by_name
-
-
-def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Entries of a dim by a 1-dim tensor of integers."""
-    d = normalize_dim(dim, x.ndim, "index_select")
-    if not x.ndim:
-        return reshape(index_select(reshape(x, 1), 0, reshape(index, -1)), ())
-    if index.dtype not in (_dtype.int32, _dtype.int64) or index.ndim > 1:
-        raise (IndexError if index.ndim > 1 else TypeError)(
-            f"index_select: the index is a vector of int32 or int64, not {describe(index)}"
-        )
-    if not capturing() and index.numel() and int(index.amin()) < 0:
-        raise IndexError(f"index_select: the index has negative values, to {int(index.amin())} ({describe(x)})")
-    return getitem(x, (slice(None),) * d + (reshape(index, -1),))
-
-
-def _matrices(name: str, x: Tensor) -> None:
-    if x.ndim < 2:
-        raise ValueError(f"{name}: takes matrices, not {describe(x)}")
-
-
-@primitive(vjp=lambda g, _, x, diagonal=0: (g.tril(diagonal),), saves="none")
-def tril(x: Tensor, diagonal: int = 0) -> Tensor:
-    """The lower triangle of the last two dims; zeros above."""
-    computed("tril")
-    _matrices("tril", x)
-    return tensor_of(np.tril(array_of(x), diagonal), x.dtype)
-
-
-@primitive(vjp=lambda g, _, x, diagonal=0: (g.triu(diagonal),), saves="none")
-def triu(x: Tensor, diagonal: int = 0) -> Tensor:
-    """The upper triangle of the last two dims; zeros below."""
-    computed("triu")
-    _matrices("triu", x)
-    return tensor_of(np.triu(array_of(x), diagonal), x.dtype)
-
-
-def _new(name: str) -> Any:
-    def method(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
-        from . import create
-
-        return getattr(create, name)(*args, dtype=dtype or x.dtype, device=device or x.device, **kwargs)
-
-    return method
-
-
-Tensor.__getitem__ = getitem  # type: ignore[method-assign]
-Tensor.__setitem__ = setitem  # type: ignore[method-assign]
-for _function in (copy_, fill_, zero_, index_select):
-    setattr(Tensor, _function.__name__, _function)
-for _name in ("zeros", "ones", "empty", "full"):
-    setattr(Tensor, "new_" + _name, _new(_name))
-
-
-__all__ = [
-    "copy_",
-    "fill_",
-    "gather",
-    "getitem",
-    "index_select",
-    "reshape",
-    "scatter",
-    "scatter_add",
-    "setitem",
-    "tril",
-    "triu",
-]
+@function(method=True)
+def select(x: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at an index of a dim: a view without that dim."""
+    d = dim + x.ndim if dim < 0 else dim
+    if not 0 <= d < x.ndim:
+        raise IndexError(f"select: dim {dim} is out of range for {describe(x)}")
+    return getitem(x, (slice(None),) * d + (index,))

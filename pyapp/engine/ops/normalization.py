@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ..autograd import no_grad
+from ..declare import function
 from ..dtype import float32
-from ..op import describe
-from ..shape import normalize_dim
+from ..op import op
+from ..operands import is_half
 from ..tensor import Tensor
-from .norm import layer_norm as _layer_norm_last
-from .norm import rms_norm as _rms_norm_last
+from ..user_errors import describe
+from .composite_gradient import fused_gradient
+from .elementwise.compare import maximum
+from .padding import pad
+from .sliding_windows import windows
 from .view import reshape
 
 
@@ -42,33 +47,77 @@ def _last_dims(name: str, x: Tensor, normalized_shape: int | Sequence[int]) -> t
     return shape
 
 
+@op()
+def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """x / sqrt(mean(x²) + epsilon) * weight over the last dim."""
+    if is_half(x):
+        return _rms_norm(x.to(float32), weight.to(float32), epsilon).to(x.dtype)
+    return x * ((x * x).mean(-1, True) + epsilon).rsqrt() * weight
+
+
+rms_norm_backward = fused_gradient(_rms_norm)
+
+
+@op(name="layer_norm")
+def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(var + epsilon) * weight + bias over the last dim."""
+    if is_half(x):
+        return _layer_norm(x.to(float32), weight.to(float32), bias.to(float32), epsilon).to(x.dtype)
+    centred = x - x.mean(-1, True)
+    return centred * ((centred * centred).mean(-1, True) + epsilon).rsqrt() * weight + bias
+
+
+layer_norm_backward = fused_gradient(_layer_norm)
+
+
+@function()
 def layer_norm(
-    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
+    x: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None,
     eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """(x - mean) / sqrt(var + eps) over the last dims, times weight plus bias (Ba et al. 2016, arXiv 1607.06450)."""
+    """(x - mean) / sqrt(var + eps) over the last dims, times weight plus bias (Ba et al. 2016, arXiv 1607.06450).
+
+    Also as (x, weight, bias, eps), over the last dim.
+    """
+    if isinstance(normalized_shape, Tensor):
+        return _layer_norm(x, normalized_shape, weight, eps if bias is None else bias)
     shape = _last_dims("layer_norm", x, normalized_shape)
     if len(shape) == 1 and weight is not None and bias is not None:
-        return _layer_norm_last(x, weight, bias, eps)
+        return _layer_norm(x, weight, bias, eps)
+    if is_half(x):
+        return layer_norm(x.to(float32), shape, weight, bias, eps).to(x.dtype)
     y = standardized(x, range(x.ndim - len(shape), x.ndim), eps)[0]
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
 
-def rms_norm(
-    x: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
-    """x / sqrt(mean(x²) + eps) over the last dims, times weight; eps defaults to the dtype's (torch's)."""
+def _rms_norm_last(x: Tensor, weight: Tensor, epsilon: Any) -> Tensor:
+    if x.shape[-1:] != weight.shape:
+        raise ValueError(f"rms_norm: the weight {describe(weight)} does not fit the last dim of {describe(x)}")
+    return _rms_norm(x, weight, epsilon)
+
+
+@function()
+def rms_norm(x: Tensor, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Tensor:
+    """x / sqrt(mean(x²) + eps) over the last dims, times weight (Zhang & Sennrich 2019, arXiv 1910.07467).
+
+    eps defaults to the smallest step of the dtype in which it is computed, float32 for halves. Also as (x, weight,
+    eps = 1e-5), over the last dim.
+    """
+    if isinstance(normalized_shape, Tensor):
+        return _rms_norm_last(x, normalized_shape, 1e-5 if weight is None else weight)
     shape = _last_dims("rms_norm", x, normalized_shape)
-    tiny = {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(x.dtype.name, 2.0**-23)
-    epsilon = tiny if eps is None else eps
+    epsilon = eps if eps is not None else 2.0**-52 if x.dtype.itemsize == 8 else 2.0**-23
     if len(shape) == 1 and weight is not None:
-        return _rms_norm_last(x, weight, epsilon)
+        return _rms_norm(x, weight, epsilon)
+    if is_half(x):
+        return rms_norm(x.to(float32), shape, None if weight is None else weight.to(float32), epsilon).to(x.dtype)
     dims = list(range(x.ndim - len(shape), x.ndim))
     y = x * ((x * x).mean(dims, True) + epsilon).rsqrt()
     return y if weight is None else y * weight
 
 
+@function()
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -77,6 +126,8 @@ def group_norm(
     """
     if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
         raise ValueError(f"group_norm: {describe(x)} does not make {num_groups} groups of channels")
+    if is_half(x):
+        return group_norm(x.to(float32), num_groups, weight, bias, eps).to(x.dtype)
     groups = reshape(x, (x.shape[0], num_groups, prod(x.shape[1:]) // num_groups))
     return scaled(reshape(standardized(groups, (2,), eps)[0], x.shape), weight, bias)
 
@@ -87,6 +138,7 @@ def _track(running: Tensor | None, value: Tensor, momentum: float) -> None:
             running.copy_(running * (1 - momentum) + value.detach().to(running.dtype) * momentum)
 
 
+@function()
 def batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
@@ -96,6 +148,9 @@ def batch_norm(
     """
     if x.ndim < 2:
         raise ValueError(f"batch_norm: takes (N, C, ...), got {describe(x)}")
+    if is_half(x):
+        wide = batch_norm(x.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)
+        return wide.to(x.dtype)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: evaluation needs running_mean and running_var")
@@ -110,6 +165,7 @@ def batch_norm(
     return scaled(y, weight, bias)
 
 
+@function()
 def instance_norm(
     x: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
     bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
@@ -119,6 +175,9 @@ def instance_norm(
     """
     if x.ndim < 3:
         raise ValueError(f"instance_norm: takes (N, C, L, ...), got {describe(x)}")
+    if is_half(x):
+        wide = instance_norm(x.to(float32), running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+        return wide.to(x.dtype)
     if not use_input_stats:
         return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     count = prod(x.shape[2:])
@@ -130,10 +189,9 @@ def instance_norm(
     return scaled(y, weight, bias)
 
 
+@function()
 def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha mean(x² over `size` neighbouring channels))^beta (Krizhevsky et al. 2012)."""
-    from .rearrange import pad, windows
-
     if x.ndim < 3:
         raise ValueError(f"local_response_norm: takes (N, C, L, ...), got {describe(x)}")
     squares = (x * x).reshape(x.shape[0], x.shape[1], -1)
@@ -142,27 +200,9 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     return x / (reshape(mean, x.shape) * alpha + k) ** beta
 
 
+@function()
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm, eps) along a dim."""
-    from .elementwise import maximum
-
+    if is_half(x):
+        return normalize(x.to(float32), p, dim, eps).to(x.dtype)
     return x / maximum(x.norm(p, dim, True), eps)
-
-
-def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """x with every slice at an index of `dim` of which the p-norm is above `maxnorm` scaled down to that."""
-    from .elementwise import where
-
-    if not x.dtype.is_floating_point or x.ndim < 2 or p <= 0 or maxnorm < 0:
-        raise ValueError(
-            f"renorm: takes floats of 2 dims and more, p above 0 and maxnorm of at least 0, got {describe(x)}, {p}, "
-            f"{maxnorm}"
-        )
-    kept = normalize_dim(dim, x.ndim, "renorm")
-    wide = x.to(float32) if x.dtype.itemsize < 4 else x
-    sizes = wide.norm(p, [d for d in range(x.ndim) if d != kept], True)
-    factors = where(sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)  # torch's guard against 0
-    return (wide * factors).to(x.dtype)
-
-
-Tensor.renorm = renorm  # type: ignore[attr-defined]

@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from math import ceil, prod
 from typing import Any
 
+from ..declare import function
 from ..lazy import np
-from ..op import describe
+from ..numpy_arrays import array_of, tensor_of
+from ..operands import is_half
 from ..tensor import Tensor
-from .base import array_of, tensor_of
+from ..user_errors import describe
 from .conv import _each, _padded, _viewed
 from .create import arange, ones
-from .elementwise import _rounded
+from .elementwise.arithmetic import _rounded
 from .random import rand
-from .view import cat, expand, narrow, reshape, stack
+from .stacking import cat, stack
+from .view import expand, narrow, reshape
 
 
 class _Windows:
@@ -96,6 +99,9 @@ def _avg_pool(
     name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
+    if is_half(x):  # whose sum may overflow
+        wide, rest = x.to("float32"), (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return _avg_pool(name, dims, wide, *rest).to(x.dtype)
     look = _Windows(name, dims, x, kernel_size, stride, padding, 1, ceil_mode)
     total = look.of(x, 0.0).sum(-1)
     if divisor_override is not None:
@@ -113,6 +119,7 @@ def _shared(total: Tensor, count: Any) -> Tensor:
     return total / count if total.dtype.is_floating_point else _rounded(total, count, "trunc")
 
 
+@function()
 def max_pool1d(
     x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
@@ -122,6 +129,7 @@ def max_pool1d(
     return _max_pool("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@function()
 def max_pool2d(
     x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
@@ -130,6 +138,7 @@ def max_pool2d(
     return _max_pool("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@function()
 def max_pool3d(
     x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
@@ -138,6 +147,7 @@ def max_pool3d(
     return _max_pool("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@function()
 def avg_pool1d(
     x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
@@ -146,6 +156,7 @@ def avg_pool1d(
     return _avg_pool("avg_pool1d", 1, x, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@function()
 def avg_pool2d(
     x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
@@ -154,6 +165,7 @@ def avg_pool2d(
     return _avg_pool("avg_pool2d", 2, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@function()
 def avg_pool3d(
     x: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
@@ -173,22 +185,22 @@ def _lp_pool(
     return (total.sign() * total.abs().relu()) ** (1.0 / norm_type)
 
 
+@function()
 def lp_pool1d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """(Σ x^p)^(1 / p) of each window of (N, C, L)."""
     return _lp_pool("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
 
 
+@function()
 def lp_pool2d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """(Σ x^p)^(1 / p) of each window of (N, C, H, W)."""
     return _lp_pool("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
 
 
+@function()
 def lp_pool3d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """(Σ x^p)^(1 / p) of each window of (N, C, D, H, W)."""
     return _lp_pool("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)
-
-
-# -- adaptive
 
 
 def _sizes(name: str, dims: int, x: Tensor, output_size: Any) -> tuple[int, ...]:
@@ -235,37 +247,40 @@ def _adaptive_max_pool(name: str, dims: int, x: Tensor, output_size: Any, return
     return (values, reshape(indices, (*lead, *sizes))) if return_indices else values
 
 
+@function()
 def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor:
     """Means of parts of (N, C, L), as many as `output_size` says (None: as they are)."""
     return _adaptive_avg_pool("adaptive_avg_pool1d", 1, x, output_size)
 
 
+@function()
 def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
     """adaptive_avg_pool1d for (N, C, H, W)."""
     return _adaptive_avg_pool("adaptive_avg_pool2d", 2, x, output_size)
 
 
+@function()
 def adaptive_avg_pool3d(x: Tensor, output_size: Any) -> Tensor:
     """adaptive_avg_pool1d for (N, C, D, H, W)."""
     return _adaptive_avg_pool("adaptive_avg_pool3d", 3, x, output_size)
 
 
+@function()
 def adaptive_max_pool1d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Largest of parts of (N, C, L), as many as `output_size` says; with `return_indices` the places too."""
     return _adaptive_max_pool("adaptive_max_pool1d", 1, x, output_size, return_indices)
 
 
+@function()
 def adaptive_max_pool2d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """adaptive_max_pool1d for (N, C, H, W)."""
     return _adaptive_max_pool("adaptive_max_pool2d", 2, x, output_size, return_indices)
 
 
+@function()
 def adaptive_max_pool3d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """adaptive_max_pool1d for (N, C, D, H, W)."""
     return _adaptive_max_pool("adaptive_max_pool3d", 3, x, output_size, return_indices)
-
-
-# -- back
 
 
 def _max_unpool(
@@ -287,6 +302,7 @@ def _max_unpool(
     return reshape(empty.scatter(x.ndim - dims, reshape(indices, flat), reshape(x, flat)), (*lead, *size))
 
 
+@function()
 def max_unpool1d(
     x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
@@ -294,6 +310,7 @@ def max_unpool1d(
     return _max_unpool("max_unpool1d", 1, x, indices, kernel_size, stride, padding, output_size)
 
 
+@function()
 def max_unpool2d(
     x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
@@ -301,14 +318,12 @@ def max_unpool2d(
     return _max_unpool("max_unpool2d", 2, x, indices, kernel_size, stride, padding, output_size)
 
 
+@function()
 def max_unpool3d(
     x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
     """max_unpool1d for (N, C, D, H, W)."""
     return _max_unpool("max_unpool3d", 3, x, indices, kernel_size, stride, padding, output_size)
-
-
-# -- fractional
 
 
 def _starts(samples: Any, size: int, out: int, window: int) -> Any:
@@ -368,6 +383,7 @@ def _fractional_max_pool(
     return (values, reshape(indices, (*lead, *sizes))) if return_indices else values
 
 
+@function()
 def fractional_max_pool2d(
     x: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
@@ -380,6 +396,7 @@ def fractional_max_pool2d(
     )
 
 
+@function()
 def fractional_max_pool3d(
     x: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,

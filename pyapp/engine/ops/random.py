@@ -8,16 +8,19 @@ import os
 from typing import Any
 
 from .. import dtype as _dtype
-from ..launch import KERNELS, launch
+from ..declare import function, method
+from ..launch import KERNELS, refuse_capture
 from ..lazy import np
-from ..shape import as_shape
+from ..numpy_arrays import array_of, tensor_of
+from ..shape import as_shape, broadcast_shapes
 from ..tensor import Tensor, check_device, empty_contiguous
-from .base import array_of, computed, tensor_of
+from ..user_errors import describe
 
 _UNIFORM = KERNELS["random_uniform"]
 _NORMAL = KERNELS["random_normal"]
 
 
+@function()
 class Generator:
     """A seed and how many blocks of four words have been drawn from it."""
 
@@ -50,20 +53,24 @@ class Generator:
         return self.seed, self.offset
 
     def set_state(self, state: tuple[int, int]) -> None:
+        """Goes on from (seed, offset), as `get_state` gave them. TypeError for anything else."""
+        if not isinstance(state, (tuple, list)) or len(state) != 2 or not all(isinstance(n, int) for n in state):
+            raise TypeError(f"set_state: takes (seed, offset) of get_state(), not {state!r:.60}")
         self.seed, self.offset = int(state[0]), int(state[1])
 
     def fill(self, kernel: Any, target: Tensor) -> Tensor:
         """Fills a dense float32 tensor and moves on."""
         count = target.numel()
         signed = self.seed - (1 << 64) if self.seed >> 63 else self.seed
-        launch(kernel, count >> 8, target.address, count, signed, self.offset)
+        kernel.launch(count >> 8, target, count, signed, self.offset)
         self.offset += (count + 3) // 4
         return target
 
 
-default_generator = Generator(0)
+default_generator = function("default_generator")(Generator(0))
 
 
+@function()
 def manual_seed(seed: int) -> Generator:
     """Seeds the default generator."""
     return default_generator.manual_seed(seed)
@@ -80,25 +87,40 @@ def _float(dtype: Any) -> Any:
     return _dtype.Default.dtype if dtype is None and _dtype.Default.dtype is not _dtype.float32 else dtype
 
 
-def _draw(kernel: Any, size: Any, generator: Generator | None) -> Tensor:
-    computed("random numbers")
-    return (generator or default_generator).fill(kernel, empty_contiguous(as_shape(size), _dtype.float32))
+def _check_float(name: str, dtype: Any) -> None:
+    """TypeError for a dtype that random fractions would be cut to."""
+    if dtype is not None and not _dtype.as_dtype(dtype).is_floating_point:
+        raise TypeError(f"{name}: draws floating-point numbers, not {_dtype.as_dtype(dtype)}; use randint()")
 
 
+def _draw(kernel: Any, size: Any, generator: Generator | None, device: Any = None) -> Tensor:
+    refuse_capture("random numbers")
+    target = empty_contiguous(as_shape(size), _dtype.float32, check_device(device))
+    return (generator or default_generator).fill(kernel, target)
+
+
+@function(factory=True)
 def rand(
     *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Uniform in [0, 1)."""
-    return _finish(_draw(_UNIFORM, sizes if size is None else size, generator), _float(dtype), device, requires_grad)
+    """Uniform in [0, 1). TypeError for a dtype of integers."""
+    _check_float("rand", dtype)
+    return _finish(
+        _draw(_UNIFORM, sizes if size is None else size, generator, device), _float(dtype), None, requires_grad
+    )
 
 
+@function(factory=True)
 def randn(
     *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Standard normal."""
-    return _finish(_draw(_NORMAL, sizes if size is None else size, generator), _float(dtype), device, requires_grad)
+    """Standard normal. TypeError for a dtype of integers."""
+    _check_float("randn", dtype)
+    return _finish(
+        _draw(_NORMAL, sizes if size is None else size, generator, device), _float(dtype), None, requires_grad
+    )
 
 
 def _like(draw: Any, what: str) -> Any:
@@ -107,6 +129,7 @@ def _like(draw: Any, what: str) -> Any:
         requires_grad: bool = False,
     ) -> Tensor:  # fmt: skip
         kind = dtype or input.dtype
+        _check_float(f"{draw.__name__}_like", kind)
         return draw(
             input.shape, generator=generator, dtype=kind, device=device or input.device, requires_grad=requires_grad
         )
@@ -116,7 +139,8 @@ def _like(draw: Any, what: str) -> Any:
     return like
 
 
-rand_like, randn_like = _like(rand, "Uniform in [0, 1)"), _like(randn, "Standard normal")
+rand_like = function("rand_like", factory=True)(_like(rand, "Uniform in [0, 1)"))
+randn_like = function("randn_like", factory=True)(_like(randn, "Standard normal"))
 
 
 def _words(count: int, generator: Generator | None) -> Any:
@@ -125,6 +149,7 @@ def _words(count: int, generator: Generator | None) -> Any:
     return pairs[:, 0] + pairs[:, 1] * 2.0**-24
 
 
+@function(factory=True)
 def randint(
     low: int = 0, high: Any = None, size: Any = (), generator: Generator | None = None, dtype: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -142,11 +167,13 @@ def randint(
     return _finish(tensor_of(values.reshape(shape), _dtype.as_dtype(dtype or "int64")), None, device, requires_grad)
 
 
+@function(factory=True)
 def randperm(n: int, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """0 .. n - 1 in random order (int64)."""
     return _finish(tensor_of(np.argsort(_words(n, generator), kind="stable"), _dtype.int64), dtype, device, False)
 
 
+@function(method=True)
 def multinomial(
     weights: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
 ) -> Tensor:
@@ -173,21 +200,118 @@ def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator:
     """Writes numbers from [low, high)."""
     if low > high:
         raise ValueError(f"uniform_: {low} is above {high}")
-    return x.copy_(_draw(_UNIFORM, x.shape, generator) * (high - low) + low)
+    return x.copy_(_draw(_UNIFORM, x.shape, generator, x.device) * (high - low) + low)
 
 
+@method("normal_")
 def _normal_in_place(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Writes numbers of the normal distribution."""
+    _check_float("normal_", x.dtype)
     if not std >= 0:
         raise ValueError(f"normal_: the standard deviation is not negative, got {std}")
-    return x.copy_(_draw(_NORMAL, x.shape, generator) * std + mean)
+    return x.copy_(_draw(_NORMAL, x.shape, generator, x.device) * std + mean)
 
 
+@method("uniform_")
 def _uniform_by_name(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """torch calls the limits `from`, which is no name in Python, and `to`."""
     names = {"from": "low", "to": "high"}
     return _uniform_in_place(x, *args, **{names.get(name, name): value for name, value in kwargs.items()})
 
 
-Tensor.uniform_ = _uniform_by_name  # type: ignore[attr-defined]
-Tensor.normal_ = _normal_in_place  # type: ignore[attr-defined]
+@function(method=True)
+def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability that each element of x is, or `p`, else 0, in x's dtype. ValueError outside 0 .. 1."""
+    if p is not None:
+        if not 0 <= p <= 1:
+            raise ValueError(f"bernoulli: the probability {p} must lie between 0 and 1")
+        return (rand(x.shape, generator=generator) < p).to(x.dtype)
+    if x.numel() and not (0 <= float(x.detach().amin()) and float(x.detach().amax()) <= 1):
+        raise ValueError(f"bernoulli: the probabilities in {describe(x)} must lie between 0 and 1")
+    return (rand(x.shape, generator=generator) < x.detach()).to(x.dtype)
+
+
+@function(factory=True)
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None) -> Tensor:
+    """Normal numbers of mean and standard deviation: numbers with a size, or tensors, broadcast."""
+    if isinstance(std, (int, float)) and not std >= 0:
+        raise ValueError(f"normal: the standard deviation is not negative, got {std}")
+    shapes = [v.shape for v in (mean, std) if isinstance(v, Tensor)]
+    if size is None and not shapes:
+        raise ValueError("normal: two numbers need a size")
+    shape = broadcast_shapes(*shapes, op="normal") if size is None else tuple(size)
+    return randn(shape, generator=generator) * std + mean
+
+
+@function(factory=True)
+def randint_like(
+    x: Tensor, low: int, high: int | None = None, *, dtype: Any = None, generator: Generator | None = None
+) -> Tensor:
+    """Integers low .. high - 1 in the shape and dtype of x."""
+    return randint(low, high, x.shape, generator, dtype or x.dtype)
+
+
+@method("bernoulli_")
+def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Writes coins of probability p."""
+    return x.copy_((rand(x.shape, generator=generator) < p).to(x.dtype))
+
+
+@function()
+def seed() -> int:
+    """Seeds the default generator by the system's randomness, and returns the seed."""
+    import secrets
+
+    found = secrets.randbits(63)
+    default_generator.manual_seed(found)
+    return found
+
+
+@function()
+def initial_seed() -> int:
+    """What the default generator was seeded with."""
+    return default_generator.initial_seed()
+
+
+@method("geometric_")
+def _geometric(x: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Writes how many trials of probability p a success took."""
+    if not 0 < p < 1:
+        raise ValueError(f"geometric_: the probability lies between 0 and 1, not {p}")
+    u = rand(x.shape, generator=generator).clamp(2.0**-25)
+    return x.copy_((u.log() / float(np.log1p(-p))).ceil().clamp(1))
+
+
+@method("log_normal_")
+def _log_normal(x: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
+    """Writes exp of normal numbers."""
+    return x.copy_((randn(x.shape, generator=generator) * std + mean).exp())
+
+
+@method("cauchy_")
+def _cauchy(x: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Writes numbers of the Cauchy distribution."""
+    u = rand(x.shape, generator=generator)
+    return x.copy_((u - 0.5).mul(np.pi).tan() * sigma + median)
+
+
+@method("exponential_")
+def _exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Writes numbers of the exponential distribution with rate `lambd`."""
+    if not lambd > 0:
+        raise ValueError(f"exponential_: the rate must be above 0, not {lambd}")
+    return x.copy_((-rand(x.shape, generator=generator)).log1p() * (-1 / lambd))
+
+
+@method("random_")
+def _random_(x: Tensor, start: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Writes integers start .. to - 1; random_(n): 0 .. n - 1; without limits all that the dtype holds exactly."""
+    if to is None:
+        start, to = (0, start) if start else (0, _LIMITS.get(x.dtype.name, 1 << 31))
+    return x.copy_(randint(start, to, x.shape, generator).to(x.dtype))
+
+
+_LIMITS = {
+    "bool": 2, "uint8": 256, "int8": 128, "int16": 1 << 15, "float16": (1 << 11) + 1, "bfloat16": (1 << 8) + 1,
+    "float32": (1 << 24) + 1,
+}  # fmt: skip

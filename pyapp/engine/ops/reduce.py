@@ -1,4 +1,4 @@
-"""Reductions, sorting and scans."""
+"""Reductions over dims: sums, means, variances, extremes, any and all."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from math import prod
 from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
+from ..declare import function, method
 from ..dtype import as_dtype
 from ..lazy import np
-from ..op import describe, op, primitive
+from ..numpy_arrays import array_of, tensor_of
+from ..op import op, primitive
+from ..operands import is_half
 from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor
-from .base import array_of, computed, tensor_of
-from .elementwise import where
+from ..user_errors import describe
+from .elementwise.compare import maximum, minimum
+from .elementwise.select import where
 
 
 def _spread(gradient: Tensor, x: Tensor, dims: Any, keepdim: bool) -> Tensor:
@@ -28,13 +32,13 @@ def _accumulator(x: Tensor) -> Any:
     return _dtype.int64 if not x.dtype.is_floating_point else x.dtype
 
 
+@function(method=True)
 @primitive(
     vjp=lambda g, _, x, dim=None, keepdim=False, dtype=None: (_spread(g, x, dim, keepdim).expand(x.shape).to(x.dtype),),
     saves="none",
 )
 def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Sum over dims (all of them by default)."""
-    computed("sum")
     kind = as_dtype(dtype) if dtype is not None else _accumulator(x)
     array = array_of(x, _dtype.float32 if x.dtype is _dtype.float16 else None)
     return tensor_of(
@@ -52,22 +56,28 @@ def _sum_by_name(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any =
 sum.by_name = _sum_by_name
 
 
-@op(method=True)
+@function(method=True)
+@op()
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Mean over dims. TypeError for integers, unless a floating dtype is given."""
     if dtype is not None:
         x = x.to(dtype)
     if not x.dtype.is_floating_point:
         raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
+    if is_half(x):  # whose sum may overflow
+        return mean(x.to(_dtype.float32), dim, keepdim).to(x.dtype)
     count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "mean"))
     return sum(x, dim, keepdim) / (count if count else float("nan"))
 
 
-@op(method=True)
+@function(method=True)
+@op()
 def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> Tensor:
     """Variance over dims, divided by n - correction."""
     if isinstance(dim, bool):  # torch's older form: var(unbiased)
         dim, correction = None, int(dim)
+    if is_half(x):
+        return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))
     centred = x - mean(x, dim, True)
     left = count - correction
@@ -90,10 +100,13 @@ def _var_by_name(
 mean.by_name, var.by_name = _mean_by_name, _var_by_name
 
 
+@function(method=True)
 def std(
     x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
 ) -> Tensor:
     """Standard deviation over dims."""
+    if is_half(x):  # whose variance may overflow
+        return std(x.to(_dtype.float32), dim, correction, keepdim, unbiased=unbiased).to(x.dtype)
     return _root(var(x, dim, correction if unbiased is None else int(unbiased), keepdim))
 
 
@@ -103,7 +116,7 @@ def _d_root(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:
     return (where(none, 0.0, g / where(none, 1.0, y * 2)),)
 
 
-@primitive(vjp=_d_root, saves="output", name="_root", method=False)
+@primitive(vjp=_d_root, saves="output", name="_root")
 def _root(x: Tensor) -> Tensor:
     return x.sqrt()
 
@@ -116,7 +129,6 @@ def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool =
 
 def _extreme(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        computed(name)
         axes = reduced_dims(dim, x.ndim, name)
         if 0 in [x.shape[d] for d in axes]:
             raise (ValueError if dim is None else IndexError)(
@@ -128,13 +140,12 @@ def _extreme(name: str) -> Any:
     return primitive(vjp=_d_extreme, saves="both", name=name)(body)
 
 
-amax = _extreme("amax")
-amin = _extreme("amin")
+amax = function(method=True)(_extreme("amax"))
+amin = function(method=True)(_extreme("amin"))
 
 
 def _arg(name: str) -> Any:
     def body(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        computed(name)
         if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
             raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))
         if x.dtype is _dtype.bool_:
@@ -153,15 +164,13 @@ def _index_of_extreme(name: str, x: Tensor, dim: int | None, keepdim: bool) -> T
     return tensor_of(function(array, axis=normalize_dim(dim, x.ndim, name), keepdims=keepdim), _dtype.int64)
 
 
-argmax = _arg("argmax")
-argmin = _arg("argmin")
+argmax = function(method=True)(_arg("argmax"))
+argmin = function(method=True)(_arg("argmin"))
 
 
 def _max_or_min(whole: Any, index: Any) -> Any:
     def method(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         if isinstance(dim, Tensor):
-            from .elementwise import maximum, minimum
-
             return (maximum if whole is amax else minimum)(x, dim)
         if dim is None:
             return whole(x)
@@ -175,13 +184,12 @@ def _max_or_min(whole: Any, index: Any) -> Any:
     return method
 
 
-max = _max_or_min(amax, argmax)
-min = _max_or_min(amin, argmin)
+max = function("max", method=True)(_max_or_min(amax, argmax))
+min = function("min", method=True)(_max_or_min(amin, argmin))
 
 
 def _quantifier(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        computed(name)
         axes = normalize_dims(dim, x.ndim, name)
         found = getattr(array_of(x), name)(axis=axes, keepdims=keepdim)
         return tensor_of(found, _dtype.uint8 if x.dtype is _dtype.uint8 else _dtype.bool_)
@@ -190,45 +198,8 @@ def _quantifier(name: str) -> Any:
     return primitive(name=name)(body)
 
 
-any = _quantifier("any")
-all = _quantifier("all")
-
-
-@primitive(vjp=lambda g, _, x, dim: (g.flip(dim).cumsum(dim).flip(dim),), saves="none")
-def cumsum(x: Tensor, dim: int) -> Tensor:
-    """Running sum along a dim; of integers in int64."""
-    computed("cumsum")
-    kind = _accumulator(x)  # named: on wasm32 NumPy would add int32 in 32 bits
-    axis = normalize_dim(dim, x.ndim, "cumsum")
-    array = array_of(x, None if x.dtype.is_floating_point else kind)
-    return tensor_of(np.cumsum(array, axis=axis) if x.ndim else array.copy(), kind)
-
-
-def _cumsum_by_name(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    return cumsum(x if dtype is None else x.to(dtype), dim)
-
-
-cumsum.by_name = _cumsum_by_name
-
-
-@primitive(vjp=None)
-def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
-    """Indices (int64) that sort along a dim; equals keep their order."""
-    computed("argsort")
-    if not x.ndim:
-        normalize_dim(dim, 0, "argsort")
-        return tensor_of(np.zeros((), np.int64))
-    array = array_of(x)
-    axis = normalize_dim(dim, x.ndim, "argsort")
-    if descending:  # a stable descending order: sort the mirrored array, and mirror back
-        size = array.shape[axis]
-        order = size - 1 - np.flip(np.argsort(np.flip(array, axis), axis=axis, kind="stable"), axis)
-    else:
-        order = np.argsort(array, axis=axis, kind="stable")
-    return tensor_of(order, _dtype.int64)
-
-
-argsort.by_name = lambda x, dim=-1, descending=False, stable=False: argsort(x, dim, descending)
+any = function(method=True)(_quantifier("any"))
+all = function(method=True)(_quantifier("all"))
 
 
 class Found(NamedTuple):
@@ -238,35 +209,63 @@ class Found(NamedTuple):
     indices: Tensor
 
 
-def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
-    """(values, indices) in order along a dim; equals keep their order, whether `stable` or not."""
-    indices = argsort(x, dim, descending)
-    return Found(x.gather(dim, indices), indices)
+@function(method=True)
+def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not zero (int64)."""
+    return sum(x != 0, dim)
 
 
-def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Found:
-    """(values, indices) of the k largest along a dim, in descending order."""
-    d = normalize_dim(dim, x.ndim, "topk")
-    size = x.shape[d] if x.ndim else 1
-    if not 0 <= k <= size:
-        raise ValueError(f"topk: k = {k} is not between 0 and {size}")
-    indices = argsort(x, dim, largest)
-    indices = indices.narrow(dim, 0, k) if x.ndim else indices
-    return Found(x.gather(dim, indices), indices)
+@function(method=True)
+def nansum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Sum that takes NaN as zero."""
+    return sum(where(x.isnan(), 0.0, x) if x.dtype.is_floating_point else x, dim, keepdim)
 
 
-@op(method=True)
-def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(x))) over dims, stable."""
+@function(method=True)
+def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Mean of the elements that are not NaN. TypeError for integers."""
     if not x.dtype.is_floating_point:
-        x = x.to(_dtype.float32)
-    if not x.numel():  # log of no sum
-        return x.sum(dim, keepdim).log()
-    top = amax(x, dim, True).detach()
-    top = where(top.isfinite(), top, 0.0)
-    total = (x - top).exp().sum(dim, keepdim).log()
-    return total + (top if keepdim else top.reshape(total.shape))
+        raise TypeError(f"nanmean: takes floating-point tensors, not {describe(x)}")
+    return nansum(x, dim, keepdim) / sum(x.isnan().logical_not(), dim, keepdim)
 
 
-for _function in (std, max, min, sort, topk):
-    setattr(Tensor, {std: "std", max: "max", min: "min", sort: "sort", topk: "topk"}[_function], _function)
+class Extremes(NamedTuple):
+    """The smallest and the largest."""
+
+    min: Tensor
+    max: Tensor
+
+
+@function(method=True)
+def aminmax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Extremes:
+    """(smallest, largest) over dims."""
+    return Extremes(amin(x, dim, keepdim), amax(x, dim, keepdim))
+
+
+@function()
+def var_mean(
+    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean) over dims."""
+    normalize_dims(dim, x.ndim, "var_mean")
+    return x.var(dim, correction if unbiased is None else int(unbiased), keepdim), x.mean(dim, keepdim)
+
+
+@function()
+def std_mean(
+    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
+) -> tuple[Tensor, Tensor]:
+    """(std, mean) over dims."""
+    return x.std(dim, correction if unbiased is None else int(unbiased), keepdim), x.mean(dim, keepdim)
+
+
+@method("sum_to_size")
+def _sum_to_size(x: Tensor, *size: Any) -> Tensor:
+    """Adds up the dims along which `size` would be broadcast to x's shape."""
+    target = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    extra = x.ndim - len(target)
+    kept = (1,) * extra + tuple(target)
+    if extra < 0 or not {1} >= {n for n, m in zip(kept, x.shape, strict=True) if n != m}:
+        raise RuntimeError(f"sum_to_size: {target} is not broadcast to {describe(x)}")
+    dims = [d for d, (n, m) in enumerate(zip(kept, x.shape, strict=True)) if n != m or d < extra]
+    return x.sum(dims, True).reshape(target) if dims else x.reshape(target)

@@ -8,14 +8,19 @@ from math import floor, prod
 from typing import Any
 
 from ...errors import UnsupportedValueError
+from ..declare import function
 from ..lazy import np
-from ..op import describe, op
+from ..numpy_arrays import tensor_of
+from ..op import op
 from ..tensor import Tensor
-from .base import tensor_of
+from ..user_errors import describe
+from . import pool
 from .create import ones, tensor
-from .elementwise import clamp, where
-from .matmul import matmul
-from .view import expand, permute, reshape, stack
+from .elementwise.limits import clamp
+from .elementwise.select import where
+from .linalg.products import matmul
+from .stacking import stack
+from .view import expand, permute, reshape
 
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 _CUBIC = -0.75  # torch's and OpenCV's coefficient (Keys 1981)
@@ -110,6 +115,7 @@ def _output_sizes(
     return sizes, scales
 
 
+@function()
 def interpolate(
     x: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None, antialias: bool = False,
@@ -126,8 +132,6 @@ def interpolate(
         if align_corners is not None:
             raise ValueError(f"interpolate: mode {mode!r} does not take align_corners")
         if mode == "area":
-            from . import pool
-
             return getattr(pool, f"adaptive_avg_pool{x.ndim - 2}d")(x, sizes)
         for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
             x = x.index_select(2 + i, _nearest(x.shape[2 + i], out, scale, mode != "nearest"))
@@ -142,9 +146,6 @@ def interpolate(
         kind = "cubic" if mode == "bicubic" else "linear"
         x = _along(x, 2 + i, make(x.shape[2 + i], out, scale, kind, bool(align_corners)))
     return x
-
-
-# -- places given by a grid
 
 
 def _unnormalized(at: Tensor, size: int, align_corners: bool) -> Tensor:
@@ -207,6 +208,7 @@ def _without_slope(y: Tensor, grid: Tensor) -> Tensor:
     return y
 
 
+@function()
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:
@@ -246,6 +248,7 @@ def grid_sample(
     return reshape(total, (*x.shape[:2], *out))
 
 
+@function()
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The grid for grid_sample of affine maps theta: (N, 2, 3) and `size` (N, C, H, W), or (N, 3, 4) and 5 sizes."""
     dims = len(size) - 2
@@ -263,9 +266,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     return reshape(flat, (size[0], *size[2:], dims))
 
 
-# -- channels to places
-
-
+@function()
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r², H, W) → (..., C, H r, W r) (Shi et al. 2016, arXiv 1609.05158)."""
     r = upscale_factor
@@ -277,6 +278,7 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     return reshape(permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), (*lead, c // (r * r), h * r, w * r))
 
 
+@function()
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H r, W r) → (..., C r², H, W)."""
     r = downscale_factor
@@ -288,12 +290,10 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     return reshape(permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
 
 
+@function()
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """(N, C, ...): the channels, in `groups` rows, read column by column (Zhang et al. 2017, arXiv 1707.01083)."""
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
         raise ValueError(f"channel_shuffle: {describe(x)} has no multiple of {groups} channels")
     rows = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim))), x.shape)
-
-
-__all__ = ["affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle"]

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from math import prod
+from operator import index
 from typing import Any
 
 from ..autograd import STATE
+from ..declare import attribute, function, method
 from ..dtype import DType
-from ..launch import KERNELS, launch
+from ..launch import KERNELS
 from ..lazy import np
-from ..mistakes import MISTAKES, names_itself, tell
-from ..op import Op, describe, op, primitive, view_op
-from ..shape import (
-    as_shape,
-    broadcast_shapes,
-    contiguous_strides,
-    infer_shape,
-    normalize_dim,
-    view_strides,
-)
+from ..op import Op, op, primitive, view_op
+from ..shape import as_shape, broadcast_shapes, contiguous_strides, infer_shape, normalize_dim, view_strides
 from ..tensor import Tensor, empty_contiguous, make
-from .base import array_of, common_dtype, computed, same_device, tensor_of
+from ..user_errors import MISTAKES, describe, names_itself, tell
+from .create import from_numpy, zeros
 
 _COPY = KERNELS["copy_strided"]
 
 
 def _alias(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int | None = None) -> Tensor:
-    return make(x.storage, shape, strides, x.dtype, x.offset if offset is None else offset, x.device)
+    return make(x.storage, shape, strides, x.dtype, x.offset if offset is None else offset)
 
 
 def _no_blocks(x: Tensor, name: str) -> None:
@@ -46,6 +40,7 @@ def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return _alias(x, shape, strides)
 
 
+@function(method=True, arguments="input shape")
 @names_itself
 def reshape(x: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape; one size may be -1. A view where strides allow it."""
@@ -61,6 +56,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
         raise
 
 
+@method()
 def view(x: Tensor, *shape: Any) -> Tensor:
     """reshape that never copies. ValueError where strides do not allow it. By a dtype: its bytes as that."""
     if len(shape) == 1 and isinstance(shape[0], DType):
@@ -75,13 +71,13 @@ def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
     """The last dim's bytes as elements of another dtype; outside any gradient computation."""
     old, new = x.dtype.itemsize, dtype.itemsize
     if old == new:
-        return make(x.storage, x.shape, x.strides, dtype, x.offset, x.device)
+        return make(x.storage, x.shape, x.strides, dtype, x.offset)
     fits = bool(x.ndim and old and new) and x.strides[-1] == 1 and x.shape[-1] * old % new == 0
     wide = [x.offset, *x.strides[:-1]]
     if not fits or any(n * old % new for n in wide):
         raise ValueError(f"view: {describe(x)} with strides {x.strides} cannot be viewed as {dtype}")
     offset, *strides = (n * old // new for n in wide)
-    return make(x.storage, (*x.shape[:-1], x.shape[-1] * old // new), (*strides, 1), dtype, offset, x.device)
+    return make(x.storage, (*x.shape[:-1], x.shape[-1] * old // new), (*strides, 1), dtype, offset)
 
 
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
@@ -90,6 +86,7 @@ def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     return _alias(x, tuple(x.shape[d] for d in dims), tuple(x.strides[d] for d in dims))
 
 
+@function(method=True)
 @names_itself
 def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dims in another order."""
@@ -103,19 +100,22 @@ def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
         raise
 
 
+@function(method=True, in_place="shape", synonyms="swapaxes swapdims")
 @names_itself
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swaps two dims."""
     try:
         order = list(range(x.ndim))
         a, b = normalize_dim(dim0, x.ndim, "transpose"), normalize_dim(dim1, x.ndim, "transpose")
-        order[a], order[b] = order[b], order[a]
+        if order:
+            order[a], order[b] = order[b], order[a]
         return _permute(x, tuple(order))
     except MISTAKES as error:
         tell(error, "transpose", (x, dim0, dim1), {})
         raise
 
 
+@function(method=True, in_place="shape")
 def t(x: Tensor) -> Tensor:
     """Transposes a matrix."""
     if x.ndim > 2:
@@ -139,6 +139,7 @@ def _fold(gradient: Tensor, x: Tensor) -> Tensor:
     return gradient.sum(dims, keepdim=True).reshape(x.shape) if dims else gradient
 
 
+@function(method=True)
 @names_itself
 def expand(x: Tensor, *shape: Any) -> Tensor:
     """Repeats dims of size one without copying; -1 keeps a size."""
@@ -156,9 +157,10 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
         raise
 
 
-def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """expand to a whole shape."""
-    return expand(x, tuple(shape))
+@function(method=True, arguments="input size")
+def broadcast_to(x: Tensor, *shape: Any) -> Tensor:
+    """expand to a whole shape: `broadcast_to(2, 3)` or `broadcast_to((2, 3))`."""
+    return expand(x, as_shape(shape))
 
 
 @op(saves="none")
@@ -166,8 +168,6 @@ def _spread(
     part: Tensor, size: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> Tensor:
     """Zeros but for a slice, which is `part`."""
-    from .create import zeros
-
     whole = zeros(size, dtype=part.dtype, device=part.device)
     _alias(whole, shape, strides, offset).copy_(part)
     return whole
@@ -192,11 +192,9 @@ def _d_spread(g: Tensor, _: Any, part: Tensor, size: tuple[int, ...], *where: An
     return (_strided(g.contiguous(), *where),)
 
 
-@primitive(name="_place_view", saves="none", method=False)
+@primitive(name="_place_view", saves="none")
 def _place_view(part: Tensor, shape: tuple[int, ...], view: Op, rest: tuple[Any, ...]) -> Tensor:
     """Zeros but for the place that a view op shows, which is `part`."""
-    from .create import zeros
-
     whole = zeros(shape, dtype=part.dtype, device=part.device)
     view.forward(whole, *rest).copy_(part)
     return whole
@@ -230,6 +228,7 @@ def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], o
     return _strided(x, shape, strides, offset)
 
 
+@function(method=True)
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` entries of one dim from `start`."""
     d = normalize_dim(dim, x.ndim, "narrow")
@@ -242,33 +241,7 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return strided_slice(x, x.shape[:d] + (length,) + x.shape[d + 1 :], x.strides, start * x.strides[d])
 
 
-def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be smaller) or of the sizes given."""
-    size = split_size
-    d = normalize_dim(dim, x.ndim, "split")
-    total = x.shape[d]
-    if isinstance(size, int):
-        if size < 0 or (size == 0 and total):
-            raise ValueError(f"split: size {size} is not positive")
-        sizes = [min(size, total - start) for start in range(0, max(total, 1), size or 1)]
-    else:
-        sizes = list(size)
-        if sum(sizes) != total:
-            raise ValueError(f"split: sizes {sizes} do not add up to {total}, dim {dim} of {describe(x)}")
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return tuple(narrow(x, d, start, length) for start, length in zip(starts, sizes, strict=True))
-
-
-def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Up to `chunks` pieces of equal size."""
-    if chunks < 1:
-        raise ValueError(f"chunk: {chunks} chunks of {describe(x)} are none")
-    total = x.shape[normalize_dim(dim, x.ndim, "chunk")]
-    if not total:
-        return tuple(narrow(x, dim, 0, 0) for _ in range(chunks))
-    return split(x, max(1, -(-total // chunks)), dim)
-
-
+@function(method=True, in_place="shape")
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Drops dims of size one: all of them, or those named."""
     if dim is None:
@@ -280,12 +253,14 @@ def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return reshape(x, x.shape[:d] + x.shape[d + 1 :]) if x.ndim and x.shape[d] == 1 else x
 
 
+@function(method=True, in_place="shape")
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """A new dim of size one."""
     d = normalize_dim(dim, x.ndim + 1, "unsqueeze")
     return reshape(x, x.shape[:d] + (1,) + x.shape[d:])
 
 
+@function(method=True)
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Joins dims start .. end."""
     a, b = normalize_dim(start_dim, x.ndim, "flatten"), normalize_dim(end_dim, x.ndim, "flatten")
@@ -294,97 +269,13 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(x, x.shape[:a] + (prod(x.shape[a : b + 1]),) + x.shape[b + 1 :])
 
 
-def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
-    tensors, dim = args[:-1], args[-1]
-    return split(g.contiguous(), [t.shape[dim] for t in tensors], dim)
-
-
-@primitive(vjp=_d_cat, saves="none", name="_cat", method=False)
-def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    computed("cat")
-    if _follow_each_other(tensors, dim):
-        return _put_behind(tensors, dim)
-    kind = tensors[0].dtype if len({t.dtype for t in tensors}) == 1 else common_dtype(*tensors)
-    return tensor_of(np.concatenate([array_of(t, kind) for t in tensors], axis=dim), kind)
-
-
-def _follow_each_other(tensors: Sequence[Tensor], dim: int) -> bool:
-    """Whether the bytes of the tensors, one behind the other, are those of the result."""
-    dtype, others = tensors[0].dtype, [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
-    return (
-        len(set(others)) == 1
-        and prod(tensors[0].shape[:dim]) == 1
-        and all(t.dtype is dtype and t.is_contiguous() for t in tensors)
-    )
-
-
-def _put_behind(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    shape = list(tensors[0].shape)
-    shape[dim] = sum(t.shape[dim] for t in tensors)
-    y = empty_contiguous(tuple(shape), tensors[0].dtype)
-    address = y.address
-    for t in tensors:
-        ctypes.memmove(address, t.address, t.nbytes)
-        address += t.nbytes
-    return y
-
-
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Joins tensors along an existing dim."""
-    tensors = [t for t in tensors if t.shape != (0,)] or list(tensors)[:1]
-    if not tensors:
-        raise ValueError("cat: expects at least one tensor")
-    for x in tensors:
-        _no_blocks(x, "cat")
-    d = normalize_dim(dim, tensors[0].ndim, "cat")
-    for other in tensors[1:]:
-        if other.shape[:d] + other.shape[d + 1 :] != tensors[0].shape[:d] + tensors[0].shape[d + 1 :]:
-            raise ValueError(f"cat: {describe(tensors[0])} and {describe(other)} differ outside dim {dim}")
-    same_device("cat", *tensors)
-    return _cat(list(tensors), d)
-
-
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Joins tensors of one shape along a new dim."""
-    return cat([unsqueeze(t, dim) for t in tensors], normalize_dim(dim, tensors[0].ndim + 1, "stack"))
-
-
-@primitive(vjp=lambda g, _, x, dims: (g.flip(dims),), saves="none", name="_flip", method=False)
-def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    computed("flip")
-    return (
-        tensor_of(np.flip(x.array(), dims).copy(), x.dtype)
-        if not x.dtype.is_bits
-        else tensor_of(np.flip(array_of(x), dims), x.dtype)
-    )
-
-
-def flip(x: Tensor, *along: Any, dims: Any = None) -> Tensor:
-    """Reverses the order along dims."""
-    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(along if dims is None else dims)))
-
-
-def repeat(x: Tensor, *times: Any) -> Tensor:
-    """Copies side by side, `times` for each dim."""
-    counts = as_shape(times)
-    if len(counts) < x.ndim:
-        raise ValueError(f"repeat: {counts} names fewer dims than {describe(x)} has")
-    shape = (1,) * (len(counts) - x.ndim) + x.shape
-    spread = [size for n, count in zip(shape, counts, strict=True) for size in (count, n)]
-    ones = [size for n in shape for size in (1, n)]
-    wide = expand(reshape(x, tuple(ones)), tuple(spread))
-    found = reshape(wide, tuple(n * c for n, c in zip(shape, counts, strict=True)))
-    return found.clone() if found.storage is x.storage else found
-
-
 def copy_strided(target: Tensor, source: Tensor) -> bool:
     """Copies elements of one dtype between layouts with a kernel; False when it cannot."""
     rank = len(target.shape)
     if target.dtype.is_quantized or rank > 6 or target.dtype is not source.dtype or target.shape != source.shape:
         return False
     pad = (0,) * (6 - rank)
-    launch(
-        _COPY, target.numel() >> 10, target.address, source.address, target.dtype.itemsize, rank,
+    _COPY.launch(target.numel() >> 10, target, source, target.dtype.itemsize, rank,
         *target.shape, *pad, *target.strides, *pad, *source.strides, *pad,
     )  # fmt: skip
     return True
@@ -392,16 +283,158 @@ def copy_strided(target: Tensor, source: Tensor) -> bool:
 
 def dense_copy(x: Tensor) -> Tensor:
     """A dense copy by the kernel, or NotImplemented."""
-    result = empty_contiguous(x.shape, x.dtype)
+    result = empty_contiguous(x.shape, x.dtype, x.device)
     return result if copy_strided(result, x) else NotImplemented
 
 
-for _function in (
-    reshape, view, permute, transpose, t, expand, broadcast_to, narrow, split, chunk, squeeze, unsqueeze,
-    flatten, flip, repeat,
-):  # fmt: skip
-    setattr(Tensor, _function.__name__, _function)
-Tensor.T = property(lambda self: permute(self, *reversed(range(self.ndim))))  # type: ignore[attr-defined]
-Tensor.mT = property(lambda self: transpose(self, -2, -1))  # type: ignore[attr-defined]
-Tensor.expand_as = lambda self, other: expand(self, other.shape)  # type: ignore[attr-defined]
-Tensor.view_as = lambda self, other: view(self, other.shape)  # type: ignore[attr-defined]
+@function(method=True, synonyms="moveaxis")
+def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Moves dims to other places; the rest keep their order."""
+    origin = [normalize_dim(d, x.ndim, "movedim") for d in ((source,) if isinstance(source, int) else source)]
+    target = [
+        normalize_dim(d, x.ndim, "movedim") for d in ((destination,) if isinstance(destination, int) else destination)
+    ]
+    if len(origin) != len(target) or len(set(origin)) != len(origin) or len(set(target)) != len(target):
+        raise ValueError(f"movedim: {source} and {destination} must name equally many distinct dims")
+    rest = iter(d for d in range(x.ndim) if d not in origin)
+    places = dict(zip(target, origin, strict=True))
+    return permute(x, tuple(places[i] if i in places else next(rest) for i in range(x.ndim)))
+
+
+@function(method=True)
+def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Splits a dim into several; one size may be -1."""
+    d = normalize_dim(dim, x.ndim, "unflatten")
+    return reshape(x, x.shape[:d] + infer_shape(sizes, x.shape[d], "unflatten") + x.shape[d + 1 :])
+
+
+@function()
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Each tensor expanded to the common shape."""
+    shape = broadcast_shapes(*(t.shape for t in tensors), op="broadcast_tensors")
+    return tuple(expand(t, shape) for t in tensors)
+
+
+def _each(tensors: tuple[Any, ...], one: Any) -> Any:
+    """One tensor for one, a tuple for several or a list."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return tuple(one(t) for t in tensors[0])
+    return one(tensors[0]) if len(tensors) == 1 else tuple(one(t) for t in tensors)
+
+
+@function()
+def atleast_1d(*tensors: Any) -> Any:
+    """With one dim at least."""
+    return _each(tensors, lambda t: t if t.ndim else reshape(t, (1,)))
+
+
+@function()
+def atleast_2d(*tensors: Any) -> Any:
+    """With two dims at least: vectors become rows."""
+    return _each(tensors, lambda t: t if t.ndim > 1 else reshape(t, (1, t.numel())))
+
+
+@function()
+def atleast_3d(*tensors: Any) -> Any:
+    """With three dims at least."""
+    return _each(
+        tensors, lambda t: t.unsqueeze(-1) if t.ndim == 2 else t if t.ndim > 2 else reshape(t, (1, t.numel(), 1))
+    )
+
+
+@function(method=True)
+def ravel(x: Tensor) -> Tensor:
+    """As a vector."""
+    return reshape(x, -1)
+
+
+def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
+    """Where in the storage each element lies: int64, flat."""
+    found = np.full((), offset, np.int64)
+    for n, step in zip(size, stride, strict=True):
+        found = found[..., None] + np.arange(n, dtype=np.int64) * step
+    return found.reshape(-1)
+
+
+def _d_as_strided(
+    g: Tensor, _: Any, x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> tuple[Tensor]:
+    """The gradients of one place in memory add up, and are shared by the elements of x that lie there, as in torch."""
+    theirs, own = _places(size, stride, offset), _places(x.shape, x.strides, x.offset)
+    memory = g.new_zeros(max(theirs.max(initial=-1), own.max(initial=-1)) + 1)
+    memory = memory.index_add(0, from_numpy(theirs), g.reshape(-1))
+    counts = np.bincount(own, minlength=1)
+    found = memory.index_select(0, from_numpy(own))
+    if counts.max() > 1:
+        found = found / from_numpy(counts[own]).to(g.dtype)
+    return (found.reshape(x.shape),)
+
+
+@view_op(_d_as_strided)
+def _as_strided(x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Tensor:
+    return make(x.storage, size, stride, x.dtype, offset)
+
+
+@function(method=True)
+def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """A view by sizes and strides (elements) from an offset into the storage (by default that of x)."""
+    _no_blocks(x, "as_strided")
+    size, stride = as_shape((size,)), as_shape((stride,))
+    start = x.offset if storage_offset is None else index(storage_offset)
+    last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+    outside = min(stride, default=0) < 0 or start < 0 or (last + 1) * x.dtype.itemsize > x.storage.nbytes
+    if 0 not in size and outside:
+        raise ValueError(
+            f"as_strided: {tuple(size)} with strides {tuple(stride)} from {start} is outside the memory of "
+            f"{describe(x)}"
+        )
+    return _as_strided(x, size, stride, start)
+
+
+@method("reshape_as")
+def _reshape_as(x: Tensor, other: Tensor) -> Tensor:
+    return x.reshape(other.shape)
+
+
+@function(method=True)
+def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """narrow, with memory of its own."""
+    return x.narrow(dim, start, length).clone()
+
+
+@attribute("H")
+def _matrix_transposed(x: Tensor) -> Tensor:
+    if x.ndim not in (0, 2):
+        raise RuntimeError(f"H: takes a matrix, not {describe(x)}; see mH")
+    return x.mT if x.ndim else x
+
+
+@attribute("T")
+def _transposed(x: Tensor) -> Tensor:
+    """All dims in reverse."""
+    return permute(x, *reversed(range(x.ndim)))
+
+
+@function(method=True)
+def adjoint(x: Tensor) -> Tensor:
+    """The same as mT: tensors are real."""
+    return transpose(x, -2, -1)
+
+
+@method()
+def expand_as(x: Tensor, other: Tensor) -> Tensor:
+    """expand to the shape of another tensor."""
+    return expand(x, other.shape)
+
+
+@attribute("mH")
+@attribute("mT")
+def _matrices_transposed(x: Tensor) -> Tensor:
+    """The last two dims swapped."""
+    return transpose(x, -2, -1)
+
+
+@method()
+def view_as(x: Tensor, other: Tensor) -> Tensor:
+    """view in the shape of another tensor."""
+    return view(x, other.shape)

@@ -1,5 +1,6 @@
 """Whisper: speech to text."""
 
-from .model import Config, Whisper
+from .model import Whisper
+from .transformer import Config
 
 __all__ = ["Config", "Whisper"]

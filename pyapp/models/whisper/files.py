@@ -8,10 +8,11 @@ from typing import Any
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import Checkpoint
-from pyapp.formats.nesting import parse_json
+from pyapp.formats.safe_json import parse_json
 from pyapp.formats.source import read_whole
 
-from .model import Config, Whisper
+from .model import Whisper
+from .transformer import Config
 from .weights import fill, hugging_face_name, parts, slots
 
 # Our names of the numbers, and transformers' in config.json.

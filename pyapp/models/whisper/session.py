@@ -1,118 +1,155 @@
-"""Decoding with caches: keys and values of the audio, made once for a window, and of the text so far.
+"""Texts in the making: the decoder with caches of the audio, made once for a window, and of the text so far.
 
 The hypotheses ("rows") of a beam are read together: their heads stand side by side, so that one row or five are the
-same number of kernel calls, and the audio's keys serve all of them.
+same number of kernel calls, and all of them read the same keys of the audio.
 """
 
 from __future__ import annotations
 
 import threading
-from array import array
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from pyapp.engine import Tensor, capture, no_grad, ops
-from pyapp.engine.dtype import int32
+from pyapp.engine.buffers import int32_tensor, writer
 from pyapp.engine.lazy import np
-from pyapp.engine.op import describe
-from pyapp.engine.packed import PackedSequence, attends_in_int8
+from pyapp.engine.ops.view import copy_strided
+from pyapp.engine.storage import Storage
+from pyapp.engine.user_errors import describe
 from pyapp.errors import ModelError
+from pyapp.nn import CrossCache, KVCache
+from pyapp.nn.caches import SequenceCache, cross_cache
+
+from .transformer import Decoder
 
 if TYPE_CHECKING:
     import numpy
 
-    from .model import Whisper
-
     Array = numpy.ndarray[Any, Any]
 
 
-def int32_tensor(values: Sequence[int]) -> Tensor:
-    """A one-dimensional int32 tensor, without NumPy."""
-    return Tensor.from_buffer(array("i", values), (len(values),), int32)
-
-
 class AudioMemory:
-    """What the decoder's layers read of one audio window: keys and values (H, S, D) for each layer, in float32; packed
-    in int8 where the decoder's weights are of few bits.
+    """What the decoder's layers read of one audio window: a cache of keys and values for each layer, in int8 where the
+    decoder's weights are quantised, else in float32.
 
-    It is written again for the next window, in place: the Graphs of its sessions go on reading the same memory.
+    The next window is written in place: the Graphs of its sessions go on reading the same memory.
     """
 
-    def __init__(self, model: Whisper, length: int) -> None:
-        config = model.config
-        heads, layers = config.n_text_head, config.n_text_layer
-        shape = (heads, length, config.n_text_state // heads)
-        self.model = model
+    def __init__(self, decoder: Decoder, length: int) -> None:
+        config = decoder.config
+        heads, size = config.n_text_head, config.n_text_state // config.n_text_head
+        self.decoder = decoder
         self.length = length
-        self.packed: list[PackedSequence] = []
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
-        if all(attends_in_int8(block.cross_attn.kv.weight, shape[2]) for block in model.decoder.blocks):
-            self.packed = [PackedSequence(length, heads, shape[2]) for _ in range(layers)]
-        else:
-            self.keys = [ops.empty(*shape) for _ in range(layers)]
-            self.values = [ops.empty(*shape) for _ in range(layers)]
+        self.layers: list[SequenceCache] = [
+            cross_cache(block.cross_attn.kv.weight, length, heads, size) for block in decoder.blocks
+        ]
         self.audio: Tensor | None = None
         self.version = -1
         self.open = 0  # sessions in use
         self.closed: dict[tuple[int, bool], DecoderSession] = {}
-        self._start = int32_tensor([0])
+        self._weights = _weights(decoder)  # what the Graphs of its sessions read
+
+    def is_current(self) -> bool:
+        """Whether the decoder's weights still lie where they lay: not after it was moved or converted."""
+        now = _weights(self.decoder)
+        return len(now) == len(self._weights) and all(map(is_, now, self._weights))
 
     def read(self, audio: Tensor) -> None:
-        """Fills it from audio (1, S, state)."""
-        for i, block in enumerate(self.model.decoder.blocks):
-            keys, values = (x.squeeze(0) for x in block.cross_attn.keys_and_values(audio))  # (S, H, D)
-            if self.packed:
-                self.packed[i].write(keys, values)
-            else:
-                ops.cache_write(self.keys[i], keys, self._start)
-                ops.cache_write(self.values[i], values, self._start)
-
-    def attention(self, layer: int, q: Tensor) -> Tensor:
-        """q (N, H, D) looks at the audio → (N, H, D)."""
-        if self.packed:
-            return self.packed[layer].attention(q)
-        return ops.cross_attention(q, self.keys[layer], self.values[layer])
+        """Fills the caches from audio (1, S, state)."""
+        for cache, block in zip(self.layers, self.decoder.blocks, strict=True):
+            cache.write(*(x.squeeze(0) for x in block.cross_attn.keys_and_values(audio)))  # (S, H, D) each
 
     def layer_keys(self, layer: int) -> Tensor:
-        """(H, S, D) float32, computed again where they are packed: word times ask for more than int8 keeps."""
-        if not self.packed:
-            return self.keys[layer]
+        """(H, S, D) float32. Computed again where the cache is in int8, which is too coarse for word times."""
+        cache = self.layers[layer]
+        if isinstance(cache, CrossCache):
+            return cache.keys
         assert self.audio is not None
-        keys, _ = self.model.decoder.blocks[layer].cross_attn.keys_and_values(as_window(self.model, self.audio))
+        keys, _ = self.decoder.blocks[layer].cross_attn.keys_and_values(as_window(self.decoder, self.audio))
         return keys.squeeze(0).permute(1, 0, 2).contiguous()
 
 
+def _weights(decoder: Decoder) -> list[Storage]:
+    return [parameter.storage for parameter in decoder.parameters()]
+
+
+class CachedMemory:
+    """What the decoder's blocks read while a text is in the making (transformer.Memory): earlier tokens and the audio
+    from caches, for tokens that stand at position[0] ….
+
+    `text` is a cache of all rows, one new token for each, or of the first row, several new tokens of it.
+    """
+
+    def __init__(self, text: KVCache, audio: AudioMemory, position: Tensor) -> None:
+        self.text, self.audio, self.position = text.layers, audio, position
+        self.heads, _, self.size = text.keys[0].shape
+        self.audio_heads = audio.decoder.config.n_text_head
+        self.watched: list[tuple[int, int]] = []  # (layer, head) whose scores are kept in `scores`
+        self.scores: Array | None = None  # (watched, T, S)
+
+    def self_attention(self, layer: int, qkv: Tensor) -> Tensor:
+        """qkv (N, 3 state) → (N, state)."""
+        state = qkv.shape[1] // 3
+        shape = (qkv.shape[0] * state // (self.heads * self.size), self.heads, self.size)  # (T, KV, D)
+        q, k, v = (qkv.narrow(1, i * state, state).reshape(shape) for i in range(3))
+        cache = self.text[layer]
+        cache.write(k, v, self.position)
+        return cache.attend(q, self.position).reshape(qkv.shape[0], state)
+
+    def cross_attention(self, layer: int, q: Tensor) -> Tensor:
+        """q (N, state) → (N, state)."""
+        heads = q.reshape(q.shape[0], self.audio_heads, self.size)  # (N, H, D)
+        if self.watched:
+            self._watch(layer, heads)
+        return self.audio.layers[layer].attend(heads).reshape(q.shape)
+
+    def _watch(self, layer: int, q: Tensor) -> None:
+        """Keeps the scores (N, S) of the watched heads of this layer for q (N, H, D)."""
+        heads = [(i, head) for i, (wanted, head) in enumerate(self.watched) if wanted == layer]
+        if not heads or self.scores is None:
+            return
+        keys = self.audio.layer_keys(layer)
+        for i, head in heads:
+            scores = ops.linear(q.narrow(1, head, 1).squeeze(1), keys.narrow(0, head, 1).squeeze(0))
+            np.multiply(scores.numpy(), np.float32(q.shape[2] ** -0.5), out=self.scores[i])
+
+
 class SessionPool:
-    """A model's memories, so that the next window finds caches and Graphs ready. May be used by several threads."""
+    """A model's memories, so that the next window finds caches and Graphs ready. Several threads may use it."""
 
     def __init__(self) -> None:
         self._memories: list[AudioMemory] = []
         self._lock = threading.Lock()
 
-    def session(self, model: Whisper, audio: Tensor, rows: int, eager: bool) -> DecoderSession:
+    def __reduce__(self) -> tuple[type[SessionPool], tuple[()]]:
+        """A copy of a model begins without caches."""
+        return SessionPool, ()
+
+    def session(self, decoder: Decoder, audio: Tensor, rows: int, eager: bool) -> DecoderSession:
         """A session at its beginning, over `audio` (S, state) or (1, S, state)."""
         with self._lock, no_grad():
-            memory = self._memory(model, audio)
+            memory = self._memory(decoder, audio)
             session = memory.closed.pop((rows, eager), None)
             if session is None:
-                session = DecoderSession(model, memory, rows, eager, self)
+                session = DecoderSession(decoder, memory, rows, eager, self)
             session.reset()
             memory.open += 1
         return session
 
-    def _memory(self, model: Whisper, audio: Tensor) -> AudioMemory:
-        """The one that holds `audio`, or one that nobody uses and that now does."""
+    def _memory(self, decoder: Decoder, audio: Tensor) -> AudioMemory:
+        """The memory that holds `audio`; else one that no session uses, filled with it."""
+        self._memories = [memory for memory in self._memories if memory.is_current()]
         for memory in self._memories:
             if memory.audio is audio and memory.version == audio.storage.version:
                 return memory
-        window = as_window(model, audio)
+        window = as_window(decoder, audio)
         for memory in self._memories:
             if not memory.open and memory.length == window.shape[1]:
                 break
         else:
             self._memories = [memory for memory in self._memories if memory.open]
-            memory = AudioMemory(model, window.shape[1])
+            memory = AudioMemory(decoder, window.shape[1])
             self._memories.append(memory)
         memory.audio = None
         memory.read(window)
@@ -126,9 +163,9 @@ class SessionPool:
             session.memory.closed[session.rows, session.eager] = session
 
 
-def as_window(model: Whisper, audio: Tensor) -> Tensor:
-    """audio (S, state) or (1, S, state) → the same tensor where it is (1, S, state)."""
-    config = model.config
+def as_window(decoder: Decoder, audio: Tensor) -> Tensor:
+    """audio (S, state) or (1, S, state) as (1, S, state). ValueError for another shape."""
+    config = decoder.config
     window = audio.unsqueeze(0) if audio.ndim == 2 else audio
     fits = window.ndim == 3 and window.shape[0] == 1 and window.shape[2] == config.n_audio_state
     if not fits or not 1 <= window.shape[1] <= config.n_audio_ctx:
@@ -142,25 +179,26 @@ def as_window(model: Whisper, audio: Tensor) -> Tensor:
 class DecoderSession:
     """The text of `rows` hypotheses in the making, over one audio window. `position` tokens of each are in the cache.
 
-    `eager` runs every step op by op instead of replaying a Graph, for reference. Make it with `Whisper.new_session`,
-    and `close` it (or use it in a with statement), so that the next window finds its caches.
+    `eager` runs every step op by op instead of replaying a Graph, for reference. Make a session with
+    `Whisper.new_session`, and `close` it (or use it in a with statement), so that the next window finds its caches.
     """
 
-    def __init__(self, model: Whisper, memory: AudioMemory, rows: int, eager: bool, pool: SessionPool) -> None:
+    def __init__(self, decoder: Decoder, memory: AudioMemory, rows: int, eager: bool, pool: SessionPool) -> None:
         if rows < 1:
             raise ValueError(f"a session has at least one row, not {rows}")
-        config = model.config
-        self.model, self.memory, self.rows, self.eager = model, memory, rows, eager
+        config = decoder.config
+        self.decoder, self.memory, self.rows, self.eager = decoder, memory, rows, eager
         self.capacity, self.vocab_size = config.n_text_ctx, config.n_vocab
         self.heads = config.n_text_head
-        shape = (rows * self.heads, self.capacity, config.n_text_state // self.heads)
-        self._keys = [ops.zeros(*shape) for _ in range(config.n_text_layer)]
-        self._values = [ops.zeros(*shape) for _ in range(config.n_text_layer)]
+        size = config.n_text_state // self.heads
+        self._cache = KVCache(config.n_text_layer, rows * self.heads, self.capacity, size, decoder.device)
+        self._rows = self._cache.memory.reshape(-1, rows, self.heads, self.capacity, size)  # (2 * layers, R, H, C, D)
         self._texts: list[list[int]] = [[] for _ in range(rows)]
-        self._tokens = int32_tensor([0] * rows)
-        self._place = int32_tensor([0])
-        self._watched: list[tuple[int, int]] = []  # (layer, head) whose scores are kept in _scores
-        self._scores: Array | None = None
+        inputs = int32_tensor([0] * (rows + 1), decoder.device)
+        self._tokens, self._place = inputs.narrow(0, 0, rows), inputs.narrow(0, rows, 1)
+        self._write = writer(inputs)  # a token for each row, and their position
+        self._every = CachedMemory(self._cache, memory, self._place)
+        self._first = CachedMemory(self._cache.of_heads(self.heads), memory, self._place)
         self._pool = pool
         self._replay: Callable[[], Any] | None = None
         self._logits: Tensor | None = None
@@ -201,37 +239,40 @@ class DecoderSession:
         if any(text != self._texts[0] for text in self._texts[1:]):
             raise ValueError("feed() reads for all rows, but they have read different tokens")
         start, count = self.position, len(tokens)
-        self._place.data_view()[0] = start
+        self._write(*[0] * self.rows, start)
+        decoder = self.decoder
         with no_grad():
-            x = self._pass(int32_tensor(tokens), whole=False)
+            x = decoder.token_embedding(int32_tensor(tokens, decoder.device))  # (T, state)
+            x = x + decoder.positional_embedding.narrow(0, start, count)
+            x = decoder.read(x, self._first)  # (T, state)
             if wanted is not None:
                 x = ops.cat([x.narrow(0, range(count)[i], 1) for i in wanted])
-            logits = self.model.decoder.head(x)  # (T, V)
-        self._spread(start, start + count)
+            logits = decoder.head(x)  # (T, V)
+        self._spread(start, count)
         for text in self._texts:
             text.extend(tokens)
         return logits.numpy()
 
     def watch(self, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
         """feed(), which also gives the scores (heads, T, S), before softmax, of the (layer, head) of `heads`."""
-        layers = len(self._keys)
+        layers = len(self._cache.layers)
         outside = [pair for pair in heads if not (0 <= pair[0] < layers and 0 <= pair[1] < self.heads)]
         if outside:
             raise ValueError(f"there is no head {outside[0]} among {layers} layers of {self.heads} heads")
-        self._watched = list(heads)
-        self._scores = np.empty((len(heads), len(tokens), self.memory.length), np.float32)
+        reading = self._first
+        reading.watched = list(heads)
+        reading.scores = np.empty((len(heads), len(tokens), self.memory.length), np.float32)
         try:
-            return self.feed(tokens), self._scores
+            return self.feed(tokens), reading.scores
         finally:
-            self._watched, self._scores = [], None
+            reading.watched, reading.scores = [], None
 
     def step(self, tokens: Sequence[int]) -> Array:
         """Reads one token for each row → logits (rows, V) float32 for what follows. The next step overwrites them."""
         if len(tokens) != self.rows:
             raise ValueError(f"step() takes a token for each of the {self.rows} rows, got {len(tokens)}")
         self._check(tokens, 1)
-        self._tokens.data_view()[:] = array("i", tokens)
-        self._place.data_view()[0] = self.position
+        self._write(*tokens, self.position)
         if self._replay is not None:
             self._replay()
         else:
@@ -239,24 +280,40 @@ class DecoderSession:
         for text, token in zip(self._texts, tokens, strict=True):
             text.append(token)
         assert self._logits is not None
-        if self._array is None or self.eager:
-            self._array = self._logits.numpy()
-        return self._array
+        if self._array is not None:
+            return self._array
+        logits: Array = self._logits.numpy()
+        if not self.eager and self.decoder.device.backend.host_visible:
+            self._array = logits  # the memory that every replay writes
+        return logits
 
     def reorder(self, rows: Sequence[int]) -> None:
         """Row i goes on from what row rows[i] has read. Copies only what differs between the two."""
         if len(rows) != self.rows or not all(0 <= row < self.rows for row in rows):
             raise ValueError(f"reorder() takes {self.rows} rows from 0 to {self.rows - 1}, got {list(rows)}")
         self._check((), 0)
-        moves = [(i, row, _common(self._texts[i], self._texts[row])) for i, row in enumerate(rows) if i != row]
-        moves = [(i, row, start) for i, row, start in moves if start < self.position]
-        if moves:
-            for cache in (*self._keys, *self._values):
-                table = cache.array().reshape(self.rows, self.heads, self.capacity, -1)
-                parts = [table[row, :, start : self.position].copy() for _, row, start in moves]
-                for (i, _, start), part in zip(moves, parts, strict=True):
-                    table[i, :, start : self.position] = part
+        common = {i: _common(self._texts[i], self._texts[row]) for i, row in enumerate(rows) if i != row}
+        self._move({i: (rows[i], start) for i, start in common.items() if start < self.position})
         self._texts = [list(self._texts[row]) for row in rows]
+
+    def _move(self, waiting: dict[int, tuple[int, int]]) -> None:
+        """Copies the cached tokens of row `source` from `start` on to row i, for each i: (source, start)."""
+        saved: dict[int, tuple[Tensor, int]] = {}  # the old tokens of rows that are overwritten too early
+        with no_grad():
+            while waiting:
+                needed = {source for source, _ in waiting.values() if source not in saved}
+                row = next((i for i in waiting if i not in needed), None)
+                if row is None:  # rows that read one another in a circle
+                    row = next(iter(waiting))
+                    first = min(start for source, start in waiting.values() if source == row)
+                    saved[row] = self._cached(row, first).clone(), first
+                source, start = waiting.pop(row)
+                if source in saved:
+                    kept, first = saved[source]
+                    tokens = kept.narrow(3, start - first, self.position - start)
+                else:
+                    tokens = self._cached(source, start)
+                copy_strided(self._cached(row, start), tokens)
 
     def _first_step(self) -> None:
         """Runs the step; unless eager, keeps its launch records for all that follow."""
@@ -268,58 +325,24 @@ class DecoderSession:
                 self._logits, self._replay = graph.outputs, graph.replay
 
     def _decode(self) -> Tensor:
-        return self.model.decoder.head(self._pass(self._tokens, whole=True))  # (R, V)
-
-    # -- the decoder
-
-    def _pass(self, tokens: Tensor, whole: bool) -> Tensor:
-        """One token for each row (`whole`), or several of the first row → (N, state). They stand at `_place`."""
-        decoder = self.model.decoder
-        x = decoder.token_embedding(tokens)  # (N, state)
-        if whole:
-            x = x + ops.embedding(decoder.positional_embedding, self._place).reshape(x.shape[1])
-        else:
-            x = x + decoder.positional_embedding.narrow(0, self.position, x.shape[0])
-        for i, block in enumerate(decoder.blocks):
-            x = self._block(block, i, x, whole)
-        return x
-
-    def _block(self, block: Any, layer: int, x: Tensor, whole: bool) -> Tensor:
-        state, size = x.shape[1], x.shape[1] // self.heads
-        keys, values = self._keys[layer], self._values[layer]
-        shape = (1, self.rows * self.heads, size) if whole else (x.shape[0], self.heads, size)
-        if not whole:
-            keys, values = keys.narrow(0, 0, self.heads), values.narrow(0, 0, self.heads)
-        qkv = block.attn.qkv(block.attn_ln(x))  # (N, 3 state)
-        q, k, v = (qkv.narrow(1, i * state, state).reshape(shape) for i in range(3))
-        ops.cache_write(keys, k, self._place)
-        ops.cache_write(values, v, self._place)
-        y = ops.cached_attention(q, keys, values, self._place)
-        x = block.attn.out(y.reshape(x.shape), x)
-        q = block.cross_attn.query(block.cross_attn_ln(x)).reshape(x.shape[0], self.heads, size)
-        self._watch(layer, q)
-        y = self.memory.attention(layer, q)  # (N, H, D)
-        x = block.cross_attn.out(y.reshape(x.shape), x)
-        return block.mlp(block.mlp_ln(x), x)
-
-    def _watch(self, layer: int, q: Tensor) -> None:
-        """Keeps the scores (N, S) of the watched heads of this layer for q (N, H, D)."""
-        heads = [(i, head) for i, (wanted, head) in enumerate(self._watched) if wanted == layer]
-        if not heads or self._scores is None:
-            return
-        keys = self.memory.layer_keys(layer)
-        for i, head in heads:
-            scores = ops.linear(q.narrow(1, head, 1).squeeze(1), keys.narrow(0, head, 1).squeeze(0))
-            np.multiply(scores.numpy(), np.float32(q.shape[2] ** -0.5), out=self._scores[i])
+        decoder = self.decoder
+        x = decoder.token_embedding(self._tokens)  # (R, state)
+        x = x + ops.embedding(decoder.positional_embedding, self._place).reshape(x.shape[1])
+        return decoder.head(decoder.read(x, self._every))  # (R, V)
 
     # -- helpers
 
-    def _spread(self, start: int, end: int) -> None:
-        """Copies what the first row has read to the others."""
+    def _cached(self, row: int, start: int) -> Tensor:
+        """The keys and values of one row's tokens from `start` on: a view (2 * layers, 1, H, T, D)."""
+        return self._rows.narrow(1, row, 1).narrow(3, start, self.position - start)
+
+    def _spread(self, start: int, count: int) -> None:
+        """Copies the tokens that the first row has read to the other rows."""
         if self.rows > 1:
-            for cache in (*self._keys, *self._values):
-                table = cache.array().reshape(self.rows, self.heads, self.capacity, -1)
-                table[1:, :, start:end] = table[:1, :, start:end]
+            with no_grad():
+                tokens = self._rows.narrow(3, start, count)  # (2 * layers, R, H, T, D)
+                others = tokens.narrow(1, 1, self.rows - 1)
+                copy_strided(others, tokens.narrow(1, 0, 1).expand(others.shape))
 
     def _check(self, tokens: Sequence[int], count: int) -> None:
         if not self.is_open:

@@ -10,7 +10,8 @@ from pyapp.engine.dtype import float16, float32, float64, q8_0
 from pyapp.errors import ModelError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, Parameter
 
-from .model import Convolution, Decoder, Whisper
+from .model import Whisper
+from .transformer import Convolution, Decoder
 
 # dtypes that the matrices of a model may be brought to; None leaves them as they are in the file.
 WEIGHT_DTYPES = {"float32": float32, "float16": float16, "q8_0": q8_0}

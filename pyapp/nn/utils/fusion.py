@@ -7,7 +7,9 @@ from typing import Any
 
 from ...engine import Tensor
 from ...engine.ops import ones_like, zeros_like
-from ..module import Parameter
+from ..parameter import Parameter
+
+__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
 
 def fuse_conv_bn_weights(

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from ...engine import Tensor, no_grad
-from ...engine.op import describe
 from ...engine.ops import cat, eye, pad, randn, solve
-from ...engine.ops.decompose import matrix_exp, qr
+from ...engine.ops.linalg.factor import qr
+from ...engine.ops.linalg.matrix_functions import matrix_exp
+from ...engine.user_errors import describe
 from ..module import Module
 from .parametrize import register_parametrization
 
@@ -25,7 +26,7 @@ def _reflections(vectors: Tensor) -> Tensor:
     """The first columns of a product of Householder reflections, along the columns of (..., N, K) below the diagonal,
     which is one."""
     n, k = vectors.shape[-2:]
-    unit = eye(n, k, dtype=vectors.dtype)
+    unit = eye(n, k, dtype=vectors.dtype, device=vectors.device)
     below, product = vectors.tril(-1), unit
     for i in reversed(range(k)):
         v = (below[..., i] + unit[:, i]).unsqueeze(-1)  # (..., N, 1)
@@ -41,7 +42,7 @@ class Orthogonal(Module):
     def __init__(self, weight: Tensor, way: str) -> None:
         super().__init__()
         self.orthogonal_map, self.shape = way, weight.shape
-        self.register_buffer("base", eye(max(weight.shape[-2:]), dtype=weight.dtype))
+        self.register_buffer("base", eye(max(weight.shape[-2:]), dtype=weight.dtype, device=weight.device))
 
     def _rotation(self, tall: Tensor) -> Tensor:
         n, k = tall.shape[-2:]
@@ -51,7 +52,7 @@ class Orthogonal(Module):
         skew = lower - lower.mT
         if self.orthogonal_map == "matrix_exp":
             return matrix_exp(skew)[..., :k]
-        unit = eye(n, dtype=tall.dtype)
+        unit = eye(n, dtype=tall.dtype, device=tall.device)
         return solve(unit - skew * 0.5, unit + skew * 0.5)[..., :k]
 
     def forward(self, original: Tensor) -> Tensor:
@@ -66,9 +67,9 @@ class Orthogonal(Module):
         with no_grad():
             tall = value.mT if value.shape[-2] < value.shape[-1] else value
             n, k = tall.shape[-2:]
-            rest = randn(*tall.shape[:-2], n, n - k, dtype=value.dtype)
+            rest = randn(*tall.shape[:-2], n, n - k, dtype=value.dtype, device=value.device)
             self.base = _columns(cat([tall, rest], -1) if n > k else tall)
-            none = -eye(value.shape[-2], value.shape[-1], dtype=value.dtype)
+            none = -eye(value.shape[-2], value.shape[-1], dtype=value.dtype, device=value.device)
             return none.expand(*value.shape).clone()
 
 

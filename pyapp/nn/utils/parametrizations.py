@@ -8,9 +8,9 @@ import importlib
 from typing import Any
 
 from ...engine import Tensor, no_grad
-from ...engine.op import describe
 from ...engine.ops import normalization, randn
-from ..convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from ...engine.user_errors import describe
+from ..layers.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..module import Module
 from .parametrize import register_parametrization
 
@@ -55,7 +55,9 @@ class SpectralNorm(Module):
         if weight.ndim > 1:
             matrix = self.matrix(weight)
             for name, size in zip(("_u", "_v"), matrix.shape, strict=True):
-                self.register_buffer(name, normalization.normalize(randn(size, dtype=weight.dtype), dim=0, eps=eps))
+                self.register_buffer(
+                    name, normalization.normalize(randn(size, dtype=weight.dtype, device=weight.device), dim=0, eps=eps)
+                )
             self.iterate(matrix, 15)
 
     def matrix(self, weight: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, no_grad
-from ...engine.op import describe
-from ..containers import ModuleDict
-from ..module import Module, Parameter
-from ..module_lists import ModuleList
+from ...engine.user_errors import describe
+from ..layers.containers import ModuleDict, ModuleList
+from ..module import Module
+from ..parameter import Parameter
 
 
 class ParametrizationList(ModuleList):

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from ...engine import Tensor
 from ...engine.lazy import np
-from ...engine.op import describe
-from ...engine.ops import from_numpy, full, index_more, stack
+from ...engine.ops import from_numpy, stack
 from ...engine.ops import pad as pad_sides
+from ...engine.ops.scattering import index_copy
+from ...engine.user_errors import describe
 
 
 class PackedSequence(NamedTuple):
@@ -52,7 +53,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation (N,) that undoes one; None for None."""
     if permutation is None:
         return None
-    return from_numpy(np.argsort(permutation.array(), kind="stable").astype(np.int64))
+    return permutation.argsort(stable=True)
 
 
 def _lengths_of(lengths: Any, count: int) -> Any:
@@ -83,7 +84,7 @@ def pack_padded_sequence(
     order: Tensor | None = None
     if not enforce_sorted:
         found = np.argsort(-counts, kind="stable").astype(np.int64)
-        order, counts = from_numpy(found), counts[found]
+        order, counts = from_numpy(found).to(x.device), counts[found]
         x = x.index_select(1, order)
     elif (np.diff(counts) > 0).any():
         raise ValueError(
@@ -92,7 +93,7 @@ def pack_padded_sequence(
         )
     sizes = (counts[None, :] > np.arange(counts[0], dtype=np.int64)[:, None]).sum(1).astype(np.int64)
     rows = x.reshape(steps * batch, *x.shape[2:])
-    data = rows.index_select(0, from_numpy(_places(sizes, batch)))
+    data = rows.index_select(0, from_numpy(_places(sizes, batch)).to(x.device))
     return PackedSequence(data, from_numpy(sizes), order, invert_permutation(order))
 
 
@@ -102,20 +103,20 @@ def pad_packed_sequence(
     """The sequences (T, B, ...), or (B, T, ...), filled up with `padding_value`, and their lengths (B,), int64, in the
     order in which they were packed. `total_length`: T, where it shall be more than the longest.
     """
-    sizes = sequence.batch_sizes.array()
+    sizes = np.asarray(sequence.batch_sizes.tolist(), dtype=np.int64)
     batch, steps = int(sizes[0]), len(sizes)
     if total_length is not None:
         if total_length < steps:
             raise ValueError(f"pad_packed_sequence: total_length {total_length} is below the longest, {steps}")
         steps = total_length
     data = sequence.data
-    empty = full((steps * batch, *data.shape[1:]), padding_value, dtype=data.dtype)
-    rows = index_more.index_copy(empty, 0, from_numpy(_places(sizes, batch)), data)
+    empty = data.new_full((steps * batch, *data.shape[1:]), padding_value)
+    rows = index_copy(empty, 0, from_numpy(_places(sizes, batch)).to(data.device), data)
     padded = rows.reshape(steps, batch, *data.shape[1:])
     lengths = from_numpy((sizes[None, :] > np.arange(batch)[:, None]).sum(1).astype(np.int64))
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths.index_select(0, sequence.unsorted_indices)
+        lengths = lengths.index_select(0, sequence.unsorted_indices.to(lengths.device))
     return padded.transpose(0, 1) if batch_first else padded, lengths
 
 

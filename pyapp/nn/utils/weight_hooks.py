@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...engine import Tensor
-from ..module import Module, Parameter
+from ..module import Module
+from ..parameter import Parameter
 from .parametrizations import SpectralNorm, WeightNorm, spectral_dim
+
+__all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
 
 Compute = Callable[[Any], Tensor]  # the tensor, from the module
 

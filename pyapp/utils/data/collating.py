@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...engine.lazy import np
-from ...engine.op import describe
 from ...engine.ops import from_numpy, stack, tensor
 from ...engine.tensor import Tensor
+from ...engine.user_errors import describe
 
 
 def default_convert(data: Any) -> Any:

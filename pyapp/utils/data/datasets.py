@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from ...engine.op import describe
 from ...engine.ops.random import Generator, randperm
 from ...engine.tensor import Tensor
+from ...engine.user_errors import describe
 
 Example = TypeVar("Example", covariant=True)
 

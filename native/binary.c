@@ -1,0 +1,331 @@
+/* Operations of two operands, by opcode, broadcast by strides. Types: kernels.h. Arithmetic of 16- and 32-bit floats goes
+ * through vectors of f32, other functions through doubles; integers are computed with 64 bits. */
+#include "elements.h"
+#include "vmath.h"
+#include "vmath64.h"
+
+#define NOINLINE static __attribute__((noinline))
+#define EACH(opcode, type, expression)                                                                                 \
+    case BINARY_##opcode:                                                                                              \
+        ROLLED for (int64_t i = 0; i < n; i++)                                                                         \
+        {                                                                                                              \
+            const type a = left[i], b = right[i];                                                                      \
+            y[i] = expression;                                                                                         \
+        }                                                                                                              \
+        break;
+
+/* ---- f32: n is a multiple of LANES; y may be an operand */
+
+#define EACH_FLOAT(opcode, expression)                                                                                 \
+    case BINARY_##opcode:                                                                                              \
+        for (int64_t i = 0; i < n; i += LANES) {                                                                       \
+            const vfloat a = vload(left + i), b = vload(right + i);                                                    \
+            vstore(y + i, expression);                                                                                 \
+        }                                                                                                              \
+        break;
+
+static int has_floats(int64_t opcode)
+{
+    return opcode == BINARY_add || opcode == BINARY_sub || opcode == BINARY_mul || opcode == BINARY_div ||
+           opcode == BINARY_maximum || opcode == BINARY_minimum;
+}
+
+NOINLINE void floats(int64_t opcode, float *y, const float *left, const float *right, int64_t n)
+{
+    switch (opcode) {
+        EACH_FLOAT(add, a + b)
+        EACH_FLOAT(sub, a - b)
+        EACH_FLOAT(mul, a * b)
+        EACH_FLOAT(div, a / b)
+        EACH_FLOAT(maximum, vselect((a > b) | (a != a), a, b))
+        EACH_FLOAT(minimum, vselect((a < b) | (a != a), a, b))
+    }
+}
+
+/* ---- doubles: n is a multiple of DLANES; y may be an operand */
+
+#define EACH_DOUBLE(opcode, expression)                                                                                \
+    case BINARY_##opcode:                                                                                              \
+        ROLLED for (int64_t i = 0; i < n; i += DLANES)                                                                 \
+        {                                                                                                              \
+            const vdouble a = dload(left + i), b = dload(right + i);                                                   \
+            dstore(y + i, expression);                                                                                 \
+        }                                                                                                              \
+        break;
+
+/* a - b trunc(a / b), exactly */
+static double exact_fmod(double a, double b)
+{
+    const uint64_t fraction = 0x000fffffffffffff, hidden = 0x0010000000000000;
+    const double size = __builtin_fabs(a), by = __builtin_fabs(b);
+    uint64_t x, y;
+    if (!(size < D_INFINITE) || !(by > 0))
+        return D_NAN;
+    if (size < by)
+        return a;
+    memcpy(&x, &size, sizeof x);
+    memcpy(&y, &by, sizeof y);
+    int64_t exponent = (int64_t)(x >> 52), least = (int64_t)(y >> 52);
+    x = exponent ? (x & fraction) | hidden : x;
+    y = least ? (y & fraction) | hidden : y;
+    exponent = exponent ? exponent : 1, least = least ? least : 1;
+    x %= y;
+    for (int64_t left = exponent - least; left > 0 && x; left -= 11) {
+        x = (x << (left < 11 ? left : 11)) % y;
+    }
+    if (!x)
+        return __builtin_copysign(0.0, a);
+    const int zeros = __builtin_clzll(x) - 11; /* back to a double: x * 2^(least - 1075) */
+    const int64_t shift = zeros < least - 1 ? zeros : least - 1;
+    x <<= shift;
+    least -= shift;
+    x = x & hidden ? (x & fraction) | (uint64_t)least << 52 : x;
+    double rest;
+    memcpy(&rest, &x, sizeof rest);
+    return __builtin_copysign(rest, a);
+}
+
+/* The sign of the divisor, as Python and torch have it. */
+static double remainder_of(double a, double b)
+{
+    const double rest = exact_fmod(a, b);
+    return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+}
+
+static double floor_of_quotient(double a, double b)
+{
+    if (b == 0)
+        return a / b;
+    const double rest = exact_fmod(a, b);
+    double quotient = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0))
+        quotient -= 1;
+    if (quotient == 0)
+        return __builtin_copysign(0.0, a / b);
+    const double down = __builtin_floor(quotient);
+    return quotient - down > 0.5 ? down + 1 : down;
+}
+
+/* The neighbour of a towards b among doubles, or among floats. */
+static double next_after(double a, double b, int type)
+{
+    if (a != a || b != b || a == b)
+        return a == b ? b : a + b;
+    if (type == TYPE_float32) {
+        const float from = (float)a;
+        int32_t bits;
+        float to;
+        memcpy(&bits, &from, sizeof bits);
+        if (a == 0)
+            bits = b > 0 ? 1 : INT32_MIN + 1;
+        else
+            bits += (b > a) == (a > 0) ? 1 : -1;
+        memcpy(&to, &bits, sizeof to);
+        return to;
+    }
+    int64_t bits;
+    double to;
+    memcpy(&bits, &a, sizeof bits);
+    if (a == 0)
+        bits = b > 0 ? 1 : INT64_MIN + 1;
+    else
+        bits += (b > a) == (a > 0) ? 1 : -1;
+    memcpy(&to, &bits, sizeof to);
+    return to;
+}
+
+INLINE vdouble dxlogy(vdouble a, vdouble b) { return dselect((a == 0.0) & (b == b), dsplat(0.0), a * dlog(b)); }
+INLINE vdouble dlarger(vdouble a, vdouble b) { return dselect((a > b) | (a != a), a, b); }
+INLINE vdouble dsmaller(vdouble a, vdouble b) { return dselect((a < b) | (a != a), a, b); }
+
+NOINLINE void doubles(int64_t opcode, double *y, const double *left, const double *right, int64_t n, int type)
+{
+    switch (opcode) {
+        EACH_DOUBLE(add, a + b)
+        EACH_DOUBLE(sub, a - b)
+        EACH_DOUBLE(mul, a * b)
+        EACH_DOUBLE(div, a / b)
+        EACH_DOUBLE(maximum, dlarger(a, b))
+        EACH_DOUBLE(minimum, dsmaller(a, b))
+        EACH_DOUBLE(fmax, dselect(a != a, b, dselect(b != b, a, dlarger(a, b))))
+        EACH_DOUBLE(fmin, dselect(a != a, b, dselect(b != b, a, dsmaller(a, b))))
+        EACH_DOUBLE(pow, dpow(a, b))
+        EACH_DOUBLE(atan2, datan2(a, b))
+        EACH_DOUBLE(hypot, dhypot(a, b))
+        EACH_DOUBLE(copysign, dcopysign(a, b))
+        EACH_DOUBLE(logaddexp, dlogaddexp(a, b))
+        EACH_DOUBLE(xlogy, dxlogy(a, b))
+        EACH_DOUBLE(ldexp, a * dexp2(b))
+        EACH(fmod, double, exact_fmod(a, b))
+        EACH(remainder, double, remainder_of(a, b))
+        EACH(floor_divide, double, floor_of_quotient(a, b))
+        EACH(nextafter, double, next_after(a, b, type))
+    }
+}
+
+/* ---- integers and bool */
+
+static int64_t integer_power(int64_t a, int64_t b)
+{
+    uint64_t base = (uint64_t)a, power = 1;
+    if (b < 0)
+        return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+    for (; b; b >>= 1, base *= base)
+        power *= b & 1 ? base : 1;
+    return (int64_t)power;
+}
+
+/* Divisors are not 0. -1 is apart: the smallest integer has no opposite. */
+static int64_t floor_quotient(int64_t a, int64_t b)
+{
+    if (b == -1)
+        return (int64_t)(0 - (uint64_t)a);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+static int64_t cut_remainder(int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }
+static int64_t floor_remainder(int64_t a, int64_t b)
+{
+    const int64_t rest = cut_remainder(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+static int64_t shifted_left(int64_t a, int64_t b) { return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b); }
+static int64_t shifted_right(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
+
+NOINLINE void integers(int64_t opcode, int64_t *y, const int64_t *left, const int64_t *right, int64_t n)
+{
+    switch (opcode) {
+        EACH(add, int64_t, (int64_t)((uint64_t)a + (uint64_t)b))
+        EACH(sub, int64_t, (int64_t)((uint64_t)a - (uint64_t)b))
+        EACH(mul, int64_t, (int64_t)((uint64_t)a * (uint64_t)b))
+        EACH(maximum, int64_t, a > b ? a : b)
+        EACH(minimum, int64_t, a < b ? a : b)
+        EACH(fmax, int64_t, a > b ? a : b)
+        EACH(fmin, int64_t, a < b ? a : b)
+        EACH(pow, int64_t, integer_power(a, b))
+        EACH(floor_divide, int64_t, floor_quotient(a, b))
+        EACH(remainder, int64_t, floor_remainder(a, b))
+        EACH(fmod, int64_t, cut_remainder(a, b))
+        EACH(bitwise_and, int64_t, a &b)
+        EACH(bitwise_or, int64_t, a | b)
+        EACH(bitwise_xor, int64_t, a ^ b)
+        EACH(bitwise_left_shift, int64_t, shifted_left(a, b))
+        EACH(bitwise_right_shift, int64_t, shifted_right(a, b))
+    }
+}
+
+/* ---- questions, whose answers are bools */
+
+#define QUESTIONS(name, type)                                                                                          \
+    NOINLINE void name(int64_t opcode, uint8_t *y, const type *left, const type *right, int64_t n)                     \
+    {                                                                                                                  \
+        switch (opcode) {                                                                                              \
+            EACH(eq, type, a == b)                                                                                     \
+            EACH(ne, type, a != b)                                                                                     \
+            EACH(lt, type, a < b)                                                                                      \
+            EACH(le, type, a <= b)                                                                                     \
+            EACH(gt, type, a > b)                                                                                      \
+            EACH(ge, type, a >= b)                                                                                     \
+            EACH(logical_and, type, (a != 0) & (b != 0))                                                               \
+            EACH(logical_or, type, (a != 0) | (b != 0))                                                                \
+            EACH(logical_xor, type, (a != 0) ^ (b != 0))                                                               \
+        }                                                                                                              \
+    }
+QUESTIONS(float_questions, float)
+QUESTIONS(double_questions, double)
+QUESTIONS(integer_questions, int64_t)
+
+/* ---- kernel */
+
+static const uint32_t binary_types[] = BINARY_TYPES, binary_results[] = BINARY_RESULTS;
+
+/* Parts of `count` elements from `at` on, each in the form that the operation takes; rest lanes hold 1, which divides. */
+static void float_part(void *y, int64_t opcode, int type, const view *a, const view *b, int64_t at, int64_t n)
+{
+    float left[PART], right[PART];
+    const float *p = read_floats(left, a, at, n), *q = read_floats(right, b, at, n);
+    if (binary_results[opcode]) {
+        float_questions(opcode, (uint8_t *)y + at, p, q, n);
+        return;
+    }
+    const int64_t whole = type == TYPE_float32 ? n / LANES * LANES : 0;
+    if (whole)
+        floats(opcode, (float *)y + at, p, q, whole);
+    if (whole < n) {
+        float rest_left[PART], rest_right[PART];
+        const int64_t rest = n - whole;
+        memcpy(rest_left, p + whole, (size_t)rest * sizeof *p);
+        memcpy(rest_right, q + whole, (size_t)rest * sizeof *q);
+        ROLLED for (int64_t i = rest; i % LANES; i++) rest_left[i] = rest_right[i] = 1;
+        floats(opcode, rest_left, rest_left, rest_right, (rest + LANES - 1) / LANES * LANES);
+        write_floats(y, type, at + whole, rest_left, rest);
+    }
+}
+
+static void double_part(void *y, int64_t opcode, int type, const view *a, const view *b, int64_t at, int64_t n)
+{
+    double left[PART], right[PART];
+    read_doubles(left, a, at, n);
+    read_doubles(right, b, at, n);
+    if (binary_results[opcode]) {
+        double_questions(opcode, (uint8_t *)y + at, left, right, n);
+        return;
+    }
+    int64_t filled = n;
+    ROLLED for (; filled % DLANES; filled++) left[filled] = right[filled] = 1;
+    doubles(opcode, left, left, right, filled, type);
+    write_doubles(y, type, at, left, n);
+}
+
+static int integer_part(void *y, int64_t opcode, int type, const view *a, const view *b, int64_t at, int64_t n)
+{
+    int64_t left[PART], right[PART];
+    read_integers(left, a, at, n);
+    read_integers(right, b, at, n);
+    if (binary_results[opcode]) {
+        integer_questions(opcode, (uint8_t *)y + at, left, right, n);
+        return KERNEL_OK;
+    }
+    if (opcode == BINARY_floor_divide || opcode == BINARY_remainder || opcode == BINARY_fmod)
+        for (int64_t i = 0; i < n; i++)
+            if (!right[i])
+                return KERNEL_DIVISION_BY_ZERO;
+    integers(opcode, left, left, right, n);
+    write_integers(y, type, at, left, n);
+    return KERNEL_OK;
+}
+
+KERNEL(binary)
+{
+    static const int64_t still[RANK];
+    const int64_t *d = record->dims, opcode = d[binary_opcode], rank = d[binary_rank], *shape = d + binary_shape0;
+    const void *left = record->pointers[binary_a], *right = record->pointers[binary_b];
+    const int type = (int)d[binary_type];
+    double real;
+    float single;
+    int64_t first, last, whole = d[binary_number];
+    view a, b;
+    if (opcode < 0 || opcode >= BINARY_COUNT || !type_in(d[binary_type], binary_types[opcode]))
+        return KERNEL_BAD_ARGUMENT;
+    memcpy(&real, &whole, sizeof real);
+    single = (float)real;
+    const int is_float = type_in(type, TYPES_FLOAT);
+    const void *number = type == TYPE_float64 ? (void *)&real : is_float ? (void *)&single : (void *)&whole;
+    const int number_type = type == TYPE_float64 ? type : is_float ? TYPE_float32 : TYPE_int64;
+    const int64_t count =
+        view_of(&a, left ? left : number, left ? type : number_type, rank, shape, left ? d + binary_a0 : still);
+    if (count < 0 ||
+        view_of(&b, right ? right : number, right ? type : number_type, rank, shape, right ? d + binary_b0 : still) < 0)
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
+    const int as_floats = is_float && type != TYPE_float64 && (has_floats(opcode) || binary_results[opcode]);
+    for (int64_t at = first; at < last; at += PART) {
+        const int64_t n = last - at < PART ? last - at : PART;
+        if (as_floats)
+            float_part(record->pointers[binary_y], opcode, type, &a, &b, at, n);
+        else if (is_float)
+            double_part(record->pointers[binary_y], opcode, type, &a, &b, at, n);
+        else if (integer_part(record->pointers[binary_y], opcode, type, &a, &b, at, n))
+            return KERNEL_DIVISION_BY_ZERO;
+    }
+    return KERNEL_OK;
+}

@@ -1,0 +1,152 @@
+/* Transposed convolution in two dims, which is also the gradient of a convolution in its input. For a stretch of pixels a
+ * product gives what every tap of every output channel makes of them; this is added to the outputs while it is in the
+ * cache (col2im; Chellapilla et al., 2006). One dim is a plane of height 1. */
+#include "gemm.h"
+#include "vmath.h"
+
+enum { PRODUCTS = 32768, PIXELS = 512 }; /* floats on the stack; pixels of a stretch at most */
+
+typedef struct axis {
+    int64_t size, out, taps, stride, before,
+        dilation; /* element i and tap k meet output i * stride + k * dilation - before */
+} axis;
+
+typedef struct shape {
+    int64_t batch, groups, inputs, outputs; /* channels of a group */
+    axis y, x;
+} shape;
+
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Elements first .. last - 1 of an axis whose outputs exist, for one tap, cut to begin .. end - 1. */
+INLINE void visible(const axis *a, int64_t tap, int64_t begin, int64_t end, int64_t *first, int64_t *last)
+{
+    const int64_t shift = tap * a->dilation - a->before, step = a->stride;
+    *first = larger(begin, shift < 0 ? (step - 1 - shift) / step : 0);
+    *last = smaller(end, a->out > shift ? (a->out - shift + step - 1) / step : 0);
+}
+
+/* y[i * step] += from[i] for first <= i < last */
+INLINE void add_run(float *y, const float *from, int64_t first, int64_t last, int64_t step)
+{
+    int64_t i = first;
+    if (step == 1)
+        for (; i + LANES <= last; i += LANES)
+            vstore(y + i, vload(y + i) + vload(from + i));
+    for (; i < last; i++)
+        y[i * step] += from[i];
+}
+
+/* The same for two taps side by side at a stride of 2: their outputs alternate. */
+static void add_pair(float *y, const float *even, const float *odd, const int64_t first[2], const int64_t last[2])
+{
+    const int64_t begin = larger(first[0], first[1]), end = smaller(last[0], last[1]);
+    int64_t i = begin;
+    for (; i + LANES <= end; i += LANES) {
+        const vfloat a = vload(even + i), b = vload(odd + i);
+        vstore(y + 2 * i, vload(y + 2 * i) + ZIP_FIRST(a, b));
+        vstore(y + 2 * i + LANES, vload(y + 2 * i + LANES) + ZIP_SECOND(a, b));
+    }
+    add_run(y, even, first[0], smaller(begin, last[0]), 2);
+    add_run(y, even, larger(i, first[0]), last[0], 2);
+    add_run(y + 1, odd, first[1], smaller(begin, last[1]), 2);
+    add_run(y + 1, odd, larger(i, first[1]), last[1], 2);
+}
+
+/* Adds rows q .. end - 1 of the products, numbered through output channels and taps, of pixels from `pixel` on. */
+static __attribute__((noinline)) void fold_rows(const shape *s, float *y, const float *products, int64_t q, int64_t end,
+                                                int64_t pixel, int64_t pixels)
+{
+    const int64_t taps = s->y.taps * s->x.taps, width = s->x.size;
+    for (int64_t two; q < end; q += two, products += two * pixels) {
+        const int64_t ky = q % taps / s->x.taps, kx = q % s->x.taps, shift = kx * s->x.dilation - s->x.before;
+        two = s->x.stride == 2 && s->x.dilation == 1 && kx + 1 < s->x.taps && q + 1 < end ? 2 : 1;
+        for (int64_t at = pixel; at < pixel + pixels;) {
+            const int64_t row = at / width, begin = at % width, stop = smaller(width, begin + pixel + pixels - at);
+            const int64_t to = row * s->y.stride + ky * s->y.dilation - s->y.before;
+            const float *from = products + row * width - pixel;
+            at += stop - begin;
+            if (to < 0 || to >= s->y.out)
+                continue;
+            float *line = y + (q / taps * s->y.out + to) * s->x.out + shift;
+            int64_t first[2], last[2];
+            for (int i = 0; i < two; i++)
+                visible(&s->x, kx + i, begin, stop, &first[i], &last[i]);
+            if (two == 2)
+                add_pair(line, from, from + pixels, first, last);
+            else
+                add_run(line, from, first[0], last[0], s->x.stride);
+        }
+    }
+}
+
+/* Output channels first .. last - 1 of one group of a batch entry. */
+static void transpose_channels(const shape *s, float *y, const float *x, const float *weight, const float *bias,
+                               int64_t first, int64_t last)
+{
+    float products[PRODUCTS];
+    const int64_t taps = s->y.taps * s->x.taps, plane = s->y.size * s->x.size, outputs = s->y.out * s->x.out;
+    const int64_t pixels = larger(1, smaller(plane, PIXELS)), rows = PRODUCTS / pixels;
+    for (int64_t c = first; c < last; c++)
+        for (int64_t i = 0; i < outputs; i++)
+            y[c * outputs + i] = bias ? bias[c] : 0.0f;
+    for (int64_t pixel = 0; pixel < plane; pixel += pixels)
+        for (int64_t q = first * taps; q < last * taps; q += rows) {
+            const int64_t n = smaller(pixels, plane - pixel), end = smaller(q + rows, last * taps);
+            const range all = {0, end - q}, columns = {0, n};
+            const product p = {.c = products,
+                               .a = weight + q,
+                               .b = x + pixel,
+                               .k = s->inputs,
+                               .a_row = 1,
+                               .a_column = s->outputs * taps,
+                               .b_row = plane,
+                               .b_column = 1,
+                               .c_row = n};
+            gemm_of(&p, all, columns, KIND_F32);
+            fold_rows(s, y, products, q, end, pixel, n);
+        }
+}
+
+/* Units of work are output channels, numbered through all groups and batch entries. */
+KERNEL(conv_transpose_f32)
+{
+    const int64_t *d = record->dims;
+    const shape s = {.batch = d[conv_transpose_f32_batch],
+                     .groups = d[conv_transpose_f32_groups],
+                     .inputs = d[conv_transpose_f32_inputs],
+                     .outputs = d[conv_transpose_f32_outputs],
+                     .y = {.size = d[conv_transpose_f32_height],
+                           .out = d[conv_transpose_f32_out_height],
+                           .taps = d[conv_transpose_f32_kernel_height],
+                           .stride = d[conv_transpose_f32_stride_y],
+                           .before = d[conv_transpose_f32_top],
+                           .dilation = d[conv_transpose_f32_dilation_y]},
+                     .x = {.size = d[conv_transpose_f32_width],
+                           .out = d[conv_transpose_f32_out_width],
+                           .taps = d[conv_transpose_f32_kernel_width],
+                           .stride = d[conv_transpose_f32_stride_x],
+                           .before = d[conv_transpose_f32_left],
+                           .dilation = d[conv_transpose_f32_dilation_x]}};
+    const int64_t plane = s.y.size * s.x.size, out = s.y.out * s.x.out, taps = s.y.taps * s.x.taps;
+    int64_t first, last;
+    if (s.batch <= 0 || s.groups <= 0 || s.outputs <= 0 || out <= 0)
+        return KERNEL_OK;
+    if (s.inputs < 0 || plane < 0 || s.y.taps < 1 || s.x.taps < 1 || s.y.stride < 1 || s.x.stride < 1 ||
+        s.y.dilation < 1 || s.x.dilation < 1)
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(s.batch * s.groups * s.outputs, 1, worker, workers, &first, &last);
+    while (first < last) {
+        const int64_t item = first / s.outputs, group = item % s.groups, begin = first % s.outputs;
+        const int64_t end = smaller(s.outputs, begin + last - first);
+        const float *bias = record->pointers[conv_transpose_f32_bias];
+        transpose_channels(&s, (float *)record->pointers[conv_transpose_f32_y] + item * s.outputs * out,
+                           (const float *)record->pointers[conv_transpose_f32_x] + item * s.inputs * plane,
+                           (const float *)record->pointers[conv_transpose_f32_weight] +
+                               group * s.inputs * s.outputs * taps,
+                           bias ? bias + group * s.outputs : NULL, begin, end);
+        first += end - begin;
+    }
+    return KERNEL_OK;
+}

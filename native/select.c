@@ -1,0 +1,360 @@
+/* Moving elements by condition and by index. Elements are copied as their bytes; only what adds, multiplies or compares
+ * looks at their values. */
+#include "elements.h"
+
+#define BY_SIZE(bytes, DO)                                                                                             \
+    if ((bytes) == 4)                                                                                                  \
+        DO(any32)                                                                                                      \
+    else if ((bytes) == 8)                                                                                             \
+        DO(any64)                                                                                                      \
+    else if ((bytes) == 2)                                                                                             \
+        DO(any16)                                                                                                      \
+    else                                                                                                               \
+        DO(uint8_t)
+
+static int is_size(int64_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }
+static int is_index(int64_t type) { return type == TYPE_int64 || type == TYPE_int32; }
+
+/* The type with that many bytes: for views whose elements are only copied. */
+static int type_of_size(int64_t bytes)
+{
+    return bytes == 8 ? TYPE_int64 : bytes == 4 ? TYPE_int32 : bytes == 2 ? TYPE_int16 : TYPE_uint8;
+}
+
+/* ---- where */
+
+enum { WHERE_RANK = 5 };
+
+KERNEL(where)
+{
+    static const int64_t still[RANK];
+    const int64_t *d = record->dims, *shape = d + where_shape0, bytes = d[where_element_bytes], rank = d[where_rank];
+    const void *p = record->pointers[where_a], *q = record->pointers[where_b];
+    char *y = record->pointers[where_y];
+    int64_t first, last;
+    view condition, a, b;
+    if (!is_size(bytes) || rank > WHERE_RANK)
+        return KERNEL_BAD_ARGUMENT;
+    const int type = type_of_size(bytes);
+    const int64_t count = view_of(&condition, record->pointers[where_condition], TYPE_bool, rank, shape, d + where_c0);
+    if (count < 0)
+        return KERNEL_BAD_ARGUMENT;
+    view_of(&a, p ? p : d + where_a_bits, type, rank, shape, p ? d + where_a0 : still);
+    view_of(&b, q ? q : d + where_b_bits, type, rank, shape, q ? d + where_b0 : still);
+    worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
+    for (int64_t at = first; at < last; at += PART) {
+        const int64_t n = last - at < PART ? last - at : PART;
+        uint8_t chosen[PART];
+        uint64_t left[PART], right[PART];
+        const uint8_t *c = read_bits(chosen, &condition, at, n, 1);
+        const void *from = read_bits(left, &a, at, n, bytes), *other = read_bits(right, &b, at, n, bytes);
+#define CHOOSE(type)                                                                                                   \
+    {                                                                                                                  \
+        type *to = (type *)(void *)y + at;                                                                             \
+        const type *u = from, *v = other;                                                                              \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            to[i] = c[i] ? u[i] : v[i];                                                                                \
+    }
+        BY_SIZE(bytes, CHOOSE)
+    }
+    return KERNEL_OK;
+}
+
+/* ---- gather */
+
+KERNEL(gather)
+{
+    const int64_t *d = record->dims, bytes = d[gather_element_bytes], rank = d[gather_rank], dim = d[gather_dim];
+    const int64_t size = d[gather_size];
+    int64_t strides[RANK], first, last;
+    view x, index;
+    if (!is_size(bytes) || rank < 0 || rank > RANK || dim < 0 || dim >= rank)
+        return KERNEL_BAD_ARGUMENT;
+    memcpy(strides, d + gather_x0, sizeof strides);
+    const int64_t stride = strides[dim];
+    strides[dim] = 0;
+    const int64_t count = view_of(&index, record->pointers[gather_index], d[gather_index_type], rank, d + gather_shape0,
+                                  d + gather_index0);
+    if (count <= 0)
+        return count ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
+    if (!is_index(d[gather_index_type]))
+        return KERNEL_BAD_ARGUMENT;
+    view_of(&x, record->pointers[gather_x], type_of_size(bytes), rank, d + gather_shape0, strides);
+    worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
+    for (int64_t at = first; at < last;) {
+        int64_t n = last - at < PART ? last - at : PART, step, places[PART];
+        const int64_t offset = next_run(&x, at, &n, &step);
+        read_integers(places, &index, at, n);
+        for (int64_t i = 0; i < n; i++)
+            if (places[i] < 0 || places[i] >= size)
+                return KERNEL_INDEX_RANGE;
+#define GATHER(type)                                                                                                   \
+    {                                                                                                                  \
+        const type *from = (const type *)(const void *)x.p + offset;                                                   \
+        type *to = (type *)record->pointers[gather_y] + at;                                                            \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            to[i] = from[i * step + places[i] * stride];                                                               \
+    }
+        BY_SIZE(bytes, GATHER)
+        at += n;
+    }
+    return KERNEL_OK;
+}
+
+/* ---- What is written where something is already */
+
+#define COMBINE(type, wide, IS_NAN)                                                                                    \
+    {                                                                                                                  \
+        type *to = (type *)y + at;                                                                                     \
+        const type *from = source;                                                                                     \
+        switch (opcode) {                                                                                              \
+        case SCATTER_add:                                                                                              \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = (type)((wide)to[i] + (wide)from[i]);                                                           \
+            break;                                                                                                     \
+        case SCATTER_multiply:                                                                                         \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = (type)((wide)to[i] * (wide)from[i]);                                                           \
+            break;                                                                                                     \
+        case SCATTER_maximum:                                                                                          \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = from[i] > to[i] || IS_NAN(from[i]) ? from[i] : to[i];                                          \
+            break;                                                                                                     \
+        case SCATTER_minimum:                                                                                          \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = from[i] < to[i] || IS_NAN(from[i]) ? from[i] : to[i];                                          \
+            break;                                                                                                     \
+        }                                                                                                              \
+        return;                                                                                                        \
+    }
+#define IS_NAN(x) ((x) != (x))
+#define NEVER(x) 0
+
+static __attribute__((noinline)) void combine_floats(void *y, const void *source, int64_t n, int64_t opcode)
+{
+    const int64_t at = 0;
+    COMBINE(float, float, IS_NAN)
+}
+
+static __attribute__((noinline)) void combine_integers(void *y, const void *source, int64_t n, int64_t opcode)
+{
+    const int64_t at = 0;
+    COMBINE(int64_t, uint64_t, NEVER)
+}
+
+/* n <= PART dense elements: y = y and source, by opcode, in the type's own arithmetic. Halves round once, integers wrap. */
+static __attribute__((noinline)) void combine(void *y, int64_t at, const void *source, int64_t n, int64_t opcode,
+                                              int type)
+{
+    if (opcode == SCATTER_set) {
+        const int64_t bytes = type_bytes(type);
+        char *to = (char *)y + at * bytes;
+        if (n == 1 && bytes == 4)
+            *(any32 *)(void *)to = *(const any32 *)source;
+        else if (n == 1 && bytes == 8)
+            *(any64 *)(void *)to = *(const any64 *)source;
+        else
+            memcpy(to, source, (size_t)(n * bytes));
+        return;
+    }
+    if (type == TYPE_float32)
+        COMBINE(float, float, IS_NAN)
+    if (type == TYPE_float64)
+        COMBINE(double, double, IS_NAN)
+    if (type == TYPE_int64)
+        COMBINE(int64_t, uint64_t, NEVER)
+    if (type == TYPE_int32)
+        COMBINE(int32_t, uint32_t, NEVER)
+    const view old = {(char *)y + at * type_bytes(type), type, 1, {n}, {1}}, new = {source, type, 1, {n}, {1}};
+    if (type_in(type, TYPES_HALF)) {
+        float both[2][PART];
+        void *const left = both[0];
+        memcpy(left, read_floats(both[1], &old, 0, n), (size_t)n * sizeof(float));
+        combine_floats(left, read_floats(both[1], &new, 0, n), n, opcode);
+        write_floats(y, type, at, left, n);
+    } else {
+        int64_t both[2][PART];
+        read_integers(both[0], &old, 0, n);
+        read_integers(both[1], &new, 0, n);
+        combine_integers(both[0], both[1], n, opcode);
+        write_integers(y, type, at, both[0], n);
+    }
+}
+
+/* A number's bits (of a float64 for float types) as an element of a type. */
+static void write_number(void *element, int type, const int64_t *bits)
+{
+    double real;
+    memcpy(&real, bits, sizeof real);
+    if (type_in(type, TYPES_FLOAT))
+        write_doubles(element, type, 0, &real, 1);
+    else
+        write_integers(element, type, 0, bits, 1);
+}
+
+enum { SCATTER_RANK = 4 };
+static const uint32_t scatter_types[] = SCATTER_TYPES;
+
+/* Lines along the dim are independent of each other and shared out; where there are too few, each worker writes its own
+ * range of places along the dim. */
+KERNEL(scatter)
+{
+    static const int64_t still[RANK];
+    const int64_t *d = record->dims, opcode = d[scatter_opcode], rank = d[scatter_rank], dim = d[scatter_dim];
+    const int64_t size = d[scatter_size], *shape = d + scatter_shape0;
+    const void *values = record->pointers[scatter_source];
+    int64_t lines[SCATTER_RANK], first, last, low = 0, high = size;
+    uint64_t number;
+    view index, source, y_lines;
+    if (opcode < 0 || opcode >= SCATTER_COUNT || !type_in(d[scatter_type], scatter_types[opcode]) || rank < 1 ||
+        rank > SCATTER_RANK || dim < 0 || dim >= rank)
+        return KERNEL_BAD_ARGUMENT;
+    const int type = (int)d[scatter_type];
+    const int64_t count =
+        view_of(&index, record->pointers[scatter_index], d[scatter_index_type], rank, shape, d + scatter_index0);
+    if (count <= 0)
+        return count ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
+    if (!is_index(d[scatter_index_type]))
+        return KERNEL_BAD_ARGUMENT;
+    write_number(&number, type, d + scatter_number);
+    view_of(&source, values ? values : &number, type, rank, shape, values ? d + scatter_source0 : still);
+    for (int64_t at = 0; at < count; at += PART) { /* every worker: nothing is written where an index is bad */
+        int64_t places[PART];
+        const int64_t n = count - at < PART ? count - at : PART;
+        read_integers(places, &index, at, n);
+        for (int64_t i = 0; i < n; i++)
+            if (places[i] < 0 || places[i] >= size)
+                return KERNEL_INDEX_RANGE;
+    }
+    memcpy(lines, shape, sizeof lines);
+    const int64_t length = shape[dim], y_step = d[scatter_y0 + dim], index_step = d[scatter_index0 + dim];
+    const int64_t source_step = values ? d[scatter_source0 + dim] : 0, bytes = type_bytes(type);
+    const int wide = d[scatter_index_type] == TYPE_int64;
+    lines[dim] = 1; /* what is left has one element for each line */
+    const int64_t line_count = view_of(&y_lines, record->pointers[scatter_y], type, rank, lines, d + scatter_y0);
+    view_of(&index, record->pointers[scatter_index], d[scatter_index_type], rank, lines, d + scatter_index0);
+    view_of(&source, source.p, type, rank, lines, values ? d + scatter_source0 : still);
+    if (line_count >= workers)
+        worker_share(line_count, 1, worker, workers, &first, &last);
+    else {
+        first = 0, last = line_count;
+        worker_share(size, 1, worker, workers, &low, &high);
+    }
+    for (int64_t line = first; line < last; line++) {
+        int64_t one = 1, ignored;
+        const int64_t base = next_run(&y_lines, line, &one, &ignored);
+        const int64_t places = next_run(&index, line, &one, &ignored);
+        const char *from = source.p + next_run(&source, line, &one, &ignored) * bytes;
+        for (int64_t k = 0; k < length; k++, from += source_step * bytes) {
+            const int64_t at = places + k * index_step;
+            const int64_t place =
+                wide ? ((const int64_t *)(const void *)index.p)[at] : ((const int32_t *)(const void *)index.p)[at];
+            const int64_t to = base + place * y_step;
+            if (place < low || place >= high)
+                continue;
+            if (opcode == SCATTER_set && bytes == 4)
+                ((any32 *)record->pointers[scatter_y])[to] = *(const any32 *)(const void *)from;
+            else if (type == TYPE_float32 && opcode == SCATTER_add)
+                ((float *)record->pointers[scatter_y])[to] += *(const float *)(const void *)from;
+            else
+                combine(record->pointers[scatter_y], to, from, 1, opcode, type);
+        }
+    }
+    return KERNEL_OK;
+}
+
+/* ---- Several index tensors at once */
+
+enum { INDICES = 4 };
+
+typedef struct selection {
+    const int64_t *index[INDICES];
+    const int64_t *size, *stride;
+    int64_t negative; /* whether indices below 0 count from the end */
+} selection;
+
+/* Offset of the block that entry n selects; -1 where an index is out of range. */
+INLINE int64_t selected(const selection *s, int64_t n, int64_t *first)
+{
+    int64_t offset = 0;
+    for (int i = 0; i < INDICES; i++) {
+        if (!s->index[i])
+            continue;
+        int64_t place = s->index[i][n];
+        if (place < 0 && s->negative)
+            place += s->size[i];
+        if (place < 0 || place >= s->size[i])
+            return -1;
+        if (i == 0)
+            *first = place;
+        offset += place * s->stride[i];
+    }
+    return offset;
+}
+
+KERNEL(index_get)
+{
+    const int64_t *d = record->dims, bytes = d[index_get_element_bytes], count = d[index_get_count];
+    const int64_t inner = d[index_get_inner] * bytes;
+    selection s = {{0}, d + index_get_size0, d + index_get_stride0, d[index_get_negative]};
+    int64_t first, last, ignored;
+    for (int i = 0; i < INDICES; i++)
+        s.index[i] = record->pointers[index_get_index0 + i];
+    if (d[index_get_outer] <= 0 || count <= 0 || inner == 0)
+        return KERNEL_OK;
+    if (!is_size(bytes) || inner < 0)
+        return KERNEL_BAD_ARGUMENT;
+    worker_share(d[index_get_outer] * count, 1, worker, workers, &first, &last);
+    for (int64_t at = first; at < last; at++) {
+        const int64_t offset = selected(&s, at % count, &ignored);
+        if (offset < 0)
+            return KERNEL_INDEX_RANGE;
+        const char *from =
+            (const char *)record->pointers[index_get_x] + (at / count * d[index_get_x_outer] + offset) * bytes;
+        char *to = (char *)record->pointers[index_get_y] + at * inner;
+        if (inner == 4) /* by one instruction */
+            memcpy(to, from, 4);
+        else if (inner == 8)
+            memcpy(to, from, 8);
+        else
+            memcpy(to, from, (size_t)inner);
+    }
+    return KERNEL_OK;
+}
+
+/* Each worker writes the entries whose first index lies in its own range. */
+KERNEL(index_put)
+{
+    const int64_t *d = record->dims, opcode = d[index_put_opcode], count = d[index_put_count],
+                  inner = d[index_put_inner], outer = d[index_put_outer];
+    selection s = {{0}, d + index_put_size0, d + index_put_stride0, 1};
+    int64_t low, high, place = 0;
+    for (int i = 0; i < INDICES; i++)
+        s.index[i] = record->pointers[index_put_index0 + i];
+    if (outer <= 0 || count <= 0 || inner <= 0)
+        return KERNEL_OK;
+    if (opcode < 0 || opcode >= SCATTER_COUNT || !type_in(d[index_put_type], scatter_types[opcode]) || !s.index[0])
+        return KERNEL_BAD_ARGUMENT;
+    const int type = (int)d[index_put_type];
+    const int64_t bytes = type_bytes(type);
+    const int64_t sizes[] = {outer, count, inner};
+    view source;
+    view_of(&source, record->pointers[index_put_source], type, 3, sizes, d + index_put_source_outer);
+    for (int64_t n = 0; n < count; n++)
+        if (selected(&s, n, &place) < 0)
+            return KERNEL_INDEX_RANGE;
+    worker_share(s.size[0], 1, worker, workers, &low, &high);
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t n = 0; n < count; n++) {
+            const int64_t to = o * d[index_put_y_outer] + selected(&s, n, &place), from = (o * count + n) * inner;
+            if (place < low || place >= high)
+                continue;
+            for (int64_t i = 0; i < inner; i += PART) {
+                const int64_t some = inner - i < PART ? inner - i : PART;
+                uint64_t part[PART];
+                const void *from_part = read_bits(part, &source, from + i, some, bytes);
+                combine(record->pointers[index_put_y], to + i, from_part, some, opcode, type);
+            }
+        }
+    return KERNEL_OK;
+}

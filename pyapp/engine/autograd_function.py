@@ -1,0 +1,223 @@
+"""Function: an op of the user's own, with its gradient, in torch's form.
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * 3 * x * x
+
+y = Cube.apply(x)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .autograd import STATE, Edge, Node, no_grad
+from .in_place import derive_views
+from .tensor import Tensor, make
+from .user_errors import describe
+
+
+class Gradients(dict[int, Tensor]):
+    """What flows into a node of several outputs: the gradient of each that has one; two of them add up."""
+
+    dtype = None
+
+    def __add__(self, other: Gradients) -> Gradients:
+        both = Gradients(self)
+        for key, gradient in other.items():
+            both[key] = both[key] + gradient if key in both else gradient
+        return both
+
+
+class Described:
+    """What a node asks of an op, for one that is in no registry."""
+
+    slices = saves_inputs = saves_output = False
+    reads = None
+
+    def __init__(self, name: str, vjp: Callable[..., Any] | None) -> None:
+        self.name = name
+        self.vjp = vjp
+
+
+def output_of(node: Node, index: int, value: Tensor) -> Tensor:
+    """The tensor that is output `index` of a node of several: over the memory of `value`."""
+    result = make(value.storage, value.shape, value.strides, value.dtype, value.offset)
+    result._requires_grad = True
+    described = Described(node.op.name, lambda gradient, _, *args: (Gradients({index: gradient}),))
+    result.node = Node(described, (), result)  # type: ignore[arg-type]
+    result.node.edges = (node,)
+    return result
+
+
+class Context:
+    """`ctx`: what forward leaves for backward. Anything may be set on it; tensors go through save_for_backward."""
+
+    def __init__(self, needs: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs
+        self._saved: list[tuple[Tensor | None, int, int]] = []  # (tensor, version, which output it is or -1)
+        self._constant: set[int] = set()
+        self._dirty: set[int] = set()
+        self._materialize = True
+        self._node: Node | None = None
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Inputs and outputs that backward reads as `saved_tensors`; writing them in place meanwhile is an error."""
+        self._saved = [(t, 0 if t is None else t.storage.version, -1) for t in tensors]
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What save_for_backward got."""
+        found = []
+        for tensor, version, output in self._saved:
+            if tensor is not None and tensor.storage.version != version:
+                raise RuntimeError(
+                    f"backward: a saved tensor, {describe(tensor)}, was changed in place since; clone() it first"
+                )
+            if tensor is not None and output >= 0 and self._node is not None:
+                tensor = output_of(self._node, output, tensor)
+            found.append(tensor)
+        return tuple(found)
+
+    def mark_non_differentiable(self, *outputs: Tensor) -> None:
+        """These outputs have no gradient."""
+        self._constant |= {id(t) for t in outputs}
+
+    def mark_dirty(self, *inputs: Tensor) -> None:
+        """These inputs were written in place by forward, which returns them: they are outputs from then on."""
+        self._dirty |= {id(t) for t in inputs}
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros (the default) or None for outputs that nothing depends on."""
+        self._materialize = value
+
+    def _finish(self, node: Node, outputs: list[Any]) -> None:
+        """Outputs among the saved are kept without their node: it holds this context."""
+        places = {id(t): i for i, t in enumerate(outputs)}
+        self._saved = [
+            (t.detach(), version, places[id(t)]) if t is not None and id(t) in places else (t, version, output)
+            for t, version, output in self._saved
+        ]
+        self._node = node
+
+
+class Function:
+    """Base of user-defined functions: static `forward(ctx, *args)` and `backward(ctx, *gradients)`, or `forward(*args)`
+    with `setup_context(ctx, inputs, output)`; called as `apply(*args)`. forward runs without a tape. backward gives a
+    gradient (or None) for each argument; its ops are differentiated in turn under create_graph.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a Function needs a static forward(ctx, *args)")
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError("a Function that is differentiated needs a static backward(ctx, *gradients)")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Saves for backward; with it, forward takes no ctx."""
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Runs forward; the result leads back to the arguments that require gradients."""
+        recording = STATE.enabled and any(isinstance(a, Tensor) and a.requires_grad for a in args)
+        needs = tuple(recording and isinstance(a, Tensor) and a.requires_grad for a in args)
+        ctx = Context(needs)
+        with no_grad():
+            if cls.setup_context is not Function.setup_context:
+                output = cls.forward(*args)
+                cls.setup_context(ctx, args, output)
+            else:
+                output = cls.forward(ctx, *args)
+        if not recording:
+            return output
+        several = isinstance(output, (tuple, list))
+        outputs = list(output) if several else [output]
+        _check_dirty(cls.__name__, ctx, args, outputs)
+        results = _attach(cls, ctx, args, outputs)
+        return tuple(results) if several else results[0]
+
+
+def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: list[Any]) -> list[Any]:
+    shapes = [(t.shape, t.dtype) if isinstance(t, Tensor) else None for t in outputs]
+
+    def vjp(gradients: Gradients, _: Any, *args: Any) -> Any:
+        given = [gradients.get(i) for i in range(len(shapes))]
+        if ctx._materialize:
+            some = next(iter(gradients.values()))
+            given = [
+                some.new_zeros(shape[0], dtype=shape[1]) if g is None and shape else g
+                for g, shape in zip(given, shapes, strict=True)
+            ]
+        found = cls.backward(ctx, *given)
+        found = found if isinstance(found, tuple) else (found,)
+        return _checked(cls.__name__, found, args)
+
+    described = Described(cls.__name__, vjp)
+    first = next(t for t in outputs if isinstance(t, Tensor))
+    node = Node(described, args, first)  # type: ignore[arg-type]
+    node.args = tuple(a.detach() if id(a) in ctx._dirty else a for a in args)  # which would lead back to the node
+    ctx._finish(node, outputs)
+    results = []
+    for i, t in enumerate(outputs):
+        if not isinstance(t, Tensor) or not t.dtype.is_floating_point or id(t) in ctx._constant:
+            results.append(t)
+            continue
+        made = output_of(node, i, t)
+        if id(t) in ctx._dirty:  # itself, with another past
+            t._requires_grad, t.node = True, made.node
+
+            derive_views(t)
+        results.append(t if id(t) in ctx._dirty else made)
+    return results
+
+
+def _check_dirty(name: str, ctx: Context, args: tuple[Any, ...], outputs: list[Any]) -> None:
+    """What forward wrote is an input that it returns, and neither a leaf that wants a gradient nor a view."""
+    dirty = [a for a in args if id(a) in ctx._dirty]
+    if len(dirty) < len(ctx._dirty) or any(all(a is not out for out in outputs) for a in dirty):
+        raise RuntimeError(f"{name}: what is marked dirty must be an input, and be returned")
+    for tensor in dirty:
+        if tensor.seen_through is not None:
+            raise RuntimeError(f"{name}: {describe(tensor)} is a view, which a Function cannot write; clone() it first")
+        if tensor.requires_grad and tensor.node is None:
+            raise RuntimeError(f"{name}: cannot write in place into a leaf that requires a gradient")
+
+
+def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(gradients) < len(args) or any(g is not None for g in gradients[len(args) :]):
+        raise RuntimeError(f"{name}.backward gave {len(gradients)} gradients for {len(args)} arguments")
+    for i, (gradient, argument) in enumerate(zip(gradients, args, strict=False)):
+        if gradient is None or not isinstance(argument, Tensor):
+            continue
+        if not isinstance(gradient, Tensor) or gradient.shape != argument.shape:
+            raise RuntimeError(
+                f"{name}.backward: gradient {i} is {describe(gradient)}, the argument {describe(argument)}"
+            )
+    return gradients[: len(args)]
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """For a backward that is not made of ops: differentiating it again is an error."""
+
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, *gradients: Any) -> Any:
+        if STATE.enabled:
+            raise RuntimeError("once_differentiable: this Function has no second derivative (create_graph=True)")
+        return backward(ctx, *gradients)
+
+    return wrapped
+
+
+__all__ = ["Context", "Described", "Edge", "Function", "Gradients", "once_differentiable", "output_of"]

@@ -1,0 +1,38 @@
+"""Small tensors that sessions write before each launch and read after it, without NumPy."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from functools import partial
+from struct import Struct
+from typing import Any
+
+from .device import Device, cpu
+from .dtype import int32
+from .tensor import Tensor, empty_contiguous
+
+
+def int32_tensor(values: Sequence[int], device: Device = cpu) -> Tensor:
+    """A new int32 tensor (N,) of these numbers."""
+    result = empty_contiguous((len(values),), int32, device)
+    result.storage.write(0, array("i", values))
+    return result
+
+
+def writer(tensor: Tensor) -> Callable[..., None]:
+    """A function that writes its N arguments into the memory of a dense tensor of N elements, as `assign` does.
+
+    It is for what is written for each token: where the host sees the memory, a call runs no Python.
+    """
+    if tensor.device.backend.host_visible:
+        pack = Struct(f"{tensor.numel()}{tensor.dtype.format}").pack_into
+        return partial(pack, tensor.data_view().cast("B"), 0)
+    return lambda *values: tensor.assign(values)
+
+
+def reader(tensor: Tensor) -> Callable[[], Any]:
+    """A function that returns the number in a tensor of one element, as `item` does; for what each token reads."""
+    if tensor.device.backend.host_visible:
+        return partial(tensor.data_view().__getitem__, 0)
+    return tensor.item

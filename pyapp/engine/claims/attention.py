@@ -1,0 +1,338 @@
+"""Rotary positions, caches of keys and values, and attention with its gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..device import Device
+from ..element_types import CODES
+from ..launch import KERNELS as K
+from ..launch import Part, launch_all
+from ..native import get_num_threads
+from ..op import claims
+from ..operands import dense, is_plain
+from ..ops.kv_cache import check_cache
+from ..storage import Storage
+from ..tensor import Tensor, empty_contiguous
+from .layouts import rows_of
+
+_F32 = _dtype.float32
+_I32 = _dtype.int32
+
+_ROPE, _CACHE_WRITE, _ATTENTION = K["rope_f32"], K["cache_write_f32"], K["attention_f32"]
+
+
+def _heads(x: Tensor) -> Tensor:
+    """x (..., T, H, D) itself where each token's heads lie densely, else a dense copy."""
+    return x if x.strides[-1] == 1 and x.strides[-2] == x.shape[-1] and len(x.shape) == 3 else dense(x)
+
+
+@claims("_rope")
+def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Any:
+    """x (T, H, D), or (B, T, H, D) with one record for each batch entry."""
+    if x.dtype is not _F32 or len(x.shape) not in (3, 4):
+        return NotImplemented
+    if not is_plain(table) or (position is not None and position.dtype is not _I32):
+        return NotImplemented
+    if x.strides[-1] != 1 or x.strides[-2] != x.shape[-1]:
+        x = dense(x)
+    tokens, heads, size = x.shape[-3:]
+    each, step = tokens * heads * size, x.strides[0]
+    y = empty_contiguous(x.shape, _F32, x.device)
+    for i in range(x.shape[0] if len(x.shape) == 4 else 1):
+        _ROPE.launch(
+            each >> 10,
+            Part(y, 4 * i * each),
+            Part(x, 4 * i * step),
+            table,
+            position,
+            tokens,
+            heads,
+            size,
+            heads * size,
+            x.strides[-3],
+            table.shape[0],
+            int(interleaved),
+        )
+    return y
+
+
+@claims("cache_write")
+def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
+    if not is_plain(cache) or x.dtype is not _F32 or position.dtype is not _I32:
+        return NotImplemented
+    check_cache(cache, x, position)
+    x = _heads(x)
+    tokens, heads, size = x.shape
+    _CACHE_WRITE.launch(
+        x.numel() >> 10,
+        cache,
+        x,
+        position,
+        tokens,
+        heads,
+        size,
+        cache.shape[1],
+        x.strides[0],
+    )
+    cache.storage.version += 1
+    return cache
+
+
+@claims("_cached_attention")
+def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float) -> Any:
+    if not (q.dtype is _F32 and is_plain(k_cache) and is_plain(v_cache) and position.dtype is _I32):
+        return NotImplemented
+    q = _heads(q)
+    tokens, heads, size = q.shape
+    kv_heads, capacity, _ = k_cache.shape
+    y = empty_contiguous(q.shape, _F32, q.device)
+    _ATTENTION.launch(
+        tokens * heads * size * 256 >> 10,
+        y,
+        q,
+        k_cache,
+        v_cache,
+        position,
+        tokens,
+        heads,
+        kv_heads,
+        size,
+        capacity,
+        heads * size,
+        q.strides[0],
+        1,
+        scale,
+    )
+    return y
+
+
+_constants: dict[tuple[int, Device], Tensor] = {}
+
+
+def _constant(value: int, device: Device) -> Tensor:
+    """An int32 (1,) that a kernel reads and nobody writes."""
+    found = _constants.get((value, device))
+    if found is None:
+        found = _constants[value, device] = empty_contiguous((1,), _I32, device)
+        found.assign(value)
+    return found
+
+
+@claims("_cross_attention")
+def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Any:
+    """As attention over a cache that is full, in which every row sees all. More rows than keys: several records."""
+    if not (q.dtype is _F32 and is_plain(keys) and is_plain(values)):
+        return NotImplemented
+    q = _heads(q)
+    tokens, heads, size = q.shape
+    kv_heads, length, _ = keys.shape
+    y = empty_contiguous(q.shape, _F32, q.device)
+    for first in range(0, tokens, length):
+        count = min(length, tokens - first)
+        _ATTENTION.launch(count * heads * size * length >> 9,
+            Part(y, 4 * first * heads * size), Part(q, 4 * first * q.strides[0]), keys, values,
+            _constant(length - count, q.device), count, heads, kv_heads, size, length, heads * size, q.strides[0], 0,
+            scale,
+        )  # fmt: skip
+    return y
+
+
+@claims("_cached_self_attention")
+def _cached_self_attention(
+    qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
+) -> Any:
+    """Four records in one call: rotate q and k where they lie, write k and v into the cache, attend."""
+    if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32 and is_plain(table)):
+        return NotImplemented
+    qkv, tokens, width, stride = rows_of(qkv)
+    kv_heads, capacity, size = keys.shape
+    heads = width // size - 2 * kv_heads
+    new_keys = Part(qkv, heads * size * 4)
+    new_values = Part(new_keys, kv_heads * size * 4)
+    y = empty_contiguous((tokens, heads * size), _F32, qkv.device)
+    launch_all(
+        tokens * heads * size >> 2,
+        (
+            _ROPE,
+            qkv,
+            qkv,
+            table,
+            position,
+            tokens,
+            heads + kv_heads,
+            size,
+            stride,
+            stride,
+            table.shape[0],
+            int(interleaved),
+        ),
+        (_CACHE_WRITE, keys, new_keys, position, tokens, kv_heads, size, capacity, stride),
+        (_CACHE_WRITE, values, new_values, position, tokens, kv_heads, size, capacity, stride),
+        (
+            _ATTENTION,
+            y,
+            qkv,
+            keys,
+            values,
+            position,
+            tokens,
+            heads,
+            kv_heads,
+            size,
+            capacity,
+            heads * size,
+            stride,
+            1,
+            scale,
+        ),
+    )
+    qkv.storage.version += 1
+    keys.storage.version += 1
+    values.storage.version += 1
+    return y
+
+
+_ATTENTION_TRAIN, _ATTENTION_TRAIN_BACKWARD = K["attention_train_f32"], K["attention_train_backward_f32"]
+
+
+def _sequences(x: Tensor) -> Tensor:
+    """x (B, T, H, D) itself where each token's heads lie densely, else a dense copy."""
+    return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
+
+
+def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tuple[Storage, int]:
+    """The memory that attention_train and masked_attention work in (see kernels.h), and for how many workers: a record
+    is cut into two chunks for each thread. Forward, several may share one head's rows.
+    """
+    units = k.shape[0] * k.shape[2]
+    if not backward:
+        units *= -(-q.shape[1] * (q.shape[2] // k.shape[2]) // 48)
+    workers = min(units, 2 * get_num_threads())
+    keys, width = -(-k.shape[1] // 24) * 24, -(-max(q.shape[3], v.shape[3]) // 16) * 16
+    return Storage(4 * workers * (4 * (keys + 48) * width + 96 * keys), q.device), workers
+
+
+def _attention_dims(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
+    batch, tokens, heads, size = q.shape
+    return (batch, tokens, k.shape[1], heads, k.shape[2], size, *q.strides[:2], *k.strides[:2], *v.strides[:2])
+
+
+def _takes_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    return (
+        q.dtype is k.dtype is v.dtype is _F32
+        and not (causal and q.shape[1] > k.shape[1])
+        and 0 not in q.shape + k.shape
+    )
+
+
+@claims("_attention")
+def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
+    if not _takes_attention(q, k, v, causal):
+        return _masked_attention(q, k, v, None, *_sight(q, k, causal), scale)
+    q, k, v = _sequences(q), _sequences(k), _sequences(v)
+    y = empty_contiguous(q.shape, _F32, q.device)
+    workspace, workers = _attention_workspace(q, k, v, backward=False)
+    _ATTENTION_TRAIN.launch(
+        q.numel() * k.shape[1] >> 10,
+        y,
+        q,
+        k,
+        v,
+        workspace,
+        *_attention_dims(q, k, v),
+        int(causal),
+        workers,
+        scale,
+    )
+    return y
+
+
+@claims("attention_backward")
+def _attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
+    if g.dtype is not _F32 or not _takes_attention(q, k, v, causal):
+        return _masked_attention_backward(g, q, k, v, None, *_sight(q, k, causal), scale)
+    q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
+    grads = tuple(empty_contiguous(t.shape, _F32, q.device) for t in (q, k, v))
+    workspace, workers = _attention_workspace(q, k, v, backward=True)
+    _ATTENTION_TRAIN_BACKWARD.launch(
+        q.numel() * k.shape[1] >> 9,
+        *(grad for grad in grads),
+        q,
+        k,
+        v,
+        g,
+        workspace,
+        *_attention_dims(q, k, v),
+        int(causal),
+        workers,
+        scale,
+    )
+    return grads
+
+
+_MASKED, _MASKED_BACKWARD = K["masked_attention"], K["masked_attention_backward"]
+_MASKED_TYPES = (_F32, _dtype.float16, _dtype.bfloat16)
+_MASK_TYPES = (*_MASKED_TYPES, _dtype.bool_)
+
+
+def _sight(q: Tensor, k: Tensor, causal: bool) -> tuple[int, int]:
+    """How far each row sees, before and after its own place."""
+    tokens, keys = q.shape[1], k.shape[1]
+    return tokens, keys - tokens if causal else keys
+
+
+def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
+    return (
+        q.dtype is k.dtype is v.dtype
+        and q.dtype in _MASKED_TYPES
+        and (mask is None or mask.dtype in _MASK_TYPES)
+        and 0 not in q.shape + k.shape + v.shape
+    )
+
+
+def _masked_dims(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, workers: int
+) -> tuple[int, ...]:
+    batch, tokens, heads, size = q.shape
+    steps: tuple[int, ...] = (0, 0, 0, 0)
+    if mask is None:
+        mask_type = _F32
+    else:
+        mask_type = mask.dtype
+        steps = tuple(0 if n == 1 else step for n, step in zip(mask.shape, mask.strides, strict=True))
+    return (
+        batch, tokens, k.shape[1], heads, k.shape[2], size, v.shape[3], *q.strides[:2], *k.strides[:2], *v.strides[:2],
+        before, after, CODES[q.dtype], CODES[mask_type], *steps, workers,
+    )  # fmt: skip
+
+
+@claims("_masked_attention")
+def _masked_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float
+) -> Any:
+    if not _takes_mask(q, k, v, mask):
+        return NotImplemented
+    q, k, v = _sequences(q), _sequences(k), _sequences(v)
+    y = empty_contiguous((*q.shape[:3], v.shape[3]), q.dtype, q.device)
+    workspace, workers = _attention_workspace(q, k, v, backward=False)
+    dims = _masked_dims(q, k, v, mask, before, after, workers)
+    _MASKED.launch(q.numel() * k.shape[1] >> 10, y, q, k, v, mask, workspace, *dims, scale)
+    return y
+
+
+@claims("masked_attention_backward")
+def _masked_attention_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float
+) -> Any:
+    if g.dtype is not q.dtype or not _takes_mask(q, k, v, mask) or (mask is not None and mask.requires_grad):
+        return NotImplemented
+    q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
+    grad_q = empty_contiguous(q.shape, q.dtype, q.device)
+    grad_kv = empty_contiguous((k.numel() + v.numel(),), q.dtype, q.device)
+    workspace, workers = _attention_workspace(q, k, v, backward=True)
+    dims = _masked_dims(q, k, v, mask, before, after, workers)
+    _MASKED_BACKWARD.launch(q.numel() * k.shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale)
+    split = k.numel()
+    return grad_q, grad_kv[:split].reshape(k.shape), grad_kv[split:].reshape(v.shape)

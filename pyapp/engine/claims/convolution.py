@@ -1,0 +1,413 @@
+"""Convolutions in one to three dims and their gradients, as products with windows that the kernel packs where
+they lie. All are written for three spatial dims; fewer have sizes of 1 in front.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+from .. import dtype as _dtype
+from ..launch import KERNELS, Part
+from ..op import OPS, claims
+from ..operands import dense, is_plain
+from ..ops.view import copy_strided
+from ..tensor import Tensor, empty_contiguous, make
+from .layouts import fill_zero
+
+_F32 = _dtype.float32
+_MATMUL, _WINDOWS, _SUM_ROWS = (KERNELS[n] for n in ("matmul_f32", "windows_f32", "sum_rows_f32"))
+_MUCH_WORK = 1 << 28  # multiply-adds from which on several convolutions are faster than conv_transpose_f32
+_CONV_TRANSPOSE = KERNELS["conv_transpose_f32"]
+_SLACK = 128  # floats that the kernel may read past the last window
+_FEW_ROWS = 2  # of a group: the kernel packs nothing
+_FEW_PIXELS = 512  # of a batch entry: several entries then share the panels of the product
+
+Three = tuple[int, ...]
+Sides = tuple[tuple[int, int], ...]
+
+
+class _Steps(NamedTuple):
+    """How windows lie: stride, (before, after) of the padding (negative: cropped), dilation; and the groups."""
+
+    stride: Three
+    sides: Sides
+    dilation: Three
+    groups: int
+
+
+def _in_three(x: Tensor) -> Tensor:
+    """(N, C, *spatial) as (N, C, D, H, W), dense."""
+    x = dense(x.detach())
+    shape = (*x.shape[:2], *(1,) * (5 - len(x.shape)), *x.shape[2:])
+    return make(x.storage, shape, _dense_strides(shape), _F32, x.offset)
+
+
+def _dense_strides(shape: Three) -> Three:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.insert(0, strides[0] * size)
+    return tuple(strides)
+
+
+def _framed(x: Tensor, sides: Sides, channels_last: bool = False) -> Tensor:
+    """x (N, C, D, H, W) with zeros around, in memory of its own with slack behind it; strides tell whether the channels
+    lie together."""
+    batch, channels, *sizes = x.shape
+    wide = [n + before + after for n, (before, after) in zip(sizes, sides, strict=True)]
+    memory = empty_contiguous((x.shape[0] * channels * prod(wide) + _SLACK,), _F32, x.device)
+    fill_zero(memory)
+    if channels_last:
+        step = _dense_strides((batch, *wide, channels))
+        strides = (step[0], step[4], *step[1:4])
+    else:
+        strides = _dense_strides((batch, channels, *wide))
+    start = [max(0, -before) for before, _ in sides]
+    kept = [n - s - max(0, -after) for n, s, (_, after) in zip(sizes, start, sides, strict=True)]
+    if min(kept) > 0:
+        shape = (batch, channels, *kept)
+        to = sum(max(0, before) * s for (before, _), s in zip(sides, strides[2:], strict=True))
+        at = x.offset + sum(n * s for n, s in zip(start, x.strides[2:], strict=True))
+        copy_strided(make(memory.storage, shape, strides, _F32, to), make(x.storage, shape, x.strides, _F32, at))
+    return make(memory.storage, (batch, channels, *wide), strides, _F32)
+
+
+def _outputs(sizes: Three, kernel: Three, steps: _Steps) -> Three:
+    """How many windows there are along each dim."""
+    rule = zip(sizes, kernel, steps.stride, steps.sides, steps.dilation, strict=True)
+    return tuple((n + sum(sides) - d * (k - 1) - 1) // s + 1 for n, k, s, sides, d in rule)
+
+
+def _times(values: Any, factors: Three) -> Three:
+    return tuple(v * f for v, f in zip(values, factors, strict=True))
+
+
+# ---- forward
+
+
+def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> Tensor:
+    """x (N, C, D, H, W), weight (O, C / groups, KD, KH, KW), dense → (N, O, D', H', W')."""
+    batch, channels, *sizes = x.shape
+    outputs, inner, *kernel = weight.shape
+    out = _outputs(tuple(sizes), tuple(kernel), steps)
+    if prod(kernel) == 1 and steps.groups == 1 and not any(map(any, steps.sides)):
+        return _of_points(x, weight, bias, steps.stride, out)
+    x = _framed(x, steps.sides)
+    strides = x.strides[2:]
+    merged = batch > 1 and prod(out) < _FEW_PIXELS and outputs // steps.groups > _FEW_ROWS
+    entries, together = (1, batch) if merged else (batch, 1)
+    y = empty_contiguous((entries, outputs, together, *out), _F32, x.device)
+    _WINDOWS.launch(batch * outputs * inner * prod(kernel) * prod(out) >> 10, y, weight, x,
+        bias, entries, steps.groups, outputs // steps.groups, inner, *kernel,
+        x.strides[1], *_times(strides, steps.dilation), together, *out, x.strides[0], *_times(strides, steps.stride),
+        x.strides[0], inner * x.strides[1],
+    )  # fmt: skip
+    return dense(y.permute(2, 1, 3, 4, 5, 0).squeeze(5)) if merged else y.squeeze(2)
+
+
+def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, out: Three) -> Tensor:
+    """Windows of one point each: a plain product."""
+    batch, channels = x.shape[:2]
+    outputs, count = weight.shape[0], prod(out)
+    if prod(stride) != 1:
+        x = dense(make(x.storage, (batch, channels, *out), (*x.strides[:2], *_times(x.strides[2:], stride)), _F32,
+                       x.offset))  # fmt: skip
+    y = empty_contiguous((batch, outputs, *out), _F32, x.device)
+    _MATMUL.launch(batch * outputs * channels * count >> 10, y, weight, x, batch, outputs, count,
+        channels, 0, channels, 1, x.strides[0], count, 1, outputs * count, count,
+    )  # fmt: skip
+    return y if bias is None else OPS["add"].forward(y, bias.reshape(outputs, 1, 1, 1))
+
+
+# ---- gradients
+
+
+class _Phase(NamedTuple):
+    """Along one dim, elements first, first + stride, ... (size of them) of the input: taps first_tap, first_tap + step,
+    ... (taps of them) reach these, as a convolution of the outputs with stride 1 does.
+    """
+
+    first: int
+    size: int
+    first_tap: int
+    step: int
+    taps: int
+    sides: tuple[int, int]
+    dilation: int
+
+
+def _phases(size: int, out: int, kernel: int, stride: int, before: int, dilation: int) -> list[_Phase]:
+    """Element i takes part in window o with tap j where i + before = o * stride + j * dilation."""
+    found = []
+    step = stride // gcd(stride, dilation)
+    for first in range(min(stride, size)):
+        count = -(-(size - first) // stride)  # elements
+        tap = next((j for j in range(min(step, kernel)) if (first + before - j * dilation) % stride == 0), kernel)
+        taps, apart = -(-(kernel - tap) // step), step * dilation // stride
+        front = (taps - 1) * apart - (first + before - tap * dilation) // stride
+        sides = (front, count + (taps - 1) * apart - out - front)
+        found.append(_Phase(first, count, tap, step, taps, sides, apart))
+    return found
+
+
+def _taps_of(weight: Tensor, phases: tuple[_Phase, ...], groups: int) -> Tensor:
+    """The taps of weight (O, C / groups, D, H, W) that phases name, last first, as a weight (C, O / groups, ...)."""
+    outputs, inner = weight.shape[:2]
+    each, strides = outputs // groups, weight.strides
+    shape = (groups, inner, each, *(p.taps for p in phases))
+    back = tuple(-p.step * s for p, s in zip(phases, strides[2:], strict=True))
+    at = sum((p.first_tap + p.step * (p.taps - 1)) * s for p, s in zip(phases, strides[2:], strict=True))
+    source = make(weight.storage, shape, (each * strides[0], strides[1], strides[0], *back), _F32, weight.offset + at)
+    taps = empty_contiguous(shape, _F32, weight.device)
+    copy_strided(taps, source)
+    return taps.reshape(groups * inner, *shape[2:])
+
+
+def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None = None) -> Tensor:
+    """The gradient in x (N, C, *sizes) from that of the outputs, g (N, O, D', H', W'), plus bias (C,)."""
+    flat = sizes[0] == g.shape[2] == weight.shape[2] == steps.stride[0] == 1
+    if flat and prod(steps.stride) > 1 and g.numel() * prod(weight.shape[1:]) < _MUCH_WORK:
+        return _transposed_in_two(g, weight, sizes, steps, bias)
+    y = _by_phases(g, weight, sizes, steps)
+    return y if bias is None else OPS["add"].forward(y, bias.reshape(-1, 1, 1, 1))
+
+
+def _transposed_in_two(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None) -> Tensor:
+    """The same for one or two dims, in one record."""
+    g, weight = dense(g), dense(weight)
+    batch, inputs, outputs = g.shape[0], g.shape[1] // steps.groups, weight.shape[1]
+    y = empty_contiguous((batch, steps.groups * outputs, *sizes), _F32, g.device)
+    _CONV_TRANSPOSE.launch(g.numel() * outputs * prod(weight.shape[2:]) >> 10, y, g, weight, bias,
+        batch, steps.groups, inputs, outputs, *g.shape[3:], *weight.shape[3:], *steps.stride[1:],
+        steps.sides[1][0], steps.sides[2][0], *steps.dilation[1:], *sizes[1:],
+    )  # fmt: skip
+    return y
+
+
+def _by_phases(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps) -> Tensor:
+    """The same for any dims, as a convolution of g for each remainder of the stride, without a bias."""
+    batch, channels = g.shape[0], weight.shape[1] * steps.groups
+    rule = zip(sizes, g.shape[2:], weight.shape[2:], steps.stride, steps.sides, steps.dilation, strict=True)
+    along = [_phases(n, out, k, s, before, d) for n, out, k, s, (before, _), d in rule]
+    whole = empty_contiguous((batch, channels, *sizes), _F32, g.device)
+    if any(p.taps == 0 for phases in along for p in phases):
+        fill_zero(whole)
+    for phases in product(*along):
+        if prod(p.taps for p in phases) == 0:
+            continue
+        part = _convolve(
+            g, _taps_of(weight, phases, steps.groups), None,
+            _Steps((1, 1, 1), tuple(p.sides for p in phases), tuple(p.dilation for p in phases), steps.groups),
+        )  # fmt: skip
+        if prod(steps.stride) == 1:
+            return part
+        at = sum(p.first * s for p, s in zip(phases, whole.strides[2:], strict=True))
+        strides = (*whole.strides[:2], *_times(whole.strides[2:], steps.stride))
+        copy_strided(make(whole.storage, part.shape, strides, _F32, at), part)
+    return whole
+
+
+def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps) -> Tensor:
+    """g by outputs, (O, N, D', H', W'), times the windows of x with the channels together, unless each is by itself."""
+    outputs, inner, *kernel = weight.shape
+    batch, out = g.shape[1], g.shape[2:]
+    x = _framed(x, steps.sides, channels_last=inner > 1)
+    strides = x.strides[2:]
+    by_tap = empty_contiguous((outputs, *kernel, inner), _F32, g.device)
+    _WINDOWS.launch(outputs * inner * prod(kernel) * batch * prod(out) >> 10, by_tap, g, x, None,
+        1, steps.groups, outputs // steps.groups, batch, *out, x.strides[0], *_times(strides, steps.stride),
+        *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner * x.strides[1],
+    )  # fmt: skip
+    return dense(by_tap.permute(0, 4, 1, 2, 3))
+
+
+def _bias_gradient(by_output: Tensor) -> Tensor:
+    """Sums of (O, ...) over all but the first dim."""
+    outputs, count = by_output.shape[0], by_output.numel()
+    gradient = empty_contiguous((outputs,), _F32, by_output.device)
+    _SUM_ROWS.launch(count >> 10, gradient, by_output, outputs, count // outputs, count // outputs)
+    return gradient
+
+
+# ---- the ops
+
+
+def _takes(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> bool:
+    """float32 with something to do; the definition says what is wrong with others."""
+    if not (x.dtype is weight.dtype is _F32 and x.numel() and weight.numel() and min(steps.stride) > 0):
+        return False
+    if min(steps.dilation) < 1 or not (bias is None or is_plain(bias)):
+        return False
+    return min(_outputs(x.shape[2:], weight.shape[2:], steps)) > 0
+
+
+def _steps_in_three(steps: _Steps) -> _Steps:
+    more = 3 - len(steps.stride)
+    ones = (1,) * more
+    return _Steps(
+        (*ones, *steps.stride), (*((0, 0),) * more, *steps.sides), (*ones, *steps.dilation), steps.groups
+    )  # fmt: skip
+
+
+@claims("_convolution")
+def _convolution(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
+) -> Any:
+    steps = _Steps(stride, sides, dilation, groups)
+    if not _takes(x, weight, bias, steps):
+        return NotImplemented
+    y = _convolve(_in_three(x), _in_three(weight), bias, _steps_in_three(steps))
+    return y.reshape(*y.shape[:2], *y.shape[5 - len(stride) :])
+
+
+@claims("convolution_backward")
+def _convolution_backward(
+    g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three,
+    groups: int,
+) -> Any:  # fmt: skip
+    steps = _Steps(stride, sides, dilation, groups)
+    if g.dtype is not _F32 or not _takes(x, weight, bias, steps):
+        return NotImplemented
+    grad_x = grad_weight = grad_bias = None
+    steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
+    if x.requires_grad:
+        grad_x = _input_gradient(g3, w3, x3.shape[2:], steps).reshape(*x.shape)
+    by_output = dense(g3.permute(1, 0, 2, 3, 4))
+    if weight.requires_grad:
+        grad_weight = _weight_gradient(by_output, x3, w3, steps).reshape(*weight.shape)
+    if bias is not None and bias.requires_grad:
+        grad_bias = _bias_gradient(by_output)
+    return grad_x, grad_weight, grad_bias
+
+
+def _transposed_sizes(x: Tensor, weight: Tensor, steps: _Steps) -> Three:
+    """What a transposed convolution of x gives, by dim."""
+    rule = zip(x.shape[2:], weight.shape[2:], steps.stride, steps.sides, steps.dilation, strict=True)
+    return tuple((n - 1) * s + d * (k - 1) + 1 - sum(sides) for n, k, s, sides, d in rule)
+
+
+def _takes_transposed(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> bool:
+    if not (x.dtype is weight.dtype is _F32 and x.numel() and weight.numel() and min(steps.stride) > 0):
+        return False
+    if min(steps.dilation) < 1 or not (bias is None or is_plain(bias)):
+        return False
+    return min(_transposed_sizes(x, weight, steps)) > 0
+
+
+@claims("_convolution_transpose")
+def _convolution_transpose(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
+) -> Any:
+    """The input's gradient of the convolution whose outputs are x."""
+    steps = _Steps(stride, sides, dilation, groups)
+    if not _takes_transposed(x, weight, bias, steps):
+        return NotImplemented
+    sizes = _transposed_sizes(x, weight, steps)
+    ones = (1,) * (3 - len(sizes))
+    y = _input_gradient(_in_three(x), _in_three(weight), (*ones, *sizes), _steps_in_three(steps), bias)
+    return y.reshape(*y.shape[:2], *sizes)
+
+
+@claims("convolution_transpose_backward")
+def _convolution_transpose_backward(
+    g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three,
+    groups: int,
+) -> Any:  # fmt: skip
+    steps = _Steps(stride, sides, dilation, groups)
+    if g.dtype is not _F32 or not _takes_transposed(x, weight, bias, steps):
+        return NotImplemented
+    grad_x = grad_weight = grad_bias = None
+    steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
+    if x.requires_grad:
+        grad_x = _convolve(g3, w3, None, steps).reshape(*x.shape)
+    if weight.requires_grad:
+        grad_weight = _weight_gradient(dense(x3.permute(1, 0, 2, 3, 4)), g3, w3, steps).reshape(*weight.shape)
+    if bias is not None and bias.requires_grad:
+        grad_bias = _bias_gradient(dense(g3.permute(1, 0, 2, 3, 4)))
+    return grad_x, grad_weight, grad_bias
+
+
+# ---- one dim: windows are rows of a matrix
+
+
+class _Windows:
+    """x (N, C, L) with its channels together, zeros around and room for whole strides: windows of all batch entries
+    are rows of one matrix (N * rows, size * C), `step` elements apart; `out` of the `rows` of each entry are real.
+    """
+
+    def __init__(self, x: Tensor, size: int, stride: int, padding: int) -> None:
+        self.batch, channels, length = x.shape
+        self.out = (length + 2 * padding - size) // stride + 1
+        self.rows = max(self.out, -(-(length + 2 * padding) // stride))
+        self.width, self.step = size * channels, stride * channels
+        self.memory = empty_contiguous((self.batch * self.rows * self.step + self.width,), _F32, x.device)
+        fill_zero(self.memory)
+        shape, strides = (self.batch, length, channels), (self.rows * self.step, channels, 1)
+        inside = make(self.memory.storage, shape, strides, _F32, padding * channels)
+        copy_strided(inside, make(x.storage, shape, (x.strides[0], x.strides[2], x.strides[1]), _F32, x.offset))
+
+    def of(self, entry: int) -> Part:
+        """The windows of one batch entry."""
+        return Part(self.memory, 4 * entry * self.rows * self.step)
+
+
+def _takes_conv(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> bool:
+    """float32, of shapes that fit; the definition says what is wrong with others."""
+    if not (x.dtype is weight.dtype is _F32 and len(x.shape) == len(weight.shape) == 3 and stride > 0 <= padding):
+        return False
+    if bias is not None and (not is_plain(bias) or bias.shape != weight.shape[:1]):
+        return False
+    fits = x.shape[1] == weight.shape[1] and x.shape[2] + 2 * padding >= weight.shape[2]
+    return fits and x.numel() > 0 and weight.numel() > 0
+
+
+def _by_tap(weight: Tensor) -> Tensor:
+    """(O, C, K) as dense (O, K, C)."""
+    return dense(weight.detach().permute(0, 2, 1))
+
+
+@claims("_conv1d")
+def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Any:
+    """Channels lie together in the result (N, O, L'): its permute(0, 2, 1) is dense."""
+    if not _takes_conv(x, weight, bias, stride, padding):
+        return NotImplemented
+    outputs, _, size = weight.shape
+    taps, windows = _by_tap(weight), _Windows(x, size, stride, padding)
+    y = empty_contiguous((windows.batch, windows.out, outputs), _F32, x.device)
+    for entry in range(windows.batch):
+        KERNELS["linear_f32"].launch(
+            windows.out * outputs * windows.width >> 10,
+            Part(y, 4 * entry * windows.out * outputs), windows.of(entry), taps, bias,
+            windows.out, outputs, windows.width, outputs, windows.step, 0,
+        )  # fmt: skip
+    return y.permute(0, 2, 1)
+
+
+@claims("conv1d_backward")
+def _conv1d_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Any:
+    if g.dtype is not _F32 or not _takes_conv(x, weight, bias, stride, padding):
+        return NotImplemented
+    outputs, channels, size = weight.shape
+    windows = _Windows(x, size, stride, padding)
+    rows = windows.batch * windows.rows
+    spread = empty_contiguous(
+        (rows, outputs), _F32, x.device
+    )  # g by rows of the windows, zero where these are not real
+    fill_zero(spread)
+    real = make(spread.storage, (windows.batch, outputs, windows.out), (windows.rows * outputs, 1, outputs), _F32)
+    copy_strided(real, g)
+    grad_x = grad_weight = grad_bias = None
+    if weight.requires_grad:
+        seen = make(windows.memory.storage, (rows, windows.width), (windows.step, 1), _F32)
+        grad_weight = dense((spread.mT @ seen).reshape(outputs, size, channels).permute(0, 2, 1))
+    if bias is not None and bias.requires_grad:
+        grad_bias = spread.sum(0)
+    if x.requires_grad:
+        by_window = spread @ _by_tap(weight).reshape(outputs, windows.width)
+        folded = empty_contiguous((windows.batch, x.shape[2], channels), _F32, x.device)
+        KERNELS["fold_f32"].launch(folded.numel() >> 8, folded, by_window,
+            windows.batch, x.shape[2], channels, size, stride, padding, windows.rows,
+        )  # fmt: skip
+        grad_x = folded.permute(0, 2, 1)
+    return grad_x, grad_weight, grad_bias

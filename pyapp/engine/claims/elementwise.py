@@ -1,0 +1,405 @@
+"""Functions of single elements: float32 in any layout and any broadcasting, numbers beside tensors."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..dtype import of_number
+from ..element_types import CODES, number_slot, opcodes, padded
+from ..launch import KERNELS, launch_all
+from ..op import OPS, claims, claims_in_place
+from ..operands import common_dtype, dense
+from ..ops.view import dense_copy
+from ..shape import Shape, broadcast_shapes, dense_layout
+from ..storage import Storage
+from ..tensor import Tensor, empty_contiguous, make
+from .layouts import in_type, is_packed, result_like, rows_of
+
+_F32 = _dtype.float32
+K = KERNELS
+
+
+# ---- any dtypes and strides
+
+
+_BINARY, _UNARY, _UNARY_STRIDED = K["binary"], K["unary"], K["unary_strided"]
+_FLOAT_RESULT = ("div",)  # of integers, too
+_NO_BOOLS = ("sub", "neg", "relu")  # whose definitions say what to do instead
+
+
+def _of_any(name: str) -> Any:
+    """Two operands of any dtype that the kernel has, promoted as torch does, of any strides."""
+    code, types, result = opcodes("binary")[name]
+
+    def compute(a: Tensor, b: Any) -> Any:
+        if not (isinstance(b, Tensor) or type(b) in (int, float, bool)):
+            return NotImplemented
+        kind = common_dtype(a, b)
+        if name in _FLOAT_RESULT and not kind.is_floating_point:
+            kind = _dtype.Default.dtype
+        if kind not in types or (name in _NO_BOOLS and _dtype.bool_ in (a.dtype, getattr(b, "dtype", of_number(b)))):
+            return NotImplemented
+        number: int | None = 0
+        other: Tensor | None = None
+        shape, other_strides = a.shape, padded(())
+        if isinstance(b, Tensor):
+            shape = broadcast_shapes(a.shape, b.shape, op=name)
+            other = in_type(b, kind)
+            if len(shape) <= 6:
+                other_strides = padded(broadcast_strides(other, shape))
+        else:
+            number = number_slot(b, kind)
+        if len(shape) > 6 or number is None:
+            return NotImplemented
+        a = in_type(a, kind)
+        y = empty_contiguous(shape, _dtype.bool_ if result == "bool" else kind, a.device)
+        _BINARY.launch(
+            prod(shape) >> 8, y, a, other, code, CODES[kind], len(shape), *padded(shape),
+            *padded(broadcast_strides(a, shape)), *other_strides, number,
+        )  # fmt: skip
+        return y
+
+    return compute
+
+
+def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
+    """The strides with which x is read as if it had the shape."""
+    extra = len(shape) - len(x.shape)
+    return (0,) * extra + tuple(0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True))
+
+
+def _function_of_any(name: str, whole: bool = False, opcode: str = "", first: float = 0.0, second: float = 0.0) -> Any:
+    """One operand of any dtype that the kernel has and of any strides. `whole`: integers stay what they are; else they
+    become floats."""
+    code, types, result = opcodes("unary")[opcode or name]
+    slots = number_slot(first, _F32), number_slot(second, _F32)
+
+    def compute(x: Tensor) -> Any:
+        kind = x.dtype
+        if not (kind.is_floating_point or whole):
+            kind = _dtype.Default.dtype
+        if kind not in types or len(x.shape) > 6 or (name in _NO_BOOLS and x.dtype is _dtype.bool_):
+            return NotImplemented
+        x = in_type(x, kind)
+        out = _dtype.bool_ if result == "bool" else kind
+        if is_packed(x):
+            y = make(Storage(out.itemsize * x.numel(), x.device), x.shape, x.strides, out)
+            _UNARY.launch(x.numel() >> 6, y, x, code, CODES[kind], x.numel(), *slots)
+        else:
+            y = empty_contiguous(x.shape, out, x.device)
+            _UNARY_STRIDED.launch(
+                x.numel() >> 6, y, x, code, CODES[kind], len(x.shape), *padded(x.shape), *padded(x.strides), *slots
+            )
+        return y
+
+    return compute
+
+
+# ---- two operands
+
+
+def _walk(shape: Shape, result: Shape) -> tuple[int, int] | None:
+    """(period, repeat) with which a dense operand is read where it is broadcast; None where dims that it lacks lie
+    between dims that it has."""
+    own = [i for i, n in enumerate(shape, len(result) - len(shape)) if n != 1]
+    if not own:
+        return 1, 0
+    first, last = own[0], own[-1]
+    if shape[first - len(result) :][: last - first + 1] != result[first : last + 1]:
+        return None
+    return prod(result[first : last + 1]), prod(result[last + 1 :])
+
+
+_plans: dict[tuple[Shape, Shape], tuple[Shape, int, Any, Any]] = {}
+
+
+def _plan(a: Shape, b: Shape, name: str) -> tuple[Shape, int, Any, Any]:
+    """(shape, elements, walk of a, walk of b) of the result. ValueError where they do not broadcast."""
+    found = _plans.get((a, b))
+    if found is None:
+        shape = broadcast_shapes(a, b, op=name)
+        found = shape, prod(shape), _walk(a, shape), _walk(b, shape)
+        if len(_plans) > 4096:
+            _plans.clear()
+        _plans[a, b] = found
+    return found
+
+
+def _with_number(kernel: Any, a: Any, b: Any) -> Any:
+    """One of the two is a number."""
+    x, first = (a, True) if isinstance(a, Tensor) else (b, False)
+    x, y = result_like(x)
+    count = dense_layout(x.shape)[0]
+    operands = (x, None) if first else (None, x)
+    whole = count or 1
+    periods = (whole, 1) if first else (1, whole)
+    try:
+        kernel.launch(count >> 10, y, *operands, count, *periods, 0, 0, b if first else a)
+    except OverflowError:  # beyond float32
+        return NotImplemented
+    return y
+
+
+def _claim_binary(name: str) -> None:
+    kernel = K[name + "_f32"]
+    of_any = _of_any(name)
+
+    @claims(name)
+    def _(a: Tensor, b: Any) -> Any:
+        if a.dtype is not _F32:
+            return of_any(a, b)
+        if type(b) is float or type(b) is int:
+            return _with_number(kernel, a, b)
+        if not isinstance(b, Tensor) or b.dtype is not _F32:
+            return of_any(a, b)
+        shape = a.shape
+        if shape == b.shape and a.strides == b.strides:
+            a, y = result_like(a)
+            b = b if b.strides == a.strides else dense(b)
+            count = dense_layout(shape)[0]
+            whole = count or 1
+            kernel.launch(count >> 10, y, a,
+                b, count, whole, whole, 0, 0, 0.0,
+            )  # fmt: skip
+            return y
+        shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
+        if not count:
+            return empty_contiguous(shape, _F32, a.device)
+        a, b = dense(a), dense(b)
+        if a_walk is None:
+            a, a_walk = dense(a.expand(shape)), (count, 0)
+        if b_walk is None:
+            b, b_walk = dense(b.expand(shape)), (count, 0)
+        y = empty_contiguous(shape, _F32, a.device)
+        kernel.launch(count >> 10, y, a, b, count, a_walk[0], b_walk[0], a_walk[1], b_walk[1], 0.0
+        )  # fmt: skip
+        return y
+
+
+def _claim_binary_in_place(name: str) -> None:
+    kernel = K[name + "_f32"]
+
+    @claims_in_place(name)
+    def _(x: Tensor, other: Any) -> bool:
+        if x.dtype is not _F32 or not x.is_contiguous():
+            return False
+        shape = x.shape
+        count = prod(shape)
+        whole = count or 1
+        if type(other) is float or type(other) is int:
+            try:
+                kernel.launch(count >> 10, x, x, None, count, whole, 1, 0, 0, other)
+            except OverflowError:  # beyond float32
+                return False
+        elif not isinstance(other, Tensor) or other.dtype is not _F32 or other.device is not x.device:
+            return False
+        elif other.shape == shape and other.is_contiguous():
+            if other.address != x.address and other.storage.address == x.storage.address:
+                return False  # they may overlap
+            kernel.launch(count >> 10, x, x, other, count, whole, whole, 0, 0, 0.0)
+        else:
+            result, _, _, walk = _plan(shape, other.shape, name)
+            if result != shape or walk is None or other.storage.address == x.storage.address:
+                return False
+            kernel.launch(count >> 10, x, x, dense(other), count, whole, walk[0], 0, walk[1], 0.0)
+        x.storage.version += 1
+        return True
+
+
+for _name in ("add", "sub", "mul", "div", "maximum", "minimum"):
+    _claim_binary(_name)
+for _name in opcodes("binary").keys() - {"add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "pow"}:
+    claims(_name)(_of_any(_name))
+_power = _of_any("pow")
+
+
+_negative, _rectified = (_function_of_any(name, whole=True) for name in ("neg", "relu"))
+_inverse = _function_of_any("reciprocal")
+for _name in ("add", "sub", "mul", "div"):
+    _claim_binary_in_place(_name)
+
+
+@claims("neg")
+def _neg(x: Tensor) -> Any:
+    return _with_number(K["mul_f32"], x, -1.0) if x.dtype is _F32 else _negative(x)
+
+
+@claims("relu")
+def _relu(x: Tensor) -> Any:
+    return _with_number(K["maximum_f32"], x, 0.0) if x.dtype is _F32 else _rectified(x)
+
+
+@claims("reciprocal")
+def _reciprocal(x: Tensor) -> Any:
+    return _with_number(K["div_f32"], 1.0, x) if x.dtype is _F32 else _inverse(x)
+
+
+@claims("pow")
+def _pow(x: Tensor, exponent: Any) -> Any:
+    if type(exponent) is int and exponent < 0 and not x.dtype.is_floating_point:
+        return NotImplemented  # the definition refuses it
+    if x.dtype is not _F32 or type(exponent) not in (int, float) or exponent != 2:
+        negative = type(exponent) is int and exponent < 0 and not x.dtype.is_floating_point
+        return NotImplemented if negative else _power(x, exponent)
+    return OPS["mul"].forward(x, x)
+
+
+@claims("_clamp")
+def _clamp(x: Tensor, low: Any, high: Any) -> Any:
+    numbers = (int, float, type(None))
+    if x.dtype is not _F32 or type(low) not in numbers or type(high) not in numbers:
+        return NotImplemented
+    y = x if low is None else _with_number(K["maximum_f32"], x, low)
+    return y if high is None or y is NotImplemented else _with_number(K["minimum_f32"], y, high)
+
+
+# ---- one operand
+
+
+def _claim_unary(name: str, cost: int) -> None:
+    """`cost`: of an element, in multiply-adds."""
+    kernel = K[name + "_f32"]
+    of_any = _function_of_any(name, whole=name == "abs")
+
+    @claims(name)
+    def _(x: Tensor) -> Any:
+        if x.dtype is not _F32:
+            return of_any(x)
+        x, y = result_like(x)
+        count = dense_layout(x.shape)[0]
+        kernel.launch(count * cost >> 10, y, x, count)
+        return y
+
+
+def _claim_unary_in_place(name: str, cost: int) -> None:
+    kernel = K[name + "_f32"]
+
+    @claims_in_place(name)
+    def _(x: Tensor) -> bool:
+        if x.dtype is not _F32 or not x.is_contiguous():
+            return False
+        count = x.numel()
+        kernel.launch(count * cost >> 10, x, x, count)
+        x.storage.version += 1
+        return True
+
+
+for _name, _cost in (("exp", 4), ("silu", 4), ("sigmoid", 4), ("tanh", 4), ("log", 4), ("sqrt", 2), ("abs", 1)):
+    _claim_unary(_name, _cost)
+    _claim_unary_in_place(_name, _cost)
+
+
+_WHOLE = "sign square bitwise_not logical_not signbit isnan isinf isfinite isposinf isneginf".split()
+for _name in opcodes("unary").keys() - {
+    *"neg relu reciprocal rsqrt exp silu sigmoid tanh log sqrt abs gelu gelu_tanh clamp leaky_relu elu".split(),
+    *"softplus floor ceil round trunc frac".split(),
+}:
+    claims(_name)(_function_of_any(_name, whole=_name in _WHOLE))
+_inverse_root = _function_of_any("rsqrt")
+
+
+@claims("rsqrt")
+def _rsqrt(x: Tensor) -> Any:
+    if x.dtype is not _F32:
+        return _inverse_root(x)
+    x, y = result_like(x)
+    count = x.numel()
+    whole = count or 1
+    launch_all(
+        count >> 9, (K["sqrt_f32"], y, x, count), (K["div_f32"], y, None, y, count, 1, whole, 0, 0, 1.0)
+    )  # fmt: skip
+    return y
+
+
+@claims("gelu")
+def _gelu(x: Tensor, approximate: str = "none") -> Any:
+    if x.dtype is not _F32 or approximate != "none":
+        return NotImplemented
+    x, y = result_like(x)
+    K["gelu_f32"].launch(x.numel() >> 6, y, x, x.numel())
+    return y
+
+
+_SILU_MUL = K["silu_mul_f32"]
+
+
+@claims("silu_mul")
+def _silu_mul(x: Tensor) -> Any:
+    if x.dtype is not _F32 or not x.shape or x.shape[-1] % 2:
+        return NotImplemented
+    x, rows, columns, stride = rows_of(x)
+    half = columns // 2
+    y = empty_contiguous(x.shape[:-1] + (half,), _F32, x.device)
+    _SILU_MUL.launch(rows * half >> 8, y, x, rows, half, half, stride)
+    return y
+
+
+# ---- gradients
+
+
+@claims("silu_mul_backward")
+def _silu_mul_backward(g: Tensor, x: Tensor) -> Any:
+    if not (x.dtype is g.dtype is _F32):
+        return NotImplemented
+    x, g = dense(x), dense(g)
+    half = g.shape[-1]
+    grad_x = empty_contiguous(x.shape, _F32, x.device)
+    K["silu_mul_backward_f32"].launch(
+        g.numel() >> 7,
+        grad_x,
+        x,
+        g,
+        g.numel() // max(half, 1),
+        half,
+    )
+    return (grad_x,)
+
+
+@claims("gelu_backward")
+def _gelu_backward(g: Tensor, x: Tensor, approximate: str = "none") -> Any:
+    if not (x.dtype is g.dtype is _F32) or approximate != "none":
+        return NotImplemented
+    if g.strides != x.strides or not is_packed(x):
+        x, g = dense(x), dense(g)
+    count = x.numel()
+    grad = make(Storage(4 * count, x.device), x.shape, x.strides, _F32)
+    K["gelu_backward_f32"].launch(count >> 6, grad, x, g, count)
+    return (grad,)
+
+
+# ---- copies
+
+
+@claims("clone")
+def _clone(x: Tensor) -> Any:
+    return NotImplemented if x.dtype.is_quantized else dense_copy(x)
+
+
+_CONVERT = {
+    (_dtype.float16, _F32): K["f16_to_f32"],
+    (_F32, _dtype.float16): K["f32_to_f16"],
+    (_dtype.bfloat16, _F32): K["bf16_to_f32"],
+    (_F32, _dtype.bfloat16): K["f32_to_bf16"],
+}
+
+
+def _cast_any(x: Tensor, dtype: Any) -> Any:
+    if x.dtype not in CODES or dtype not in CODES or len(x.shape) > 6:
+        return NotImplemented
+    y = empty_contiguous(x.shape, dtype, x.device)
+    K["cast"].launch(
+        x.numel() >> 8, y, x, CODES[dtype], CODES[x.dtype], len(x.shape), *padded(x.shape), *padded(x.strides)
+    )
+    return y
+
+
+@claims("cast")
+def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
+    kernel = _CONVERT.get((x.dtype, dtype))
+    if kernel is None or not x.is_contiguous():
+        return _cast_any(x, dtype)
+    y = empty_contiguous(x.shape, dtype, x.device)
+    kernel.launch(x.numel() >> 9, y, x, x.numel())
+    return y

@@ -1,0 +1,74 @@
+"""Rows of a table by ids, and the gradient of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..blocks.layout import BLOCK_TYPES
+from ..launch import KERNELS as K
+from ..op import claims
+from ..operands import dense
+from ..quant import BANDED
+from ..tensor import Tensor, empty_contiguous
+from .layouts import in_int32
+
+_F32 = _dtype.float32
+_I32 = _dtype.int32
+
+_EMBEDDING: dict[Any, tuple[Any, tuple[int, ...]]] = {
+    kind: (K["embedding_blocks"], (BLOCK_TYPES[name].code, name in BANDED)) for name, kind in _dtype.GGML.items()
+}
+_EMBEDDING |= {
+    d: (K["embedding_" + n], ())
+    for d, n in (
+        (_F32, "f32"),
+        (_dtype.float16, "f16"),
+        (_dtype.bfloat16, "bf16"),
+        (_dtype.q8_0, "q8_0"),
+        (_dtype.q8_group, "q8_group"),
+    )
+}
+# Rows that are copied as they are; the ids may be of 64 bits.
+_COPIED = {_F32, _dtype.float64, _dtype.int8, _dtype.uint8, _dtype.int32, _dtype.int64, _dtype.bool_}
+_COPY = K["embedding_copy"]
+
+
+@claims("_embedding")
+def _embedding(weight: Tensor, ids: Tensor) -> Any:
+    found = _EMBEDDING.get(weight.dtype) if ids.dtype is _I32 else None
+    if not weight.is_contiguous():
+        return NotImplemented
+    ids = dense(ids)
+    vocabulary, columns = weight.shape
+    if found is None:
+        if weight.dtype not in _COPIED or ids.dtype not in (_I32, _dtype.int64):
+            return NotImplemented
+        rows = empty_contiguous((*ids.shape, columns), weight.dtype, weight.device)
+        sizes = (ids.numel(), columns, vocabulary, columns)
+        _COPY.launch(rows.numel() >> 10, rows, weight, ids, *sizes, weight.dtype.itemsize, ids.dtype.itemsize)
+        return rows
+    y = empty_contiguous((*ids.shape, columns), _F32, weight.device)
+    count = ids.numel()
+    kernel, kind = found
+    work = count * columns >> 10
+    kernel.launch(work, y, weight, ids, count, columns, vocabulary, columns, *kind)
+    return y
+
+
+@claims("embedding_backward")
+def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
+    if not (g.dtype is weight.dtype is _F32) or ids.dtype not in (_I32, _dtype.int64):
+        return NotImplemented
+    g, ids = dense(g), dense(in_int32(ids))
+    grad = empty_contiguous(weight.shape, _F32, weight.device)
+    K["embedding_backward_f32"].launch(
+        g.numel() >> 10,
+        grad,
+        g,
+        ids,
+        ids.numel(),
+        weight.shape[1],
+        weight.shape[0],
+    )
+    return grad, None

@@ -1,0 +1,62 @@
+"""How tensors lie, as records can say it."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..dtype import DType, int32, int64
+from ..launch import KERNELS
+from ..operands import dense
+from ..ops.elementwise.cast import cast
+from ..ops.elementwise.compare import maximum, minimum
+from ..storage import Storage
+from ..tensor import Tensor, empty_contiguous, make
+
+_FILL = KERNELS["fill_f32"]
+
+
+def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
+    """(x, rows, columns, row stride): x itself where its rows are dense and evenly apart, else a dense copy."""
+    shape, strides = x.shape, x.strides
+    columns = shape[-1]
+    if len(shape) == 2 and strides[1] == 1:
+        return x, shape[0], columns, strides[0]
+    x = dense(x)
+    return x, prod(shape[:-1]), columns, columns
+
+
+def is_packed(x: Tensor) -> bool:
+    """Whether the elements lie without gaps, in whatever order of the dims."""
+    step = 1
+    for stride, size in sorted((s, n) for s, n in zip(x.strides, x.shape, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+def result_like(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(x, an empty result that lies as x does): x itself where it has no gaps, else a dense copy."""
+    if x.is_contiguous():
+        return x, empty_contiguous(x.shape, x.dtype, x.device)
+    if is_packed(x):
+        return x, make(Storage(x.dtype.itemsize * x.numel(), x.device), x.shape, x.strides, x.dtype)
+    x = dense(x)
+    return x, empty_contiguous(x.shape, x.dtype, x.device)
+
+
+def fill_zero(x: Tensor) -> None:
+    """Zeroes a dense float32 tensor."""
+    _FILL.launch(x.numel() >> 10, x, x.numel(), 0.0)
+
+
+def in_type(x: Tensor, dtype: DType) -> Tensor:
+    """x in a dtype, without a place in a graph."""
+    return x if x.dtype is dtype else cast.forward(x, dtype)
+
+
+def in_int32(x: Tensor) -> Tensor:
+    """Integers in int32, without a place in a graph; what int32 cannot hold becomes an end of its range."""
+    if x.dtype.itemsize < 4 or x.dtype is int32:
+        return in_type(x, int32)
+    return in_type(maximum.forward(minimum.forward(in_type(x, int64), 2**31 - 1), -(2**31)), int32)

@@ -1,0 +1,88 @@
+"""Losses and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..dtype import DType
+from ..element_types import CODES
+from ..launch import KERNELS as K
+from ..op import claims
+from ..operands import dense
+from ..ops.elementwise.compare import maximum
+from ..tensor import Tensor, empty_contiguous
+from .layouts import in_int32, in_type
+
+_F32 = _dtype.float32
+_I32, _I64 = _dtype.int32, _dtype.int64
+_LOWEST, _HIGHEST = -(2**31), 2**31 - 1
+_CROSS_ENTROPY, _CROSS_ENTROPY_BACKWARD = K["cross_entropy"], K["cross_entropy_backward"]
+_CROSS_ENTROPY_F32, _MUL_F32 = K["cross_entropy_f32"], K["mul_f32"]
+
+
+def _sums_in(logits: DType) -> DType | None:
+    """The dtype of losses, as the kernels give them; None for logits that they do not take."""
+    if not logits.is_floating_point or logits.is_bits:
+        return None
+    return logits if logits is _dtype.float64 else _F32
+
+
+def _is_fast(logits: Tensor, ignore_index: int) -> bool:
+    """Whether cross_entropy_f32 takes them. Its targets are int32, whose ends stand for all that int32 cannot hold."""
+    return logits.dtype is _F32 and _LOWEST < ignore_index < _HIGHEST
+
+
+def _class_numbers(targets: Tensor, narrow: bool) -> Tensor:
+    """Dense int32 or int64. `narrow`: int32, in which what is outside of int32 becomes an end of its range."""
+    if narrow:
+        targets = in_int32(targets)
+    elif targets.dtype is not _I32:
+        targets = in_type(targets, _I64)
+    return dense(targets)
+
+
+@claims("_cross_entropy")
+def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    wide = _sums_in(logits.dtype)
+    if wide is None:
+        return NotImplemented
+    rows, columns = logits.shape
+    fast = _is_fast(logits, ignore_index)
+    logits, targets = dense(logits), _class_numbers(targets, fast)
+    loss = empty_contiguous((rows,), wide, logits.device)
+    if fast:
+        _CROSS_ENTROPY_F32.launch(logits.numel() >> 7, loss, None, logits, targets, rows, columns, ignore_index, 1.0)
+        return loss.sum() / in_type((targets != ignore_index).sum(), _F32)  # NaN where no target counts, as in torch
+    weights = empty_contiguous((rows,), wide, logits.device)
+    _CROSS_ENTROPY.launch(
+        logits.numel() >> 7, loss, weights, logits, targets, None,
+        rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], 0.0,
+    )  # fmt: skip
+    return in_type(loss.sum() / weights.sum(), logits.dtype)
+
+
+@claims("cross_entropy_backward")
+def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    wide = _sums_in(logits.dtype)
+    if wide is None:
+        return NotImplemented
+    rows, columns = logits.shape
+    fast = _is_fast(logits, ignore_index)
+    logits, targets = dense(logits), _class_numbers(targets, fast)
+    gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
+    kept = in_type((targets != ignore_index).sum(), wide)
+    each = in_type(g, wide) / maximum.forward(kept, 1.0)  # where no target counts, the gradient is 0
+    if fast:
+        loss = empty_contiguous((rows,), wide, logits.device)
+        _CROSS_ENTROPY_F32.launch(
+            logits.numel() >> 7, loss, gradient, logits, targets, rows, columns, ignore_index, 1.0
+        )
+        count = logits.numel()
+        _MUL_F32.launch(count >> 10, gradient, gradient, each, count, count, 1, 0, 0, 0.0)
+        return (gradient,)
+    _CROSS_ENTROPY_BACKWARD.launch(
+        logits.numel() >> 7, gradient, each.expand(rows).contiguous(), logits, targets, None,
+        rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], 0.0,
+    )  # fmt: skip
+    return (gradient,)

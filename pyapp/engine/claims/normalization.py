@@ -1,0 +1,199 @@
+"""Normalisations over the last dim, softmax, and their gradients."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..element_types import CODES
+from ..launch import KERNELS as K
+from ..launch import launch_all
+from ..op import claims
+from ..operands import dense, is_plain
+from ..shape import normalize_dim
+from ..storage import Storage
+from ..tensor import Tensor, empty_contiguous
+from .layouts import rows_of
+
+_F32 = _dtype.float32
+_FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
+
+_RMS_NORM = K["rms_norm_f32"]
+
+
+@claims("_rms_norm")
+def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
+    if x.dtype is not _F32 or not is_plain(weight):
+        return _normalize(x, weight, None, epsilon)
+    x, rows, columns, stride = rows_of(x)
+    y = empty_contiguous(x.shape, _F32, x.device)
+    _RMS_NORM.launch(rows * columns >> 10, y, x, weight, rows, columns, columns, stride, epsilon)
+    return y
+
+
+def _lines(x: Tensor, dim: int, name: str) -> tuple[int, int, int]:
+    """(outer, count, inner) of the lines along a dim."""
+    dim = normalize_dim(dim, len(x.shape), name)
+    return prod(x.shape[:dim]), x.shape[dim], prod(x.shape[dim + 1 :])
+
+
+_SOFTMAX, _SOFTMAX_BACKWARD, _SOFTMAX_BACKWARD_F32 = K["softmax"], K["softmax_backward"], K["softmax_backward_f32"]
+
+
+def _claim_softmax(name: str, log: int) -> None:
+    kernel = K[name + "_f32"]
+
+    @claims(name)
+    def _(x: Tensor, dim: int = -1) -> Any:
+        if x.dtype not in _FLOATS or not x.shape:
+            return NotImplemented
+        if x.dtype is _F32 and dim in (-1, len(x.shape) - 1):
+            x, rows, columns, stride = rows_of(x)
+            y = empty_contiguous(x.shape, _F32, x.device)
+            kernel.launch(rows * columns >> 7, y, x, rows, columns, columns, stride)
+            return y
+        lines = _lines(x, dim, name)
+        x = dense(x)
+        y = empty_contiguous(x.shape, x.dtype, x.device)
+        _SOFTMAX.launch(x.numel() >> 7, y, x, *lines, log, CODES[x.dtype])
+        return y
+
+    @claims(name + "_backward")
+    def _(g: Tensor, y: Tensor, dim: int) -> Any:
+        if y.dtype not in _FLOATS or g.dtype is not y.dtype or g.shape != y.shape or not y.shape:
+            return NotImplemented
+        lines, fast = _lines(y, dim, name), y.dtype is _F32
+        if fast and (log or lines[2] != 1):
+            return NotImplemented  # the definition is faster
+        g, y = dense(g), dense(y)
+        grad_x = empty_contiguous(y.shape, y.dtype, y.device)
+        if fast:
+            _SOFTMAX_BACKWARD_F32.launch(y.numel() >> 9, grad_x, y, g, *lines[:2])
+        else:
+            _SOFTMAX_BACKWARD.launch(y.numel() >> 8, grad_x, y, g, *lines, log, CODES[y.dtype])
+        return grad_x
+
+
+_claim_softmax("softmax", 0)
+_claim_softmax("log_softmax", 1)
+
+_NORMALIZE, _NORMALIZE_BACKWARD = K["normalize"], K["normalize_backward"]
+_NORMALIZE_WEIGHTS_BACKWARD = K["normalize_weights_backward"]
+
+
+def _takes_rows(x: Tensor, *weights: Tensor) -> bool:
+    """Whether `normalize` takes the rows of x and these weights. Halves go by the definition, in float32, which is
+    faster."""
+    double = _dtype.float64
+    return x.dtype is double and x.numel() > 0 and all(
+        w.dtype is double and w.shape == x.shape[-1:] for w in weights
+    )  # fmt: skip
+
+
+def _in_two(epsilon: float) -> tuple[float, float]:
+    """A number as a float32 and what is left of it."""
+    first = struct.unpack("f", struct.pack("f", epsilon))[0]
+    return first, epsilon - first
+
+
+def _row_dims(x: Tensor) -> tuple[int, ...]:
+    columns = x.shape[-1]
+    return x.numel() // columns, 1, columns, columns, 0, 1, 0, 0, 1
+
+
+def _normalize(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Any:
+    """Layer norm, or RMS norm where there is no bias, of float64 rows."""
+    if not _takes_rows(x, weight, *([] if bias is None else [bias])):
+        return NotImplemented
+    x, weight, bias = dense(x), dense(weight), bias if bias is None else dense(bias)
+    y = empty_contiguous(x.shape, x.dtype, x.device)
+    _NORMALIZE.launch(
+        x.numel() >> 8, y, None, x, weight, bias,
+        *_row_dims(x), int(bias is not None), CODES[x.dtype], CODES[weight.dtype], *_in_two(epsilon),
+    )  # fmt: skip
+    return y
+
+
+def _normalize_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Any:
+    if g.dtype is not x.dtype or not _takes_rows(x, weight, *([] if bias is None else [bias])):
+        return NotImplemented
+    x, weight, g = dense(x), dense(weight), dense(g)
+    grad_x, grad_weight = (
+        empty_contiguous(x.shape, x.dtype, x.device),
+        empty_contiguous(weight.shape, x.dtype, x.device),
+    )
+    grad_bias = None if bias is None else empty_contiguous(bias.shape, x.dtype, x.device)
+    dims, centred, type_ = _row_dims(x), int(bias is not None), CODES[x.dtype]
+    statistics = Storage(3 * x.dtype.itemsize * dims[0], x.device)
+    kinds, epsilons = (centred, type_, CODES[weight.dtype]), _in_two(epsilon)
+    launch_all(  # the first writes its result where the second writes the gradient
+        x.numel() >> 7,
+        (_NORMALIZE, grad_x, statistics, x, None, None, *dims, *kinds, *epsilons),
+        (_NORMALIZE_BACKWARD, grad_x, x, statistics, weight, g, *dims, *kinds, *epsilons),
+        (_NORMALIZE_WEIGHTS_BACKWARD, grad_weight, grad_bias, x, statistics, g, *dims, type_, weight.numel()),
+    )
+    return (grad_x, grad_weight) if bias is None else (grad_x, grad_weight, grad_bias)
+
+
+@claims("rms_norm_backward")
+def _rms_norm_backward(g: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> Any:
+    if not (x.dtype is weight.dtype is g.dtype is _F32):
+        return _normalize_backward(g, x, weight, None, epsilon)
+    x, weight, g = dense(x), dense(weight), dense(g)
+    grad_x, grad_weight = empty_contiguous(x.shape, _F32, x.device), empty_contiguous(weight.shape, _F32, x.device)
+    columns = x.shape[-1]
+    K["rms_norm_backward_f32"].launch(
+        x.numel() >> 9,
+        grad_x,
+        grad_weight,
+        x,
+        weight,
+        g,
+        x.numel() // max(columns, 1),
+        columns,
+        epsilon,
+    )
+    return grad_x, grad_weight
+
+
+def _takes_norm(x: Tensor, weight: Any, bias: Any) -> bool:
+    if not (x.dtype is _F32 and is_plain(weight) and is_plain(bias)):
+        return False
+    return x.shape[-1:] == weight.shape == bias.shape
+
+
+@claims("layer_norm")
+def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
+    if not _takes_norm(x, weight, bias):
+        return _normalize(x, weight, bias, epsilon)
+    x, rows, columns, stride = rows_of(x)
+    y = empty_contiguous(x.shape, _F32, x.device)
+    K["layer_norm_f32"].launch(rows * columns >> 9, y, x, weight, bias,
+        rows, columns, columns, stride, epsilon,
+    )  # fmt: skip
+    return y
+
+
+@claims("layer_norm_backward")
+def _layer_norm_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float = 1e-5) -> Any:
+    if g.dtype is not _F32 or not _takes_norm(x, weight, bias):
+        return _normalize_backward(g, x, weight, bias, epsilon)
+    x, g = dense(x), dense(g)
+    columns = x.shape[-1]
+    rows = x.numel() // max(columns, 1)
+    grad_x, grad_weight, grad_bias = (empty_contiguous(t.shape, _F32, x.device) for t in (x, weight, bias))
+    statistics = Storage(8 * rows, x.device)
+    launch_all(
+        x.numel() >> 8,
+        (
+            K["layer_norm_backward_f32"], grad_x, statistics, x, weight, g,
+            rows, columns, epsilon,
+        ),
+        (
+            K["layer_norm_weights_backward_f32"], grad_weight, grad_bias, x,
+            statistics, g, rows, columns,
+        ),
+    )  # fmt: skip
+    return grad_x, grad_weight, grad_bias

@@ -1,0 +1,161 @@
+"""Reductions, and running sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..dtype import DType, as_dtype
+from ..element_types import CODES, opcodes
+from ..launch import KERNELS as K
+from ..op import claims
+from ..operands import dense, is_plain
+from ..shape import normalize_dim, normalize_dims, reduced_dims
+from ..tensor import Tensor, empty_contiguous
+from .layouts import in_type
+
+_F32 = _dtype.float32
+
+
+_REDUCE = K["reduce"]
+_OPCODES = opcodes("reduce")
+
+
+def _reduce(name: str, x: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType) -> Any:
+    """Over dims of a tensor of any strides, into a dtype that the kernel gives; NotImplemented where it does not take
+    the dtypes."""
+    code, types, _ = _OPCODES[name]
+    if x.dtype not in types:
+        return NotImplemented
+    shape, strides = x.shape, x.strides
+    kept = tuple(1 if d in dims else n for d, n in enumerate(shape))
+    result = kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims)
+    y = empty_contiguous(result, dtype, x.device)
+    if dims and len(dims) == dims[-1] - dims[0] + 1:  # neighbours: the middle of three dims
+        first, last = dims[0], dims[-1] + 1
+        parts = [merged(shape[a:b], strides[a:b]) for a, b in ((0, first), (first, last), (last, len(shape)))]
+    else:
+        order = [d for d in range(len(shape)) if d not in dims] + list(dims)
+        x = dense(x.permute(order))
+        parts = [(y.numel(), prod(shape[d] for d in dims)), (prod(shape[d] for d in dims), 1), (1, 1)]
+    if None in parts:
+        x = dense(x)
+        inner = prod(shape[last:])
+        middle = prod(shape[first:last])
+        parts = [(prod(shape[:first]), middle * inner), (middle, inner), (inner, 1)]
+    sizes, steps = zip(*parts, strict=True)
+    _REDUCE.launch(x.numel() >> 9, y, x, code, CODES[dtype], CODES[x.dtype], *sizes, *steps)
+    return y
+
+
+def merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:
+    """(size, stride) of dims as one, or None where they cannot be one."""
+    size, step = 1, 1
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n == 1:
+            continue
+        if size == 1:
+            step = stride
+        elif stride != step * size:
+            return None
+        size *= n
+    return size, step
+
+
+def _sum_of_any(x: Tensor, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    target = as_dtype(dtype) if dtype is not None else _dtype.int64 if not x.dtype.is_floating_point else x.dtype
+    if target.is_floating_point and not x.dtype.is_floating_point:
+        x = in_type(x, target)
+    elif x.dtype.is_floating_point and not target.is_floating_point:
+        x = in_type(x, target)
+    kind = target if target.is_floating_point else _dtype.int64
+    if target not in CODES:
+        return NotImplemented
+    y = _reduce("sum", x, sorted(reduced_dims(dim, len(x.shape), "sum")), keepdim, kind)
+    return y if y is NotImplemented or kind is target else in_type(y, target)
+
+
+def _claim_extreme(name: str) -> None:
+    @claims("a" + name)
+    def extreme(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        dims = sorted(reduced_dims(dim, len(x.shape), "a" + name))
+        if not prod(x.shape[d] for d in dims):
+            return NotImplemented
+        return _reduce(name, x, dims, keepdim, x.dtype)
+
+    @claims("arg" + name)
+    def place(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        rank = len(x.shape)
+        dims = list(range(rank)) if dim is None else [normalize_dim(dim, rank, "arg" + name)] if rank else []
+        if not prod(x.shape[d] for d in dims):
+            return NotImplemented
+        return _reduce("arg" + name, x if dim is not None else dense(x), dims, keepdim, _dtype.int64)
+
+
+for _name in ("max", "min"):
+    _claim_extreme(_name)
+
+
+def _claim_quantifier(name: str) -> None:
+    @claims(name)
+    def _(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        y = _reduce(name, x, sorted(normalize_dims(dim, len(x.shape), name)), keepdim, _dtype.bool_)
+        return in_type(y, _dtype.uint8) if y is not NotImplemented and x.dtype is _dtype.uint8 else y
+
+
+for _name in ("any", "all"):
+    _claim_quantifier(_name)
+
+
+@claims("_prod")
+def _prod(x: Tensor, dim: int, keepdim: bool) -> Any:
+    kind = x.dtype if x.dtype.is_floating_point else _dtype.int64
+    return _reduce("prod", x, [normalize_dim(dim, len(x.shape), "prod")] if x.shape else [], keepdim, kind)
+
+
+# ---- running sums and products
+
+
+def _claim_scan(name: str) -> None:
+    code, types, _ = opcodes("scan")[name]
+
+    @claims(name)
+    def scan(x: Tensor, dim: int) -> Any:
+        if x.dtype not in types:
+            return NotImplemented
+        d = normalize_dim(dim, len(x.shape), name)
+        x = dense(x)
+        y = empty_contiguous(x.shape, x.dtype if x.dtype.is_floating_point else _dtype.int64, x.device)
+        length = x.shape[d] if x.shape else 1
+        inner = prod(x.shape[d + 1 :])
+        K["scan"].launch(
+            x.numel() >> 8, y, None, x, code, CODES[x.dtype], prod(x.shape[:d]), length, inner,
+            length * inner, inner, 1,
+        )  # fmt: skip
+        return y
+
+
+_claim_scan("cumsum")
+_claim_scan("cumprod")
+
+
+@claims("sum")
+def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if dtype is not None or not is_plain(x) or not x.numel() or not x.shape:
+        return _sum_of_any(x, dim, keepdim, dtype)
+    shape = x.shape
+    dims = sorted(reduced_dims(dim, len(shape), "sum"))
+    count = prod(shape[d] for d in dims)
+    rest = x.numel() // count
+    if dims == list(range(len(shape) - len(dims), len(shape))):
+        name, rows, columns = "sum_rows_f32", rest, count
+    elif dims == list(range(len(dims))):
+        name, rows, columns = "sum_columns_f32", count, rest
+    else:
+        return _sum_of_any(x, dim, keepdim, dtype)
+    kept = tuple(1 if d in dims else n for d, n in enumerate(shape))
+    y = empty_contiguous(kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims), _F32, x.device)
+    K[name].launch(x.numel() >> 10, y, x, rows, columns, columns)
+    return y

@@ -1,0 +1,163 @@
+"""Choosing, gathering, scattering and sorting elements."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..device import cpu
+from ..element_types import CODES, element_bits, number_slot, opcodes, padded
+from ..launch import KERNELS as K
+from ..native import get_num_threads
+from ..op import claims
+from ..operands import common_dtype, dense
+from ..shape import broadcast_shapes, normalize_dim
+from ..storage import Storage
+from ..tensor import Tensor, empty_contiguous
+from .elementwise import broadcast_strides
+from .layouts import in_type
+
+_SET, _ADD = (opcodes("scatter")[name].code for name in ("set", "add"))
+_INDEX_TYPES = (_dtype.int64, _dtype.int32)
+
+
+@claims("_where")
+def _where(condition: Tensor, a: Any, b: Any) -> Any:
+    if condition.dtype not in (_dtype.bool_, _dtype.uint8):
+        return NotImplemented
+    kind = common_dtype(a, b)
+    shape = broadcast_shapes(*(t.shape for t in (condition, a, b) if isinstance(t, Tensor)), op="where")
+    if kind not in CODES or len(shape) > 5:
+        return NotImplemented
+    tensors: list[Tensor | None] = []
+    strides: list[tuple[int, ...]] = []
+    bits: list[int] = []
+    for value in (a, b):
+        if isinstance(value, Tensor):
+            value = in_type(value, kind)
+            tensors.append(value)
+            strides.append(padded(broadcast_strides(value, shape), 5))
+            bits.append(0)
+        else:
+            number = element_bits(value, kind)
+            if number is None:
+                return NotImplemented
+            tensors.append(None)
+            strides.append((0,) * 5)
+            bits.append(number)
+    y = empty_contiguous(shape, kind, condition.device)
+    K["where"].launch(
+        prod(shape) >> 9, y, condition, *tensors, kind.itemsize, len(shape), *padded(shape, 5),
+        *padded(broadcast_strides(condition, shape), 5), *strides[0], *strides[1], *bits,
+    )  # fmt: skip
+    return y
+
+
+def _with_rank(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers without dims as vectors of one."""
+    return (x, index) if x.shape else (x.reshape(1), index.reshape(1))
+
+
+def _fits(x: Tensor, index: Tensor, dim: int, rank: int) -> bool:
+    """Whether the index has the rank of x and is no longer along other dims."""
+    if len(index.shape) != len(x.shape) or len(x.shape) > rank or x.dtype not in CODES:
+        return False
+    return all(i <= n for d, (i, n) in enumerate(zip(index.shape, x.shape, strict=True)) if d != dim)
+
+
+@claims("gather")
+def _gather(x: Tensor, dim: int, index: Tensor) -> Any:
+    d = normalize_dim(dim, len(x.shape), "gather")
+    if index.dtype not in _INDEX_TYPES or not _fits(x, index, d, 6):
+        return NotImplemented
+    source, places = _with_rank(x, index)
+    y = empty_contiguous(places.shape, x.dtype, x.device)
+    try:
+        K["gather"].launch(
+            places.numel() >> 8, y, source, places, x.dtype.itemsize, CODES[index.dtype], len(source.shape), d,
+            source.shape[d], *padded(places.shape), *padded(source.strides), *padded(places.strides),
+        )  # fmt: skip
+    except IndexError:
+        if x.device is not cpu:
+            raise
+        return NotImplemented  # NumPy's way says which index it is
+    return y.reshape(index.shape)
+
+
+def _scatter_into(x: Tensor, dim: int, index: Tensor, source: Any, code: int) -> Any:
+    """A copy of x with the source combined into it."""
+    d = normalize_dim(dim, len(x.shape), "scatter")
+    if index.dtype not in _INDEX_TYPES or not _fits(x, index, d, 4) or not x.dtype.category < 3:
+        return NotImplemented
+    number: int | None = 0
+    if isinstance(source, Tensor):
+        if source.dtype is not x.dtype or len(source.shape) != len(x.shape):
+            return NotImplemented
+        if any(i > n for i, n in zip(index.shape, source.shape, strict=True)):
+            return NotImplemented
+    else:
+        number, source = number_slot(source, x.dtype), None
+        if number is None:
+            return NotImplemented
+    y = dense(x).clone()
+    target, places = _with_rank(y, index)
+    steps = (0,) * len(places.shape) if source is None else source.strides or (1,)
+    try:
+        K["scatter"].launch(
+            places.numel() >> 8, target, places, source, code, CODES[x.dtype], CODES[index.dtype],
+            len(places.shape), d, target.shape[d], *padded(places.shape, 4), *padded(target.strides, 4),
+            *padded(places.strides, 4), *padded(steps, 4), number,
+        )  # fmt: skip
+    except IndexError:
+        if x.device is not cpu:
+            raise
+        return NotImplemented
+    return y
+
+
+@claims("scatter")
+def _scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
+    return _scatter_into(x, dim, index, source, _SET)
+
+
+@claims("scatter_add")
+def _scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Any:
+    return _scatter_into(x, dim, index, src, _ADD) if x.dtype in opcodes("scatter")["add"].types else NotImplemented
+
+
+@claims("argsort")
+def _argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    d = normalize_dim(dim, len(x.shape), "argsort")
+    if x.dtype not in CODES or x.dtype.is_storage_only:
+        return NotImplemented
+    x = dense(x)
+    length = x.shape[d] if x.shape else 1
+    outer, inner = prod(x.shape[:d]), prod(x.shape[d + 1 :])
+    indices = empty_contiguous(x.shape, _dtype.int64, x.device)
+    workers = max(1, min(outer * inner, 2 * get_num_threads()))
+    scratch = Storage(32 * length * workers, x.device)
+    K["sort"].launch(
+        x.numel() >> 4, None, indices, x, scratch, CODES[x.dtype], outer, length, inner, length, int(descending),
+        length * inner, inner, 1, workers,
+    )  # fmt: skip
+    return indices
+
+
+def _claim_triangle(name: str) -> None:
+    @claims(name)
+    def _(x: Tensor, diagonal: int = 0) -> Any:
+        if len(x.shape) < 2 or x.dtype not in CODES or type(diagonal) is not int:
+            return NotImplemented
+        x = dense(x)
+        rows, columns = x.shape[-2:]
+        y = empty_contiguous(x.shape, x.dtype, x.device)
+        K["triangular"].launch(
+            x.numel() >> 10, y, x, x.dtype.itemsize, prod(x.shape[:-2]), rows, columns, diagonal, int(name == "triu"),
+            rows * columns, columns, 1,
+        )  # fmt: skip
+        return y
+
+
+_claim_triangle("tril")
+_claim_triangle("triu")

@@ -1,0 +1,208 @@
+"""Writing in place: with kernels where nothing is differentiated; else so that the tape, and every view of the memory,
+knows of it, as in torch.
+
+A write under autograd is the out-of-place op on what the tensor was, whose result goes into the tensor's memory and
+whose node becomes the tensor's. A write through a view is one into the tensor that it is a view of, from which all
+views are then derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+from .autograd import STATE, Node, enable_grad, no_grad
+from .launch import refuse_capture
+from .op import Op, primitive
+from .tensor import Tensor, make
+from .user_errors import MISTAKES, describe, named, names_itself, tell
+
+
+def tracked(x: Tensor, *sources: Any) -> bool:
+    """Whether a write of the sources into x is part of a gradient computation."""
+    return STATE.enabled and (x.requires_grad or any(isinstance(s, Tensor) and s.requires_grad for s in sources))
+
+
+def _twin(x: Tensor, copy: bool) -> Tensor:
+    """What x was: its place in the graph, over memory of its own where the op keeps it."""
+    with no_grad():
+        old = x.clone() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset)
+    old._requires_grad, old.node = x._requires_grad, x.node
+    return old
+
+
+def _apart(x: Tensor) -> bool:
+    """Whether no two elements of a view, sorted by their strides, can share a place in memory."""
+    reach = 0
+    for stride, size in sorted(zip(x.strides, x.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return False
+        reach += stride * (size - 1)
+    return True
+
+
+def _check(x: Tensor, name: str) -> None:
+    owner = x.seen_through[2] if x.seen_through else x
+    if owner.requires_grad and owner.node is None or (x.requires_grad and x.node is None):
+        kind = "a leaf" if x.seen_through is None else "a view of a leaf"
+        raise RuntimeError(
+            f"{name}: cannot write in place into {kind} that requires a gradient; use the out-of-place form, or write "
+            "inside no_grad()"
+        )
+    step: Tensor | None = x
+    while step is not None and step.seen_through is not None:
+        op, args, _ = step.seen_through
+        dense = args[0].is_contiguous()
+        if (
+            op.name == "_windows"
+            or (op.name == "_strided" and not dense)
+            or (op.name == "_as_strided" and not (dense and args[0].offset == 0 and _apart(step)))
+        ):
+            raise RuntimeError(f"{name}: cannot follow a write through this view, {describe(x)}; clone() it first")
+        step = args[0]
+
+
+@primitive(name="_put_view", saves="none")
+def _put_view(x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Tensor:
+    """x with `part` in the place that a view op shows."""
+    whole = x.clone()
+    with no_grad():
+        op.forward(whole, *rest).copy_(part)
+    return whole
+
+
+@_put_view.gradient
+def _d_put_view(g: Tensor, _: Any, x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Any:
+    hole = part.new_zeros(part.shape, dtype=g.dtype) if x.requires_grad else None
+    return (
+        None if hole is None else _put_view(g, hole, op, rest),
+        op(g.contiguous(), *rest) if part.requires_grad else None,
+    )
+
+
+def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], copy: bool = True) -> Tensor:
+    """x, holding what `compute(what x was)` gives, with its gradient. `copy`: compute keeps its argument."""
+    refuse_capture(name)
+    _check(x, name)
+    result = compute(_twin(x, copy))
+    if result.shape != x.shape:
+        raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
+    if result.dtype.category > x.dtype.category:
+        raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
+    result = result if result.dtype is x.dtype else result.to(x.dtype)
+    owner, found = x, result
+    while owner.seen_through is not None:
+        op, args, _ = owner.seen_through
+        owner = args[0]
+        found = _put_view(_twin(owner, False), found, op, tuple(args[1:]))
+    with no_grad():
+        x.copy_(result)
+    owner._requires_grad, owner.node = found._requires_grad, found.node
+    derive_views(owner)
+    return x
+
+
+def derive_views(owner: Tensor) -> None:
+    """Views show what their owner is now: their gradients go to its new node."""
+    for reference in owner.views or ():
+        view = reference()
+        if view is None or view.seen_through is None:
+            continue
+        op, args, _ = view.seen_through
+        view._requires_grad = args[0]._requires_grad
+        view.node = Node(op, args, view) if view._requires_grad else None
+
+
+def _reseat(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+    """Makes x the view of itself that `change` gives. What it was keeps its place in the graph: x, and all that were
+    views of x, are now views of that.
+    """
+    was = make(x.storage, x.shape, x.strides, x.dtype, x.offset)
+    was._requires_grad, was.node, was.seen_through = x._requires_grad, x.node, x.seen_through
+    view = change(was)
+    if view is was:
+        return
+    owner = was.seen_through[2] if was.seen_through else was
+    others = list((x if owner is was else owner).views or ())
+    for reference in others:
+        other = reference()
+        if other is not None and other.seen_through is not None:
+            op, args, _ = other.seen_through
+            other.seen_through = (op, (was, *args[1:]) if args[0] is x else args, owner)
+    if owner is was:
+        owner.views, x.views = [*others, ref(x)], None
+    else:  # views are derived again in this order, each after what it is a view of
+        owner.views = [r for known in others for r in ((ref(was), known) if known() is x else (known,))]
+    x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
+    x.seen_through, x.node = view.seen_through, view.node
+
+
+def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:
+    """x, holding `result`, which must fit into it."""
+    if result.shape != x.shape:
+        raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
+    if result.dtype.category > x.dtype.category:
+        raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
+    x.copy_(result)
+    return x
+
+
+def in_place(name: str, operation: Any, public: Any) -> Any:
+    """The method `name_` of an operation: an Op or a function. `public` takes torch's names for arguments.
+
+    Without gradients, an op that can write into its first argument does so in one launch; others make a result, which
+    is copied. Under the tape the operation keeps a copy of what x was where its gradient may read that.
+    """
+    own = name + "_"
+    op = operation if isinstance(operation, Op) else None
+    keeps = op is None or (op.vjp is not None and op.saves_inputs)
+
+    def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        try:
+            call = public if kwargs else operation
+            if STATE.enabled:
+                for argument in (x, *args, *kwargs.values()):
+                    if isinstance(argument, Tensor) and argument._requires_grad:
+                        return write_tracked(x, own, lambda old: call(old, *args, **kwargs), keeps)
+            if op is not None and op.claim_in_place is not None and not kwargs and op.claim_in_place(x, *args):
+                return x
+            with no_grad():
+                return _finish(x, own, call(x, *args, **kwargs))
+        except MISTAKES as error:
+            tell(error, own, (x, *args), kwargs)
+            raise
+
+    method.__name__ = own
+    method.__doc__ = f"`{name}`, in place."
+    method.operation = public  # type: ignore[attr-defined]  # whose parameters it takes
+    return names_itself(method)
+
+
+def shape_in_place(name: str, change: Any) -> Any:
+    """The method `name_` of a function that gives a view of all elements: the tensor itself takes that shape."""
+    own = name + "_"
+
+    def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        refuse_capture(own)
+        if STATE.enabled:
+            _check(x, own)
+        if x.requires_grad and x.node is None:
+            view = change(x, *args, **kwargs)
+            x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
+        else:
+            with enable_grad():
+                _reseat(x, lambda was: change(was, *args, **kwargs))
+        x.storage.version += 1
+        return x
+
+    method.__name__ = own
+    method.__doc__ = f"`{name}` of the tensor itself: the same memory, from now on in another shape."
+    method.operation = change  # type: ignore[attr-defined]
+    return named(method)
+
+
+def check_writable(x: Tensor, name: str) -> None:
+    """Memory whose elements stand for several is not written."""
+    if 0 in x.strides and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
+        raise RuntimeError(f"{name}: {describe(x)} is expanded: several elements share one place; clone() it first")

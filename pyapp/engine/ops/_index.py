@@ -1,0 +1,1696 @@
+"""Which module of ops has a public function or a method of Tensor. Generated: python -m scripts.op_index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .activation import celu as celu
+    from .activation import elu as elu
+    from .activation import gelu as gelu
+    from .activation import glu as glu
+    from .activation import hardshrink as hardshrink
+    from .activation import hardsigmoid as hardsigmoid
+    from .activation import hardswish as hardswish
+    from .activation import hardtanh as hardtanh
+    from .activation import leaky_relu as leaky_relu
+    from .activation import logit as logit
+    from .activation import logsigmoid as logsigmoid
+    from .activation import mish as mish
+    from .activation import prelu as prelu
+    from .activation import relu as relu
+    from .activation import relu6 as relu6
+    from .activation import rrelu as rrelu
+    from .activation import selu as selu
+    from .activation import sigmoid as sigmoid
+    from .activation import silu as silu
+    from .activation import silu_mul as silu_mul
+    from .activation import softplus as softplus
+    from .activation import softshrink as softshrink
+    from .activation import softsign as softsign
+    from .activation import tanhshrink as tanhshrink
+    from .activation import threshold as threshold
+    from .conv import conv1d as conv1d
+    from .conv import conv2d as conv2d
+    from .conv import conv3d as conv3d
+    from .conv import conv_transpose1d as conv_transpose1d
+    from .conv import conv_transpose2d as conv_transpose2d
+    from .conv import conv_transpose3d as conv_transpose3d
+    from .counting import bincount as bincount
+    from .counting import bucketize as bucketize
+    from .counting import histc as histc
+    from .counting import histogram as histogram
+    from .counting import isin as isin
+    from .counting import searchsorted as searchsorted
+    from .counting import unique as unique
+    from .counting import unique_consecutive as unique_consecutive
+    from .covariance import corrcoef as corrcoef
+    from .covariance import cov as cov
+    from .create import arange as arange
+    from .create import as_tensor as as_tensor
+    from .create import asarray as asarray
+    from .create import empty as empty
+    from .create import empty_like as empty_like
+    from .create import eye as eye
+    from .create import fill as fill
+    from .create import from_numpy as from_numpy
+    from .create import full as full
+    from .create import full_like as full_like
+    from .create import linspace as linspace
+    from .create import logspace as logspace
+    from .create import ones as ones
+    from .create import ones_like as ones_like
+    from .create import range as range
+    from .create import scalar_tensor as scalar_tensor
+    from .create import tensor as tensor
+    from .create import zeros as zeros
+    from .create import zeros_like as zeros_like
+    from .cross_entropy_loss import cross_entropy as cross_entropy
+    from .diagonals import block_diag as block_diag
+    from .diagonals import diag as diag
+    from .diagonals import diag_embed as diag_embed
+    from .diagonals import diagflat as diagflat
+    from .diagonals import diagonal as diagonal
+    from .diagonals import trace as trace
+    from .diagonals import tril as tril
+    from .diagonals import tril_indices as tril_indices
+    from .diagonals import triu as triu
+    from .diagonals import triu_indices as triu_indices
+    from .differences import cumulative_trapezoid as cumulative_trapezoid
+    from .differences import diff as diff
+    from .differences import gradient as gradient
+    from .differences import trapezoid as trapezoid
+    from .distances import cdist as cdist
+    from .distances import dist as dist
+    from .distances import pdist as pdist
+    from .dtype_limits import finfo as finfo
+    from .dtype_limits import iinfo as iinfo
+    from .elementwise.arithmetic import abs as abs
+    from .elementwise.arithmetic import add as add
+    from .elementwise.arithmetic import addcdiv as addcdiv
+    from .elementwise.arithmetic import addcmul as addcmul
+    from .elementwise.arithmetic import copysign as copysign
+    from .elementwise.arithmetic import div as div
+    from .elementwise.arithmetic import float_power as float_power
+    from .elementwise.arithmetic import floor_divide as floor_divide
+    from .elementwise.arithmetic import fmod as fmod
+    from .elementwise.arithmetic import gcd as gcd
+    from .elementwise.arithmetic import lcm as lcm
+    from .elementwise.arithmetic import lerp as lerp
+    from .elementwise.arithmetic import mul as mul
+    from .elementwise.arithmetic import nan_to_num as nan_to_num
+    from .elementwise.arithmetic import neg as neg
+    from .elementwise.arithmetic import nextafter as nextafter
+    from .elementwise.arithmetic import positive as positive
+    from .elementwise.arithmetic import pow as pow
+    from .elementwise.arithmetic import reciprocal as reciprocal
+    from .elementwise.arithmetic import remainder as remainder
+    from .elementwise.arithmetic import rsqrt as rsqrt
+    from .elementwise.arithmetic import rsub as rsub
+    from .elementwise.arithmetic import sign as sign
+    from .elementwise.arithmetic import signbit as signbit
+    from .elementwise.arithmetic import sqrt as sqrt
+    from .elementwise.arithmetic import square as square
+    from .elementwise.arithmetic import sub as sub
+    from .elementwise.bitwise import bitwise_and as bitwise_and
+    from .elementwise.bitwise import bitwise_left_shift as bitwise_left_shift
+    from .elementwise.bitwise import bitwise_not as bitwise_not
+    from .elementwise.bitwise import bitwise_or as bitwise_or
+    from .elementwise.bitwise import bitwise_right_shift as bitwise_right_shift
+    from .elementwise.bitwise import bitwise_xor as bitwise_xor
+    from .elementwise.cast import clone as clone
+    from .elementwise.compare import allclose as allclose
+    from .elementwise.compare import eq as eq
+    from .elementwise.compare import equal as equal
+    from .elementwise.compare import fmax as fmax
+    from .elementwise.compare import fmin as fmin
+    from .elementwise.compare import ge as ge
+    from .elementwise.compare import gt as gt
+    from .elementwise.compare import isclose as isclose
+    from .elementwise.compare import isfinite as isfinite
+    from .elementwise.compare import isinf as isinf
+    from .elementwise.compare import isnan as isnan
+    from .elementwise.compare import isneginf as isneginf
+    from .elementwise.compare import isposinf as isposinf
+    from .elementwise.compare import isreal as isreal
+    from .elementwise.compare import le as le
+    from .elementwise.compare import lt as lt
+    from .elementwise.compare import maximum as maximum
+    from .elementwise.compare import minimum as minimum
+    from .elementwise.compare import ne as ne
+    from .elementwise.exponential import exp as exp
+    from .elementwise.exponential import exp2 as exp2
+    from .elementwise.exponential import expm1 as expm1
+    from .elementwise.exponential import frexp as frexp
+    from .elementwise.exponential import ldexp as ldexp
+    from .elementwise.exponential import log as log
+    from .elementwise.exponential import log1p as log1p
+    from .elementwise.exponential import log2 as log2
+    from .elementwise.exponential import log10 as log10
+    from .elementwise.exponential import logaddexp as logaddexp
+    from .elementwise.exponential import logaddexp2 as logaddexp2
+    from .elementwise.exponential import xlogy as xlogy
+    from .elementwise.limits import clamp as clamp
+    from .elementwise.limits import clamp_max as clamp_max
+    from .elementwise.limits import clamp_min as clamp_min
+    from .elementwise.limits import clip as clip
+    from .elementwise.logical import logical_and as logical_and
+    from .elementwise.logical import logical_not as logical_not
+    from .elementwise.logical import logical_or as logical_or
+    from .elementwise.logical import logical_xor as logical_xor
+    from .elementwise.rounding import ceil as ceil
+    from .elementwise.rounding import floor as floor
+    from .elementwise.rounding import frac as frac
+    from .elementwise.rounding import round as round
+    from .elementwise.rounding import trunc as trunc
+    from .elementwise.select import heaviside as heaviside
+    from .elementwise.select import masked_fill as masked_fill
+    from .elementwise.select import where as where
+    from .elementwise.special import digamma as digamma
+    from .elementwise.special import erf as erf
+    from .elementwise.special import erfc as erfc
+    from .elementwise.special import erfinv as erfinv
+    from .elementwise.special import i0 as i0
+    from .elementwise.special import igamma as igamma
+    from .elementwise.special import igammac as igammac
+    from .elementwise.special import lgamma as lgamma
+    from .elementwise.special import mvlgamma as mvlgamma
+    from .elementwise.special import polygamma as polygamma
+    from .elementwise.special import trigamma as trigamma
+    from .elementwise.trigonometry import acos as acos
+    from .elementwise.trigonometry import acosh as acosh
+    from .elementwise.trigonometry import asin as asin
+    from .elementwise.trigonometry import asinh as asinh
+    from .elementwise.trigonometry import atan as atan
+    from .elementwise.trigonometry import atan2 as atan2
+    from .elementwise.trigonometry import atanh as atanh
+    from .elementwise.trigonometry import cos as cos
+    from .elementwise.trigonometry import cosh as cosh
+    from .elementwise.trigonometry import deg2rad as deg2rad
+    from .elementwise.trigonometry import hypot as hypot
+    from .elementwise.trigonometry import rad2deg as rad2deg
+    from .elementwise.trigonometry import sin as sin
+    from .elementwise.trigonometry import sinc as sinc
+    from .elementwise.trigonometry import sinh as sinh
+    from .elementwise.trigonometry import tan as tan
+    from .elementwise.trigonometry import tanh as tanh
+    from .embedding_lookup import embedding as embedding
+    from .embedding_lookup import one_hot as one_hot
+    from .fourier import bartlett_window as bartlett_window
+    from .fourier import blackman_window as blackman_window
+    from .fourier import complex_abs as complex_abs
+    from .fourier import complex_mul as complex_mul
+    from .fourier import hamming_window as hamming_window
+    from .fourier import hann_window as hann_window
+    from .fourier import istft as istft
+    from .fourier import kaiser_window as kaiser_window
+    from .fourier import stft as stft
+    from .fourier import view_as_real as view_as_real
+    from .full_attention import attention as attention
+    from .full_attention import causal_mask as causal_mask
+    from .full_attention import cross_attention as cross_attention
+    from .grids import cartesian_prod as cartesian_prod
+    from .grids import combinations as combinations
+    from .grids import meshgrid as meshgrid
+    from .index import select as select
+    from .kv_cache import cache_write as cache_write
+    from .kv_cache import cached_attention as cached_attention
+    from .kv_cache import cached_self_attention as cached_self_attention
+    from .linalg.determinant import det as det
+    from .linalg.determinant import logdet as logdet
+    from .linalg.determinant import slogdet as slogdet
+    from .linalg.einsum import einsum as einsum
+    from .linalg.einsum import tensordot as tensordot
+    from .linalg.factor import cholesky as cholesky
+    from .linalg.factor import geqrf as geqrf
+    from .linalg.factor import lu_solve as lu_solve
+    from .linalg.factor import lu_unpack as lu_unpack
+    from .linalg.factor import orgqr as orgqr
+    from .linalg.factor import ormqr as ormqr
+    from .linalg.factor import qr as qr
+    from .linalg.matrix_functions import matrix_exp as matrix_exp
+    from .linalg.matrix_functions import matrix_power as matrix_power
+    from .linalg.norms import nuclear_norm as nuclear_norm
+    from .linalg.products import addbmm as addbmm
+    from .linalg.products import addmm as addmm
+    from .linalg.products import addmv as addmv
+    from .linalg.products import addr as addr
+    from .linalg.products import baddbmm as baddbmm
+    from .linalg.products import bmm as bmm
+    from .linalg.products import cross as cross
+    from .linalg.products import dot as dot
+    from .linalg.products import inner as inner
+    from .linalg.products import kron as kron
+    from .linalg.products import linear as linear
+    from .linalg.products import matmul as matmul
+    from .linalg.products import mm as mm
+    from .linalg.products import mv as mv
+    from .linalg.products import outer as outer
+    from .linalg.products import vander as vander
+    from .linalg.solve import cholesky_inverse as cholesky_inverse
+    from .linalg.solve import cholesky_solve as cholesky_solve
+    from .linalg.solve import inverse as inverse
+    from .linalg.solve import pinv as pinv
+    from .linalg.solve import pinverse as pinverse
+    from .linalg.solve import solve as solve
+    from .linalg.solve import solve_triangular as solve_triangular
+    from .linalg.svd import svd as svd
+    from .memory import empty_permuted as empty_permuted
+    from .memory import empty_strided as empty_strided
+    from .memory import frombuffer as frombuffer
+    from .normalization import batch_norm as batch_norm
+    from .normalization import group_norm as group_norm
+    from .normalization import instance_norm as instance_norm
+    from .normalization import layer_norm as layer_norm
+    from .normalization import local_response_norm as local_response_norm
+    from .normalization import normalize as normalize
+    from .normalization import rms_norm as rms_norm
+    from .norms import frobenius_norm as frobenius_norm
+    from .norms import norm as norm
+    from .norms import renorm as renorm
+    from .order_statistics import kthvalue as kthvalue
+    from .order_statistics import median as median
+    from .order_statistics import mode as mode
+    from .order_statistics import nanmedian as nanmedian
+    from .order_statistics import nanquantile as nanquantile
+    from .order_statistics import quantile as quantile
+    from .padding import constant_pad_nd as constant_pad_nd
+    from .padding import pad as pad
+    from .pool import adaptive_avg_pool1d as adaptive_avg_pool1d
+    from .pool import adaptive_avg_pool2d as adaptive_avg_pool2d
+    from .pool import adaptive_avg_pool3d as adaptive_avg_pool3d
+    from .pool import adaptive_max_pool1d as adaptive_max_pool1d
+    from .pool import adaptive_max_pool2d as adaptive_max_pool2d
+    from .pool import adaptive_max_pool3d as adaptive_max_pool3d
+    from .pool import avg_pool1d as avg_pool1d
+    from .pool import avg_pool2d as avg_pool2d
+    from .pool import avg_pool3d as avg_pool3d
+    from .pool import fractional_max_pool2d as fractional_max_pool2d
+    from .pool import fractional_max_pool3d as fractional_max_pool3d
+    from .pool import lp_pool1d as lp_pool1d
+    from .pool import lp_pool2d as lp_pool2d
+    from .pool import lp_pool3d as lp_pool3d
+    from .pool import max_pool1d as max_pool1d
+    from .pool import max_pool2d as max_pool2d
+    from .pool import max_pool3d as max_pool3d
+    from .pool import max_unpool1d as max_unpool1d
+    from .pool import max_unpool2d as max_unpool2d
+    from .pool import max_unpool3d as max_unpool3d
+    from .products import cumprod as cumprod
+    from .products import prod as prod
+    from .promotion import can_cast as can_cast
+    from .promotion import is_complex as is_complex
+    from .promotion import is_floating_point as is_floating_point
+    from .promotion import promote_types as promote_types
+    from .promotion import result_type as result_type
+    from .random import Generator as Generator
+    from .random import bernoulli as bernoulli
+    from .random import default_generator as default_generator
+    from .random import initial_seed as initial_seed
+    from .random import manual_seed as manual_seed
+    from .random import multinomial as multinomial
+    from .random import normal as normal
+    from .random import rand as rand
+    from .random import rand_like as rand_like
+    from .random import randint as randint
+    from .random import randint_like as randint_like
+    from .random import randn as randn
+    from .random import randn_like as randn_like
+    from .random import randperm as randperm
+    from .random import seed as seed
+    from .reduce import all as all
+    from .reduce import amax as amax
+    from .reduce import amin as amin
+    from .reduce import aminmax as aminmax
+    from .reduce import any as any
+    from .reduce import argmax as argmax
+    from .reduce import argmin as argmin
+    from .reduce import count_nonzero as count_nonzero
+    from .reduce import max as max
+    from .reduce import mean as mean
+    from .reduce import min as min
+    from .reduce import nanmean as nanmean
+    from .reduce import nansum as nansum
+    from .reduce import std as std
+    from .reduce import std_mean as std_mean
+    from .reduce import sum as sum
+    from .reduce import var as var
+    from .reduce import var_mean as var_mean
+    from .reordering import flip as flip
+    from .reordering import fliplr as fliplr
+    from .reordering import flipud as flipud
+    from .reordering import roll as roll
+    from .reordering import rot90 as rot90
+    from .repeating import repeat as repeat
+    from .repeating import repeat_interleave as repeat_interleave
+    from .repeating import tile as tile
+    from .resample import affine_grid as affine_grid
+    from .resample import channel_shuffle as channel_shuffle
+    from .resample import grid_sample as grid_sample
+    from .resample import interpolate as interpolate
+    from .resample import pixel_shuffle as pixel_shuffle
+    from .resample import pixel_unshuffle as pixel_unshuffle
+    from .rotary import rope as rope
+    from .rotary import rope_table as rope_table
+    from .sampling import SampleBuffers as SampleBuffers
+    from .sampling import peak as peak
+    from .sampling import sample as sample
+    from .scans import cummax as cummax
+    from .scans import cummin as cummin
+    from .scans import cumsum as cumsum
+    from .scattering import diagonal_scatter as diagonal_scatter
+    from .scattering import index_add as index_add
+    from .scattering import index_copy as index_copy
+    from .scattering import index_fill as index_fill
+    from .scattering import index_put as index_put
+    from .scattering import index_reduce as index_reduce
+    from .scattering import masked_scatter as masked_scatter
+    from .scattering import put as put
+    from .scattering import scatter as scatter
+    from .scattering import scatter_add as scatter_add
+    from .scattering import scatter_reduce as scatter_reduce
+    from .scattering import select_scatter as select_scatter
+    from .scattering import slice_scatter as slice_scatter
+    from .sdpa import scaled_dot_product_attention as scaled_dot_product_attention
+    from .selection import argwhere as argwhere
+    from .selection import gather as gather
+    from .selection import index_select as index_select
+    from .selection import masked_select as masked_select
+    from .selection import nonzero as nonzero
+    from .selection import take as take
+    from .selection import take_along_dim as take_along_dim
+    from .selection import unravel_index as unravel_index
+    from .sliding_windows import unfold as unfold
+    from .softmaxes import gumbel_softmax as gumbel_softmax
+    from .softmaxes import log_softmax as log_softmax
+    from .softmaxes import logcumsumexp as logcumsumexp
+    from .softmaxes import logsumexp as logsumexp
+    from .softmaxes import softmax as softmax
+    from .softmaxes import softmin as softmin
+    from .sorting import argsort as argsort
+    from .sorting import msort as msort
+    from .sorting import sort as sort
+    from .sorting import topk as topk
+    from .splitting import chunk as chunk
+    from .splitting import dsplit as dsplit
+    from .splitting import hsplit as hsplit
+    from .splitting import split as split
+    from .splitting import split_with_sizes as split_with_sizes
+    from .splitting import tensor_split as tensor_split
+    from .splitting import unbind as unbind
+    from .splitting import unsafe_chunk as unsafe_chunk
+    from .splitting import unsafe_split as unsafe_split
+    from .splitting import unsafe_split_with_sizes as unsafe_split_with_sizes
+    from .splitting import vsplit as vsplit
+    from .stacking import cat as cat
+    from .stacking import column_stack as column_stack
+    from .stacking import dstack as dstack
+    from .stacking import hstack as hstack
+    from .stacking import stack as stack
+    from .stacking import vstack as vstack
+    from .torch_answers import dequantize as dequantize
+    from .torch_answers import get_device as get_device
+    from .torch_answers import is_same_size as is_same_size
+    from .torch_synonyms import broadcast_shapes as broadcast_shapes
+    from .torch_synonyms import chain_matmul as chain_matmul
+    from .torch_synonyms import detach as detach
+    from .torch_synonyms import inference_mode as inference_mode
+    from .torch_synonyms import is_nonzero as is_nonzero
+    from .torch_synonyms import is_tensor as is_tensor
+    from .torch_synonyms import numel as numel
+    from .view import adjoint as adjoint
+    from .view import as_strided as as_strided
+    from .view import atleast_1d as atleast_1d
+    from .view import atleast_2d as atleast_2d
+    from .view import atleast_3d as atleast_3d
+    from .view import broadcast_tensors as broadcast_tensors
+    from .view import broadcast_to as broadcast_to
+    from .view import expand as expand
+    from .view import flatten as flatten
+    from .view import movedim as movedim
+    from .view import narrow as narrow
+    from .view import narrow_copy as narrow_copy
+    from .view import permute as permute
+    from .view import ravel as ravel
+    from .view import reshape as reshape
+    from .view import squeeze as squeeze
+    from .view import t as t
+    from .view import transpose as transpose
+    from .view import unflatten as unflatten
+    from .view import unsqueeze as unsqueeze
+
+FUNCTION_MODULES: dict[str, str] = {
+    "Generator": "random",
+    "SampleBuffers": "sampling",
+    "abs": "elementwise.arithmetic",
+    "absolute": "elementwise.arithmetic",
+    "acos": "elementwise.trigonometry",
+    "acosh": "elementwise.trigonometry",
+    "adaptive_avg_pool1d": "pool",
+    "adaptive_avg_pool2d": "pool",
+    "adaptive_avg_pool3d": "pool",
+    "adaptive_max_pool1d": "pool",
+    "adaptive_max_pool2d": "pool",
+    "adaptive_max_pool3d": "pool",
+    "add": "elementwise.arithmetic",
+    "addbmm": "linalg.products",
+    "addcdiv": "elementwise.arithmetic",
+    "addcmul": "elementwise.arithmetic",
+    "addmm": "linalg.products",
+    "addmv": "linalg.products",
+    "addr": "linalg.products",
+    "adjoint": "view",
+    "affine_grid": "resample",
+    "all": "reduce",
+    "allclose": "elementwise.compare",
+    "amax": "reduce",
+    "amin": "reduce",
+    "aminmax": "reduce",
+    "any": "reduce",
+    "arange": "create",
+    "arccos": "elementwise.trigonometry",
+    "arccosh": "elementwise.trigonometry",
+    "arcsin": "elementwise.trigonometry",
+    "arcsinh": "elementwise.trigonometry",
+    "arctan": "elementwise.trigonometry",
+    "arctan2": "elementwise.trigonometry",
+    "arctanh": "elementwise.trigonometry",
+    "argmax": "reduce",
+    "argmin": "reduce",
+    "argsort": "sorting",
+    "argwhere": "selection",
+    "as_strided": "view",
+    "as_tensor": "create",
+    "asarray": "create",
+    "asin": "elementwise.trigonometry",
+    "asinh": "elementwise.trigonometry",
+    "atan": "elementwise.trigonometry",
+    "atan2": "elementwise.trigonometry",
+    "atanh": "elementwise.trigonometry",
+    "atleast_1d": "view",
+    "atleast_2d": "view",
+    "atleast_3d": "view",
+    "attention": "full_attention",
+    "avg_pool1d": "pool",
+    "avg_pool2d": "pool",
+    "avg_pool3d": "pool",
+    "baddbmm": "linalg.products",
+    "bartlett_window": "fourier",
+    "batch_norm": "normalization",
+    "bernoulli": "random",
+    "bincount": "counting",
+    "bitwise_and": "elementwise.bitwise",
+    "bitwise_left_shift": "elementwise.bitwise",
+    "bitwise_not": "elementwise.bitwise",
+    "bitwise_or": "elementwise.bitwise",
+    "bitwise_right_shift": "elementwise.bitwise",
+    "bitwise_xor": "elementwise.bitwise",
+    "blackman_window": "fourier",
+    "block_diag": "diagonals",
+    "bmm": "linalg.products",
+    "broadcast_shapes": "torch_synonyms",
+    "broadcast_tensors": "view",
+    "broadcast_to": "view",
+    "bucketize": "counting",
+    "cache_write": "kv_cache",
+    "cached_attention": "kv_cache",
+    "cached_self_attention": "kv_cache",
+    "can_cast": "promotion",
+    "cartesian_prod": "grids",
+    "cat": "stacking",
+    "causal_mask": "full_attention",
+    "cdist": "distances",
+    "ceil": "elementwise.rounding",
+    "celu": "activation",
+    "chain_matmul": "torch_synonyms",
+    "channel_shuffle": "resample",
+    "cholesky": "linalg.factor",
+    "cholesky_inverse": "linalg.solve",
+    "cholesky_solve": "linalg.solve",
+    "chunk": "splitting",
+    "clamp": "elementwise.limits",
+    "clamp_max": "elementwise.limits",
+    "clamp_min": "elementwise.limits",
+    "clip": "elementwise.limits",
+    "clone": "elementwise.cast",
+    "column_stack": "stacking",
+    "combinations": "grids",
+    "complex_abs": "fourier",
+    "complex_mul": "fourier",
+    "concat": "stacking",
+    "concatenate": "stacking",
+    "conj": "torch_answers",
+    "constant_pad_nd": "padding",
+    "conv1d": "conv",
+    "conv2d": "conv",
+    "conv3d": "conv",
+    "conv_transpose1d": "conv",
+    "conv_transpose2d": "conv",
+    "conv_transpose3d": "conv",
+    "copysign": "elementwise.arithmetic",
+    "corrcoef": "covariance",
+    "cos": "elementwise.trigonometry",
+    "cosh": "elementwise.trigonometry",
+    "count_nonzero": "reduce",
+    "cov": "covariance",
+    "cross": "linalg.products",
+    "cross_attention": "full_attention",
+    "cross_entropy": "cross_entropy_loss",
+    "cummax": "scans",
+    "cummin": "scans",
+    "cumprod": "products",
+    "cumsum": "scans",
+    "cumulative_trapezoid": "differences",
+    "default_generator": "random",
+    "deg2rad": "elementwise.trigonometry",
+    "dequantize": "torch_answers",
+    "det": "linalg.determinant",
+    "detach": "torch_synonyms",
+    "diag": "diagonals",
+    "diag_embed": "diagonals",
+    "diagflat": "diagonals",
+    "diagonal": "diagonals",
+    "diagonal_scatter": "scattering",
+    "diff": "differences",
+    "digamma": "elementwise.special",
+    "dist": "distances",
+    "div": "elementwise.arithmetic",
+    "divide": "elementwise.arithmetic",
+    "dot": "linalg.products",
+    "double": "torch_synonyms",
+    "dsplit": "splitting",
+    "dstack": "stacking",
+    "dtype": "torch_synonyms",
+    "e": "torch_synonyms",
+    "einsum": "linalg.einsum",
+    "elu": "activation",
+    "embedding": "embedding_lookup",
+    "empty": "create",
+    "empty_like": "create",
+    "empty_permuted": "memory",
+    "empty_strided": "memory",
+    "eq": "elementwise.compare",
+    "equal": "elementwise.compare",
+    "erf": "elementwise.special",
+    "erfc": "elementwise.special",
+    "erfinv": "elementwise.special",
+    "exp": "elementwise.exponential",
+    "exp2": "elementwise.exponential",
+    "expand": "view",
+    "expm1": "elementwise.exponential",
+    "eye": "create",
+    "fill": "create",
+    "finfo": "dtype_limits",
+    "fix": "elementwise.rounding",
+    "flatten": "view",
+    "flip": "reordering",
+    "fliplr": "reordering",
+    "flipud": "reordering",
+    "float": "torch_synonyms",
+    "float_power": "elementwise.arithmetic",
+    "floor": "elementwise.rounding",
+    "floor_divide": "elementwise.arithmetic",
+    "fmax": "elementwise.compare",
+    "fmin": "elementwise.compare",
+    "fmod": "elementwise.arithmetic",
+    "frac": "elementwise.rounding",
+    "fractional_max_pool2d": "pool",
+    "fractional_max_pool3d": "pool",
+    "frexp": "elementwise.exponential",
+    "frobenius_norm": "norms",
+    "from_numpy": "create",
+    "frombuffer": "memory",
+    "full": "create",
+    "full_like": "create",
+    "gather": "selection",
+    "gcd": "elementwise.arithmetic",
+    "ge": "elementwise.compare",
+    "gelu": "activation",
+    "geqrf": "linalg.factor",
+    "ger": "linalg.products",
+    "get_default_dtype": "torch_synonyms",
+    "get_device": "torch_answers",
+    "glu": "activation",
+    "gradient": "differences",
+    "greater": "elementwise.compare",
+    "greater_equal": "elementwise.compare",
+    "grid_sample": "resample",
+    "group_norm": "normalization",
+    "gt": "elementwise.compare",
+    "gumbel_softmax": "softmaxes",
+    "half": "torch_synonyms",
+    "hamming_window": "fourier",
+    "hann_window": "fourier",
+    "hardshrink": "activation",
+    "hardsigmoid": "activation",
+    "hardswish": "activation",
+    "hardtanh": "activation",
+    "heaviside": "elementwise.select",
+    "histc": "counting",
+    "histogram": "counting",
+    "hsplit": "splitting",
+    "hstack": "stacking",
+    "hypot": "elementwise.trigonometry",
+    "i0": "elementwise.special",
+    "igamma": "elementwise.special",
+    "igammac": "elementwise.special",
+    "iinfo": "dtype_limits",
+    "index_add": "scattering",
+    "index_copy": "scattering",
+    "index_fill": "scattering",
+    "index_put": "scattering",
+    "index_reduce": "scattering",
+    "index_select": "selection",
+    "inf": "torch_synonyms",
+    "inference_mode": "torch_synonyms",
+    "initial_seed": "random",
+    "inner": "linalg.products",
+    "instance_norm": "normalization",
+    "int": "torch_synonyms",
+    "interpolate": "resample",
+    "inverse": "linalg.solve",
+    "is_complex": "promotion",
+    "is_conj": "torch_answers",
+    "is_floating_point": "promotion",
+    "is_inference": "torch_answers",
+    "is_neg": "torch_answers",
+    "is_nonzero": "torch_synonyms",
+    "is_same_size": "torch_answers",
+    "is_tensor": "torch_synonyms",
+    "isclose": "elementwise.compare",
+    "isfinite": "elementwise.compare",
+    "isin": "counting",
+    "isinf": "elementwise.compare",
+    "isnan": "elementwise.compare",
+    "isneginf": "elementwise.compare",
+    "isposinf": "elementwise.compare",
+    "isreal": "elementwise.compare",
+    "istft": "fourier",
+    "kaiser_window": "fourier",
+    "kron": "linalg.products",
+    "kthvalue": "order_statistics",
+    "layer_norm": "normalization",
+    "lcm": "elementwise.arithmetic",
+    "ldexp": "elementwise.exponential",
+    "le": "elementwise.compare",
+    "leaky_relu": "activation",
+    "lerp": "elementwise.arithmetic",
+    "less": "elementwise.compare",
+    "less_equal": "elementwise.compare",
+    "lgamma": "elementwise.special",
+    "linear": "linalg.products",
+    "linspace": "create",
+    "local_response_norm": "normalization",
+    "log": "elementwise.exponential",
+    "log10": "elementwise.exponential",
+    "log1p": "elementwise.exponential",
+    "log2": "elementwise.exponential",
+    "log_softmax": "softmaxes",
+    "logaddexp": "elementwise.exponential",
+    "logaddexp2": "elementwise.exponential",
+    "logcumsumexp": "softmaxes",
+    "logdet": "linalg.determinant",
+    "logical_and": "elementwise.logical",
+    "logical_not": "elementwise.logical",
+    "logical_or": "elementwise.logical",
+    "logical_xor": "elementwise.logical",
+    "logit": "activation",
+    "logsigmoid": "activation",
+    "logspace": "create",
+    "logsumexp": "softmaxes",
+    "long": "torch_synonyms",
+    "lp_pool1d": "pool",
+    "lp_pool2d": "pool",
+    "lp_pool3d": "pool",
+    "lt": "elementwise.compare",
+    "lu_solve": "linalg.factor",
+    "lu_unpack": "linalg.factor",
+    "manual_seed": "random",
+    "masked_fill": "elementwise.select",
+    "masked_scatter": "scattering",
+    "masked_select": "selection",
+    "matmul": "linalg.products",
+    "matrix_exp": "linalg.matrix_functions",
+    "matrix_power": "linalg.matrix_functions",
+    "max": "reduce",
+    "max_pool1d": "pool",
+    "max_pool2d": "pool",
+    "max_pool3d": "pool",
+    "max_unpool1d": "pool",
+    "max_unpool2d": "pool",
+    "max_unpool3d": "pool",
+    "maximum": "elementwise.compare",
+    "mean": "reduce",
+    "median": "order_statistics",
+    "meshgrid": "grids",
+    "min": "reduce",
+    "minimum": "elementwise.compare",
+    "mish": "activation",
+    "mm": "linalg.products",
+    "mode": "order_statistics",
+    "moveaxis": "view",
+    "movedim": "view",
+    "msort": "sorting",
+    "mul": "elementwise.arithmetic",
+    "multinomial": "random",
+    "multiply": "elementwise.arithmetic",
+    "mv": "linalg.products",
+    "mvlgamma": "elementwise.special",
+    "nan": "torch_synonyms",
+    "nan_to_num": "elementwise.arithmetic",
+    "nanmean": "reduce",
+    "nanmedian": "order_statistics",
+    "nanquantile": "order_statistics",
+    "nansum": "reduce",
+    "narrow": "view",
+    "narrow_copy": "view",
+    "ne": "elementwise.compare",
+    "neg": "elementwise.arithmetic",
+    "negative": "elementwise.arithmetic",
+    "newaxis": "torch_synonyms",
+    "nextafter": "elementwise.arithmetic",
+    "nonzero": "selection",
+    "norm": "norms",
+    "normal": "random",
+    "normalize": "normalization",
+    "not_equal": "elementwise.compare",
+    "nuclear_norm": "linalg.norms",
+    "numel": "torch_synonyms",
+    "one_hot": "embedding_lookup",
+    "ones": "create",
+    "ones_like": "create",
+    "orgqr": "linalg.factor",
+    "ormqr": "linalg.factor",
+    "outer": "linalg.products",
+    "pad": "padding",
+    "pdist": "distances",
+    "peak": "sampling",
+    "permute": "view",
+    "pi": "torch_synonyms",
+    "pinv": "linalg.solve",
+    "pinverse": "linalg.solve",
+    "pixel_shuffle": "resample",
+    "pixel_unshuffle": "resample",
+    "polygamma": "elementwise.special",
+    "positive": "elementwise.arithmetic",
+    "pow": "elementwise.arithmetic",
+    "prelu": "activation",
+    "prod": "products",
+    "promote_types": "promotion",
+    "put": "scattering",
+    "qr": "linalg.factor",
+    "quantile": "order_statistics",
+    "rad2deg": "elementwise.trigonometry",
+    "rand": "random",
+    "rand_like": "random",
+    "randint": "random",
+    "randint_like": "random",
+    "randn": "random",
+    "randn_like": "random",
+    "randperm": "random",
+    "range": "create",
+    "ravel": "view",
+    "reciprocal": "elementwise.arithmetic",
+    "relu": "activation",
+    "relu6": "activation",
+    "remainder": "elementwise.arithmetic",
+    "renorm": "norms",
+    "repeat": "repeating",
+    "repeat_interleave": "repeating",
+    "reshape": "view",
+    "resolve_conj": "torch_answers",
+    "resolve_neg": "torch_answers",
+    "result_type": "promotion",
+    "rms_norm": "normalization",
+    "roll": "reordering",
+    "rope": "rotary",
+    "rope_table": "rotary",
+    "rot90": "reordering",
+    "round": "elementwise.rounding",
+    "row_stack": "stacking",
+    "rrelu": "activation",
+    "rsqrt": "elementwise.arithmetic",
+    "rsub": "elementwise.arithmetic",
+    "sample": "sampling",
+    "scalar_tensor": "create",
+    "scaled_dot_product_attention": "sdpa",
+    "scatter": "scattering",
+    "scatter_add": "scattering",
+    "scatter_reduce": "scattering",
+    "searchsorted": "counting",
+    "seed": "random",
+    "select": "index",
+    "select_scatter": "scattering",
+    "selu": "activation",
+    "sgn": "elementwise.arithmetic",
+    "short": "torch_synonyms",
+    "sigmoid": "activation",
+    "sign": "elementwise.arithmetic",
+    "signbit": "elementwise.arithmetic",
+    "silu": "activation",
+    "silu_mul": "activation",
+    "sin": "elementwise.trigonometry",
+    "sinc": "elementwise.trigonometry",
+    "sinh": "elementwise.trigonometry",
+    "slice_scatter": "scattering",
+    "slogdet": "linalg.determinant",
+    "softmax": "softmaxes",
+    "softmin": "softmaxes",
+    "softplus": "activation",
+    "softshrink": "activation",
+    "softsign": "activation",
+    "solve": "linalg.solve",
+    "solve_triangular": "linalg.solve",
+    "sort": "sorting",
+    "split": "splitting",
+    "split_with_sizes": "splitting",
+    "sqrt": "elementwise.arithmetic",
+    "square": "elementwise.arithmetic",
+    "squeeze": "view",
+    "stack": "stacking",
+    "std": "reduce",
+    "std_mean": "reduce",
+    "stft": "fourier",
+    "sub": "elementwise.arithmetic",
+    "subtract": "elementwise.arithmetic",
+    "sum": "reduce",
+    "svd": "linalg.svd",
+    "swapaxes": "view",
+    "swapdims": "view",
+    "t": "view",
+    "take": "selection",
+    "take_along_dim": "selection",
+    "tan": "elementwise.trigonometry",
+    "tanh": "elementwise.trigonometry",
+    "tanhshrink": "activation",
+    "tensor": "create",
+    "tensor_split": "splitting",
+    "tensordot": "linalg.einsum",
+    "threshold": "activation",
+    "tile": "repeating",
+    "topk": "sorting",
+    "trace": "diagonals",
+    "transpose": "view",
+    "trapezoid": "differences",
+    "trapz": "differences",
+    "trigamma": "elementwise.special",
+    "tril": "diagonals",
+    "tril_indices": "diagonals",
+    "triu": "diagonals",
+    "triu_indices": "diagonals",
+    "true_divide": "elementwise.arithmetic",
+    "trunc": "elementwise.rounding",
+    "unbind": "splitting",
+    "unflatten": "view",
+    "unfold": "sliding_windows",
+    "unique": "counting",
+    "unique_consecutive": "counting",
+    "unravel_index": "selection",
+    "unsafe_chunk": "splitting",
+    "unsafe_split": "splitting",
+    "unsafe_split_with_sizes": "splitting",
+    "unsqueeze": "view",
+    "vander": "linalg.products",
+    "var": "reduce",
+    "var_mean": "reduce",
+    "vdot": "linalg.products",
+    "view_as_real": "fourier",
+    "vsplit": "splitting",
+    "vstack": "stacking",
+    "where": "elementwise.select",
+    "xlogy": "elementwise.exponential",
+    "zeros": "create",
+    "zeros_like": "create",
+}
+METHOD_MODULES: dict[str, str] = {
+    "H": "view",
+    "T": "view",
+    "__abs__": "operators",
+    "__add__": "operators",
+    "__and__": "operators",
+    "__eq__": "operators",
+    "__floordiv__": "operators",
+    "__ge__": "operators",
+    "__getitem__": "index",
+    "__gt__": "operators",
+    "__iadd__": "operators",
+    "__iand__": "operators",
+    "__ifloordiv__": "operators",
+    "__imod__": "operators",
+    "__imul__": "operators",
+    "__invert__": "operators",
+    "__ior__": "operators",
+    "__ipow__": "operators",
+    "__isub__": "operators",
+    "__itruediv__": "operators",
+    "__ixor__": "operators",
+    "__le__": "operators",
+    "__lshift__": "operators",
+    "__lt__": "operators",
+    "__matmul__": "linalg.products",
+    "__mod__": "operators",
+    "__mul__": "operators",
+    "__ne__": "operators",
+    "__neg__": "operators",
+    "__or__": "operators",
+    "__pos__": "operators",
+    "__pow__": "operators",
+    "__radd__": "operators",
+    "__rand__": "operators",
+    "__rfloordiv__": "operators",
+    "__rlshift__": "operators",
+    "__rmod__": "operators",
+    "__rmul__": "operators",
+    "__ror__": "operators",
+    "__rpow__": "operators",
+    "__rrshift__": "operators",
+    "__rshift__": "operators",
+    "__rsub__": "operators",
+    "__rtruediv__": "operators",
+    "__rxor__": "operators",
+    "__setitem__": "index",
+    "__sub__": "operators",
+    "__truediv__": "operators",
+    "__xor__": "operators",
+    "_accumulate": "index",
+    "abs": "elementwise.arithmetic",
+    "abs_": "elementwise.arithmetic",
+    "absolute": "elementwise.arithmetic",
+    "absolute_": "elementwise.arithmetic",
+    "acos": "elementwise.trigonometry",
+    "acos_": "elementwise.trigonometry",
+    "acosh": "elementwise.trigonometry",
+    "acosh_": "elementwise.trigonometry",
+    "add": "elementwise.arithmetic",
+    "add_": "elementwise.arithmetic",
+    "addbmm": "linalg.products",
+    "addbmm_": "linalg.products",
+    "addcdiv": "elementwise.arithmetic",
+    "addcdiv_": "elementwise.arithmetic",
+    "addcmul": "elementwise.arithmetic",
+    "addcmul_": "elementwise.arithmetic",
+    "addmm": "linalg.products",
+    "addmm_": "linalg.products",
+    "addmv": "linalg.products",
+    "addr": "linalg.products",
+    "adjoint": "view",
+    "all": "reduce",
+    "allclose": "elementwise.compare",
+    "amax": "reduce",
+    "amin": "reduce",
+    "aminmax": "reduce",
+    "any": "reduce",
+    "apply_": "torch_answers",
+    "arccos": "elementwise.trigonometry",
+    "arccos_": "elementwise.trigonometry",
+    "arccosh": "elementwise.trigonometry",
+    "arccosh_": "elementwise.trigonometry",
+    "arcsin": "elementwise.trigonometry",
+    "arcsin_": "elementwise.trigonometry",
+    "arcsinh": "elementwise.trigonometry",
+    "arcsinh_": "elementwise.trigonometry",
+    "arctan": "elementwise.trigonometry",
+    "arctan2": "elementwise.trigonometry",
+    "arctan2_": "elementwise.trigonometry",
+    "arctan_": "elementwise.trigonometry",
+    "arctanh": "elementwise.trigonometry",
+    "arctanh_": "elementwise.trigonometry",
+    "argmax": "reduce",
+    "argmin": "reduce",
+    "argsort": "sorting",
+    "argwhere": "selection",
+    "as_strided": "view",
+    "as_subclass": "torch_answers",
+    "asin": "elementwise.trigonometry",
+    "asin_": "elementwise.trigonometry",
+    "asinh": "elementwise.trigonometry",
+    "asinh_": "elementwise.trigonometry",
+    "atan": "elementwise.trigonometry",
+    "atan2": "elementwise.trigonometry",
+    "atan2_": "elementwise.trigonometry",
+    "atan_": "elementwise.trigonometry",
+    "atanh": "elementwise.trigonometry",
+    "atanh_": "elementwise.trigonometry",
+    "baddbmm": "linalg.products",
+    "baddbmm_": "linalg.products",
+    "bernoulli": "random",
+    "bernoulli_": "random",
+    "bfloat16": "elementwise.cast",
+    "bincount": "counting",
+    "bitwise_and": "elementwise.bitwise",
+    "bitwise_and_": "elementwise.bitwise",
+    "bitwise_left_shift": "elementwise.bitwise",
+    "bitwise_left_shift_": "elementwise.bitwise",
+    "bitwise_not": "elementwise.bitwise",
+    "bitwise_not_": "elementwise.bitwise",
+    "bitwise_or": "elementwise.bitwise",
+    "bitwise_or_": "elementwise.bitwise",
+    "bitwise_right_shift": "elementwise.bitwise",
+    "bitwise_right_shift_": "elementwise.bitwise",
+    "bitwise_xor": "elementwise.bitwise",
+    "bitwise_xor_": "elementwise.bitwise",
+    "bmm": "linalg.products",
+    "bool": "elementwise.cast",
+    "broadcast_to": "view",
+    "byte": "elementwise.cast",
+    "cauchy_": "random",
+    "ceil": "elementwise.rounding",
+    "ceil_": "elementwise.rounding",
+    "char": "elementwise.cast",
+    "cholesky": "linalg.factor",
+    "cholesky_inverse": "linalg.solve",
+    "cholesky_solve": "linalg.solve",
+    "chunk": "splitting",
+    "clamp": "elementwise.limits",
+    "clamp_": "elementwise.limits",
+    "clamp_max": "elementwise.limits",
+    "clamp_max_": "elementwise.limits",
+    "clamp_min": "elementwise.limits",
+    "clamp_min_": "elementwise.limits",
+    "clip": "elementwise.limits",
+    "clip_": "elementwise.limits",
+    "clone": "elementwise.cast",
+    "coalesce": "torch_answers",
+    "conj": "torch_answers",
+    "conj_physical": "torch_answers",
+    "contiguous": "elementwise.cast",
+    "copy_": "index",
+    "copysign": "elementwise.arithmetic",
+    "copysign_": "elementwise.arithmetic",
+    "corrcoef": "covariance",
+    "cos": "elementwise.trigonometry",
+    "cos_": "elementwise.trigonometry",
+    "cosh": "elementwise.trigonometry",
+    "cosh_": "elementwise.trigonometry",
+    "count_nonzero": "reduce",
+    "cov": "covariance",
+    "cpu": "elementwise.cast",
+    "cross": "linalg.products",
+    "cuda": "elementwise.cast",
+    "cummax": "scans",
+    "cummin": "scans",
+    "cumprod": "products",
+    "cumprod_": "products",
+    "cumsum": "scans",
+    "cumsum_": "scans",
+    "deg2rad": "elementwise.trigonometry",
+    "deg2rad_": "elementwise.trigonometry",
+    "dequantize": "torch_answers",
+    "det": "linalg.determinant",
+    "detach_": "torch_synonyms",
+    "diag": "diagonals",
+    "diag_embed": "diagonals",
+    "diagflat": "diagonals",
+    "diagonal": "diagonals",
+    "diagonal_scatter": "scattering",
+    "diff": "differences",
+    "digamma": "elementwise.special",
+    "digamma_": "elementwise.special",
+    "dist": "distances",
+    "div": "elementwise.arithmetic",
+    "div_": "elementwise.arithmetic",
+    "divide": "elementwise.arithmetic",
+    "divide_": "elementwise.arithmetic",
+    "dot": "linalg.products",
+    "double": "elementwise.cast",
+    "dsplit": "splitting",
+    "elu": "activation",
+    "elu_": "activation",
+    "eq": "elementwise.compare",
+    "eq_": "elementwise.compare",
+    "equal": "elementwise.compare",
+    "erf": "elementwise.special",
+    "erf_": "elementwise.special",
+    "erfc": "elementwise.special",
+    "erfc_": "elementwise.special",
+    "erfinv": "elementwise.special",
+    "erfinv_": "elementwise.special",
+    "exp": "elementwise.exponential",
+    "exp2": "elementwise.exponential",
+    "exp2_": "elementwise.exponential",
+    "exp_": "elementwise.exponential",
+    "expand": "view",
+    "expand_as": "view",
+    "expm1": "elementwise.exponential",
+    "expm1_": "elementwise.exponential",
+    "exponential_": "random",
+    "fill_": "index",
+    "fill_diagonal_": "diagonals",
+    "fix": "elementwise.rounding",
+    "fix_": "elementwise.rounding",
+    "flatten": "view",
+    "flip": "reordering",
+    "fliplr": "reordering",
+    "flipud": "reordering",
+    "float": "elementwise.cast",
+    "float_power": "elementwise.arithmetic",
+    "float_power_": "elementwise.arithmetic",
+    "floor": "elementwise.rounding",
+    "floor_": "elementwise.rounding",
+    "floor_divide": "elementwise.arithmetic",
+    "floor_divide_": "elementwise.arithmetic",
+    "fmax": "elementwise.compare",
+    "fmin": "elementwise.compare",
+    "fmod": "elementwise.arithmetic",
+    "fmod_": "elementwise.arithmetic",
+    "frac": "elementwise.rounding",
+    "frac_": "elementwise.rounding",
+    "frexp": "elementwise.exponential",
+    "gather": "selection",
+    "gcd": "elementwise.arithmetic",
+    "gcd_": "elementwise.arithmetic",
+    "ge": "elementwise.compare",
+    "ge_": "elementwise.compare",
+    "gelu": "activation",
+    "geometric_": "random",
+    "geqrf": "linalg.factor",
+    "ger": "linalg.products",
+    "get_device": "torch_answers",
+    "greater": "elementwise.compare",
+    "greater_": "elementwise.compare",
+    "greater_equal": "elementwise.compare",
+    "greater_equal_": "elementwise.compare",
+    "gt": "elementwise.compare",
+    "gt_": "elementwise.compare",
+    "half": "elementwise.cast",
+    "hardtanh": "activation",
+    "hardtanh_": "activation",
+    "heaviside": "elementwise.select",
+    "heaviside_": "elementwise.select",
+    "histc": "counting",
+    "histogram": "counting",
+    "hsplit": "splitting",
+    "hypot": "elementwise.trigonometry",
+    "hypot_": "elementwise.trigonometry",
+    "i0": "elementwise.special",
+    "igamma": "elementwise.special",
+    "igammac": "elementwise.special",
+    "index_add": "scattering",
+    "index_add_": "scattering",
+    "index_copy": "scattering",
+    "index_copy_": "scattering",
+    "index_fill": "scattering",
+    "index_fill_": "scattering",
+    "index_put": "scattering",
+    "index_put_": "scattering",
+    "index_reduce": "scattering",
+    "index_reduce_": "scattering",
+    "index_select": "selection",
+    "indices": "torch_answers",
+    "inner": "linalg.products",
+    "int": "elementwise.cast",
+    "inverse": "linalg.solve",
+    "is_complex": "promotion",
+    "is_conj": "torch_answers",
+    "is_cpu": "torch_answers",
+    "is_cuda": "torch_answers",
+    "is_floating_point": "promotion",
+    "is_inference": "torch_answers",
+    "is_meta": "torch_answers",
+    "is_mps": "torch_answers",
+    "is_neg": "torch_answers",
+    "is_nested": "torch_answers",
+    "is_nonzero": "torch_synonyms",
+    "is_pinned": "torch_answers",
+    "is_quantized": "torch_answers",
+    "is_same_size": "torch_answers",
+    "is_set_to": "memory",
+    "is_shared": "torch_answers",
+    "is_signed": "promotion",
+    "is_sparse": "torch_answers",
+    "isclose": "elementwise.compare",
+    "isfinite": "elementwise.compare",
+    "isinf": "elementwise.compare",
+    "isnan": "elementwise.compare",
+    "isneginf": "elementwise.compare",
+    "isposinf": "elementwise.compare",
+    "isreal": "elementwise.compare",
+    "istft": "fourier",
+    "itemsize": "torch_answers",
+    "kron": "linalg.products",
+    "kthvalue": "order_statistics",
+    "layout": "torch_answers",
+    "lcm": "elementwise.arithmetic",
+    "lcm_": "elementwise.arithmetic",
+    "ldexp": "elementwise.exponential",
+    "ldexp_": "elementwise.exponential",
+    "le": "elementwise.compare",
+    "le_": "elementwise.compare",
+    "leaky_relu": "activation",
+    "leaky_relu_": "activation",
+    "lerp": "elementwise.arithmetic",
+    "lerp_": "elementwise.arithmetic",
+    "less": "elementwise.compare",
+    "less_": "elementwise.compare",
+    "less_equal": "elementwise.compare",
+    "less_equal_": "elementwise.compare",
+    "lgamma": "elementwise.special",
+    "lgamma_": "elementwise.special",
+    "log": "elementwise.exponential",
+    "log10": "elementwise.exponential",
+    "log10_": "elementwise.exponential",
+    "log1p": "elementwise.exponential",
+    "log1p_": "elementwise.exponential",
+    "log2": "elementwise.exponential",
+    "log2_": "elementwise.exponential",
+    "log_": "elementwise.exponential",
+    "log_normal_": "random",
+    "log_softmax": "softmaxes",
+    "logaddexp": "elementwise.exponential",
+    "logaddexp2": "elementwise.exponential",
+    "logaddexp_": "elementwise.exponential",
+    "logcumsumexp": "softmaxes",
+    "logdet": "linalg.determinant",
+    "logical_and": "elementwise.logical",
+    "logical_and_": "elementwise.logical",
+    "logical_not": "elementwise.logical",
+    "logical_not_": "elementwise.logical",
+    "logical_or": "elementwise.logical",
+    "logical_or_": "elementwise.logical",
+    "logical_xor": "elementwise.logical",
+    "logical_xor_": "elementwise.logical",
+    "logit": "activation",
+    "logit_": "activation",
+    "logsumexp": "softmaxes",
+    "long": "elementwise.cast",
+    "lt": "elementwise.compare",
+    "lt_": "elementwise.compare",
+    "lu_solve": "linalg.factor",
+    "mH": "view",
+    "mT": "view",
+    "map_": "torch_answers",
+    "masked_fill": "elementwise.select",
+    "masked_fill_": "elementwise.select",
+    "masked_scatter": "scattering",
+    "masked_scatter_": "scattering",
+    "masked_select": "selection",
+    "matmul": "linalg.products",
+    "matrix_exp": "linalg.matrix_functions",
+    "matrix_power": "linalg.matrix_functions",
+    "max": "reduce",
+    "maximum": "elementwise.compare",
+    "mean": "reduce",
+    "median": "order_statistics",
+    "min": "reduce",
+    "minimum": "elementwise.compare",
+    "mish": "activation",
+    "mm": "linalg.products",
+    "mode": "order_statistics",
+    "moveaxis": "view",
+    "movedim": "view",
+    "msort": "sorting",
+    "mul": "elementwise.arithmetic",
+    "mul_": "elementwise.arithmetic",
+    "multinomial": "random",
+    "multiply": "elementwise.arithmetic",
+    "multiply_": "elementwise.arithmetic",
+    "mv": "linalg.products",
+    "mvlgamma": "elementwise.special",
+    "name": "torch_answers",
+    "nan_to_num": "elementwise.arithmetic",
+    "nan_to_num_": "elementwise.arithmetic",
+    "nanmean": "reduce",
+    "nanmedian": "order_statistics",
+    "nanquantile": "order_statistics",
+    "nansum": "reduce",
+    "narrow": "view",
+    "narrow_copy": "view",
+    "ndimension": "torch_synonyms",
+    "ne": "elementwise.compare",
+    "ne_": "elementwise.compare",
+    "neg": "elementwise.arithmetic",
+    "neg_": "elementwise.arithmetic",
+    "negative": "elementwise.arithmetic",
+    "negative_": "elementwise.arithmetic",
+    "nelement": "torch_synonyms",
+    "new": "memory",
+    "new_empty": "create",
+    "new_empty_strided": "memory",
+    "new_full": "create",
+    "new_ones": "create",
+    "new_tensor": "create",
+    "new_zeros": "create",
+    "nextafter": "elementwise.arithmetic",
+    "nonzero": "selection",
+    "norm": "norms",
+    "normal_": "random",
+    "not_equal": "elementwise.compare",
+    "not_equal_": "elementwise.compare",
+    "orgqr": "linalg.factor",
+    "ormqr": "linalg.factor",
+    "outer": "linalg.products",
+    "output_nr": "torch_answers",
+    "permute": "view",
+    "pin_memory": "torch_answers",
+    "pinv": "linalg.solve",
+    "pinverse": "linalg.solve",
+    "polygamma": "elementwise.special",
+    "polygamma_": "elementwise.special",
+    "positive": "elementwise.arithmetic",
+    "pow": "elementwise.arithmetic",
+    "pow_": "elementwise.arithmetic",
+    "prod": "products",
+    "put": "scattering",
+    "put_": "scattering",
+    "qr": "linalg.factor",
+    "quantile": "order_statistics",
+    "rad2deg": "elementwise.trigonometry",
+    "rad2deg_": "elementwise.trigonometry",
+    "random_": "random",
+    "ravel": "view",
+    "real": "torch_answers",
+    "reciprocal": "elementwise.arithmetic",
+    "reciprocal_": "elementwise.arithmetic",
+    "record_stream": "torch_answers",
+    "relu": "activation",
+    "relu_": "activation",
+    "remainder": "elementwise.arithmetic",
+    "remainder_": "elementwise.arithmetic",
+    "renorm": "norms",
+    "renorm_": "norms",
+    "repeat": "repeating",
+    "repeat_interleave": "repeating",
+    "reshape": "view",
+    "reshape_as": "view",
+    "resize_": "memory",
+    "resize_as_": "memory",
+    "resolve_conj": "torch_answers",
+    "resolve_neg": "torch_answers",
+    "roll": "reordering",
+    "rot90": "reordering",
+    "round": "elementwise.rounding",
+    "round_": "elementwise.rounding",
+    "rsqrt": "elementwise.arithmetic",
+    "rsqrt_": "elementwise.arithmetic",
+    "scatter": "scattering",
+    "scatter_": "scattering",
+    "scatter_add": "scattering",
+    "scatter_add_": "scattering",
+    "scatter_reduce": "scattering",
+    "scatter_reduce_": "scattering",
+    "select": "index",
+    "select_scatter": "scattering",
+    "set_": "memory",
+    "sgn": "elementwise.arithmetic",
+    "sgn_": "elementwise.arithmetic",
+    "share_memory_": "torch_answers",
+    "short": "elementwise.cast",
+    "sigmoid": "activation",
+    "sigmoid_": "activation",
+    "sign": "elementwise.arithmetic",
+    "sign_": "elementwise.arithmetic",
+    "signbit": "elementwise.arithmetic",
+    "silu": "activation",
+    "silu_": "activation",
+    "sin": "elementwise.trigonometry",
+    "sin_": "elementwise.trigonometry",
+    "sinc": "elementwise.trigonometry",
+    "sinc_": "elementwise.trigonometry",
+    "sinh": "elementwise.trigonometry",
+    "sinh_": "elementwise.trigonometry",
+    "slice_scatter": "scattering",
+    "slogdet": "linalg.determinant",
+    "softmax": "softmaxes",
+    "softplus": "activation",
+    "sort": "sorting",
+    "split": "splitting",
+    "split_with_sizes": "splitting",
+    "sqrt": "elementwise.arithmetic",
+    "sqrt_": "elementwise.arithmetic",
+    "square": "elementwise.arithmetic",
+    "square_": "elementwise.arithmetic",
+    "squeeze": "view",
+    "squeeze_": "view",
+    "std": "reduce",
+    "stft": "fourier",
+    "storage_offset": "memory",
+    "sub": "elementwise.arithmetic",
+    "sub_": "elementwise.arithmetic",
+    "subtract": "elementwise.arithmetic",
+    "subtract_": "elementwise.arithmetic",
+    "sum": "reduce",
+    "sum_to_size": "reduce",
+    "svd": "linalg.svd",
+    "swapaxes": "view",
+    "swapaxes_": "view",
+    "swapdims": "view",
+    "swapdims_": "view",
+    "t": "view",
+    "t_": "view",
+    "take": "selection",
+    "take_along_dim": "selection",
+    "tan": "elementwise.trigonometry",
+    "tan_": "elementwise.trigonometry",
+    "tanh": "elementwise.trigonometry",
+    "tanh_": "elementwise.trigonometry",
+    "tensor_split": "splitting",
+    "tile": "repeating",
+    "to": "elementwise.cast",
+    "to_dense": "torch_answers",
+    "to_sparse": "torch_answers",
+    "topk": "sorting",
+    "trace": "diagonals",
+    "transpose": "view",
+    "transpose_": "view",
+    "trigamma": "elementwise.special",
+    "tril": "diagonals",
+    "tril_": "diagonals",
+    "triu": "diagonals",
+    "triu_": "diagonals",
+    "true_divide": "elementwise.arithmetic",
+    "true_divide_": "elementwise.arithmetic",
+    "trunc": "elementwise.rounding",
+    "trunc_": "elementwise.rounding",
+    "type": "elementwise.cast",
+    "type_as": "promotion",
+    "unbind": "splitting",
+    "unflatten": "view",
+    "unfold": "sliding_windows",
+    "uniform_": "random",
+    "unique": "counting",
+    "unique_consecutive": "counting",
+    "unsafe_chunk": "splitting",
+    "unsafe_split": "splitting",
+    "unsafe_split_with_sizes": "splitting",
+    "unsqueeze": "view",
+    "unsqueeze_": "view",
+    "untyped_storage": "memory",
+    "values": "torch_answers",
+    "var": "reduce",
+    "vdot": "linalg.products",
+    "view": "view",
+    "view_as": "view",
+    "vsplit": "splitting",
+    "where": "elementwise.select",
+    "xlogy": "elementwise.exponential",
+    "xlogy_": "elementwise.exponential",
+    "zero_": "index",
+}
+OP_MODULES: dict[str, str] = {
+    "_add_windows": "sliding_windows",
+    "_as_strided": "view",
+    "_attention": "full_attention",
+    "_bessel": "elementwise.special",
+    "_cached_attention": "kv_cache",
+    "_cached_self_attention": "kv_cache",
+    "_cat": "stacking",
+    "_clamp": "elementwise.limits",
+    "_cofactors": "linalg.determinant",
+    "_conv1d": "conv",
+    "_convolution": "conv",
+    "_convolution_transpose": "conv",
+    "_cross_attention": "full_attention",
+    "_cross_entropy": "cross_entropy_loss",
+    "_ctc": "ctc",
+    "_ctc_gradient": "ctc",
+    "_dft": "fourier",
+    "_diagonal": "diagonals",
+    "_eigh": "linalg.eigen",
+    "_embedding": "embedding_lookup",
+    "_euclidean": "norms",
+    "_expand": "view",
+    "_flip": "reordering",
+    "_further_columns": "linalg.factor",
+    "_heaviside": "elementwise.select",
+    "_index_add": "scattering",
+    "_index_view": "index",
+    "_int8_attention": "int8_attention",
+    "_irdft": "fourier",
+    "_linear": "linalg.products",
+    "_log_abs_det": "linalg.determinant",
+    "_log_mel": "spectrum",
+    "_logit": "activation",
+    "_lu_square": "linalg.factor",
+    "_masked_attention": "full_attention",
+    "_median_of_all": "order_statistics",
+    "_move": "elementwise.cast",
+    "_narrow": "view",
+    "_p_norm": "norms",
+    "_pack_keys_int8": "int8_attention",
+    "_pack_values_int8": "int8_attention",
+    "_pad": "padding",
+    "_peak": "sampling",
+    "_permute": "view",
+    "_pinv": "linalg.solve",
+    "_place_view": "view",
+    "_polygamma": "elementwise.special",
+    "_power_spectrum": "spectrum",
+    "_prod": "products",
+    "_put": "index",
+    "_qr": "linalg.factor",
+    "_rdft": "fourier",
+    "_reshape": "view",
+    "_rms_norm": "normalization",
+    "_roll": "reordering",
+    "_root": "reduce",
+    "_rope": "rotary",
+    "_sample": "sampling",
+    "_scatter_extreme": "scattering",
+    "_solve": "linalg.solve",
+    "_spread": "view",
+    "_strided": "view",
+    "_svd": "linalg.svd",
+    "_svdvals": "linalg.svd",
+    "_take": "index",
+    "_take_back": "index",
+    "_where": "elementwise.select",
+    "_windows": "sliding_windows",
+    "_without_slope": "resample",
+    "abs": "elementwise.arithmetic",
+    "acos": "elementwise.trigonometry",
+    "acosh": "elementwise.trigonometry",
+    "adamw_step": "optimizer_steps",
+    "add": "elementwise.arithmetic",
+    "all": "reduce",
+    "amax": "reduce",
+    "amin": "reduce",
+    "any": "reduce",
+    "argmax": "reduce",
+    "argmin": "reduce",
+    "argsort": "sorting",
+    "asin": "elementwise.trigonometry",
+    "asinh": "elementwise.trigonometry",
+    "atan": "elementwise.trigonometry",
+    "atan2": "elementwise.trigonometry",
+    "atanh": "elementwise.trigonometry",
+    "attention_backward": "full_attention",
+    "bitwise_and": "elementwise.bitwise",
+    "bitwise_left_shift": "elementwise.bitwise",
+    "bitwise_not": "elementwise.bitwise",
+    "bitwise_or": "elementwise.bitwise",
+    "bitwise_right_shift": "elementwise.bitwise",
+    "bitwise_xor": "elementwise.bitwise",
+    "cache_write": "kv_cache",
+    "cast": "elementwise.cast",
+    "ceil": "elementwise.rounding",
+    "cholesky": "linalg.factor",
+    "clone": "elementwise.cast",
+    "conv1d_backward": "conv",
+    "convolution_backward": "conv",
+    "convolution_transpose_backward": "conv",
+    "copysign": "elementwise.arithmetic",
+    "cos": "elementwise.trigonometry",
+    "cosh": "elementwise.trigonometry",
+    "cross_entropy_backward": "cross_entropy_loss",
+    "cumprod": "products",
+    "cumsum": "scans",
+    "deg2rad": "elementwise.trigonometry",
+    "det": "linalg.determinant",
+    "digamma": "elementwise.special",
+    "div": "elementwise.arithmetic",
+    "elu": "activation",
+    "embedding_backward": "embedding_lookup",
+    "eq": "elementwise.compare",
+    "erf": "elementwise.special",
+    "erfc": "elementwise.special",
+    "erfinv": "elementwise.special",
+    "exp": "elementwise.exponential",
+    "exp2": "elementwise.exponential",
+    "expm1": "elementwise.exponential",
+    "floor": "elementwise.rounding",
+    "floor_divide": "elementwise.arithmetic",
+    "fmod": "elementwise.arithmetic",
+    "frac": "elementwise.rounding",
+    "gather": "selection",
+    "gcd": "elementwise.arithmetic",
+    "ge": "elementwise.compare",
+    "gelu": "activation",
+    "gelu_backward": "activation",
+    "gt": "elementwise.compare",
+    "hardtanh": "activation",
+    "heaviside": "elementwise.select",
+    "hypot": "elementwise.trigonometry",
+    "igamma": "elementwise.special",
+    "igammac": "elementwise.special",
+    "inverse": "linalg.solve",
+    "isfinite": "elementwise.compare",
+    "isinf": "elementwise.compare",
+    "isnan": "elementwise.compare",
+    "isneginf": "elementwise.compare",
+    "isposinf": "elementwise.compare",
+    "layer_norm": "normalization",
+    "layer_norm_backward": "normalization",
+    "lcm": "elementwise.arithmetic",
+    "le": "elementwise.compare",
+    "leaky_relu": "activation",
+    "lgamma": "elementwise.special",
+    "log": "elementwise.exponential",
+    "log10": "elementwise.exponential",
+    "log1p": "elementwise.exponential",
+    "log2": "elementwise.exponential",
+    "log_softmax": "softmaxes",
+    "log_softmax_backward": "softmaxes",
+    "logaddexp": "elementwise.exponential",
+    "logical_and": "elementwise.logical",
+    "logical_not": "elementwise.logical",
+    "logical_or": "elementwise.logical",
+    "logical_xor": "elementwise.logical",
+    "logsigmoid": "activation",
+    "logsumexp": "softmaxes",
+    "lt": "elementwise.compare",
+    "masked_attention_backward": "full_attention",
+    "matmul": "linalg.products",
+    "matrix_exp": "linalg.matrix_functions",
+    "maximum": "elementwise.compare",
+    "mean": "reduce",
+    "minimum": "elementwise.compare",
+    "mish": "activation",
+    "mul": "elementwise.arithmetic",
+    "nan_to_num": "elementwise.arithmetic",
+    "ne": "elementwise.compare",
+    "neg": "elementwise.arithmetic",
+    "nextafter": "elementwise.arithmetic",
+    "positive": "elementwise.arithmetic",
+    "pow": "elementwise.arithmetic",
+    "rad2deg": "elementwise.trigonometry",
+    "reciprocal": "elementwise.arithmetic",
+    "relu": "activation",
+    "remainder": "elementwise.arithmetic",
+    "rms_norm_backward": "normalization",
+    "round": "elementwise.rounding",
+    "rsqrt": "elementwise.arithmetic",
+    "scatter": "scattering",
+    "scatter_add": "scattering",
+    "sigmoid": "activation",
+    "sign": "elementwise.arithmetic",
+    "signbit": "elementwise.arithmetic",
+    "silu": "activation",
+    "silu_mul": "activation",
+    "silu_mul_backward": "activation",
+    "sin": "elementwise.trigonometry",
+    "sinc": "elementwise.trigonometry",
+    "sinh": "elementwise.trigonometry",
+    "softmax": "softmaxes",
+    "softmax_backward": "softmaxes",
+    "softplus": "activation",
+    "sqrt": "elementwise.arithmetic",
+    "sub": "elementwise.arithmetic",
+    "sum": "reduce",
+    "tan": "elementwise.trigonometry",
+    "tanh": "elementwise.trigonometry",
+    "trigamma": "elementwise.special",
+    "tril": "diagonals",
+    "triu": "diagonals",
+    "trunc": "elementwise.rounding",
+    "var": "reduce",
+}

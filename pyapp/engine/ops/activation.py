@@ -1,0 +1,230 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any
+
+from .. import dtype as _dtype
+from ..declare import function
+from ..lazy import np
+from ..op import op
+from ..tensor import Tensor
+from ..user_errors import describe
+from .composite_gradient import fused_gradient
+from .elementwise.builders import unary
+from .elementwise.compare import minimum
+from .elementwise.exponential import exp, expm1, log1p
+from .elementwise.limits import clamp
+from .elementwise.select import where
+from .elementwise.special import erf
+from .elementwise.trigonometry import tanh
+from .random import rand
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, e) / (1 + e)
+
+
+sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: (g * y * (1 - y),), saves="output", in_place=True)
+relu = unary(
+    "relu",
+    lambda x: np.maximum(x, 0),
+    lambda g, y, x: (g * (y > 0).to(g.dtype),),
+    out="same",
+    saves="output",
+    in_place=True,
+)
+
+
+@function(method=True, in_place=True)
+@op(vjp=lambda g, _, x: (g * (s := x.sigmoid()) * (1 + x * (1 - s)),))
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x) (Hendrycks & Gimpel 2016, arXiv 1606.08415)."""
+    return x * x.sigmoid()
+
+
+@function()
+@op()
+def silu_mul(x: Tensor) -> Tensor:
+    """silu(gate) * up for x (..., 2F) = [gate, up]: the gate of SwiGLU (Shazeer 2020, arXiv 2002.05202). Returns (...,
+    F).
+    """
+    width = x.shape[-1]
+    if width % 2:
+        raise ValueError(f"silu_mul: the last dim of {describe(x)} is odd; it holds [gate, up]")
+    return silu(x[..., : width // 2]) * x[..., width // 2 :]
+
+
+silu_mul_backward = fused_gradient(silu_mul)
+
+
+@function(method=True)
+@op()
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x times the normal distribution's cdf (Hendrycks & Gimpel 2016, arXiv 1606.08415), exact or by "tanh"."""
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x * sqrt(0.5)))
+    if approximate != "tanh":
+        raise ValueError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
+    return x * 0.5 * (1 + tanh((x + x * x * x * 0.044715) * sqrt(2 / pi)))
+
+
+gelu_backward = fused_gradient(gelu)
+
+
+@function(method=True)
+@op()
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
+    scaled = x * beta
+    return where(scaled > threshold, x, log1p(exp(minimum(scaled, threshold))) / beta)
+
+
+@function(method=True)
+@op()
+def mish(x: Tensor) -> Tensor:
+    """x tanh(softplus(x)) (Misra 2019, arXiv 1908.08681)."""
+    return x * tanh(softplus(x))
+
+
+@function(method=True, in_place=True)
+@op()
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """x, or alpha (exp(x) - 1) below zero (Clevert et al. 2015, arXiv 1511.07289)."""
+    return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)  # minimum would halve the slope at 0
+
+
+@function(method=True, in_place=True)
+@op()
+def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """x, or negative_slope x below zero."""
+    return where(x > 0, x, x * negative_slope)
+
+
+@function(method=True, in_place=True)
+@op()
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x limited to min_val .. max_val; the gradient at the limits is 0."""
+    if not x.dtype.is_floating_point:
+        if x.dtype.category != 1 or (x.dtype.name[0] == "u" and min_val < 0):
+            raise TypeError(f"hardtanh: {describe(x)} does not hold the limits {min_val} .. {max_val}")
+        min_val, max_val = int(min_val), int(max_val)
+    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
+
+
+@function(method=True, in_place=True)
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)); with eps, x is limited to eps .. 1 - eps first."""
+    if not x.dtype.is_floating_point:
+        x = x.to(_dtype.Default.dtype)
+    return _logit(x if eps is None else clamp(x, eps, 1 - eps))
+
+
+@op(vjp=lambda g, _, x: (where((x < 0).logical_or(x > 1), float("nan"), g / (x * (1 - x))),))
+def _logit(x: Tensor) -> Tensor:
+    return (x / (1 - x)).log()
+
+
+@function()
+def relu6(x: Tensor) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return hardtanh(x, 0.0, 6.0)
+
+
+@function()
+def hardsigmoid(x: Tensor) -> Tensor:
+    """min(max(x / 6 + ½, 0), 1)."""
+    return hardtanh(x + 3.0, 0.0, 6.0) / 6.0
+
+
+@function()
+def hardswish(x: Tensor) -> Tensor:
+    """x hardsigmoid(x) (Howard et al. 2019, arXiv 1905.02244)."""
+    inner = where(x.abs() >= 3, 0.0, x)  # the parabola's part, without infinities that would make its gradient NaN
+    return where(x <= -3, x * 0, where(x >= 3, x, inner * (inner + 3.0) / 6.0))
+
+
+@function()
+def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1)) (Barron 2017, arXiv 1704.07483)."""
+    return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
+
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+@function()
+def selu(x: Tensor) -> Tensor:
+    """Scaled elu that keeps mean and variance (Klambauer et al. 2017, arXiv 1706.02515)."""
+    return elu(x, _SELU_ALPHA) * _SELU_SCALE
+
+
+@function()
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    """a sigmoid(b) for the halves a, b of a dim (Dauphin et al. 2016, arXiv 1612.08083)."""
+    if x.shape[dim] % 2:
+        raise ValueError(f"glu: dim {dim} of {describe(x)} is odd")
+    a, b = x.chunk(2, dim)
+    return a * b.sigmoid()
+
+
+@function()
+@op(vjp=lambda g, _, x: (g * (-x).sigmoid(),))
+def logsigmoid(x: Tensor) -> Tensor:
+    """log(sigmoid(x)), stable."""
+    return minimum(x, 0.0) - (-x.abs()).exp().log1p()
+
+
+@function()
+def softsign(x: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return x / (x.abs() + 1)
+
+
+@function()
+def tanhshrink(x: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return x - x.tanh()
+
+
+@function()
+def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved by lambd towards 0, and not beyond."""
+    if lambd < 0:
+        raise ValueError(f"softshrink: lambd {lambd} is negative")
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x.isnan(), x, x * 0)))
+
+
+@function()
+def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where |x| > lambd, else 0."""
+    return where(x.abs() <= lambd, x * 0, x)
+
+
+@function()
+def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
+    """x where x > threshold or NaN, else value, which is truncated for integers."""
+    return where(x <= threshold, value if x.dtype.is_floating_point else int(value), x)
+
+
+@function()
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    """x, or weight x below zero: one weight, or one for each channel (dim 1) (He et al. 2015, arXiv 1502.01852)."""
+    if weight.numel() != 1:
+        if x.ndim < 2 or weight.shape != (x.shape[1],):
+            raise ValueError(f"prelu: the weight {describe(weight)} does not fit the channels of {describe(x)}")
+        weight = weight.reshape((1, -1) + (1,) * (x.ndim - 2))
+    return where(x > 0, x, x * weight)
+
+
+@function()
+def rrelu(
+    x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *, generator: Any = None
+) -> Tensor:
+    """x, or a x below zero: a uniform in lower .. upper in training, else their mean."""
+    if not training:
+        return where(x > 0, x, x * ((lower + upper) / 2))
+    slope = rand(x.shape, generator=generator, dtype=x.dtype) * (upper - lower) + lower
+    return where(x > 0, x, x * slope)

@@ -1,0 +1,49 @@
+"""The gradient of an op through its definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd import STATE, edge_of, enable_grad, gradients_at
+from ..op import Op
+from ..tensor import Tensor
+from .view import permute
+
+
+def fused_gradient(forward: Op) -> Op:
+    """The gradient of an op as an op of its own, NAME_backward(grad, *arguments) → gradients aligned with the
+    arguments: it is defined as the gradient of the op's definition, and kernels may take it.
+    """
+    name = forward.name.lstrip("_") + "_backward"
+
+    def definition(gradient: Tensor, *args: Any) -> tuple[Any, ...]:
+        return definition_gradient(forward, gradient, *args)
+
+    backward = Op(name, definition, None, "none", False, forward.module)
+    backward.__doc__ = f"The gradients of {forward.name.lstrip('_')} in its arguments."
+    forward.vjp = lambda gradient, _, *args: backward(gradient, *args)
+    return backward
+
+
+def definition_gradient(op: Any, gradient: Tensor, *args: Any) -> tuple[Any, ...]:
+    """Gradients of an op through its definition, on the tape: where no kernel takes the dtype, or for second order.
+
+    Each argument is seen through a node of its own, behind which the walk does not go: one argument may have been made
+    of another, or be the same tensor.
+    """
+    second_order = STATE.enabled
+    wanted = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]
+    twins = list(args)
+    with enable_grad():
+        for i in wanted:
+            twin = args[i].detach().requires_grad_() if not second_order else args[i]
+            twins[i] = permute(twin, range(twin.ndim))
+        output = op.definition(*twins)
+    edges = [edge_of(twins[i]) for i in wanted]
+    stop = frozenset(id(edge) for edge in edges)
+    by_edge = gradients_at(edges, [output], [gradient], second_order, second_order, stop)
+    found = [by_edge.get(id(edge)) for edge in edges]
+    result: list[Any] = [None] * len(args)
+    for i, g in zip(wanted, found, strict=True):
+        result[i] = g
+    return tuple(result)

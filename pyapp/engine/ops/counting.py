@@ -1,0 +1,135 @@
+"""Counts and places of values: histograms, searchsorted, unique, isin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import UnsupportedTypeError
+from .. import dtype as _dtype
+from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+
+
+@function(method=True)
+def unique(
+    x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The distinct elements (or slices along a dim) in order; with them, where each element went and how often."""
+    axis = None if dim is None else normalize_dim(dim, x.ndim, "unique")
+    values, inverse, counts = np.unique(
+        array_of(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+    )
+    shape = x.shape if axis is None else (x.shape[axis],)
+    found = [tensor_of(values, x.dtype)]
+    if return_inverse:
+        found.append(tensor_of(inverse.reshape(shape), _dtype.int64))
+    if return_counts:
+        found.append(tensor_of(counts, _dtype.int64))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@function(method=True)
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each integer 0, 1, … stands in a vector (int64), or the sums of weights."""
+    if x.ndim != 1 or x.dtype.category != 1:
+        raise UnsupportedTypeError(f"bincount: takes a vector of integers, got {describe(x)}")
+    array = x.array().astype(np.int64)
+    if array.size and array.min() < 0:
+        raise ValueError(f"bincount: {array.min()} is negative")
+    size = max(int(array.max()) + 1 if array.size else 0, minlength)
+    if weights is None:
+        counts = np.zeros(size, np.int64)
+        np.add.at(counts, array, 1)
+        return tensor_of(counts)
+    kind = _dtype.float32 if weights.dtype is _dtype.float32 else _dtype.float64
+    sums = np.zeros(size, "float64")
+    np.add.at(sums, array, array_of(weights))
+    return tensor_of(sums, kind)
+
+
+@function(method=True)
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Counts in equal bins from min to max (of the elements, where both are equal)."""
+    values = array_of(x, _dtype.float64).reshape(-1)  # NumPy would warn of bools
+    low, high = float(min), float(max)
+    if low == high and values.size:
+        low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if bins < 1 or low > high:
+        raise ValueError(f"histc: {bins} bins from {low} to {high} are none")
+    counts, _ = np.histogram(values, bins, (low, high))
+    return tensor_of(counts.astype("float64"), x.dtype)
+
+
+@function()
+def searchsorted(
+    sorted_sequence: Tensor, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
+) -> Tensor:
+    """Where values would go into ascending rows: before equals, or after them with `right` (int64)."""
+    if side not in (None, "left", "right"):
+        raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r}")
+    way: Any = "right" if right or side == "right" else "left"
+    rows, wanted = array_of(sorted_sequence), array_of(values)
+    if rows.ndim == 1:
+        found = np.searchsorted(rows, wanted, way)
+    else:
+        if rows.shape[:-1] != wanted.shape[:-1]:
+            raise ValueError(
+                f"searchsorted: {describe(sorted_sequence)} and {describe(values)} differ before the last dim"
+            )
+        pairs = zip(rows.reshape(-1, rows.shape[-1]), wanted.reshape(-1, wanted.shape[-1]), strict=True)
+        found = np.stack([np.searchsorted(r, w, way) for r, w in pairs]).reshape(wanted.shape)
+    return tensor_of(np.asarray(found), _dtype.int32 if out_int32 else _dtype.int64)
+
+
+@function()
+def bucketize(x: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """searchsorted with the arguments the other way round."""
+    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
+
+
+@function()
+def isin(elements: Tensor, test_elements: Any, *, invert: bool = False) -> Tensor:
+    """Whether each element is among the test elements."""
+    return tensor_of(np.isin(array_of(elements), array_of(test_elements), invert=invert))
+
+
+@function(method=True)
+def unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The flattened elements (or slices along a dim) without repetitions of neighbours; with the place of each, and the
+    counts."""
+    array = array_of(x)
+    d = 0 if dim is None else normalize_dim(dim, x.ndim, "unique_consecutive")
+    rows = array.reshape(-1) if dim is None else np.moveaxis(array, d, 0)
+    size = rows.shape[0]
+    starts = np.zeros(0, np.int64)
+    if size:
+        starts = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))])
+    results = [tensor_of(np.moveaxis(rows[starts], 0, d), x.dtype)]
+    counts = np.diff(np.r_[starts, size]).astype("int64")
+    if return_inverse:
+        places = np.repeat(np.arange(len(starts), dtype=np.int64), counts.astype(np.intp))
+        results.append(tensor_of(places.reshape(x.shape) if dim is None else places))
+    if return_counts:
+        results.append(tensor_of(counts))
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+@function(method=True)
+def histogram(
+    x: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    """(counts, edges) of the elements: `bins` of equal width over `range`, or between given edges."""
+    edges = array_of(bins) if isinstance(bins, Tensor) else bins
+    weights = None if weight is None else array_of(weight).reshape(-1)
+    limits = None if range is None else (range[0], range[1])
+    found, at = np.histogram(array_of(x).reshape(-1), edges, limits, weights=weights, density=density)
+    return tensor_of(found, x.dtype), tensor_of(at, x.dtype)

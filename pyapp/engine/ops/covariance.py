@@ -1,0 +1,43 @@
+"""Covariance and correlation."""
+
+from __future__ import annotations
+
+from ..declare import function
+from ..dtype import bool_
+from ..tensor import Tensor
+from ..user_errors import describe
+from .view import reshape
+
+
+@function(method=True)
+def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+    """Covariances of variables (rows) over observations (columns), which may count several times (fweights, integers)
+    or differ in weight (aweights).
+    """
+    if x.dtype is bool_:
+        raise TypeError(f"cov: takes numbers, not {describe(x)}")
+    if x.ndim < 2:
+        x = reshape(x, (1, -1))
+    if not x.dtype.is_floating_point:
+        x = x.to("float32")
+    if fweights is None and aweights is None:
+        centred = x - x.mean(1, True)
+        found = (centred @ centred.mT) / max(x.shape[1] - correction, 0)
+    else:
+        own = x.new_ones(x.shape[1]) if aweights is None else aweights.to(x.dtype)
+        weights = own if fweights is None else own * fweights.to(x.dtype)
+        total = weights.sum()
+        centred = x - (x * weights).sum(1, True) / total
+        lost = correction if aweights is None else correction * (weights * own).sum() / total
+        found = ((centred * weights) @ centred.mT) / (total - lost).clamp(0)
+    return found.squeeze() if found.shape == (1, 1) else found
+
+
+@function(method=True)
+def corrcoef(x: Tensor) -> Tensor:
+    """Correlations of variables (rows)."""
+    c = cov(x)
+    if not c.ndim:
+        return c / c
+    spread = c.diagonal().sqrt()
+    return (c / spread.unsqueeze(0) / spread.unsqueeze(1)).clamp(-1, 1)

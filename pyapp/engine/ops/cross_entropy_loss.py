@@ -1,0 +1,33 @@
+"""The cross entropy of rows of logits."""
+
+from __future__ import annotations
+
+from .. import dtype as _dtype
+from ..declare import function
+from ..op import op
+from ..tensor import Tensor
+from ..user_errors import describe
+from .composite_gradient import fused_gradient
+
+
+@op()
+def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """Mean of -log softmax(logits)[target] over rows that are not ignored."""
+    kept = targets != ignore_index
+    safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
+    rows = -logits.log_softmax(-1).gather(1, safe.unsqueeze(1)).squeeze(1)
+    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
+
+
+cross_entropy_backward = fused_gradient(_cross_entropy)
+
+
+@function()
+def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+    """Mean negative log-likelihood in nats.
+
+    logits (..., C), integer targets (...). NaN when every target is ignored, as in torch.
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
+    return _cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index)

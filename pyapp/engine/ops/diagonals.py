@@ -1,0 +1,138 @@
+"""Diagonals and triangles of matrices."""
+
+from __future__ import annotations
+
+from ..declare import function, method
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive, view_op
+from ..shape import contiguous_strides, normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .create import from_numpy
+from .index import setitem
+from .padding import pad
+from .stacking import cat
+from .view import _alias, _no_blocks, _spread, atleast_2d, place_back, reshape
+
+
+def _matrices(name: str, x: Tensor) -> None:
+    if x.ndim < 2:
+        raise ValueError(f"{name}: takes matrices, not {describe(x)}")
+
+
+@function(method=True, in_place=True)
+@primitive(vjp=lambda g, _, x, diagonal=0: (g.tril(diagonal),), saves="none")
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of the last two dims; zeros above."""
+    _matrices("tril", x)
+    return tensor_of(np.tril(array_of(x), diagonal), x.dtype)
+
+
+@function(method=True, in_place=True)
+@primitive(vjp=lambda g, _, x, diagonal=0: (g.triu(diagonal),), saves="none")
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of the last two dims; zeros below."""
+    _matrices("triu", x)
+    return tensor_of(np.triu(array_of(x), diagonal), x.dtype)
+
+
+@function(method=True)
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A diagonal of two dims as a new last dim: a view."""
+    a, b = normalize_dim(dim1, x.ndim, "diagonal"), normalize_dim(dim2, x.ndim, "diagonal")
+    if a == b:
+        raise ValueError(f"diagonal: dims {dim1} and {dim2} of {describe(x)} are the same")
+    return _diagonal(x, offset, a, b)
+
+
+@view_op(None, name="_diagonal")
+def _diagonal(x: Tensor, offset: int, a: int, b: int) -> Tensor:
+    _no_blocks(x, "diagonal")
+    length = max(0, min(x.shape[a] + min(offset, 0), x.shape[b] - max(offset, 0)))
+    start = (max(-offset, 0) * x.strides[a] + max(offset, 0) * x.strides[b]) if length else 0
+    kept = [d for d in range(x.ndim) if d not in (a, b)]
+    shape, strides = tuple(x.shape[d] for d in kept), tuple(x.strides[d] for d in kept)
+    return _alias(x, (*shape, length), (*strides, x.strides[a] + x.strides[b]), x.offset + start)
+
+
+place_back(_diagonal)
+
+
+@function(method=True)
+def diag_embed(x: Tensor, offset: int = 0) -> Tensor:
+    """Matrices of zeros with the last dim of x on a diagonal of the last two dims."""
+    if not x.ndim:
+        raise ValueError("diag_embed: takes at least one dim")
+    width = x.shape[-1] + abs(offset)
+    size = (*x.shape[:-1], width, width)
+    strides = (*contiguous_strides(size)[:-2], width + 1)
+    return _spread(x, size, x.shape, strides, (offset if offset >= 0 else -offset * width) if x.numel() else 0)
+
+
+_diagonal_of = diagonal
+
+
+@function(method=True)
+def diag(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The diagonal of a matrix, as a copy, or the matrix with a vector on its diagonal."""
+    if x.ndim not in (1, 2):
+        raise ValueError(f"diag: takes a vector or a matrix, got {describe(x)}")
+    return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal_of(x, diagonal).clone()
+
+
+@function()
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal of one."""
+    parts = [atleast_2d(t) for t in tensors]
+    width = sum(p.shape[1] for p in parts)
+    rows, at = [], 0
+    for part in parts:
+        rows.append(pad(part, (at, width - at - part.shape[1])))
+        at += part.shape[1]
+    return cat(rows, 0)
+
+
+@function(factory=True)
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """(2, count): rows and columns of a lower triangle."""
+    return tensor_of(np.stack(np.tril_indices(row, offset, col)).astype("int64"))
+
+
+@function(factory=True)
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """(2, count): rows and columns of an upper triangle."""
+    return tensor_of(np.stack(np.triu_indices(row, offset, col)).astype("int64"))
+
+
+@function(method=True)
+def diagflat(x: Tensor, offset: int = 0) -> Tensor:
+    """The matrix with the flattened x on a diagonal."""
+    return diag_embed(reshape(x, -1), offset)
+
+
+@function(method=True)
+def trace(x: Tensor) -> Tensor:
+    """Sum of a matrix's diagonal."""
+    if x.ndim != 2:
+        raise ValueError(f"trace: takes a matrix, got {describe(x)}")
+    return diagonal(x).sum()
+
+
+def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """diagonal of the last two dims."""
+    return diagonal(A, offset, dim1, dim2)
+
+
+@method("fill_diagonal_")
+def _fill_diagonal_(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """Writes a number where all indices are equal; with `wrap` the diagonal of a tall matrix begins again below."""
+    if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
+        raise ValueError(f"fill_diagonal_: takes a matrix, or more dims of one size, not {describe(x)}")
+    if wrap and x.ndim == 2:
+        flat = np.arange(0, x.numel(), x.shape[1] + 1, dtype=np.int64)
+        at = [flat // max(x.shape[1], 1), flat % max(x.shape[1], 1)]
+    else:
+        at = [np.arange(min(x.shape), dtype=np.int64)] * x.ndim
+    setitem(x, tuple(from_numpy(part) for part in at), fill_value)
+    return x

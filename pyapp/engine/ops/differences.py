@@ -1,0 +1,93 @@
+"""Differences and integrals along a dim: diff, gradient, the trapezoidal rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..declare import function
+from ..dtype import bool_
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .stacking import cat
+from .view import narrow, reshape
+
+
+def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
+    """The gradient along dim d; `at`: the distance of neighbours, or a tensor of coordinates (n,)."""
+    n = x.shape[d]
+    if n < edge_order + 1:
+        raise RuntimeError(f"gradient: dim {d} of {describe(x)} has fewer than {edge_order + 1} elements")
+    if isinstance(at, Tensor):
+        if at.shape != (n,):
+            raise ValueError(f"gradient: coordinates {describe(at)} do not fit dim {d} of {describe(x)}")
+        gaps = (narrow(at, 0, 1, n - 1) - narrow(at, 0, 0, n - 1)).reshape(-1, *(1,) * (x.ndim - d - 1))
+    else:
+        gaps = x.new_full((n - 1,) + (1,) * (x.ndim - d - 1), float(at))
+    rises = (narrow(x, d, 1, n - 1) - narrow(x, d, 0, n - 1)) / gaps
+    dim = gaps.ndim - (x.ndim - d)  # of the gaps: 0
+
+    def part(of: Tensor, start: int, count: int) -> Tensor:
+        return narrow(of, d if of is rises else dim, start, count)
+
+    left, right = part(gaps, 0, n - 2), part(gaps, 1, n - 2)
+    inner = (part(rises, 0, n - 2) * right + part(rises, 1, n - 2) * left) / (left + right)
+    first, last = part(rises, 0, 1), part(rises, n - 2, 1)
+    if edge_order == 2:  # the parabola through three points
+        bent = (part(rises, 1, 1) - first) / (part(gaps, 0, 1) + part(gaps, 1, 1))
+        first = first - bent * part(gaps, 0, 1)
+        bent = (last - part(rises, n - 3, 1)) / (part(gaps, n - 2, 1) + part(gaps, n - 3, 1))
+        last = last + bent * part(gaps, n - 2, 1)
+    return cat([first, inner, last], d)
+
+
+@function()
+def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+    """Derivatives along dims (all by default), by central differences; `spacing` is one distance (1), or for each dim a
+    distance or a tensor of coordinates. As torch.gradient."""
+    given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = [normalize_dim(d, x.ndim, "gradient") for d in given]
+    if edge_order not in (1, 2):
+        raise ValueError(f"gradient: edge_order is 1 or 2, not {edge_order}")
+    spacing = 1 if spacing is None else spacing
+    steps = [spacing] * len(dims) if isinstance(spacing, (int, float)) else list(spacing)
+    if len(steps) != len(dims):
+        raise ValueError(f"gradient: {len(steps)} spacings for {len(dims)} dims of {describe(x)}")
+    values = x if x.dtype.is_floating_point else x.to(_dtype.float32)
+    return [_along(values, s, d, edge_order) for s, d in zip(steps, dims, strict=True)]
+
+
+@function(method=True)
+def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """Differences of neighbours along a dim, n times."""
+    parts = [t for t in (prepend, x, append) if t is not None]
+    x = cat(parts, dim) if len(parts) > 1 else x
+    for _ in range(n):
+        size = x.shape[dim]
+        if not size:
+            break
+        after, before = narrow(x, dim, 1, size - 1), narrow(x, dim, 0, size - 1)
+        x = after.ne(before) if x.dtype is bool_ else after - before
+    return x if n else x.clone()
+
+
+@function(synonyms="trapz")
+def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The trapezoidal rule along a dim, for points x or steps dx."""
+    size = y.shape[dim]
+    means = (narrow(y, dim, 1, size - 1) + narrow(y, dim, 0, size - 1)) * 0.5
+    if x is None:
+        return means.sum(dim) * dx
+    steps = diff(x, dim=-1 if x.ndim == 1 else dim)
+    if x.ndim == 1 and y.ndim > 1:
+        steps = reshape(steps, tuple(-1 if d == dim % y.ndim else 1 for d in range(y.ndim)))
+    return (means * steps).sum(dim)
+
+
+@function()
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The running trapezoidal rule along a dim."""
+    size = y.shape[dim]
+    means = (narrow(y, dim, 1, size - 1) + narrow(y, dim, 0, size - 1)) * 0.5
+    return (means * (dx if x is None else diff(x, dim=dim))).cumsum(dim)

@@ -1,0 +1,197 @@
+"""Elementwise arithmetic: sums, products, quotients, powers, signs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import dtype as _dtype
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...op import Op, primitive, read_crosswise
+from ...operands import as_tensor, common_dtype, unbroadcast
+from ...tensor import Tensor
+from ...user_errors import describe
+from .builders import binary, unary, vjp_of_slopes
+from .rounding import trunc
+from .select import where
+
+
+def _d_mul(g: Tensor, _: Any, a: Any, b: Any) -> Any:
+    return (
+        unbroadcast(g * b, a) if a.requires_grad else None,
+        unbroadcast(g * a, b) if isinstance(b, Tensor) and b.requires_grad else None,
+    )
+
+
+def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
+    return (
+        unbroadcast(g / b, a) if a.requires_grad else None,
+        unbroadcast(-g * a / (b * b), b) if isinstance(b, Tensor) and b.requires_grad else None,
+    )
+
+
+def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
+    grad_a = None
+    if a.requires_grad:  # of x ** 0 it is 0, also where x is
+        part = g * b * a ** (b - 1)
+        never = b == 0
+        grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
+    if isinstance(b, Tensor) and b.requires_grad:
+        return grad_a, unbroadcast(g * y * where(a == 0, 0.0, a.log()), b)
+    return grad_a, None
+
+
+def _power(a: Any, b: Any) -> Any:
+    """As torch, integers to negative powers of a tensor: 1 and -1 keep their size, others vanish."""
+    if b.ndim == 0 or b.dtype.kind != "i" or not (b < 0).any():
+        return np.power(a, b)
+    ones = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b % 2), 0))
+    return np.where(b < 0, ones, np.power(a, np.maximum(b, 0))).astype(a.dtype)
+
+
+add = binary(
+    "add", lambda: np.add, lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(g, b)), saves="none", in_place=True
+)
+sub = binary(
+    "sub",
+    lambda: np.subtract,
+    lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g, b) if isinstance(b, Tensor) else None),
+    saves="none",
+    in_place=True,
+    synonyms="subtract",
+)
+mul = binary("mul", lambda: np.multiply, _d_mul, in_place=True, synonyms="multiply")
+mul.reads = read_crosswise
+div = binary("div", lambda: np.divide, _d_div, out="float", in_place=True, synonyms="divide true_divide")
+div.reads = lambda edges: (1,) if edges[1] is None else (0, 1)
+pow = binary("pow", lambda: _power, _d_pow, saves="both", in_place=True)
+floor_divide = binary(
+    "floor_divide",
+    lambda: np.floor_divide,
+    lambda g, _, a, b: (unbroadcast(g * 0, a), unbroadcast(g * 0, b)),
+    saves="none",
+    in_place=True,
+)
+remainder = binary(
+    "remainder",
+    lambda: np.remainder,
+    lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g * floor_divide(a, b), b)),
+    in_place=True,
+)
+neg = unary("neg", lambda x: -x, lambda g, _, x: (-g,), out="same", saves="none", in_place=True, synonyms="negative")
+sqrt = unary("sqrt", lambda x: np.sqrt(x), lambda g, y, x: (g / (y * 2),), saves="output", in_place=True)
+rsqrt = unary("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y * y * y,), saves="output", in_place=True)
+reciprocal = unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,), saves="output", in_place=True)
+abs = unary("abs", lambda x: np.abs(x), lambda g, _, x: (g * x.sign(),), out="same", in_place=True, synonyms="absolute")
+sign = unary(
+    "sign",
+    lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # of NaN 0, as in torch
+    lambda g, _, x: (g * 0,),
+    out="same",
+    saves="none",
+    in_place=True,
+    synonyms="sgn",
+)
+
+
+def _scaled(operation: Op) -> Any:
+    def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
+        if isinstance(alpha, float) and not common_dtype(a, b).is_floating_point:
+            raise TypeError(f"{operation.name}: alpha {alpha} is no integer, {describe(a)} and {describe(b)} are")
+        return operation(a, b if alpha == 1 else b * alpha)
+
+    return call
+
+
+def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):  # two numbers, which torch divides, too
+        a = tensor_of(np.asarray(a))
+    if rounding_mode == "floor":
+        return floor_divide(a, b)
+    if rounding_mode not in (None, "trunc"):
+        raise ValueError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    quotient = div(a, b)
+    return quotient if rounding_mode is None else quotient.trunc().to(common_dtype(a, b))
+
+
+add.by_name, sub.by_name, div.by_name = _scaled(add), _scaled(sub), _rounded
+pow.by_name = lambda x, exponent: pow(x, exponent)
+signbit = unary("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0, None, out="bool")
+fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y, a, b: -trunc(a / b)), in_place=True)
+
+
+@function(method=True, in_place=True)
+def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """x + weight (end - x)."""
+    return x + (end - x) * weight
+
+
+@function(method=True, in_place=True)
+def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    """x + value tensor1 tensor2."""
+    return x + tensor1 * tensor2 * value
+
+
+@function(method=True, in_place=True)
+def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
+    """x + value tensor1 / tensor2. TypeError where both are integers."""
+    if not (tensor1.dtype.is_floating_point or tensor2.dtype.is_floating_point):
+        raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
+    return x + tensor1 / tensor2 * value
+
+
+@function(method=True, in_place=True)
+@primitive(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
+def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """NaN becomes `nan`; infinities the largest and smallest numbers of the dtype unless given."""
+    if not x.dtype.is_floating_point:
+        return x.clone()
+    array = array_of(x)
+    largest = _BFLOAT16_MAX if x.dtype is _dtype.bfloat16 else float(np.finfo(array.dtype).max)
+    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
+    return tensor_of(np.nan_to_num(array, nan=nan, posinf=high, neginf=low), x.dtype)
+
+
+_BFLOAT16_MAX = (2 - 2**-7) * 2.0**127
+positive = unary("positive", lambda x: +x, lambda g, _, x: (g,), out="same", saves="none")
+
+
+def _d_copysign(g: Tensor, _: Any, a: Any, b: Any) -> Any:
+    turned = where(copysign(a, b) == a, 1.0, -1.0) * where(a == 0, 0.0, 1.0)
+    return unbroadcast(g * turned, a), unbroadcast(g * 0, b)
+
+
+copysign = binary("copysign", lambda: np.copysign, _d_copysign, out="float", in_place=True)
+nextafter = binary("nextafter", lambda: np.nextafter, None, out="float")
+gcd = binary("gcd", lambda: np.gcd, None, in_place=True)
+lcm = binary("lcm", lambda: np.lcm, None, in_place=True)
+
+
+@function(method=True, in_place=True)
+def float_power(x: Tensor, exponent: Any) -> Tensor:
+    """x ** exponent in float64."""
+    return pow(
+        as_tensor(x, exponent).to("float64"), exponent.to("float64") if isinstance(exponent, Tensor) else exponent
+    )
+
+
+def _alias(name: str, of: Any) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Tensor:
+        return of(*args, **kwargs)
+
+    function.__name__ = name
+    function.__doc__ = f"The same as {of.__name__}."
+    return function
+
+
+@function(method=True, in_place=True)
+def square(x: Tensor) -> Tensor:
+    """x²; of bools in int64."""
+    return x * x if x.dtype is not _dtype.bool_ else x.to("int64")
+
+
+@function()
+def rsub(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
+    """other - alpha x."""
+    return sub(as_tensor(other, x), x if alpha == 1 else x * alpha)

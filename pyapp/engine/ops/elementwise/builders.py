@@ -1,0 +1,108 @@
+"""Make elementwise primitives of NumPy functions: `unary`, `binary` and their parts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ....errors import UnsupportedTypeError
+from ... import dtype as _dtype
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...op import Op, primitive
+from ...operands import common_dtype, same_device, unbroadcast
+from ...shape import broadcast_shapes
+from ...tensor import Tensor
+from ...user_errors import describe
+
+NumpyFunction = Callable[..., Any]
+
+
+def binary(
+    name: str, compute: Callable[[], NumpyFunction], vjp: Any, out: str = "common", saves: str = "inputs",
+    in_place: bool = False, synonyms: str = "",
+) -> Op:  # fmt: skip
+    """A broadcasting primitive of two operands, of which the second may be a number; a public function and a method
+    unless its name begins with an underscore.
+
+    `out`: "common", "float" or "bool".
+    """
+
+    def body(a: Tensor, b: Any) -> Tensor:
+        same_device(name, a, b)
+        if not isinstance(b, (Tensor, int, float)) and not hasattr(b, "__float__"):
+            raise TypeError(f"{name}: cannot combine {describe(a)} with {type(b).__name__}")
+        kind = common_dtype(a, b)
+        if name == "sub":
+            _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
+        if name.startswith("bitwise") and kind.is_floating_point:
+            raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
+        if out == "float" and not kind.is_floating_point:
+            kind = _dtype.Default.dtype
+        if isinstance(b, Tensor):
+            broadcast_shapes(a.shape, b.shape, op=name)
+        left, right = array_of(a, kind), array_of(b, kind)
+        if name in ("floor_divide", "remainder", "fmod") and not kind.is_floating_point and not right.all():
+            raise RuntimeError(f"{name}: an integer is divided by zero ({describe(a)} by {describe(b)})")
+        with np.errstate(all="ignore"):
+            value = compute()(left, right)
+        return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
+
+    body.__doc__ = f"`{name}` of two tensors (or a tensor and a number), broadcast; dtypes are promoted as in torch."
+    return _declared(primitive(vjp=vjp, saves=saves, name=name)(body), in_place, synonyms)
+
+
+def _declared(made: Op, in_place: bool, synonyms: str) -> Op:
+    made.module = sys._getframe(2).f_globals["__name__"]
+    if made.name.startswith("_"):
+        return made
+    return function(method=True, in_place=in_place, synonyms=synonyms, module=made.module)(made)
+
+
+def _refuse_bool(name: str, instead: str, *operands: Any) -> None:
+    """As torch: bools are not numbers for every op."""
+    if any(isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype is _dtype.bool_) for x in operands):
+        raise UnsupportedTypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
+
+
+_NOT_OF_BOOLS = {"neg", "relu"}  # where NumPy would take them or say it worse
+
+
+def unary(
+    name: str, compute: Callable[[Any], Any], vjp: Any, out: str = "float", saves: str = "inputs",
+    in_place: bool = False, synonyms: str = "",
+) -> Op:  # fmt: skip
+    """A primitive of one operand, a public function and a method.
+
+    `out`: "float" (integers become float32), "same" or "bool".
+    """
+
+    def body(x: Tensor) -> Tensor:
+        kind = _dtype.Default.dtype if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
+        if name in _NOT_OF_BOOLS:
+            _refuse_bool(name, "convert it first", x)
+        with np.errstate(all="ignore"):
+            value = compute(array_of(x, kind))
+        return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
+
+    body.__doc__ = f"`{name}` of each element."
+    return _declared(primitive(vjp=vjp, saves=saves, name=name)(body), in_place, synonyms)
+
+
+def in_float64(function: Any) -> Any:
+    """Computes in float64, so that float32 results are right to the last bits."""
+    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
+
+
+def vjp_of_slopes(da: Any, db: Any) -> Any:
+    """The vjp of a binary op from the two slopes, each a function of (y, a, b)."""
+
+    def vjp(g: Tensor, y: Any, a: Any, b: Any) -> Any:
+        return (
+            unbroadcast(g * da(y, a, b), a) if a.requires_grad else None,
+            unbroadcast(g * db(y, a, b), b) if isinstance(b, Tensor) and b.requires_grad else None,
+        )
+
+    return vjp

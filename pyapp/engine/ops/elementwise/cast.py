@@ -1,0 +1,149 @@
+"""Conversion between dtypes and devices, copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...declare import function, method
+from ...device import Device
+from ...dtype import ALIASES, DTYPES, as_dtype
+from ...launch import refuse_capture
+from ...numpy_arrays import array_of, tensor_of
+from ...op import op, primitive
+from ...quant import dequantize, quantize
+from ...storage import Storage
+from ...tensor import Tensor, adopt_array, check_device, make
+from ...user_errors import MISTAKES, names_itself, tell
+
+
+@primitive(vjp=lambda g, _, x, dtype, *rest: (g.to(x.dtype),), saves="none")
+def cast(x: Tensor, dtype: Any, device: Any = None) -> Tensor:
+    """Another dtype: floats to integers truncate; to bfloat16 and float16 rounds to nearest even."""
+    return tensor_of(array_of(x), dtype)
+
+
+def _d_move(g: Tensor, _: Any, x: Tensor, device: Device) -> Any:
+    return _move(g, x.device), None
+
+
+@op(vjp=_d_move, saves="none")
+def _move(x: Tensor, device: Device) -> Tensor:
+    """A dense copy on another device."""
+    refuse_capture("to(device)")
+    return moved(x, device)
+
+
+def moved(x: Tensor, device: Device) -> Tensor:
+    """As `_move`, also while a Graph is captured: for new tensors, whose elements no replay changes."""
+    x = x if x.dtype.is_quantized or x.is_contiguous() else x.clone()
+    size = x.dtype.itemsize
+    nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size
+    storage = Storage(nbytes, device)
+    storage.copy_from(x.storage, 0, x.offset * size, nbytes)
+    return make(storage, x.shape, x.strides, x.dtype)
+
+
+def _convert(x: Tensor, dtype: Any) -> Tensor:
+    """x in another dtype, block formats among them."""
+    if dtype.is_quantized:
+        return quantize(dequantize(x), dtype)
+    if x.dtype.is_quantized:
+        x = dequantize(x)
+    return x if x.dtype is dtype else cast(x, dtype)
+
+
+@function(method=True)
+@primitive(vjp=lambda g, _, x: (g,), saves="none")
+def clone(x: Tensor) -> Tensor:
+    """A dense copy."""
+    return _copy_bits(x) if x.dtype.is_bits else tensor_of(x.array().copy(order="C"), x.dtype)
+
+
+clone.by_name = lambda x, memory_format=None: clone(x)
+
+
+def _copy_bits(x: Tensor) -> Tensor:
+    return adopt_array(x.array().copy(order="C"), x.dtype)
+
+
+@method()
+@names_itself
+def to(
+    x: Tensor, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Another dtype and/or device: `x.to("float16")`, `x.to("q4_0")`, `x.to("cuda")`, `x.to(other)`; x itself when
+    nothing changes. A block format takes matrices and has no gradient. The order in memory (`memory_format`) stays.
+    """
+    try:
+        flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
+        copy = flags[1] if len(flags) > 1 else copy
+        for value in args:
+            if isinstance(value, Tensor):
+                dtype, device = value.dtype, value.device
+            elif isinstance(value, bool):
+                continue
+            elif isinstance(value, Device):
+                device = value
+            elif isinstance(value, str) and value not in DTYPES and value not in ALIASES and _may_be_device(value):
+                device = value
+            else:
+                dtype = value
+        target = x.dtype if dtype is None else as_dtype(dtype)
+        place = x.device if device is None else check_device(device)
+        if target is x.dtype and place is x.device:
+            return x.clone() if copy else x
+        if target is not x.dtype:
+            x = _convert(x, target)
+        return x if place is x.device else _move(x, place)
+    except MISTAKES as error:
+        tell(error, "to", (x, *args), {"dtype": dtype, "device": device})
+        raise
+
+
+def _may_be_device(name: str) -> bool:
+    """Dtypes have digits in their names, devices after a colon alone."""
+    return name.partition(":")[0].isalpha()
+
+
+@method()
+@names_itself
+def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
+    """x itself when dense, else a dense copy, row by row in any case."""
+    try:
+        return x if x.is_contiguous() else x.clone()
+    except MISTAKES as error:
+        tell(error, "contiguous", (x,), {})
+        raise
+
+
+_CONVERSIONS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "byte": "uint8", "char": "int8",
+    "short": "int16", "int": "int32", "long": "int64", "bool": "bool",
+}  # fmt: skip
+
+
+def _conversion(dtype: str) -> Any:
+    return lambda x: to(x, dtype=dtype)
+
+
+for _name, _target in _CONVERSIONS.items():
+    method(_name)(_conversion(_target))
+
+
+@method("type")
+def _type(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The dtype's name, or x converted."""
+    return f"pyapp.{x.dtype.name}" if dtype is None else x.to(dtype)
+
+
+@method()
+def cpu(x: Tensor) -> Tensor:
+    """x on the CPU."""
+    return to(x, "cpu")
+
+
+@method()
+def cuda(x: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """x on a GPU."""
+    return to(x, "cuda" if device is None else device)

@@ -1,0 +1,85 @@
+"""Comparisons, the larger and smaller of two, tests for NaN and infinity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import dtype as _dtype
+from ...declare import function
+from ...lazy import np
+from ...op import Op
+from ...operands import as_tensor, unbroadcast
+from ...tensor import Tensor
+from ...user_errors import describe
+from .builders import binary, unary
+from .select import where
+
+
+def _d_pick(chosen: Op) -> Any:
+    """max/min of two: the gradient goes to the chosen one, half to each of equals."""
+
+    def vjp(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
+        b = as_tensor(b, a)
+        share = chosen(a, b).to(g.dtype) + 0.5 * (a == b).to(g.dtype)
+        return unbroadcast(g * share, a), unbroadcast(g * (1 - share), b)
+
+    return vjp
+
+
+eq = binary("eq", lambda: np.equal, None, out="bool", in_place=True)
+ne = binary("ne", lambda: np.not_equal, None, out="bool", in_place=True, synonyms="not_equal")
+lt = binary("lt", lambda: np.less, None, out="bool", in_place=True, synonyms="less")
+le = binary("le", lambda: np.less_equal, None, out="bool", in_place=True, synonyms="less_equal")
+gt = binary("gt", lambda: np.greater, None, out="bool", in_place=True, synonyms="greater")
+ge = binary("ge", lambda: np.greater_equal, None, out="bool", in_place=True, synonyms="greater_equal")
+maximum = binary("maximum", lambda: np.maximum, _d_pick(gt))
+minimum = binary("minimum", lambda: np.minimum, _d_pick(lt))
+isnan = unary("isnan", lambda x: np.isnan(x), None, out="bool")
+isinf = unary("isinf", lambda x: np.isinf(x), None, out="bool")
+isfinite = unary("isfinite", lambda x: np.isfinite(x), None, out="bool")
+isposinf = unary("isposinf", lambda x: np.isposinf(x), None, out="bool")
+isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool")
+
+
+@function(method=True)
+def fmax(a: Tensor, b: Tensor) -> Tensor:
+    """The larger one; the other one where one is NaN. Of equals, the first has the gradient."""
+    return where((a >= b).logical_or(b.isnan()), a, b)
+
+
+@function(method=True)
+def fmin(a: Tensor, b: Tensor) -> Tensor:
+    """The smaller one; the other one where one is NaN. Of equals, the first has the gradient."""
+    return where((a <= b).logical_or(b.isnan()), a, b)
+
+
+@function(method=True)
+def isclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """|a - b| <= atol + rtol |b|; infinities are close to themselves, NaN to itself with `equal_nan`."""
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)):
+        raise TypeError(f"isclose: takes two tensors, got {describe(a)} and {describe(b)}")
+    if a.dtype is not b.dtype:
+        raise TypeError(f"isclose: {describe(a)} and {describe(b)} differ in dtype")
+    near = a == b
+    if not a.dtype.is_floating_point:
+        a, b = a.to("float64"), b.to("float64")
+    near = near.logical_or(((a - b).abs() <= b.abs() * rtol + atol).logical_and((a - b).isfinite()))
+    return near.logical_or(a.isnan().logical_and(b.isnan())) if equal_nan else near
+
+
+@function(method=True)
+def allclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether every element isclose."""
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+@function(method=True)
+def equal(a: Tensor, b: Tensor) -> bool:
+    """Whether shapes and all elements are equal."""
+    return a.shape == b.shape and bool((a == b).all())
+
+
+@function(method=True)
+def isreal(x: Tensor) -> Tensor:
+    """True everywhere: pyapp's tensors are real."""
+    return x.new_ones(x.shape, dtype=_dtype.bool_)

@@ -1,0 +1,68 @@
+"""Exponentials and logarithms."""
+
+from __future__ import annotations
+
+from math import log as _math_log
+from typing import Any
+
+from ... import dtype as _dtype
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...operands import as_tensor, common_dtype
+from ...tensor import Tensor
+from ...user_errors import describe
+from .builders import binary, unary, vjp_of_slopes
+from .select import where
+
+exp = unary("exp", lambda x: np.exp(x), lambda g, y, x: (g * y,), saves="output", in_place=True)
+log = unary("log", lambda x: np.log(x), lambda g, _, x: (g / x,), in_place=True)
+log1p = unary("log1p", lambda x: np.log1p(x), lambda g, _, x: (g / (x + 1),), in_place=True)
+_LN2 = _math_log(2.0)
+_LN10 = _math_log(10.0)
+expm1 = unary("expm1", lambda x: np.expm1(x), lambda g, y, x: (g * (y + 1),), saves="output", in_place=True)
+exp2 = unary("exp2", lambda x: np.exp2(x), lambda g, y, x: (g * y * _LN2,), saves="output", in_place=True)
+log2 = unary("log2", lambda x: np.log2(x), lambda g, _, x: (g / (x * _LN2),), in_place=True)
+log10 = unary("log10", lambda x: np.log10(x), lambda g, _, x: (g / (x * _LN10),), in_place=True)
+logaddexp = binary(
+    "logaddexp",
+    lambda: np.logaddexp,
+    vjp_of_slopes(lambda y, a, b: exp(a - y), lambda y, a, b: exp(b - y)),
+    saves="both",
+    in_place=True,
+)
+
+
+@function(method=True, in_place=True)
+def ldexp(x: Tensor, other: Tensor) -> Tensor:
+    """x 2^other; integer powers count as of x's dtype where that is a float."""
+    if not other.dtype.is_floating_point:
+        other = other.to(x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype)
+    return x * exp2(other)
+
+
+@function(method=True)
+def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
+    """log2(2^x + 2^other), stable."""
+    kind = common_dtype(x, other)
+    if not kind.is_floating_point:
+        raise TypeError(f"logaddexp2: takes floating-point tensors, not {describe(x)} and {describe(other)}")
+    return logaddexp(x.to(kind) * _math_log(2), other.to(kind) * _math_log(2)) / _math_log(2)
+
+
+@function(method=True, in_place=True)
+def xlogy(x: Any, other: Any) -> Tensor:
+    """x log(other), 0 where x is 0."""
+    a, b = (as_tensor(v, x if isinstance(x, Tensor) else other) for v in (x, other))
+    kind = common_dtype(a, b)
+    kind = kind if kind.is_floating_point else _dtype.Default.dtype
+    a, b = a.to(kind), b.to(kind)
+    hidden = (a == 0).logical_and((b <= 0).logical_or(b.isinf()))  # where the logarithm would make 0 a NaN
+    return a * where(hidden, 1.0, b).log()
+
+
+@function(method=True)
+def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    """(mantissa in [½, 1), exponent (int32)): x = mantissa 2^exponent."""
+    mantissa, exponent = np.frexp(array_of(x))
+    return tensor_of(mantissa, x.dtype), tensor_of(exponent, _dtype.int32)

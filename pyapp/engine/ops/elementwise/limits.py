@@ -1,0 +1,75 @@
+"""Limit elements to a range: clamp and its synonyms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import UnsupportedTypeError
+from ... import dtype as _dtype
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...op import primitive
+from ...operands import as_tensor, common_dtype, same_device, unbroadcast
+from ...shape import broadcast_shapes
+from ...tensor import Tensor
+from ...user_errors import describe
+from .compare import gt, lt
+from .logical import logical_and, logical_or
+from .select import where
+
+
+def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
+    """To x inside and on the limits, else to the limit that holds it."""
+    below: Any = None if low is None else lt(x, low)
+    above: Any = None if high is None else gt(x, high)
+    beyond = [side for side in (below, above) if side is not None]
+    outside = beyond[0] if len(beyond) == 1 else logical_or(*beyond)
+    g_low = g_high = None
+    if isinstance(low, Tensor) and low.requires_grad:
+        holds = below if high is None else logical_and(below, lt(low, high))
+        g_low = unbroadcast(where(holds, g, 0.0), low)
+    if isinstance(high, Tensor) and high.requires_grad:
+        holds = above if low is None else logical_or(above, gt(as_tensor(low, high), high))
+        g_high = unbroadcast(where(holds, g, 0.0), high)
+    return unbroadcast(where(outside, 0.0, g), x), g_low, g_high
+
+
+@primitive(vjp=_d_clamp, name="_clamp")
+def _clamp(x: Tensor, low: Any, high: Any) -> Tensor:
+    limits = [v for v in (low, high) if v is not None]
+    same_device("clamp", x, *limits)
+    kind = common_dtype(x, *limits)
+    broadcast_shapes(x.shape, *(v.shape for v in limits if isinstance(v, Tensor)), op="clamp")
+    value = array_of(x, kind)
+    if low is not None:
+        value = np.maximum(value, array_of(low, kind))
+    return tensor_of(value if high is None else np.minimum(value, array_of(high, kind)), kind)
+
+
+@function(method=True, in_place=True)
+def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Limits each element to min .. max, each a number or a tensor; where min > max, to max."""
+    if min is None and max is None:
+        raise ValueError("clamp: give min, max or both")
+    if common_dtype(x, *(v for v in (min, max) if v is not None)) is _dtype.bool_:
+        raise UnsupportedTypeError(f"clamp: takes numbers, not {describe(x)}")
+    return _clamp(x, min, max)
+
+
+@function(method=True, in_place=True)
+def clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """The same as clamp."""
+    return clamp(x, min, max)
+
+
+@function(method=True, in_place=True)
+def clamp_min(x: Tensor, min: Any) -> Tensor:
+    """clamp from below."""
+    return clamp(x, min)
+
+
+@function(method=True, in_place=True)
+def clamp_max(x: Tensor, max: Any) -> Tensor:
+    """clamp from above."""
+    return clamp(x, None, max)

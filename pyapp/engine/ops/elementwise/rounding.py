@@ -1,0 +1,29 @@
+"""Rounding: floor, ceil, round, trunc, frac."""
+
+from __future__ import annotations
+
+from ...lazy import np
+from ...tensor import Tensor
+from .builders import unary
+
+floor = unary("floor", lambda x: np.floor(x), lambda g, _, x: (g * 0,), out="same", saves="none", in_place=True)
+ceil = unary("ceil", lambda x: np.ceil(x), lambda g, _, x: (g * 0,), out="same", saves="none", in_place=True)
+round = unary("round", lambda x: np.round(x), lambda g, _, x: (g * 0,), out="same", saves="none", in_place=True)
+
+
+def _round_by_name(x: Tensor, decimals: int = 0) -> Tensor:
+    scale = 10.0**decimals
+    return round(x) if not decimals else round(x * scale) / scale
+
+
+round.by_name = _round_by_name
+trunc = unary(
+    "trunc",
+    lambda x: np.trunc(x).astype(x.dtype),
+    lambda g, _, x: (g * 0,),
+    out="same",
+    saves="none",
+    in_place=True,
+    synonyms="fix",
+)
+frac = unary("frac", lambda x: x - np.trunc(x), lambda g, _, x: (g,), out="same", saves="none", in_place=True)

@@ -1,0 +1,70 @@
+"""Choose elements by a condition: where, masked_fill, heaviside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import dtype as _dtype
+from ...declare import function, method
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...op import primitive
+from ...operands import common_dtype, same_device, unbroadcast
+from ...shape import broadcast_shapes
+from ...tensor import Tensor
+from ...user_errors import describe
+from .builders import binary
+
+
+def _d_where(g: Tensor, _: Any, condition: Tensor, a: Any, b: Any) -> Any:
+    return None, unbroadcast(where(condition, g, 0.0), a), unbroadcast(where(condition, 0.0, g), b)
+
+
+@primitive(vjp=_d_where)
+def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
+    kind = common_dtype(a, b)
+    return tensor_of(np.where(array_of(condition).astype(bool), array_of(a, kind), array_of(b, kind)), kind)
+
+
+_where.reads = lambda _: (0,)
+
+
+@function()
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition holds, else `other`; broadcast. Of a condition alone: where it holds, by dim."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if isinstance(condition, Tensor) and condition.dtype is not _dtype.bool_ and condition.dtype is not _dtype.uint8:
+        raise TypeError(f"where: the condition is a tensor of bools, not {describe(condition)}")
+    same_device("where", condition, input, other)
+    broadcast_shapes(*(t.shape for t in (condition, input, other) if isinstance(t, Tensor)), op="where")
+    return _where(condition, input, other)
+
+
+@function(method=True, in_place=True)
+def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`value` where the mask holds, else x; in x's dtype. TypeError for a mask that is not of bools."""
+    if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_:
+        raise TypeError(f"masked_fill: the mask is a tensor of bools, not {describe(mask)}")
+    if isinstance(value, float) and x.dtype.category == 1:
+        value = int(value)  # or the other elements would pass through float32
+    found = where(mask, value, x)
+    return found if found.dtype is x.dtype else found.to(x.dtype)
+
+
+@function(method=True, in_place=True)
+@primitive()
+def heaviside(x: Tensor, values: Tensor) -> Tensor:
+    """0 below zero, 1 above, `values` at zero; both of one dtype."""
+    if not isinstance(values, Tensor) or x.dtype is not values.dtype:
+        raise TypeError(f"heaviside: {describe(x)} and {describe(values)} differ in dtype")
+    return _heaviside(x, values)
+
+
+_heaviside = binary("_heaviside", lambda: np.heaviside, None)
+
+
+@method("where")
+def _where_of(x: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """x where the condition holds, else other."""
+    return where(condition, x, other)

@@ -1,0 +1,278 @@
+"""Special functions: the error function, the gamma function and its relatives, Bessel functions."""
+
+from __future__ import annotations
+
+import functools
+from math import erf as _math_erf
+from math import exp as _math_exp
+from math import factorial, log, pi, sqrt
+from math import log as _math_log
+from typing import Any
+
+from ... import dtype as _dtype
+from ...declare import function, method
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...op import primitive
+from ...operands import unbroadcast
+from ...tensor import Tensor
+from ...user_errors import describe
+from .builders import binary, in_float64, unary
+from .exponential import exp
+
+
+@functools.cache
+def _erf_table() -> Any:
+    """Taylor coefficients of erf around k / 16, k = 0 .. 96: row k holds those of d**0 .. d**11."""
+    rows = []
+    for k in range(97):
+        a = k / 16
+        slope = [2 / sqrt(pi) * _math_exp(-a * a)]  # of erf', which obeys f' = -2 x f
+        slope.append(-2 * a * slope[0])
+        for n in range(1, 10):
+            slope.append(-2 * (a * slope[n] + slope[n - 1]) / (n + 1))
+        rows.append([_math_erf(a), *(c / (n + 1) for n, c in enumerate(slope))])
+    return np.array(rows)
+
+
+def _erf64(x: Any) -> Any:
+    """erf in float64: a step of at most 1/32 from the nearest tabled point; beyond 6 it is 1."""
+    size = np.minimum(np.abs(x), 6.0)
+    nearest = np.rint(np.nan_to_num(size) * 16).astype(np.int64)
+    step = size - nearest / 16
+    rows = _erf_table()[nearest]
+    value = rows[..., -1]
+    for n in range(rows.shape[-1] - 2, -1, -1):
+        value = value * step + rows[..., n]
+    return np.copysign(value, x)
+
+
+def _erfinv64(y: Any) -> Any:
+    """Winitzki's approximation, then Halley's steps on erf. Outside (-1, 1): ±inf at ±1, else NaN."""
+    inside = np.where(np.abs(y) < 1, y, 0.0)
+    tail = np.log1p(-inside * inside)
+    centre = 2 / (pi * 0.147) + tail / 2
+    x = np.copysign(np.sqrt(np.maximum(np.sqrt(centre * centre - tail / 0.147) - centre, 0)), inside)
+    for _ in range(3):
+        error = (_erf64(x) - inside) / (2 / sqrt(pi) * np.exp(-x * x))
+        x = x - error / (1 + x * error)
+    return np.where(np.abs(y) < 1, x, np.where(np.abs(y) == 1, np.copysign(np.inf, y), np.nan))
+
+
+# Bernoulli numbers B2, B4, ... of Stirling's series (NIST DLMF 5.11.1).
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+_SHIFT = 10
+
+
+def _lgamma_positive(x: Any) -> Any:
+    small = x < _SHIFT
+    product = np.ones_like(x)
+    for k in range(_SHIFT):
+        product = product * np.where(small, x + k, 1.0)
+    z = np.where(small, x + _SHIFT, x)
+    series = np.zeros_like(x)
+    for n in range(len(_BERNOULLI), 0, -1):
+        series = series / (z * z) + _BERNOULLI[n - 1] / (2 * n * (2 * n - 1))
+    value = (z - 0.5) * np.log(z) - z + 0.5 * _math_log(2 * pi) + series / z - np.log(product)
+    return np.where(np.isposinf(x), np.inf, value)
+
+
+def _lgamma64(x: Any) -> Any:
+    """log|gamma(x)|: Stirling's series after a shift to x >= 10; negative x by reflection (DLMF 5.5.3)."""
+    mirrored = np.where(x < 0.5, 1 - x, x)
+    value = _lgamma_positive(mirrored)
+    fraction = np.where(np.isfinite(x), x - np.rint(x), 0.0)
+    reflected = _math_log(pi) - np.log(np.abs(np.sin(pi * fraction))) - value
+    return np.where(np.isneginf(x), np.inf, np.where(x < 0.5, reflected, value))
+
+
+def _digamma64(x: Any) -> Any:
+    """Derivative of lgamma (DLMF 5.11.2, 5.5.4)."""
+    z = np.where(x < 0.5, 1 - x, x)
+    value = np.zeros_like(x)
+    for _ in range(_SHIFT):
+        value = value - np.where(z < _SHIFT, 1 / z, 0.0)
+        z = np.where(z < _SHIFT, z + 1, z)
+    series = np.zeros_like(x)
+    for n in range(len(_BERNOULLI), 0, -1):
+        series = (series + _BERNOULLI[n - 1] / (2 * n)) / (z * z)
+    value = value + np.log(z) - 0.5 / z - series
+    fraction = x - np.rint(x)
+    reflected = np.where((fraction == 0) & (x < 0), np.nan, value - pi / np.tan(pi * fraction))
+    return np.where(x == 0, np.copysign(np.inf, -x), np.where(x < 0.5, reflected, value))
+
+
+def _trigamma64(x: Any) -> Any:
+    """Derivative of digamma (DLMF 5.15.8, 5.15.6)."""
+    z = np.where(x < 0.5, 1 - x, x)
+    value = np.zeros_like(x)
+    for _ in range(_SHIFT):
+        value = value + np.where(z < _SHIFT, 1 / (z * z), 0.0)
+        z = np.where(z < _SHIFT, z + 1, z)
+    series = np.zeros_like(x)
+    for n in range(len(_BERNOULLI), 0, -1):
+        series = (series + _BERNOULLI[n - 1]) / (z * z)
+    value = value + 1 / z + 0.5 / (z * z) + series / z
+    return np.where(x < 0.5, (pi / np.sin(pi * (x - np.rint(x)))) ** 2 - value, value)
+
+
+erf = unary("erf", in_float64(_erf64), lambda g, _, x: (g * (2 / sqrt(pi)) * exp(-x * x),), in_place=True)
+erfinv = unary(
+    "erfinv", in_float64(_erfinv64), lambda g, y, x: (g * (sqrt(pi) / 2) * exp(y * y),), saves="output", in_place=True
+)
+lgamma = unary("lgamma", in_float64(_lgamma64), lambda g, _, x: (g * x.digamma(),), in_place=True)
+digamma = unary("digamma", in_float64(_digamma64), lambda g, _, x: (g * x.trigamma(),), in_place=True)
+trigamma = unary("trigamma", in_float64(_trigamma64), lambda g, _, x: _d_polygamma(g, _, x, 1))
+
+
+def _d_polygamma(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
+    return (g * _polygamma(x, n + 1),)
+
+
+@primitive(vjp=_d_polygamma, name="_polygamma")
+def _polygamma(x: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma for n >= 1 and x > 0: ± n! Σ 1 / (x + k)^(n + 1), the tail by Euler and Maclaurin
+    (NIST DLMF 25.11.43); NaN for other x.
+    """
+    z = array_of(x, _dtype.float64 if x.dtype.is_floating_point else None).astype("float64")
+    z = np.where(z > 0, z, np.nan)
+    total = np.zeros_like(z)
+    for _ in range(_SHIFT):
+        total, z = total + z ** -(n + 1.0), z + 1
+    total += z**-n / n + 0.5 * z ** -(n + 1.0)
+    rising = float(n + 1)
+    for k, bernoulli in enumerate(_BERNOULLI):
+        total += bernoulli / factorial(2 * k + 2) * rising * z ** -(n + 2.0 * k + 2)
+        rising *= (n + 2 * k + 2) * (n + 2 * k + 3)
+    return tensor_of((-1) ** (n + 1) * factorial(n) * total, x.dtype if x.dtype.is_floating_point else _dtype.float32)
+
+
+def _erfc64(x: Any) -> Any:
+    """1 - erf, by a continued fraction where it is small (NIST DLMF 7.9.2)."""
+    large = np.maximum(np.abs(x), 2.0)
+    fraction = np.zeros_like(x)
+    for k in range(60, 0, -1):
+        fraction = (k / 2) / (large + fraction)
+    with np.errstate(all="ignore"):
+        tail = np.exp(-large * large) / sqrt(pi) / (large + fraction)
+    tail = np.where(np.isposinf(large), 0.0, tail)
+    return np.where(x > 2, tail, 1 - _erf64(x))
+
+
+erfc = unary("erfc", in_float64(_erfc64), lambda g, _, x: (g * (-2 / sqrt(pi)) * (-x * x).exp(),), in_place=True)
+
+
+@function()
+def polygamma(n: int, x: Tensor) -> Tensor:
+    """The n-th derivative of digamma; from the second on for x > 0."""
+    if n < 0:
+        raise ValueError(f"polygamma: order {n} is negative")
+    return x.digamma() if n == 0 else x.trigamma() if n == 1 else _polygamma(x, n)
+
+
+_TERMS = 2000  # of the series below; for arguments whose result is finite far fewer matter
+
+
+def _d_bessel(g: Tensor, _: Any, x: Tensor, order: int) -> Any:
+    return (g * (_bessel(x, abs(order - 1)) + _bessel(x, order + 1)) * 0.5, None)
+
+
+@primitive(vjp=_d_bessel)
+def _bessel(x: Tensor, order: int) -> Tensor:
+    """I_order by its power series, whose terms all have one sign (NIST DLMF 10.25.2)."""
+    kind = x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype
+    with np.errstate(all="ignore"):
+        half = array_of(x, kind).astype(np.float64) / 2
+        term = np.ones_like(half)
+        for k in range(1, order + 1):
+            term = term * half / k
+        total = term.copy()
+        for k in range(1, _TERMS):
+            term = term * (half * half / (k * (k + order)))
+            total += term
+            if not (np.abs(term) > np.abs(total) * 1e-17).any():
+                break
+        total = np.where(np.isinf(half), np.inf, total)
+        return tensor_of(total.astype(array_of(x, kind).dtype), kind)
+
+
+@function(method=True)
+def i0(x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 0."""
+    return _bessel(x, 0)
+
+
+def _below(a: Any, x: Any) -> Any:
+    """P(a, x) by its series, for x < a + 1 (NIST DLMF 8.11.4)."""
+    term = total = 1 / a
+    for n in range(1, _TERMS):
+        term = term * (x / (a + n))
+        total = total + term
+        if not (term > total * 1e-17).any():
+            break
+    return total * np.exp(a * np.log(x) - x - _lgamma64(a))
+
+
+def _above(a: Any, x: Any) -> Any:
+    """Q(a, x) by its continued fraction after Lentz, for x >= a + 1 (NIST DLMF 8.9.2)."""
+    b = x + 1 - a
+    c, d = np.full_like(x, 1e300), 1 / b
+    h = d
+    for n in range(1, _TERMS):
+        step = -n * (n - a)
+        b = b + 2
+        d = 1 / (step * d + b)
+        c = b + step / c
+        h = h * (d * c)
+        if not (np.abs(d * c - 1) > 1e-16).any():
+            break
+    return h * np.exp(a * np.log(x) - x - _lgamma64(a))
+
+
+def _incomplete(a: Any, x: Any, upper: bool) -> Any:
+    """P(a, x), or Q(a, x), in float64; NaN outside a >= 0, x >= 0."""
+    a, x = np.broadcast_arrays(a.astype(np.float64), x.astype(np.float64))
+    inside = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
+    low = x < a + 1
+    safe_a, safe_x = np.where(inside, a, 1.0), np.where(inside, x, 1.0)
+    p = _below(np.where(low, safe_a, 1.0), np.where(low, safe_x, 0.5))
+    q = _above(np.where(low, 1.0, safe_a), np.where(low, 4.0, safe_x))
+    found = np.where(low, 1 - p if upper else p, q if upper else 1 - q)
+    none, whole = (1.0, 0.0) if upper else (0.0, 1.0)
+    found = np.where(inside, found, np.where((x == 0) | np.isinf(a), none, whole))
+    both = ((a == 0) & (x == 0)) | (np.isinf(a) & np.isinf(x))
+    return np.where(both | (a < 0) | (x < 0) | np.isnan(a) | np.isnan(x), np.nan, found)
+
+
+def _slope(sign: float) -> Any:
+    def vjp(g: Tensor, _: Any, a: Tensor, x: Tensor) -> Any:
+        if a.requires_grad:
+            raise RuntimeError(f"igamma: there is no gradient for its first argument, {describe(a)} (nor in torch)")
+        return None, unbroadcast(g * sign * ((a - 1) * x.log() - x - lgamma(a)).exp(), x)
+
+    return vjp
+
+
+def _in_float64(upper: bool) -> Any:
+    return lambda: lambda a, x: _incomplete(a, x, upper).astype(np.result_type(a, x))
+
+
+igamma = binary("igamma", _in_float64(False), _slope(1.0), out="float")
+igammac = binary("igammac", _in_float64(True), _slope(-1.0), out="float")
+
+
+@function(method=True)
+def mvlgamma(x: Tensor, p: int) -> Tensor:
+    """log of the multivariate gamma function of dimension p."""
+    if p < 1:
+        raise ValueError(f"mvlgamma: the dimension is 1 or more, not {p}")
+    total: Any = p * (p - 1) / 4 * log(pi)
+    for j in range(p):
+        total = lgamma(x - j / 2) + total
+    return total
+
+
+@method("polygamma", in_place=True)
+def _polygamma_of(x: Tensor, n: int) -> Tensor:
+    """The n-th derivative of digamma."""
+    return polygamma(n, x)

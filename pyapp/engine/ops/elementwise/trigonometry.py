@@ -1,0 +1,61 @@
+"""Trigonometric and hyperbolic functions."""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+from ...lazy import np
+from ...tensor import Tensor
+from .builders import binary, unary, vjp_of_slopes
+from .select import where
+
+sin = unary("sin", lambda x: np.sin(x), lambda g, _, x: (g * x.cos(),), in_place=True)
+cos = unary("cos", lambda x: np.cos(x), lambda g, _, x: (-g * x.sin(),), in_place=True)
+tanh = unary("tanh", lambda x: np.tanh(x), lambda g, y, x: (g * (1 - y * y),), saves="output", in_place=True)
+tan = unary("tan", lambda x: np.tan(x), lambda g, y, x: (g * (1 + y * y),), saves="output", in_place=True)
+asin = unary(
+    "asin", lambda x: np.arcsin(x), lambda g, _, x: (g * (1 - x * x).rsqrt(),), in_place=True, synonyms="arcsin"
+)
+acos = unary(
+    "acos", lambda x: np.arccos(x), lambda g, _, x: (-g * (1 - x * x).rsqrt(),), in_place=True, synonyms="arccos"
+)
+atan = unary("atan", lambda x: np.arctan(x), lambda g, _, x: (g / (1 + x * x),), in_place=True, synonyms="arctan")
+sinh = unary("sinh", lambda x: np.sinh(x), lambda g, _, x: (g * x.cosh(),), in_place=True)
+cosh = unary("cosh", lambda x: np.cosh(x), lambda g, _, x: (g * x.sinh(),), in_place=True)
+asinh = unary(
+    "asinh", lambda x: np.arcsinh(x), lambda g, _, x: (g * (x * x + 1).rsqrt(),), in_place=True, synonyms="arcsinh"
+)
+acosh = unary(
+    "acosh", lambda x: np.arccosh(x), lambda g, _, x: (g * (x * x - 1).rsqrt(),), in_place=True, synonyms="arccosh"
+)
+atanh = unary("atanh", lambda x: np.arctanh(x), lambda g, _, x: (g / (1 - x * x),), in_place=True, synonyms="arctanh")
+
+
+def _over_square(a: Tensor, b: Any) -> Tensor:
+    """1 / (a² + b²); 0 where both are."""
+    square = a * a + b * b
+    return where(square == 0, 0.0, square.reciprocal())
+
+
+atan2 = binary(
+    "atan2",
+    lambda: np.arctan2,
+    vjp_of_slopes(lambda y, a, b: b * _over_square(a, b), lambda y, a, b: -a * _over_square(a, b)),
+    out="float",
+    in_place=True,
+    synonyms="arctan2",
+)
+hypot = binary(
+    "hypot", lambda: np.hypot, vjp_of_slopes(lambda y, a, b: a / y, lambda y, a, b: b / y), saves="both", in_place=True
+)
+deg2rad = unary("deg2rad", lambda x: x * (pi / 180), lambda g, _, x: (g * (pi / 180),), saves="none", in_place=True)
+rad2deg = unary("rad2deg", lambda x: x * (180 / pi), lambda g, _, x: (g * (180 / pi),), saves="none", in_place=True)
+
+
+def _sinc_slope(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    safe = where(x == 0, 1.0, x)
+    return (g * where(x == 0, 0.0, ((x * pi).cos() - y) / safe),)
+
+
+sinc = unary("sinc", lambda x: np.sinc(x), _sinc_slope, saves="both", in_place=True)

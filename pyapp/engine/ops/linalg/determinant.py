@@ -1,0 +1,68 @@
+"""Determinants."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import tensor_of
+from ...op import primitive
+from ...tensor import Tensor
+from ..elementwise.select import where
+from .lapack import _lapack, _square
+from .solve import inverse
+
+
+@primitive(vjp=None, name="_cofactors")
+def _cofactors(x: Tensor) -> Tensor:
+    """The gradient of det, of singular matrices too: from the singular values."""
+
+    def compute(a: Any) -> Any:
+        u, s, vh = np.linalg.svd(a)
+        others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(s.shape[-1])], -1)
+        return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * ((u * others[..., None, :]) @ vh)
+
+    return tensor_of(*_lapack("det", compute, x))
+
+
+def _d_det(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    g = g.unsqueeze(-1).unsqueeze(-1)
+    if not x.shape[-1] or bool((y == 0).any()):
+        return (g * _cofactors(x) if x.numel() else x * 0,)
+    return (g * y.unsqueeze(-1).unsqueeze(-1) * inverse(x).mT,)
+
+
+@function(method=True)
+@primitive(vjp=_d_det, saves="both")
+def det(x: Tensor) -> Tensor:
+    """Determinants of (..., N, N)."""
+    _square("det", x)
+    return tensor_of(*_lapack("det", lambda a: np.linalg.det(a), x))
+
+
+@primitive(
+    vjp=lambda g, _, x: (g.unsqueeze(-1).unsqueeze(-1) * inverse(x).mT,), name="_log_abs_det"
+)  # fmt: skip
+def _log_abs_det(x: Tensor) -> Tensor:
+    return tensor_of(*_lapack("slogdet", lambda a: np.linalg.slogdet(a)[1], x))
+
+
+class LogDeterminant(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
+
+@function(method=True)
+def slogdet(x: Tensor) -> LogDeterminant:
+    """(sign, log|det|) of (..., N, N)."""
+    _square("slogdet", x)
+    sign, kind = _lapack("slogdet", lambda a: np.linalg.slogdet(a)[0], x)
+    return LogDeterminant(tensor_of(sign, kind), _log_abs_det(x))
+
+
+@function(method=True)
+def logdet(x: Tensor) -> Tensor:
+    """log of the determinant; NaN where that is negative."""
+    sign, size = slogdet(x)
+    return where(sign < 0, float("nan"), size)

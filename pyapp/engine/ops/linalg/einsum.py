@@ -1,0 +1,149 @@
+"""Sums of products by subscripts: einsum, tensordot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...declare import function
+from ...operands import same_device
+from ...tensor import Tensor
+from ...user_errors import describe
+from ..create import zeros
+from ..diagonals import diagonal
+from ..view import expand, permute, reshape
+from .products import matmul
+
+
+@function()
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Sums over the last `dims` of a and the first of b, or over the dims that two lists name."""
+    if isinstance(dims, int):
+        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        left, right = ([d % t.ndim for d in ds] for ds, t in zip(dims, (a, b), strict=True))
+    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+        raise ValueError(f"tensordot: dims {dims} of {describe(a)} and {describe(b)} differ")
+    kept_a, kept_b = ([d for d in range(t.ndim) if d not in ds] for t, ds in ((a, left), (b, right)))
+    shape = tuple(a.shape[d] for d in kept_a) + tuple(b.shape[d] for d in kept_b)
+    inner = 1
+    for d in left:
+        inner *= a.shape[d]
+    rows = reshape(permute(a, (*kept_a, *left)), (-1, inner)) if inner else zeros(0, 0)
+    return reshape(rows @ reshape(permute(b, (*right, *kept_b)), (inner, -1)), shape)
+
+
+def _letters(part: str, x: Tensor, hidden: int) -> list[str]:
+    """The label of each dim; those of the ellipsis are "0", "1", … counted from the right, `hidden` in all."""
+    if part.count(".") not in (0, 3) or (part.count(".") and "..." not in part):
+        raise ValueError(f"einsum: {part!r} holds dots that are no ellipsis")
+    before, dots, after = part.partition("...")
+    count = x.ndim - len(before) - len(after) if dots else 0
+    labels = [*before, *(str(hidden - count + i) for i in range(max(count, 0))), *after]
+    if len(labels) != x.ndim or count < 0:
+        raise ValueError(f"einsum: {part!r} does not name the dims of {describe(x)}")
+    return labels
+
+
+def _parse(equation: str, operands: list[Tensor]) -> tuple[list[list[str]], list[str]]:
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    parts = inputs.split(",")
+    if len(parts) != len(operands):
+        raise ValueError(f"einsum: {equation!r} names {len(parts)} operands, got {len(operands)}")
+    if not all(c.isascii() and c.isalpha() or c == "." for part in (*parts, output) for c in part):
+        raise ValueError(f"einsum: {equation!r} may hold letters, commas, '...' and one '->'")
+    hidden = max([x.ndim - len(p) + 3 for p, x in zip(parts, operands, strict=True) if "..." in p], default=0)
+    labels = [_letters(p, x, hidden) for p, x in zip(parts, operands, strict=True)]
+    dots = [str(i) for i in range(hidden)]
+    every = [c for letters in labels for c in letters]
+    if arrow:
+        before, ellipsis, after = output.partition("...")
+        result = [*before, *(dots if ellipsis else []), *after]
+    else:
+        result = dots + sorted(c for c in set(every) if c.isalpha() and every.count(c) == 1)
+    if len(set(result)) != len(result) or not set(result) <= set(every):
+        raise ValueError(f"einsum: the output of {equation!r} must name dims of the inputs, each once")
+    return labels, result
+
+
+def _one_each(x: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
+    """Labels that stand twice become diagonals."""
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise ValueError(f"einsum: {label!r} names dims of different sizes in {describe(x)}")
+            x = diagonal(x, 0, first, second)
+            labels = [c for i, c in enumerate(labels) if i not in (first, second)] + [label]
+    return x, labels
+
+
+def _contract(
+    a: Tensor, la: list[str], b: Tensor, lb: list[str], kept: set[str], sizes: dict[str, int]
+) -> tuple[Tensor, list[str]]:
+    """One product of two operands as a batched matrix product; labels outside `kept` are summed over."""
+    a, la = _summed(a, la, kept | set(lb))
+    b, lb = _summed(b, lb, kept | set(la))
+    batch = [c for c in la if c in lb and c in kept]
+    inner = [c for c in la if c in lb and c not in kept]
+    left, right = [c for c in la if c not in lb], [c for c in lb if c not in la]
+
+    def arranged(x: Tensor, labels: list[str], *groups: list[str]) -> Tensor:
+        order = [c for group in groups for c in group]
+        x = permute(x, tuple(labels.index(c) for c in order))
+        own = {*batch, *inner}
+        x = expand(x, tuple(sizes[c] if c in own else n for c, n in zip(order, x.shape, strict=True)))
+        counts = []
+        for group in groups:
+            count = 1
+            for c in group:
+                count *= sizes[c] if c in own else x.shape[order.index(c)]
+            counts.append(count)
+        return reshape(x, tuple(counts))
+
+    product = matmul(arranged(a, la, batch, left, inner), arranged(b, lb, batch, inner, right))
+    outside = [a.shape[la.index(c)] for c in left] + [b.shape[lb.index(c)] for c in right]
+    return reshape(product, (*(sizes[c] for c in batch), *outside)), batch + left + right
+
+
+def _summed(x: Tensor, labels: list[str], kept: set[str]) -> tuple[Tensor, list[str]]:
+    gone = [i for i, c in enumerate(labels) if c not in kept]
+    return (x.sum(gone), [c for c in labels if c in kept]) if gone else (x, labels)
+
+
+def _from_lists(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
+    """einsum(x, [0, 1], y, [1, 2], [0, 2]) in letters."""
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+    def spelt(places: Any) -> str:
+        return "".join("..." if place is Ellipsis else letters[place] for place in places)
+
+    result = "->" + spelt(operands[-1]) if len(operands) % 2 else ""
+    pairs = operands[: len(operands) // 2 * 2]
+    return ",".join(map(spelt, pairs[1::2])) + result, list(pairs[::2])
+
+
+@function()
+def einsum(equation: Any, *operands: Any) -> Tensor:
+    """Sums of products in Einstein's notation, as torch.einsum: letters, "...", repeated letters, "->" or none; or each
+    operand followed by a list of numbers, and one for the result.
+    """
+    if isinstance(equation, Tensor):
+        return einsum(*_from_lists((equation, *operands)))
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    tensors = list(given)
+    same_device("einsum", *tensors)
+    labels, result = _parse(equation, tensors)
+    pairs = [_one_each(x, names) for x, names in zip(tensors, labels, strict=True)]
+    sizes: dict[str, int] = {}
+    for x, names in pairs:
+        for c, n in zip(names, x.shape, strict=True):
+            if sizes.get(c, 1) not in (1, n) and n != 1:
+                raise ValueError(f"einsum: {c!r} of {equation!r} is {sizes[c]} in one operand, {n} in {describe(x)}")
+            sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]
+    x, names = pairs[0]
+    for i, (other, theirs) in enumerate(pairs[1:], 1):
+        kept = set(result).union(*(later for _, later in pairs[i + 1 :]))
+        x, names = _contract(x, names, other, theirs, kept, sizes)
+    x, names = _summed(x, names, set(result))
+    return permute(x, tuple(names.index(c) for c in result)) if result else x

@@ -1,0 +1,346 @@
+"""Factorisations: Cholesky, QR, LU, Householder reflectors; solutions with factors."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+from ... import dtype as _dtype
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import tensor_of
+from ...op import primitive
+from ...shape import broadcast_shapes
+from ...tensor import Tensor
+from ...user_errors import describe
+from ..create import eye
+from ..diagonals import diag_embed, diagonal
+from ..stacking import cat
+from ..view import expand
+from .lapack import _checked, _lapack, _square
+from .solve import solve, solve_triangular
+
+
+def _d_cholesky(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    """Murray 2016, arXiv 1602.07527."""
+    inner = (y.mT @ g).tril()
+    inner = inner - diag_embed(diagonal(inner, 0, -2, -1)) * 0.5
+    whole = solve(y.mT, solve(y.mT, inner.mT).mT)  # L⁻ᵀ inner L⁻¹
+    return ((whole + whole.mT) * 0.5,)
+
+
+@function(method=True)
+@primitive(vjp=_d_cholesky, saves="output")
+def cholesky(x: Tensor) -> Tensor:
+    """The lower triangle L of x = L Lᵀ for symmetric, positive-definite x (..., N, N), else RuntimeError."""
+    _square("cholesky", x)
+    return tensor_of(*_lapack("cholesky", lambda a: np.linalg.cholesky(a), x))
+
+
+cholesky.by_name = lambda x, upper=False: cholesky(x).mT if upper else cholesky(x)
+
+
+def _d_qr(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    """Walter and Lehmann 2018, "Algorithmic differentiation of linear algebra functions", for M >= N."""
+    m, n = x.shape[-2:]
+    q, r = y[..., :m, :], y[..., m:, :]
+    g = g.contiguous()
+    gq, gr = g[..., :m, :], g[..., m:, :].triu()
+    whole = r @ gr.mT - gq.mT @ q
+    lower = whole.tril(-1)
+    symmetric = lower + lower.mT + whole.tril() - lower
+    return (solve_triangular(r, (gq + q @ symmetric).mT, upper=True).mT,)
+
+
+@primitive(vjp=_d_qr, saves="both", name="_qr")
+def _qr(x: Tensor) -> Tensor:
+    """Q (..., M, N) over R (..., N, N), for M >= N."""
+
+    def compute(a: Any) -> Any:
+        q, r = np.linalg.qr(a)
+        return np.concatenate([q, r], -2)
+
+    return tensor_of(*_lapack("qr", compute, x))
+
+
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+MODES = ("reduced", "complete", "r")
+
+
+def linalg_qr(x: Tensor, mode: str = "reduced") -> QR:
+    """x = Q R: orthonormal columns in Q, R upper triangular. x (..., M, N) → Q (..., M, K), R (..., K, N) with K the
+    smaller of M and N; mode "complete": K is M, and what Q has more is not differentiated; "r": without Q, which is
+    empty.
+    """
+    if x.ndim < 2 or mode not in MODES:
+        raise ValueError(f"qr: takes matrices (..., M, N) and mode {', '.join(MODES)}, got {describe(x)}, {mode!r}")
+    m, n = x.shape[-2:]
+    packed = _qr(x if m >= n else x[..., :m])
+    q, r = packed[..., :m, :], packed[..., m:, :]
+    if m < n:
+        r = cat([r, q.mT @ x[..., m:]], -1)  # the further columns follow from Q
+    if mode == "r":
+        return QR(x.new_zeros(0), r)
+    if mode == "complete" and m > n:
+        return QR(cat([q, _further_columns(x)], -1), cat([r, r.new_zeros((*r.shape[:-2], m - n, n))], -2))
+    return QR(q, r)
+
+
+@function(method=True)
+def qr(x: Tensor, some: bool | str = True) -> QR:
+    """torch.qr: linalg.qr's mode "reduced", or "complete" unless `some`."""
+    return linalg_qr(x, some if isinstance(some, str) else "reduced" if some else "complete")
+
+
+def _no_gradient(*_: Any) -> Any:
+    raise RuntimeError("qr: what Q has more in mode 'complete' has no gradient; take mode 'reduced'")
+
+
+@primitive(vjp=_no_gradient, saves="none", name="_further_columns")
+def _further_columns(x: Tensor) -> Tensor:
+    return tensor_of(*_lapack("qr", lambda a: np.linalg.qr(a, "complete")[0][..., a.shape[-1] :], x))
+
+
+class WithInfo(NamedTuple):
+    """A result, and int32 (...): 0 where it is one."""
+
+    L: Tensor
+    info: Tensor
+
+
+def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
+    """(cholesky, info): where a matrix has none, info is not 0 and the factor NaN, unless `check_errors` raises."""
+    _square("cholesky_ex", x)
+    return WithInfo(*_checked(lambda a: cholesky(a).mT if upper else cholesky(a), x.shape[:-2], check_errors, x))
+
+
+def _pivots(a: Any) -> tuple[Any, Any]:
+    """(L below and U above the diagonal, rows that were exchanged, from 0) of (B, M, N) by Gauss's elimination with the
+    largest of each column as pivot."""
+    a = a.copy()
+    batch, m, n = a.shape
+    every, exchanged = np.arange(batch), np.zeros((batch, min(m, n)), np.int64)
+    for k in range(min(m, n)):
+        best = k + np.abs(a[:, k:, k]).argmax(-1)
+        exchanged[:, k] = best
+        a[every, k], a[every, best] = a[every, best].copy(), a[every, k].copy()
+        pivot = a[:, k, k][:, None]
+        a[:, k + 1 :, k] = np.where(pivot == 0, a[:, k + 1 :, k], a[:, k + 1 :, k] / np.where(pivot == 0, 1, pivot))
+        a[:, k + 1 :, k + 1 :] -= a[:, k + 1 :, k, None] * a[:, k, None, k + 1 :]
+    return a, exchanged
+
+
+def _order(exchanged: Any, m: int) -> Any:
+    """Which row of A stands in each row of L U, (B, M), from the exchanges."""
+    order = np.tile(np.arange(m, dtype=np.int64), (len(exchanged), 1))
+    every = np.arange(len(exchanged))
+    for k in range(exchanged.shape[1]):
+        best = exchanged[:, k]
+        order[every, k], order[every, best] = order[every, best].copy(), order[every, k].copy()
+    return order
+
+
+def _d_lu_square(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    """Walter and Lehmann 2018, "Algorithmic differentiation of linear algebra functions": of L and U in one matrix."""
+    one = eye(x.shape[-1], dtype=x.dtype)
+    lower, upper = y.tril(-1) + one, y.triu()
+    inner = (lower.mT @ g.tril(-1)).tril(-1) + (g.triu() @ upper.mT).triu()
+    left = solve_triangular(lower.mT, inner, upper=True, unitriangular=True)
+    return (solve_triangular(upper.mT, left, upper=False, left=False),)
+
+
+@primitive(vjp=_d_lu_square, saves="both", name="_lu_square")
+def _lu_square(x: Tensor) -> Tensor:
+    """L below the diagonal, U on and above it, of (..., N, N) whose rows are in the order of the pivots."""
+
+    def compute(a: Any) -> Any:
+        a = a.copy()
+        for k in range(a.shape[-1]):
+            pivot = a[..., k, k][..., None]
+            a[..., k + 1 :, k] = np.where(pivot == 0, 0, a[..., k + 1 :, k] / np.where(pivot == 0, 1, pivot))
+            a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k, None] * a[..., k, None, k + 1 :]
+        return a
+
+    return tensor_of(*_lapack("lu", compute, x))
+
+
+def _permuted_factors(x: Tensor, order: Any) -> Tensor:
+    """L and U in one matrix (..., M, N), differentiable: of the square at the top left, and what follows from it."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    index = tensor_of(order.reshape(*x.shape[:-2], m, 1), _dtype.int64)
+    rows = x.gather(-2, expand(index, x.shape))
+    packed = _lu_square(rows[..., :k, :k])
+    if m == n:
+        return packed
+    if n > m:
+        rest = solve_triangular(packed, rows[..., :, k:], upper=False, unitriangular=True)
+        return cat([packed, rest], -1)
+    return cat([packed, solve_triangular(packed, rows[..., k:, :], upper=True, left=False)], -2)
+
+
+def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
+    """(L and U in one matrix, exchanges, order of rows)."""
+    if x.ndim < 2:
+        raise ValueError(f"{name}: takes matrices (..., M, N), got {describe(x)}")
+    m, n = x.shape[-2:]
+    (_, exchanged), _ = _two(name, x.detach().reshape(prod(x.shape[:-2]), m, n))
+    order = _order(exchanged, m)
+    return _permuted_factors(x, order), exchanged.reshape(*x.shape[:-2], min(m, n)), order
+
+
+def _two(name: str, x: Tensor) -> Any:
+    """_lapack of what returns two arrays."""
+    kept: list[Any] = []
+
+    def compute(a: Any) -> Any:
+        kept[:] = _pivots(a)
+        return kept[0]
+
+    _, kind = _lapack(name, compute, x)
+    return kept, kind
+
+
+class LU(NamedTuple):
+    """x = P L U."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class LUFactor(NamedTuple):
+    """L and U in one matrix, and the exchanges of rows (int32, from 1), as LAPACK has them."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
+    """(LU (..., M, N), pivots (..., K) int32) for lu_solve and lu_unpack."""
+    if not pivot:
+        raise NotImplementedError("lu_factor: only with pivots")
+    packed, exchanged, _ = _factorised("lu_factor", x)
+    return LUFactor(packed, tensor_of(exchanged + 1, _dtype.int32))
+
+
+def _unpacked(packed: Tensor, order: Any) -> LU:
+    m, n = packed.shape[-2:]
+    k = min(m, n)
+    one = eye(m, k, dtype=packed.dtype)
+    places = np.zeros((len(order), m, m), bool)
+    np.put_along_axis(places, order[:, None, :], True, 1)
+    matrix = tensor_of(places.reshape(*packed.shape[:-2], m, m)).to(packed.dtype)
+    return LU(matrix, packed[..., :, :k].tril(-1) + one, packed[..., :k, :].triu())
+
+
+def lu(x: Tensor, *, pivot: bool = True) -> LU:
+    """x = P L U: a permutation (..., M, M), L (..., M, K) with ones on its diagonal, U (..., K, N)."""
+    if not pivot:
+        raise NotImplementedError("lu: only with pivots")
+    packed, _, order = _factorised("lu", x)
+    return _unpacked(packed, order)
+
+
+@function()
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LU:
+    """(P, L, U) of what lu_factor gave; empty tensors for what is not wanted."""
+    m, n = LU_data.shape[-2:]
+    if LU_pivots.shape != (*LU_data.shape[:-2], min(m, n)):
+        raise ValueError(f"lu_unpack: pivots {describe(LU_pivots)} do not fit {describe(LU_data)}")
+    found = _unpacked(LU_data, _order(_exchanges(LU_pivots), m))
+    nothing = LU_data.new_zeros(0)
+    return LU(found.P if unpack_pivots else nothing, *(found[1:] if unpack_data else (nothing, nothing)))
+
+
+def _exchanges(pivots: Tensor) -> Any:
+    found = pivots.array().reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype("int64") - 1
+    if found.size and found.min() < 0:
+        raise ValueError(f"pivots count from 1, got {describe(pivots)} from {found.min() + 1}")
+    return found
+
+
+def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """The solution of A x = B from lu_factor(A), or x A = B unless `left`; of Aᵀ if `adjoint`. B (..., N, K)."""
+    _square("lu_solve", LU)
+    if not left:
+        return linalg_lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
+    n = LU.shape[-1]
+    if B.ndim < 2 or B.shape[-2] != n or pivots.shape != LU.shape[:-1]:
+        raise ValueError(f"lu_solve: {describe(LU)}, pivots {describe(pivots)} and {describe(B)} do not fit")
+    lead = broadcast_shapes(LU.shape[:-2], B.shape[:-2], op="lu_solve")
+    P, L, U = lu_unpack(LU, pivots)
+    B = expand(B, (*lead, *B.shape[-2:]))
+    if adjoint:
+        inner = solve_triangular(U.mT, B, upper=False)
+        return P @ solve_triangular(L.mT, inner, upper=True, unitriangular=True)
+    return solve_triangular(U, solve_triangular(L, P.mT @ B, upper=False, unitriangular=True), upper=True)
+
+
+def _reflectors(name: str, x: Tensor, tau: Tensor) -> list[Tensor]:
+    """The vectors (..., M, 1) below the diagonal of x, 1 on it."""
+    m, n = x.shape[-2:] if x.ndim > 1 else (0, 0)
+    if x.ndim < 2 or m < n or tau.shape[:-1] != x.shape[:-2] or tau.ndim != x.ndim - 1 or tau.shape[-1] > n:
+        raise ValueError(f"{name}: {describe(x)} (..., M, N) with M >= N and {describe(tau)} (..., K) do not fit")
+    whole = x.tril(-1) + eye(m, n, dtype=x.dtype)
+    return [whole[..., i : i + 1] for i in range(tau.shape[-1])]
+
+
+def _reflected(y: Tensor, vectors: list[Tensor], tau: Tensor, forward: bool) -> Tensor:
+    """(1 - tau v vᵀ) of each reflector times y (..., M, K), the first one first or last."""
+    for i in range(len(vectors)) if forward else reversed(range(len(vectors))):
+        v = vectors[i]
+        y = y - tau[..., i : i + 1].unsqueeze(-1) * (v @ (v.mT @ y))
+    return y
+
+
+def householder_product(x: Tensor, tau: Tensor) -> Tensor:
+    """The first N columns of the product of reflectors, as geqrf leaves them: x (..., M, N), tau (..., K)."""
+    vectors = _reflectors("householder_product", x, tau)
+    return _reflected(expand(eye(x.shape[-2], x.shape[-1], dtype=x.dtype), x.shape), vectors, tau, False)
+
+
+@function(method=True)
+def ormqr(x: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q other, Qᵀ other, or with `left` False other Q, other Qᵀ, for the whole Q of the reflectors of geqrf."""
+    vectors = _reflectors("ormqr", x, tau)
+    if left:
+        return _reflected(other, vectors, tau, transpose)
+    return _reflected(other.mT, vectors, tau, not transpose).mT
+
+
+class Geqrf(NamedTuple):
+    """R on and above the diagonal, reflectors below it; and their factors."""
+
+    a: Tensor
+    tau: Tensor
+
+
+@function(method=True)
+def geqrf(x: Tensor) -> Geqrf:
+    """QR as LAPACK leaves it, for householder_product and ormqr; without a gradient. x (..., M, N)."""
+    if x.ndim < 2:
+        raise ValueError(f"geqrf: takes matrices (..., M, N), got {describe(x)}")
+    rows, k = x.shape[-2], min(x.shape[-2:])
+
+    def compute(a: Any) -> Any:
+        flat = a.reshape(prod(a.shape[:-2]), *a.shape[-2:])
+        found = [np.linalg.qr(part, "raw") for part in flat]
+        packed = [np.concatenate([h.T, np.resize(np.append(t, 0), (1, h.shape[0]))]) for h, t in found]
+        return np.stack(packed).reshape(*a.shape[:-2], rows + 1, a.shape[-1]) if packed else a
+
+    packed = tensor_of(*_lapack("geqrf", compute, x.detach()))
+    return Geqrf(packed[..., :rows, :].contiguous(), packed[..., rows, :k].contiguous())
+
+
+orgqr = function("orgqr", method=True)(householder_product)
+
+
+@function(method=True)
+def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """torch.lu_solve: linalg's with the right side first."""
+    return linalg_lu_solve(LU_data, LU_pivots, b)

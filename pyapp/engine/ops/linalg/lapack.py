@@ -1,0 +1,56 @@
+"""Calls of NumPy's LAPACK over batches of matrices, with the checks that they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....errors import LinAlgError
+from ... import dtype as _dtype
+from ...lazy import np
+from ...numpy_arrays import array_of
+from ...operands import common_dtype
+from ...tensor import Tensor
+from ...user_errors import describe
+from ..stacking import cat
+
+
+def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
+    """NumPy's result in float32 or float64 and its dtype; RuntimeError where a matrix does not allow it."""
+    kind = common_dtype(*tensors)
+    if not kind.is_floating_point:
+        raise TypeError(f"{name}: takes floating-point matrices, not {' and '.join(describe(t) for t in tensors)}")
+    compute = _dtype.float64 if kind is _dtype.float64 else _dtype.float32
+    arrays = [array_of(t, compute) for t in tensors]
+    problem = "the matrix is singular or not positive-definite"
+    try:
+        with np.errstate(all="ignore"):
+            value = function(*arrays)
+    except np.linalg.LinAlgError as error:
+        problem, value = str(error), None
+    # In WebAssembly, which has no floating-point flags, NumPy does not raise but leaves NaN.
+    if value is None or (np.isnan(value).any() and all(np.isfinite(a).all() for a in arrays)):
+        raise LinAlgError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
+    return value, kind
+
+
+def _square(name: str, x: Tensor) -> None:
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"{name}: takes square matrices (..., N, N), got {describe(x)}")
+
+
+def _checked(function: Any, shape: tuple[int, ...], check_errors: bool, *args: Any) -> tuple[Tensor, Tensor]:
+    """The result of a factorisation, and where it failed: 1; there it is NaN."""
+    try:
+        return function(*args), args[0].new_zeros(shape, dtype=_dtype.int32)
+    except RuntimeError as error:
+        if check_errors or isinstance(error, (TypeError, ValueError)):
+            raise
+    parts, infos = [], []
+    if not shape:
+        other = args[-1]
+        return other.new_full(other.shape, float("nan")), args[0].new_full((), 1, dtype=_dtype.int32)
+    for row in zip(*(a.unbind(0) for a in args), strict=True):
+        part, info = _checked(function, shape[1:], False, *row)
+        parts.append(part.unsqueeze(0))
+        infos.append(info.unsqueeze(0))
+    return cat(parts), cat(infos)

@@ -1,0 +1,299 @@
+"""Products of vectors and matrices: matmul, linear, dot, outer and their relatives."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ... import dtype as _dtype
+from ...autograd import STATE
+from ...declare import function, method
+from ...device import cpu
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...op import op, primitive, read_crosswise
+from ...operands import same_device
+from ...quant import dequantize
+from ...shape import broadcast_shapes, normalize_dim
+from ...tensor import Tensor
+from ...user_errors import describe, names_itself
+from ..create import arange
+from ..reordering import flip
+from ..stacking import cat
+from ..view import expand, reshape
+
+
+@function(method=True)
+def kron(a: Tensor, b: Tensor) -> Tensor:
+    """The Kronecker product."""
+    rank = max(a.ndim, b.ndim)
+    a, b = (reshape(t, (1,) * (rank - t.ndim) + t.shape) for t in (a, b))
+    wide = reshape(a, tuple(n for size in a.shape for n in (size, 1)))
+    other = reshape(b, tuple(n for size in b.shape for n in (1, size)))
+    return reshape(wide * other, tuple(m * n for m, n in zip(a.shape, b.shape, strict=True)))
+
+
+@function()
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of a vector as columns."""
+    if x.ndim != 1:
+        raise ValueError(f"vander: takes a vector, got {describe(x)}")
+    count = x.numel() if N is None else N
+    powers = arange(count) if increasing else flip(arange(count), 0)
+    return x.unsqueeze(-1) ** powers
+
+
+def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
+    """Gradients of a @ b; vectors are matrices of one row or column meanwhile."""
+    if a.ndim == 1 and b.ndim == 1:
+        return g * b, g * a
+    if a.ndim == 1:
+        g2 = g.unsqueeze(-2)
+        return _sum_to(g2 @ b.mT, (1, *a.shape)).reshape(a.shape), _sum_to(a.unsqueeze(-1) @ g2, b.shape)
+    if b.ndim == 1:
+        g2 = g.unsqueeze(-1)
+        return _sum_to(g2 @ b.unsqueeze(0), a.shape), _sum_to(a.mT @ g2, (*b.shape, 1)).reshape(b.shape)
+    grad_a = _sum_to(g @ b.mT, a.shape) if a.requires_grad else None
+    if not b.requires_grad:
+        return grad_a, None
+    if b.ndim == 2 and a.ndim > 2:  # one product instead of a sum of many
+        return grad_a, a.flatten(0, -2).mT @ g.flatten(0, -2)
+    return grad_a, _sum_to(a.mT @ g, b.shape)
+
+
+def _sum_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
+    extra = gradient.ndim - len(shape)
+    dims = [*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1 and gradient.shape[i + extra] != 1)]
+    return gradient.sum(dims, keepdim=True).reshape(shape) if dims else gradient
+
+
+def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
+    """The shape of a @ b. ValueError where the inner sizes differ."""
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+        raise TypeError(f"{name}: takes two tensors, got {describe(a)} and {describe(b)}")
+    if not a.shape or not b.shape:
+        raise ValueError(f"{name}: takes tensors with dims, got {describe(a)} and {describe(b)}")
+    inner = b.shape[0] if b.ndim == 1 else b.shape[-2]
+    if a.shape[-1] != inner:
+        raise ValueError(f"{name}: inner sizes differ: {describe(a)} @ {describe(b)} ({a.shape[-1]} and {inner})")
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2], op=name)
+    return batch + a.shape[-2:-1] + (b.shape[-1:] if b.ndim > 1 else ())
+
+
+@function(method=True)
+@primitive(vjp=_d_matmul)
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix product with broadcast batch dims, as torch.matmul. (..., M, K) @ (..., K, N) → (..., M, N)."""
+    matmul_shape(a, b)
+    same_device("matmul", a, b)
+    if a.dtype is not b.dtype:
+        raise TypeError(f"matmul: {describe(a)} and {describe(b)} differ in dtype; convert one with .to(dtype)")
+    kind = a.dtype
+    compute = _dtype.float32 if kind in (_dtype.float16, _dtype.bfloat16) else kind
+    return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute)), kind)
+
+
+matmul.reads = read_crosswise
+
+
+def check_linear(x: Tensor, weight: Tensor) -> None:
+    """Shapes of a linear layer. ValueError names both."""
+    if weight.ndim != 2 or not x.shape or x.shape[-1] != weight.shape[1]:
+        raise ValueError(f"linear: {describe(x)} does not fit the weight {describe(weight)} (outputs, inputs)")
+
+
+@op()
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
+    """x @ weight.T + bias + residual."""
+    check_linear(x, weight)
+    if weight.dtype.is_quantized:
+        weight = dequantize(weight)
+    if (weight.dtype.is_bits or weight.dtype is _dtype.float16) and x.dtype is _dtype.float32:
+        weight = weight.to(_dtype.float32)
+    y = x @ weight.mT
+    if bias is not None:
+        y = y + bias
+    return y if residual is None else y + residual
+
+
+_linear.reads = read_crosswise
+
+
+@_linear.gradient
+def _d_linear(
+    g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
+) -> Any:
+    flat = g.reshape(prod(g.shape[:-1]), g.shape[-1])  # -1 would be any number where there are no elements
+    if weight.dtype.is_quantized:
+        if weight.requires_grad:
+            raise TypeError(
+                f"linear: {describe(weight)} is block-quantised and has no gradient; train in floating point"
+            )
+        weight = dequantize(weight)
+    return (
+        (g @ weight.to(g.dtype)) if x.requires_grad else None,
+        (flat.mT @ x.reshape(flat.shape[0], x.shape[-1])).to(weight.dtype) if weight.requires_grad else None,
+        _sum_to(flat, (1, flat.shape[-1])).reshape(-1) if bias is not None and bias.requires_grad else None,
+        g if residual is not None and residual.requires_grad else None,
+    )
+
+
+@function()
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
+    """x (..., K) times weight (N, K) transposed, plus bias (N,) and residual (..., N) → (..., N).
+
+    The weight may be float32, float16, bfloat16 (products in float32) or a block format (int8 activations).
+    """
+    return _linear(x, weight, bias, residual)
+
+
+@function(method=True, arguments="input mat2")
+def bmm(a: Tensor, b: Tensor) -> Tensor:
+    """(B, M, K) @ (B, K, N), without broadcasting."""
+    if a.ndim != 3 or b.ndim != 3 or a.shape[0] != b.shape[0]:
+        raise ValueError(f"bmm: takes (B, M, K) and (B, K, N), got {describe(a)} and {describe(b)}")
+    return a @ b
+
+
+@method("__matmul__")
+@names_itself
+def _operator(self: Tensor, other: Any) -> Any:
+    if not isinstance(other, Tensor):
+        return NotImplemented
+    if not STATE.enabled and matmul.claim is not None and self.device is cpu:  # as Op.__call__, for small matrices
+        result = matmul.claim(self, other)
+        if result is not NotImplemented:
+            return result
+    return matmul(self, other)
+
+
+@function(method=True, arguments="input tensor", synonyms="vdot")
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """Σ a b of two vectors."""
+    if a.ndim != 1 or b.ndim != 1 or a.shape != b.shape:
+        raise ValueError(f"dot: takes two vectors of one length, got {describe(a)} and {describe(b)}")
+    return matmul(a, b)
+
+
+@function(method=True, arguments="input vec2", synonyms="ger")
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """a (N,), b (M,) → (N, M)."""
+    if a.ndim != 1 or b.ndim != 1:
+        raise ValueError(f"outer: takes two vectors, got {describe(a)} and {describe(b)}")
+    return a.unsqueeze(1) * b
+
+
+@function(method=True, arguments="input mat2")
+def mm(a: Tensor, b: Tensor) -> Tensor:
+    """(M, K) @ (K, N)."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise ValueError(f"mm: takes two matrices, got {describe(a)} and {describe(b)}")
+    return matmul(a, b)
+
+
+@function(method=True, arguments="input vec")
+def mv(a: Tensor, b: Tensor) -> Tensor:
+    """(M, K) @ (K,)."""
+    if a.ndim != 2 or b.ndim != 1:
+        raise ValueError(f"mv: takes a matrix and a vector, got {describe(a)} and {describe(b)}")
+    return matmul(a, b)
+
+
+def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    if alpha != 1:
+        product = product * alpha
+    return product if beta == 0 else (x if beta == 1 else x * beta) + product
+
+
+@function(method=True, in_place=True, arguments="input mat1 mat2")
+def addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha (a @ b); where beta is 0, x is not read."""
+    return _added(x, mm(a, b), beta, alpha)
+
+
+@function(method=True, in_place=True, arguments="input batch1 batch2")
+def baddbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha bmm(a, b)."""
+    return _added(x, bmm(a, b), beta, alpha)
+
+
+def multi_dot(tensors: Any) -> Tensor:
+    """The product of matrices, in the order that costs least."""
+    chain = list(tensors)
+    for i, x in enumerate(chain):
+        if not isinstance(x, Tensor) or not (x.ndim == 2 or (x.ndim == 1 and i in (0, len(chain) - 1))):
+            raise ValueError(f"multi_dot: takes matrices, and vectors at the ends, not {describe(x)} at place {i}")
+    while len(chain) > 1:
+        sizes = [chain[0].shape[0] if chain[0].ndim > 1 else 1, *(t.shape[-1] for t in chain)]
+        i = max(range(1, len(chain)), key=lambda k: sizes[k])  # the widest joint goes first
+        chain[i - 1 : i + 1] = [chain[i - 1] @ chain[i]]
+    return chain[0]
+
+
+def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """The vector product along a dim of three; broadcast."""
+    d = normalize_dim(dim, a.ndim, "cross")
+    if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
+        raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
+    return a.roll(-1, d) * b.roll(1, d) - a.roll(1, d) * b.roll(-1, d)
+
+
+@function(method=True)
+def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
+    """The vector product along a dim of three: the first one, unless given, as torch.cross."""
+    if dim is None and 3 in a.shape:
+        dim = a.shape.index(3)
+    return linalg_cross(a, b, dim=-1 if dim is None else dim)
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Σ x y along a dim; broadcast."""
+    return (x * y).sum(dim)
+
+
+def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Powers 0 .. N - 1 of x (..., K) → (..., K, N); N is K unless given."""
+    count = x.shape[-1] if N is None else N
+    if not x.ndim or count < 2:
+        raise ValueError(f"vander: takes vectors and N > 1, got {describe(x)} and {count}")
+    powers = expand(x.unsqueeze(-1), (*x.shape, count - 1)).cumprod(-1)
+    return cat([x.new_ones((*x.shape, 1)), powers], -1)
+
+
+@function(method=True)
+def inner(x: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last dims: (..., K), (..., K) → all other dims of both."""
+    if not x.ndim or not other.ndim:
+        return x * other
+    if x.shape[-1] != other.shape[-1]:
+        raise ValueError(f"inner: {describe(x)} and {describe(other)} differ in the last dim")
+    flat = x.reshape(-1, x.shape[-1]) @ other.reshape(-1, other.shape[-1]).mT
+    return flat.reshape(x.shape[:-1] + other.shape[:-1])
+
+
+@function(method=True, in_place=True)
+def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha times the sum of all batch1 @ batch2: (B, N, K), (B, K, M) → (N, M); x is broadcast to that.
+
+    Where beta is 0, x is not read.
+    """
+    if batch1.ndim != 3 or batch2.ndim != 3 or (batch1.shape[0], batch1.shape[2]) != batch2.shape[:2]:
+        raise ValueError(f"addbmm: takes (B, N, K) and (B, K, M), got {describe(batch1)} and {describe(batch2)}")
+    side_by_side = batch1.transpose(0, 1).reshape(batch1.shape[1], -1 if batch1.numel() else 0)  # (N, B K)
+    below = batch2.reshape(-1 if batch2.numel() else 0, batch2.shape[2])  # (B K, M)
+    x = x.expand(batch1.shape[1], batch2.shape[2])
+    return addmm(x, side_by_side, below, beta=beta, alpha=alpha)
+
+
+@function(method=True)
+def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha mat @ vec."""
+    if mat.ndim != 2 or vec.ndim != 1:
+        raise ValueError(f"addmv: takes a matrix and a vector, not {describe(mat)} and {describe(vec)}")
+    return addmm(x.unsqueeze(-1), mat, vec.unsqueeze(-1), beta=beta, alpha=alpha).squeeze(-1)
+
+
+@function(method=True)
+def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha vec1 ⊗ vec2."""
+    return x * beta + outer(vec1, vec2) * alpha

@@ -1,0 +1,222 @@
+"""Inverses, linear systems, least squares, pseudo-inverses."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import tensor_of
+from ...op import primitive
+from ...operands import same_device
+from ...shape import broadcast_shapes, normalize_dim
+from ...tensor import Tensor
+from ...user_errors import describe
+from ..create import eye
+from ..view import expand, reshape
+from .lapack import _checked, _lapack, _square
+from .products import _sum_to
+from .svd import _largest, _limit, svdvals
+
+
+@function(method=True)
+@primitive(vjp=lambda g, y, x: (-(y.mT @ g @ y.mT),), saves="output")
+def inverse(x: Tensor) -> Tensor:
+    """The inverse of (..., N, N). RuntimeError where it is singular."""
+    _square("inverse", x)
+    return tensor_of(*_lapack("inverse", lambda a: np.linalg.inv(a), x))
+
+
+def _d_solve(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
+    grad_b = solve(a.mT, g)
+    grad_a = -(grad_b @ y.mT)
+    return _sum_to(grad_a, a.shape), _sum_to(grad_b, b.shape)
+
+
+@primitive(vjp=_d_solve, saves="both", name="_solve")
+def _solve(a: Tensor, b: Tensor) -> Tensor:
+    return tensor_of(*_lapack("solve", lambda m, n: np.linalg.solve(m, n), a, b))
+
+
+@function(arguments="A B")
+def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
+    """x of a x = b, as torch.linalg.solve: a (..., N, N), b (N,) or (..., N, K); x of x a = b unless `left`.
+    LinAlgError where a is singular."""
+    _square("solve", a)
+    if not left:
+        return solve(a.mT, b) if b.ndim == 1 else solve(a.mT, b.mT).mT
+    same_device("solve", a, b)
+    vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
+    if b.shape[-1 if vector else -2] != a.shape[-1]:
+        raise ValueError(f"solve: {describe(a)} does not fit {describe(b)}")
+    if vector:
+        return _solve(a, b.unsqueeze(-1)).squeeze(-1)
+    broadcast_shapes(a.shape[:-2], b.shape[:-2], op="solve")
+    return _solve(a, b)
+
+
+@function(arguments="A B")
+def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """x of a x = b (left) or x a = b, as torch.linalg.solve_triangular; only one triangle of a is read."""
+    _square("solve_triangular", a)
+    side = -2 if left else -1
+    if b.ndim < 2 or b.shape[side] != a.shape[-1]:
+        raise ValueError(f"solve_triangular: {describe(a)} does not fit {describe(b)}")
+    if unitriangular:
+        a = (a.triu(1) if upper else a.tril(-1)) + eye(a.shape[-1], dtype=a.dtype)
+    else:
+        a = a.triu() if upper else a.tril()
+    return solve(a, b) if left else solve(a.mT, b.mT).mT
+
+
+def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
+    """Golub and Pereyra 1973, "The differentiation of pseudo-inverses", 4.12; equal singular values do not matter."""
+    left = g.mT - x @ (y @ g.mT)  # (I - x y) gᵀ
+    right = g.mT - (g.mT @ y) @ x  # gᵀ (I - y x)
+    return (left @ y @ y.mT + y.mT @ (y @ right) - y.mT @ g @ y.mT,)
+
+
+@primitive(vjp=_d_pinv, saves="both", name="_pinv")
+def _pinv(x: Tensor, limit: Tensor) -> Tensor:
+    """limit (...): up to which singular values count as none."""
+
+    def compute(a: Any, limit: Any) -> Any:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        kept = s > limit[..., None]
+        inverses = np.where(kept, 1 / np.where(kept, s, 1), 0)
+        return (np.swapaxes(vh, -1, -2) * inverses[..., None, :]) @ np.swapaxes(u, -1, -2)
+
+    return tensor_of(*_lapack("pinv", compute, x, limit))
+
+
+@function(method=True)
+def pinv(
+    x: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:  # fmt: skip
+    """The Moore-Penrose inverse (..., N, M), through the singular values above atol and rtol (or rcond) times the
+    largest; by default max(M, N) ε times."""
+    if x.ndim < 2:
+        raise ValueError(f"pinv: takes matrices (..., M, N), got {describe(x)}")
+    if hermitian:
+        _square("pinv", x)
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"pinv: takes floating-point matrices, not {describe(x)}")
+    limit = _limit(x, _largest(svdvals(x.detach())), atol, rcond if rtol is None else rtol)
+    return _pinv(x, limit.to(x.dtype))
+
+
+@function(method=True)
+def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:
+    """pinv with torch.pinverse's limit."""
+    return pinv(x, rcond)
+
+
+class LeastSquares(NamedTuple):
+    """What lstsq returns; what its driver does not tell is empty."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
+    """x with the least |A x - B|, as torch.linalg.lstsq. A (..., M, N), B (..., M, K) → (..., N, K); or B (..., M).
+
+    Singular values up to rcond (by default max(M, N) ε) times the largest count as none; of several solutions it is
+    the shortest. All of LAPACK's drivers are the same here but for what they tell: "gelsy" (the default), "gelsd" and
+    "gelss" the rank (...), the latter two the singular values, and they and "gels" the sums of squares that are left,
+    (..., K), where M > N and A has full rank.
+    """
+    vector = A.ndim > B.ndim and B.shape == A.shape[:-1]
+    other = B.unsqueeze(-1) if vector else B
+    if A.ndim < 2 or other.ndim != A.ndim or other.shape[-2] != A.shape[-2] or A.dtype is not B.dtype:
+        raise ValueError(f"lstsq: takes A (..., M, N) and B (..., M, K) of one dtype, got {describe(A)}, {describe(B)}")
+    if driver is not None and driver not in DRIVERS:
+        raise ValueError(f"lstsq: driver is one of {', '.join(DRIVERS)}, not {driver!r}")
+    m, n = A.shape[-2:]
+    broadcast_shapes(A.shape[:-2], other.shape[:-2], op="lstsq")
+    solution = pinv(A, rcond) @ other
+    values = svdvals(A.detach())
+    limit = max(m, n) * float(np.finfo(values.dtype.numpy_name).eps) if rcond is None else rcond
+    rank = (values > values.amax(-1, True) * limit).sum(-1) if min(m, n) else values.sum(-1).to("int64")
+    driver = driver or "gelsy"
+    full_rank = driver == "gels" or (driver != "gelsy" and bool((rank == n).all()))
+    nothing = A.new_zeros(0)
+    return LeastSquares(
+        solution.squeeze(-1) if vector else solution,
+        (A @ solution - other).square().sum(-2) if full_rank and m > n else nothing,
+        nothing.to("int64") if driver == "gels" else rank,
+        values if driver in ("gelsd", "gelss") else nothing,
+    )
+
+
+@function(method=True)
+def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """The solution of A y = x, (..., N, K), from the Cholesky factor L (..., N, N) of A: L Lᵀ, or Lᵀ L if `upper`."""
+    _square("cholesky_solve", L)
+    if x.ndim < 2 or x.shape[-2] != L.shape[-1]:
+        raise ValueError(f"cholesky_solve: {describe(x)} does not fit the factor {describe(L)}")
+    lower = L.mT if upper else L
+    return solve_triangular(lower.mT, solve_triangular(lower, x, upper=False), upper=True)
+
+
+@function(method=True)
+def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A from its Cholesky factor x (..., N, N)."""
+    _square("cholesky_inverse", x)
+    one = expand(eye(x.shape[-1], dtype=x.dtype), x.shape)
+    return cholesky_solve(one, x, upper)
+
+
+class InverseInfo(NamedTuple):
+    inverse: Tensor
+    info: Tensor
+
+
+class SolutionInfo(NamedTuple):
+    result: Tensor
+    info: Tensor
+
+
+def inv_ex(x: Tensor, *, check_errors: bool = False) -> InverseInfo:
+    """(inverse, info): where a matrix has none, info is not 0 and the inverse NaN, unless `check_errors` raises."""
+    _square("inv_ex", x)
+    return InverseInfo(*_checked(inverse, x.shape[:-2], check_errors, x))
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> SolutionInfo:
+    """(solution, info) of A x = B, or x A = B unless `left`."""
+    _square("solve_ex", A)
+    if not left:
+        found, info = solve_ex(A.mT, B.mT, check_errors=check_errors)
+        return SolutionInfo(found.mT, info)
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    other = B.unsqueeze(-1) if vector else B
+    lead = broadcast_shapes(A.shape[:-2], other.shape[:-2], op="solve_ex")
+    A, other = expand(A, (*lead, *A.shape[-2:])), expand(other, (*lead, *other.shape[-2:]))
+    found, info = _checked(solve, lead, check_errors, A, other)
+    return SolutionInfo(found.squeeze(-1) if vector else found, info)
+
+
+def tensorinv(x: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of x as a map from its dims after `ind` to those before, as torch.linalg.tensorinv."""
+    if ind < 1 or prod(x.shape[:ind]) != prod(x.shape[ind:]):
+        raise ValueError(f"tensorinv: {describe(x)} has not as many elements before dim {ind} as behind it")
+    size = prod(x.shape[:ind])
+    return reshape(inverse(reshape(x, (size, size))), (*x.shape[ind:], *x.shape[:ind]))
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+    """x with tensordot(A, x, x.ndim) = B; `dims` of A are moved to its end first."""
+    if dims is not None:
+        moved = [normalize_dim(d, A.ndim, "tensorsolve") for d in dims]
+        A = A.permute(*(d for d in range(A.ndim) if d not in moved), *moved)
+    shape = A.shape[B.ndim :]
+    if prod(shape) != B.numel() or prod(A.shape[: B.ndim]) != B.numel():
+        raise ValueError(f"tensorsolve: {describe(A)} and {describe(B)} do not fit")
+    return reshape(solve(reshape(A, (B.numel(), B.numel())), reshape(B, -1)), shape)

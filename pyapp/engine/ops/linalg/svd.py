@@ -1,0 +1,144 @@
+"""Singular values and vectors; the rank of a matrix."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import tensor_of
+from ...op import primitive
+from ...tensor import Tensor
+from ...user_errors import describe
+from ..diagonals import diag_embed
+from ..elementwise.compare import maximum
+from ..elementwise.select import where
+from ..stacking import cat
+from .lapack import _lapack
+
+
+def _parts(packed: Tensor, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """U (..., M, K), S (..., K), V (..., N, K) of their packed form (..., M + 1 + N, K)."""
+    return packed[..., :m, :], packed[..., m, :], packed[..., m + 1 :, :]
+
+
+def over_gaps(skew: Tensor, values: Tensor) -> Tensor:
+    """skew[i, j] / (values[j] - values[i]); where skew is 0, as on the diagonal and where no vector is used, 0."""
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    unused = skew == 0
+    return where(unused, 0.0, skew) / where(unused, 1.0, gaps)
+
+
+def _d_svd(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    """Townsend 2016, "Differentiating the singular value decomposition"; undefined for equal singular values."""
+    m, n = x.shape[-2:]
+    u, s, v = _parts(y, m, n)
+    gu, gs, gv = _parts(g.contiguous(), m, n)
+    squares = s * s
+    row, column = s.unsqueeze(-2), s.unsqueeze(-1)
+    skew_u, skew_v = u.mT @ gu, v.mT @ gv
+    turn_u, turn_v = over_gaps(skew_u - skew_u.mT, squares), over_gaps(skew_v - skew_v.mT, squares)
+    core = turn_u * row + column * turn_v + diag_embed(gs)
+    whole = u @ core @ v.mT
+    if m > s.shape[-1]:
+        whole = whole + ((gu - u @ skew_u) / row) @ v.mT
+    if n > s.shape[-1]:
+        whole = whole + (u / row) @ (gv - v @ skew_v).mT
+    return (whole,)
+
+
+@primitive(vjp=_d_svd, saves="both", name="_svd")
+def _svd(x: Tensor) -> Tensor:
+    def compute(a: Any) -> Any:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], -2)
+
+    return tensor_of(*_lapack("svd", compute, x))
+
+
+class SVD(NamedTuple):
+    """x = U diag(S) Vᵀ."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+@function(method=True)
+def svd(x: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
+    """x = U diag(S) Vᵀ, as torch.svd: x (..., M, N) → U (..., M, K), S (..., K), V (..., N, K); U and V square unless
+    `some`, zeros unless `compute_uv`. What a square one has more gets no gradient."""
+    if x.ndim < 2:
+        raise ValueError(f"svd: takes matrices (..., M, N), got {describe(x)}")
+    if not compute_uv:
+        m, n = x.shape[-2:]
+        return SVD(x.new_zeros((*x.shape[:-2], m, m)), svdvals(x), x.new_zeros((*x.shape[:-2], n, n)))
+    u, s, v = _parts(_svd(x), *x.shape[-2:])
+    return SVD(u, s, v) if some else SVD(_completed(u), s, _completed(v))
+
+
+def _completed(basis: Tensor) -> Tensor:
+    """Orthonormal columns (..., M, K) and further ones behind them, (..., M, M), which have no gradient."""
+    m, k = basis.shape[-2:]
+    if m == k:
+        return basis
+
+    def compute(a: Any) -> Any:
+        return np.linalg.qr(a, "complete")[0][..., k:]
+
+    return cat([basis, tensor_of(*_lapack("svd", compute, basis.detach()))], -1)
+
+
+def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
+    u, _, v = svd(x)
+    return ((u * g.unsqueeze(-2)) @ v.mT,)
+
+
+@primitive(vjp=_d_svdvals, name="_svdvals")
+def _svdvals(x: Tensor) -> Tensor:
+    return tensor_of(*_lapack("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x))
+
+
+def svdvals(x: Tensor) -> Tensor:
+    """Singular values (..., min(M, N)), descending."""
+    if x.ndim < 2:
+        raise ValueError(f"svdvals: takes matrices (..., M, N), got {describe(x)}")
+    return _svdvals(x)
+
+
+class LinalgSVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+def linalg_svd(x: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> LinalgSVD:
+    """(U, S, Vᵀ), as torch.linalg.svd: U (..., M, M), S (..., K), Vᵀ (..., N, N), or K columns and rows of them unless
+    `full_matrices`; what they have beyond K gets no gradient."""
+    u, s, v = svd(x, not full_matrices)
+    return LinalgSVD(u, s, v.mT)
+
+
+def _limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """Up to where singular values count as none (...): the larger of atol and rtol times the largest; rtol is by
+    default max(M, N) ε, and 0 where atol alone is given."""
+    if rtol is None:
+        eps = float(np.finfo(largest.dtype.numpy_name).eps)
+        rtol = max(x.shape[-2:]) * eps if atol is None else 0.0
+        if isinstance(atol, Tensor):
+            rtol = where(atol > 0, 0.0, max(x.shape[-2:]) * eps)
+    limit = largest * rtol
+    return limit if atol is None else maximum(limit, atol if isinstance(atol, Tensor) else limit.new_full((), atol))
+
+
+def _largest(values: Tensor) -> Tensor:
+    return values.amax(-1) if values.shape[-1] else values.sum(-1)
+
+
+def matrix_rank(
+    x: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:  # fmt: skip
+    """How many singular values are above atol (or tol) and rtol times the largest, by default max(M, N) ε times; of the
+    eigenvalues' sizes where `hermitian`, which are the same."""
+    s = svdvals(x.detach())
+    return (s > _limit(x, _largest(s), tol if atol is None else atol, rtol).unsqueeze(-1)).sum(-1)

@@ -1,0 +1,165 @@
+"""Tensors over given memory: strides, buffers, storages, by torch's names."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..declare import function, method
+from ..dtype import as_dtype
+from ..lazy import np
+from ..numpy_arrays import tensor_of
+from ..shape import as_shape, contiguous_strides
+from ..storage import Storage
+from ..tensor import Tensor, adopt_array, check_device, make
+from ..user_errors import describe
+from .create import construct
+
+
+@method("resize_")
+def _resize(x: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """x in another shape, in place, dense: with the same elements as far as they go, and others that are not set.
+
+    RuntimeError for a tensor that requires a gradient.
+    """
+    if x.requires_grad:
+        raise RuntimeError("resize_: this tensor requires a gradient")
+    shape = as_shape(sizes)
+    if any(size < 0 for size in shape):
+        raise ValueError(f"resize_: a tensor cannot have the shape {shape}: sizes are not negative")
+    if x.dtype.is_quantized:
+        raise TypeError(f"resize_: a {x.dtype} matrix cannot be resized; dequantize it first")
+    needed = (x.offset + prod(shape)) * x.dtype.itemsize
+    if needed > x.storage.nbytes:
+        whole = Storage(needed)
+        if x.storage.nbytes:
+            whole.bytes_view()[: x.storage.nbytes] = x.storage.bytes_view()
+    else:
+        whole = x.storage
+    x.point_to(whole, shape, _row_major(shape), x.dtype, x.offset)
+    x.seen_through = x.views = None
+    return x
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return contiguous_strides(shape)
+
+
+@method("set_")
+def _set(x: Tensor, source: Tensor) -> Tensor:
+    """x shows the memory of another tensor, in its shape."""
+    if source.dtype is not x.dtype:
+        raise RuntimeError(f"set_: {describe(source)} is of another dtype than {describe(x)}")
+    x.data = source
+    x.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)
+    return x
+
+
+@function()
+def empty_strided(
+    size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """An uninitialised tensor whose elements lie `stride` apart."""
+    shape, strides = as_shape((size,)), as_shape((stride,))
+    check_device(device)
+    if len(shape) != len(strides) or any(step < 0 for step in strides):
+        raise ValueError(f"empty_strided: the strides {strides} do not fit the shape {shape}")
+    span = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) if prod(shape) else 0
+    kind = as_dtype(dtype or _dtype.Default.dtype)
+    return make(Storage(span * kind.itemsize), shape, strides, kind).requires_grad_(requires_grad)
+
+
+@function()
+def empty_permuted(
+    size: Any, physical_layout: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """An uninitialised tensor, dense with its dims in another order: `physical_layout` from outside in."""
+    shape = as_shape((size,))
+    if sorted(physical_layout) != list(builtins.range(len(shape))):
+        raise RuntimeError(f"empty_permuted: {tuple(physical_layout)} is no order of {len(shape)} dims")
+    strides, step = [0] * len(shape), 1
+    for d in reversed(physical_layout):
+        strides[d], step = step, step * max(shape[d], 1)
+    return empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@function()
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A vector over the bytes of a buffer, which it shares where they can be written, from byte `offset` on."""
+    kind = as_dtype(dtype)
+    view = memoryview(buffer).cast("B")
+    length = (len(view) - offset) // kind.itemsize if count < 0 else count
+    if not 0 <= offset < len(view) or length < 1 or offset + length * kind.itemsize > len(view):
+        raise ValueError(f"frombuffer: {length} of {kind} from byte {offset} on are not in {len(view)} bytes")
+    array = np.frombuffer(view, kind.numpy_name, length, offset)
+    found = tensor_of(array) if not kind.is_bits else _bits(array, kind)
+    return found.requires_grad_(requires_grad)
+
+
+def _bits(array: Any, kind: Any) -> Tensor:
+    return adopt_array(array, kind)
+
+
+@method("new_empty_strided")
+def _new_empty_strided(
+    x: Tensor, size: Any, stride: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    return empty_strided(size, stride, dtype=dtype or x.dtype, device=device, requires_grad=requires_grad)
+
+
+@method("new")
+def _new(x: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """torch's older constructor in x's dtype: of sizes, or of data."""
+    check_device(device)
+    made = Tensor.__new__(Tensor)
+    construct(made, args, x.dtype)
+    return made
+
+
+class _UntypedStorage:
+    """A storage as torch.Tensor.untyped_storage() gives it: bytes, of which tensors are views."""
+
+    def __init__(self, x: Tensor) -> None:
+        self._storage = x.storage
+
+    def data_ptr(self) -> int:
+        return self._storage.address
+
+    def nbytes(self) -> int:
+        return self._storage.nbytes
+
+    size = __len__ = nbytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _UntypedStorage) and other._storage is self._storage
+
+    __hash__ = object.__hash__
+
+
+@method()
+def is_set_to(x: Tensor, tensor: Tensor) -> bool:
+    """Whether both show the same memory in the same shape."""
+    return (x.address, x.shape, x.strides) == (tensor.address, tensor.shape, tensor.strides)
+
+
+@method()
+def resize_as_(x: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
+    """resize_ to the shape of another tensor."""
+    return _resize(x, other.shape)
+
+
+@method()
+def storage_offset(x: Tensor) -> int:
+    """The place of the first element in the storage, in elements."""
+    return x.offset
+
+
+@method()
+def untyped_storage(x: Tensor) -> _UntypedStorage:
+    """The bytes of which the tensor is a view."""
+    return _UntypedStorage(x)

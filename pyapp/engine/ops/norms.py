@@ -1,0 +1,83 @@
+"""Norms of vectors along dims; renorm."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from ..declare import function
+from ..dtype import float32
+from ..op import op
+from ..operands import is_half
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .elementwise.select import where
+from .linalg.norms import matrix_norm
+from .reduce import _spread, amax, amin, sum
+
+
+@function(method=True, in_place=True)
+def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """x with every slice at an index of `dim` of which the p-norm is above `maxnorm` scaled down to that."""
+    if not x.dtype.is_floating_point or x.ndim < 2 or p <= 0 or maxnorm < 0:
+        raise ValueError(
+            f"renorm: takes floats of 2 dims and more, p above 0 and maxnorm of at least 0, got {describe(x)}, {p}, "
+            f"{maxnorm}"
+        )
+    kept = normalize_dim(dim, x.ndim, "renorm")
+    wide = x.to(float32) if x.dtype.itemsize < 4 else x
+    sizes = wide.norm(p, [d for d in range(x.ndim) if d != kept], True)
+    factors = where(sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0)  # torch's guard against 0
+    return (wide * factors).to(x.dtype)
+
+
+def _d_norm(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    whole = _spread(y, x, dim, keepdim)
+    return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, x / whole),)
+
+
+@op(vjp=_d_norm, saves="both")
+def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    if is_half(x):
+        return _euclidean(x.to(float32), dim, keepdim).to(x.dtype)
+    return sum(x * x, dim, keepdim).sqrt()
+
+
+def _d_p_norm(g: Tensor, y: Tensor, x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Any:
+    whole = _spread(y, x, dim, keepdim)
+    share = x.sign() * where(whole == 0, 0.0, x.abs() / whole) ** (p - 1)
+    return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, share),)
+
+
+@op(vjp=_d_p_norm, saves="both")
+def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tensor:
+    if is_half(x):
+        return _p_norm(x.to(float32), p, dim, keepdim).to(x.dtype)
+    return sum(x.abs() ** p, dim, keepdim) ** (1 / p)
+
+
+@function(method=True)
+def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" (2), inf, -inf or 0 (how many)."""
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"norm: takes floating-point tensors, not {describe(x)}")
+    if p in ("fro", 2):
+        return _euclidean(x, dim, keepdim)
+    if p == "nuc":
+        return matrix_norm(x, "nuc", (-2, -1) if dim is None else dim, keepdim)
+    if isinstance(p, str):
+        raise ValueError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}")
+    if p in (inf, -inf):
+        return (amax if p > 0 else amin)(x.abs(), dim, keepdim)
+    if p == 0:
+        return sum(x != 0, dim, keepdim).to(x.dtype)
+    if p == 1:
+        return sum(x.abs(), dim, keepdim)
+    return _p_norm(x, p, dim, keepdim)
+
+
+@function()
+def frobenius_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The root of the sum of squares."""
+    return x.norm(2, dim, keepdim)

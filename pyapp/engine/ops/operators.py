@@ -1,0 +1,72 @@
+"""Python's operators on tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd import STATE
+from ..declare import method
+from ..device import cpu
+from ..op import Op
+from ..operands import as_tensor
+from ..tensor import Tensor
+from ..user_errors import MISTAKES, names_itself, tell
+from .elementwise.arithmetic import abs, add, div, floor_divide, mul, neg, pow, remainder, sub
+from .elementwise.bitwise import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+)
+from .elementwise.compare import eq, ge, gt, le, lt, ne
+
+
+def _reflected(operation: Op) -> Any:
+    def operator(self: Tensor, other: Any) -> Any:
+        if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
+            return operation(as_tensor(other, self), self)
+        return NotImplemented
+
+    return names_itself(operator)
+
+
+def _accepting(operation: Op) -> Any:
+    """The operator: leaves what is neither tensor nor number to the other operand."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        if (
+            not STATE.enabled and operation.claim is not None and self.device is cpu
+        ):  # as Op.__call__, without its frame
+            try:
+                result = operation.claim(self, other)
+                if result is not NotImplemented:
+                    return result
+            except MISTAKES as error:
+                tell(error, operation.name, (self, other), {})
+                raise
+        if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
+            return operation(self, other)
+        return NotImplemented
+
+    return names_itself(operator)
+
+
+_OPERATORS = {
+    "add": add, "sub": sub, "mul": mul, "truediv": div, "pow": pow, "floordiv": floor_divide, "mod": remainder,
+    "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
+    "and": bitwise_and, "or": bitwise_or, "xor": bitwise_xor,
+}  # fmt: skip
+for _name, _op in _OPERATORS.items():
+    method(f"__{_name}__")(_accepting(_op))
+    if _name not in ("eq", "ne", "lt", "le", "gt", "ge"):
+        method(f"__r{_name}__")(_reflected(_op))
+        method(f"__i{_name}__")(getattr(Tensor, _op.name + "_"))
+for _name, _op in (("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift)):
+    method(f"__{_name}__")(_accepting(_op))
+    method(f"__r{_name}__")(_reflected(_op))
+method("__neg__")(neg)
+method("__abs__")(abs)
+method("__invert__")(bitwise_not)
+method("__pos__")(names_itself(lambda x: x))

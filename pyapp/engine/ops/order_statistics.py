@@ -1,0 +1,173 @@
+"""Order statistics: kthvalue, median, quantile, mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as _dtype
+from ..autograd import no_grad
+from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .elementwise.select import where
+from .reduce import Found
+from .reduce import sum as _sum
+from .sorting import argsort
+from .stacking import stack
+from .view import narrow, reshape, squeeze, transpose
+
+
+def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
+    """(values, indices) of the element that stands at `rank` (one along dim) when sorted."""
+    indices = argsort(x, dim).gather(dim, rank)
+    values = x.gather(dim, indices)
+    return Found(values, indices) if keepdim else Found(squeeze(values, dim), squeeze(indices, dim))
+
+
+def _filled(x: Tensor, name: str, dim: int | None = None) -> int:
+    """The size of a dim (or of all), which must not be zero."""
+    size = x.numel() if dim is None else x.shape[normalize_dim(dim, x.ndim, name)] if x.ndim else 1
+    if not size:
+        raise (ValueError if dim is None else IndexError)(f"{name}: {describe(x)} has no elements along dim {dim}")
+    return size
+
+
+@function(method=True)
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Found:
+    """(values, indices) of the k-th smallest along a dim; k counts from 1."""
+    size = _filled(x, "kthvalue", dim)
+    if not 1 <= k <= size:
+        raise ValueError(f"kthvalue: k = {k} is not between 1 and {size}, dim {dim} of {describe(x)}")
+    values, indices = _at_rank(reshape(x, 1) if not x.ndim else x, _ranks(x, dim, k - 1), dim, keepdim)
+    return Found(values, indices) if x.ndim else Found(reshape(values, ()), reshape(indices, ()))
+
+
+def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
+    shape = list(x.shape or (1,))
+    shape[dim] = 1
+    return tensor_of(np.full(shape, rank, dtype=np.int64), _dtype.int64)
+
+
+def _d_median_of_all(g: Tensor, y: Tensor, x: Tensor, _: Any) -> tuple[Tensor, None]:
+    """Shared by equals, as in torch."""
+    hit = ((x == y) | (x.isnan() & y.isnan())).to(g.dtype)
+    return g * hit / hit.sum(), None
+
+
+@primitive(vjp=_d_median_of_all, saves="both", name="_median_of_all")
+def median_of_all(x: Tensor, along: Any) -> Tensor:
+    """median or nanmedian of all elements."""
+    with no_grad():
+        found: Tensor = along(reshape(x, -1), 0)[0]
+    return found
+
+
+@function(method=True)
+def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements; along a dim, (values, indices). NaN wins."""
+    if dim is None:
+        if not x.numel() and x.dtype.is_floating_point:
+            return x.new_full((), float("nan"))
+        _filled(x, "median")
+        return median_of_all(x, median)
+    size = _filled(x, "median", dim)
+    if not x.ndim:
+        return kthvalue(x, 1)
+    ranks = _ranks(x, dim, (size - 1) // 2)
+    if x.dtype.is_floating_point:  # NaN is sorted to the end
+        ranks = where(x.detach().isnan().any(dim, True), size - 1, ranks)
+    return _at_rank(x, ranks, dim, keepdim)
+
+
+_BETWEEN = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+@function(method=True)
+def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
+    """The q-quantiles (a number, or a vector, which adds a first dim) along a dim or of all elements. NaN wins."""
+    if interpolation not in _BETWEEN:
+        raise ValueError(f"quantile: interpolation is one of {', '.join(_BETWEEN)}, not {interpolation!r}")
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"quantile: takes floating-point tensors, not {describe(x)}")
+    if isinstance(q, Tensor) and q.dtype is not x.dtype:
+        raise TypeError(f"quantile: {describe(x)} and q, {describe(q)}, differ in dtype")
+    _filled(x, "quantile", dim)
+    parts = array_of(q).astype(np.float64)
+    if parts.ndim > 1 or not ((parts >= 0) & (parts <= 1)).all():
+        raise ValueError(f"quantile: q is a number or vector of numbers in 0 .. 1, not {describe(q)}")
+    rank = x.ndim
+    d = normalize_dim(dim, rank, "quantile") if dim is not None else 0
+    flat = transpose(x, d, -1) if dim is not None and rank else reshape(x, -1)
+    ordered = flat.gather(-1, argsort(flat, -1))
+    found = []
+    for part in parts.reshape(-1):
+        value = _between(ordered, float(part) * (ordered.shape[-1] - 1), interpolation)
+        value = where(flat.detach().isnan().any(-1, True), float("nan"), value)
+        value = transpose(value, d, -1) if dim is not None and rank else reshape(value, (1,) * rank)
+        found.append(value if keepdim else reshape(value, ()) if dim is None or not rank else squeeze(value, d))
+    return stack(found, 0) if parts.ndim else found[0]
+
+
+def _between(ordered: Tensor, position: float, interpolation: str) -> Tensor:
+    low = int(position)
+    high = min(low + 1, ordered.shape[-1] - 1)
+    above = position > low
+    share = {"linear": position - low, "lower": 0.0, "higher": float(above), "midpoint": 0.5 * above}
+    weight = share.get(interpolation, float(round(position) > low))
+    first = narrow(ordered, -1, low, 1)
+    return first if weight == 0 else first + (narrow(ordered, -1, high, 1) - first) * weight
+
+
+@function(method=True)
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
+    """(values, indices) of what stands most often along a dim; the smallest of such, and its last place."""
+    if not x.ndim:
+        found = mode(x.reshape(1), dim, True)
+        return Found(found.values.reshape(()), found.indices.reshape(()))
+    d = normalize_dim(dim, x.ndim, "mode")
+    array = np.moveaxis(array_of(x), d, -1)
+    counts = (array[..., :, None] == array[..., None, :]).sum(-1)
+    best = counts == counts.max(-1, keepdims=True)
+    values = np.where(best, array, array.max() if array.size else 0).min(-1, keepdims=True)
+    last = array.shape[-1] - 1 - np.argmax((array == values)[..., ::-1], -1)
+    indices = tensor_of(np.moveaxis(last[..., None], -1, d), _dtype.int64)
+    picked = x.gather(d, indices)
+    return Found(picked, indices) if keepdim else Found(picked.squeeze(d), indices.squeeze(d))
+
+
+@function(method=True)
+def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of what is not NaN; along a dim, (values, indices)."""
+    if dim is None:
+        return median_of_all(x, nanmedian) if x.numel() else x.new_full((), float("nan"))
+    d = normalize_dim(dim, x.ndim, "nanmedian")
+    count = _sum(x.isnan().logical_not(), d, True)
+    order = x.detach().argsort(d)
+    rank = where(count > 0, (count - 1).floor_divide(2), 0)
+    indices = order.gather(d, rank)
+    values = x.gather(d, indices)
+    return Found(values, indices) if keepdim else Found(values.squeeze(d), indices.squeeze(d))
+
+
+@function(method=True)
+def nanquantile(x: Tensor, q: float, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The q-quantile (linear) of what is not NaN, along a dim or of all elements; NaN where there is nothing else."""
+    if not 0 <= q <= 1:
+        raise ValueError(f"nanquantile: q must be a number in 0 .. 1, got {q}")
+    if dim is None:
+        found = nanquantile(x.reshape(-1), q, 0)
+        return found.reshape((1,) * x.ndim) if keepdim else found
+    d = normalize_dim(dim, x.ndim, "nanquantile")
+    count = _sum(x.isnan().logical_not(), d, True)
+    ordered = x.gather(d, x.detach().argsort(d))  # NaN last
+    place = (count - 1).clamp(0).to("float64") * q
+    low = place.floor().to("int64")
+    high = (low + 1).minimum((count - 1).clamp(0))
+    first, second = ordered.gather(d, low), ordered.gather(d, high)
+    share = (place - low.to("float64")).to(x.dtype)
+    value = where(share == 0, first, first + (second - first) * share)
+    return value if keepdim else value.squeeze(d)

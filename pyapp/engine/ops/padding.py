@@ -1,0 +1,77 @@
+"""Padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import UnsupportedValueError
+from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import array_of, int64_tensor, tensor_of
+from ..op import primitive
+from ..tensor import Tensor
+from ..user_errors import describe
+from .view import narrow
+
+
+def _d_pad(g: Tensor, _: Any, x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
+    for dim, (before, _after) in enumerate(widths):
+        g = narrow(g, dim, before, x.shape[dim])
+    return (g,)
+
+
+@primitive(vjp=_d_pad, saves="none", name="_pad")
+def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Tensor:
+    return tensor_of(np.pad(array_of(x), widths, constant_values=value), x.dtype)
+
+
+def _positions(mode: str, size: int, before: int, after: int, x: Tensor) -> Any:
+    """Which elements of a dim the padded dim shows."""
+    limit = {"reflect": size - 1, "circular": size, "replicate": before + after if size else 0}[mode]
+    if max(before, after) > limit:
+        raise ValueError(f"pad: {before} and {after} are too wide for mode {mode!r} on {describe(x)}")
+    at = np.arange(-before, size + after, dtype=np.int64)
+    if mode == "replicate":
+        return np.clip(at, 0, size - 1)
+    if mode == "circular":
+        return at % size
+    at = np.abs(at)
+    return np.where(at >= size, 2 * (size - 1) - at, at)
+
+
+@function()
+def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Widens dims by (before, after) pairs, the last dim's first; negative widths cut.
+
+    mode: "constant" (with `value`, 0 by default), "reflect", "replicate" or "circular".
+    """
+    widths, given = [int(n) for n in pad], x
+    if len(widths) % 2 or len(widths) > 2 * x.ndim:
+        raise ValueError(f"pad: {tuple(widths)} does not name pairs for the dims of {describe(x)}")
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        raise UnsupportedValueError(f"pad: mode is constant, reflect, replicate or circular, not {mode!r}")
+    pairs = [(0, 0)] * x.ndim
+    for i in range(0, len(widths), 2):
+        dim, before, after = x.ndim - 1 - i // 2, widths[i], widths[i + 1]
+        if before < 0 or after < 0:
+            kept = x.shape[dim] + min(before, 0) + min(after, 0)
+            if kept < 0:
+                raise ValueError(f"pad: {before} and {after} cut more than dim {dim} of {describe(x)} has")
+            x = narrow(x, dim, max(-before, 0), kept)
+            before, after = max(before, 0), max(after, 0)
+        if mode != "constant" and (before or after):
+            x = x.index_select(dim, int64_tensor(_positions(mode, x.shape[dim], before, after, x)))
+        pairs[dim] = (before, after)
+    if mode == "constant" and any(sum(p) for p in pairs):
+        return _pad(x, tuple(pairs), 0 if value is None else value)
+    return x.clone() if x.storage is given.storage else x
+
+
+@function()
+def constant_pad_nd(x: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
+    """pad with a constant."""
+    return _pad_any(x, list(pad), value=value)
+
+
+_pad_any = pad

@@ -1,0 +1,78 @@
+"""Reverse, roll and rotate along dims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive
+from ..shape import as_shape, normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .view import reshape, transpose
+
+
+@primitive(vjp=lambda g, _, x, dims: (g.flip(dims),), saves="none", name="_flip")
+def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    return (
+        tensor_of(np.flip(x.array(), dims).copy(), x.dtype)
+        if not x.dtype.is_bits
+        else tensor_of(np.flip(array_of(x), dims), x.dtype)
+    )
+
+
+@function(method=True)
+def flip(x: Tensor, *along: Any, dims: Any = None) -> Tensor:
+    """Reverses the order along dims."""
+    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(along if dims is None else dims)))
+
+
+def _d_roll(g: Tensor, _: Any, x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    return (_roll(g, tuple(-s for s in shifts), dims),)
+
+
+@primitive(vjp=_d_roll, saves="none", name="_roll")
+def _roll(x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
+    return tensor_of(np.roll(array_of(x), shifts, dims), x.dtype)
+
+
+@function(method=True)
+def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+    """Shifts elements along dims, round the end; without dims, along the flattened tensor."""
+    by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    if dims is None:
+        if len(by) != 1:
+            raise ValueError(f"roll: shifts {by} need dims for {describe(x)}")
+        return reshape(_roll(reshape(x, -1), by, (0,)), x.shape)
+    named = (dims,) if isinstance(dims, int) else tuple(dims)
+    if len(named) != len(by):
+        raise ValueError(f"roll: shifts {by} and dims {named} differ in number")
+    return _roll(x, by, tuple(normalize_dim(d, x.ndim, "roll") for d in named))
+
+
+@function(method=True)
+def fliplr(x: Tensor) -> Tensor:
+    """flip along dim 1."""
+    return flip(x, 1)
+
+
+@function(method=True)
+def flipud(x: Tensor) -> Tensor:
+    """flip along dim 0."""
+    return flip(x, 0)
+
+
+@function(method=True)
+def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned k quarters, from the first of two dims to the second."""
+    a, b = (normalize_dim(d, x.ndim, "rot90") for d in dims)
+    if a == b:
+        raise ValueError(f"rot90: dims {tuple(dims)} are the same")
+    if k % 4 == 2:
+        return flip(x, a, b)
+    if k % 4 == 1:
+        return transpose(flip(x, b), a, b)
+    return x.clone() if k % 4 == 0 else flip(transpose(x, a, b), b)

@@ -1,0 +1,49 @@
+"""Repeat a tensor or its elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import array_of, int64_tensor
+from ..shape import as_shape, normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .view import expand, reshape
+
+
+@function(method=True)
+def repeat(x: Tensor, *times: Any) -> Tensor:
+    """Copies side by side, `times` for each dim."""
+    counts = as_shape(times)
+    if len(counts) < x.ndim:
+        raise ValueError(f"repeat: {counts} names fewer dims than {describe(x)} has")
+    shape = (1,) * (len(counts) - x.ndim) + x.shape
+    spread = [size for n, count in zip(shape, counts, strict=True) for size in (count, n)]
+    ones = [size for n in shape for size in (1, n)]
+    wide = expand(reshape(x, tuple(ones)), tuple(spread))
+    found = reshape(wide, tuple(n * c for n, c in zip(shape, counts, strict=True)))
+    return found.clone() if found.storage is x.storage else found
+
+
+@function(method=True)
+def tile(x: Tensor, *times: Any, dims: Any = None) -> Tensor:
+    """repeat, where missing counts are one."""
+    counts = as_shape(times if dims is None else dims)
+    return repeat(x, (1,) * (x.ndim - len(counts)) + counts)
+
+
+@function(method=True)
+def repeat_interleave(x: Tensor, repeats: int | Tensor | None = None, dim: int | None = None) -> Tensor:
+    """Each entry of a dim `repeats` times (one number, or one for each entry); flattened without a dim. Of a vector of
+    counts alone: each place as often as that says."""
+    if repeats is None:
+        x, repeats = int64_tensor(np.arange(x.shape[0])), x
+    if dim is None:
+        x, dim = reshape(x, -1), 0
+    size = x.shape[normalize_dim(dim, x.ndim, "repeat_interleave")]
+    counts = array_of(repeats).astype(np.int64).reshape(-1)
+    if counts.size not in (1, size) or (counts < 0).any():
+        raise ValueError(f"repeat_interleave: repeats {describe(repeats)} do not fit dim {dim} of {describe(x)}")
+    return x.index_select(dim, int64_tensor(np.repeat(np.arange(size), counts.astype(np.intp))))

@@ -1,0 +1,147 @@
+"""Draw a token from a row of logits."""
+
+from __future__ import annotations
+
+from math import inf
+from struct import Struct
+
+from ...errors import KernelError
+from .. import dtype as _dtype
+from ..buffers import reader, writer
+from ..declare import function
+from ..device import Device, cpu
+from ..launch import refuse_capture
+from ..op import op
+from ..operands import dense
+from ..tensor import Tensor, empty_contiguous
+from ..thread_local import ThreadLocal
+from ..user_errors import describe
+from .create import arange
+from .elementwise.select import where
+
+
+@op()
+def _sample(
+    token: Tensor, logits: Tensor, uniform: Tensor, candidates: Tensor, history: Tensor | None, history_count: int,
+    temperature: float, top_k: int, top_p: float, min_p: float, penalty: float,
+) -> Tensor:  # fmt: skip
+    """Writes the drawn id into `token` (1,) int32, by sorting all logits; returns it."""
+    x = logits.detach().to(_dtype.float64)
+    if history is not None and history_count:
+        seen = history[:history_count].to(_dtype.int64)
+        x[seen] = where(x[seen] < 0, x[seen] * penalty, x[seen] / penalty)
+    largest = x.max()
+    if bool(x.isnan().any()) or largest.item() == -inf:
+        raise KernelError("sample: the logits are not numbers, or rule out every token")
+    if temperature <= 0:
+        return token.copy_(x.argmax().reshape(1))
+    order = x.argsort(descending=True, stable=True)
+    if top_k:
+        order = order[:top_k]
+    x = x[order]
+    weights = where(x == largest, 0.0, (x - largest) / temperature).exp()  # in descending order
+    first = arange(weights.shape[0]) == 0
+    if 0 < top_p < 1:
+        sums = weights.cumsum(0)
+        weights = where(((sums - weights) < top_p * sums[-1]).logical_or(first), weights, 0.0)
+    weights = where((weights >= min_p).logical_or(first), weights, 0.0)
+    sums = weights.cumsum(0)
+    place = (sums <= uniform.to(_dtype.float64) * sums[-1]).sum()
+    return token.copy_(order[place.reshape(1)])
+
+
+@op()
+def _peak(place: Tensor, excess: Tensor, logits: Tensor) -> Tensor:
+    """Writes the index of the largest into `place` (1,) int32 and log(sum(exp(logits - largest))) into `excess`."""
+    logits = logits.detach()
+    place.copy_(logits.argmax().reshape(1))
+    excess.copy_((logits.logsumexp(0) - logits.max()).reshape(1))
+    return place
+
+
+def _checked_logits(name: str, logits: Tensor) -> Tensor:
+    refuse_capture(name)  # its result is a Python number
+    if logits.dtype is not _dtype.float32 or len(logits.shape) != 1 or not logits.shape[0]:
+        raise ValueError(f"{name}: takes logits (V,) in float32, got {describe(logits)}")
+    return dense(logits)
+
+
+class _PeakBuffers:
+    """What `_peak` writes on one device."""
+
+    __slots__ = ("excess", "place", "read_excess", "read_place")
+
+    def __init__(self, device: Device) -> None:
+        self.place = empty_contiguous((1,), _dtype.int32, device)
+        self.excess = empty_contiguous((1,), _dtype.float32, device)
+        self.read_place, self.read_excess = reader(self.place), reader(self.excess)
+
+
+class _Peaks(ThreadLocal):
+    """The buffers of this thread, by device."""
+
+    def __init__(self) -> None:
+        self.by_device: dict[Device, _PeakBuffers] = {}
+
+
+_peaks = _Peaks()
+_float = Struct("f")
+
+
+@function()
+def peak(logits: Tensor) -> tuple[int, float]:
+    """Of logits (V,) float32: the index of the first largest, and log(sum(exp(logits))); -inf where all are -inf."""
+    logits = _checked_logits("peak", logits)
+    buffers = _peaks.by_device.get(logits.device)
+    if buffers is None:
+        buffers = _peaks.by_device[logits.device] = _PeakBuffers(logits.device)
+    _peak(buffers.place, buffers.excess, logits)
+    index = buffers.read_place()
+    (largest,) = _float.unpack(logits.storage.read(4 * (logits.offset + index), 4))
+    return index, largest if largest == -inf else largest + buffers.read_excess()
+
+
+@function()
+class SampleBuffers:
+    """The memory that `sample` needs on the device of the logits: made once for a vocabulary."""
+
+    __slots__ = ("candidates", "read_token", "token", "uniform", "write_uniform")
+
+    def __init__(self, vocabulary: int, device: Device = cpu) -> None:
+        self.token = empty_contiguous((1,), _dtype.int32, device)
+        self.uniform = empty_contiguous((1,), _dtype.float32, device)
+        self.candidates = empty_contiguous((2 * vocabulary,), _dtype.int32, device)
+        self.write_uniform, self.read_token = writer(self.uniform), reader(self.token)
+
+
+@function()
+def sample(
+    logits: Tensor,
+    buffers: SampleBuffers,
+    uniform: float = 0.0,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    penalty: float = 1.0,
+    history: Tensor | None = None,
+    history_count: int = 0,
+) -> int:
+    """Draws a token id from logits (V,) float32.
+
+    In this order: the penalty of the int32 ids in `history`, temperature, top-k, top-p, min-p. `uniform` in [0, 1)
+    decides the draw; temperature 0 takes the largest. KernelError for NaN logits, and where every logit is -inf.
+    """
+    logits = _checked_logits("sample", logits)
+    vocabulary = logits.shape[0]
+    if buffers.candidates.shape[0] < 2 * vocabulary:
+        raise ValueError(f"sample: the buffers were made for {buffers.candidates.shape[0] // 2} of {vocabulary} logits")
+    if history_count and (history is None or history.dtype is not _dtype.int32 or history.numel() < history_count):
+        raise ValueError(f"sample: the history is {history_count} int32 ids, got {describe(history)}")
+    buffers.write_uniform(uniform)
+    _sample(
+        buffers.token, logits, buffers.uniform, buffers.candidates, history, history_count,
+        temperature, top_k, top_p, min_p, penalty,
+    )  # fmt: skip
+    token: int = buffers.read_token()
+    return token

@@ -1,0 +1,289 @@
+"""Write elements by index: scatter, index_add, index_put and their relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..declare import function, method
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive
+from ..operands import same_device
+from ..shape import broadcast_shapes, normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .create import ones, zeros
+from .diagonals import diagonal
+from .elementwise.select import where
+from .index import _array_index, _put, _take_back
+from .padding import pad
+from .selection import _grid, _index_array
+from .view import expand, reshape
+
+
+def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """g where the index reads the source, zeros behind."""
+    part = g.gather(dim, index)
+    return pad(
+        part, [n for size, had in zip(source.shape[::-1], part.shape[::-1], strict=True) for n in (0, size - had)]
+    )
+
+
+@function(method=True, in_place=True)
+@primitive(vjp=lambda g, _, x, dim, index, src: (g, None, None, _d_source(g, dim, index, src)), saves="none")
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """x with src added at index along dim; equal indices add up."""
+    d = normalize_dim(dim, x.ndim, "scatter_add")
+    result = array_of(x).copy()
+    found = _index_array("scatter_add", x, d, index)
+    np.add.at(result, _grid(found, d), array_of(src)[tuple(slice(n) for n in found.shape)])
+    return tensor_of(result, x.dtype)
+
+
+def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
+    hole = scatter(g, dim, index, zeros(index.shape, dtype=g.dtype))
+    return hole, None, None, _d_source(g, dim, index, source) if isinstance(source, Tensor) and source.ndim else None
+
+
+@function(method=True, in_place=True)
+@primitive(vjp=_d_scatter, saves="none")
+def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
+    """x with source (a tensor or a number) written at index along dim."""
+    if isinstance(source, Tensor) and source.dtype is not x.dtype:
+        raise TypeError(f"scatter: {describe(x)} and the source {describe(source)} differ in dtype")
+    d = normalize_dim(dim, x.ndim, "scatter")
+    result = array_of(x).copy()
+    found = _index_array("scatter", x, d, index)
+    values = array_of(source)
+    if values.ndim and (
+        values.ndim != found.ndim or any(n < m for n, m in zip(values.shape, found.shape, strict=True))
+    ):
+        raise ValueError(f"scatter: the source {describe(source)} does not cover the index {describe(index)}")
+    result[_grid(found, d)] = values[tuple(slice(n) for n in found.shape)] if values.ndim else values
+    return tensor_of(result, x.dtype)
+
+
+def _scatter_by_name(
+    x: Tensor, dim: int, index: Tensor, src: Any = None, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    source = value if src is None else src
+    if reduce is None:
+        return scatter(x, dim, index, source)
+    if reduce not in ("add", "multiply"):
+        raise ValueError(f"scatter: reduce is 'add' or 'multiply', not {reduce!r}")
+    if not isinstance(source, Tensor):
+        source = x.new_full(index.shape, source)
+    return scatter_reduce(x, dim, index, source, "sum" if reduce == "add" else "prod")
+
+
+scatter.by_name = _scatter_by_name
+
+
+@primitive(
+    vjp=lambda g, _, x, dim, index, source: (g, None, None, g.index_select(dim, index)), saves="none", name="_index_add"
+)
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    result = array_of(x).copy()
+    where: Any = (slice(None),) * dim + (index.array().astype(np.int64),)
+    np.add.at(result, where, array_of(source))
+    return tensor_of(result, x.dtype)
+
+
+@function(method=True, in_place=True)
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float = 1) -> Tensor:
+    """x with the entries of source along dim added at a 1-dim index; equal indices add up."""
+    d = normalize_dim(dim, x.ndim, "index_add")
+    same_device("index_add", x, index, source)
+    if index.ndim == 0:
+        index = reshape(index, 1)
+    if index.dtype.category != 1 or index.ndim != 1:
+        raise TypeError(f"index_add: the index must be a vector of integers, got {describe(index)}")
+    if source.dtype is not x.dtype:
+        raise TypeError(f"index_add: {describe(x)} and the source {describe(source)} differ in dtype")
+    if source.shape != (*x.shape[:d], index.shape[0], *x.shape[d + 1 :]):
+        raise ValueError(
+            f"index_add: the source {describe(source)} does not fit {describe(x)} at {index.shape[0]} "
+            f"indices of dim {dim}"
+        )
+    array = index.array()
+    if array.size and (array.min() < 0 or array.max() >= x.shape[d]):
+        raise IndexError(
+            f"index_add: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
+        )
+    return _index_add(x, d, index, source if alpha == 1 else source * alpha)
+
+
+def _along(x: Tensor, dim: int, index: Tensor, name: str) -> tuple[Any, ...]:
+    d = normalize_dim(dim, x.ndim, name)
+    if index.dtype.category != 1 or index.ndim > 1:
+        raise TypeError(f"{name}: the index must be a vector of integers, got {describe(index)}")
+    array = index.array()
+    lowest = -x.shape[d] if name == "index_fill" else 0
+    if array.size and (array.min() < lowest or array.max() >= x.shape[d]):
+        raise IndexError(f"{name}: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}")
+    return (slice(None),) * d + (index.reshape(-1),)
+
+
+@function(method=True, in_place=True)
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """x with one value at the entries of a dim that a vector of integers names."""
+    return _put(x, value, _along(x, dim, index, "index_fill"))
+
+
+@function(method=True, in_place=True)
+def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """x with the entries of source along dim at a vector of integers."""
+    where_ = _along(x, dim, index, "index_copy")
+    d = normalize_dim(dim, x.ndim, "index_copy")
+    if source.shape != (*x.shape[:d], index.numel(), *x.shape[d + 1 :]):
+        raise ValueError(
+            f"index_copy: the source {describe(source)} does not fit {describe(x)} at {index.numel()} indices"
+        )
+    return _put(x, source, where_)
+
+
+@function(method=True, in_place=True)
+def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False) -> Tensor:
+    """x with values at x[indices]; with `accumulate` added, equal indices adding up."""
+    index = tuple(indices)
+    if not accumulate:
+        return _put(x, values, index)
+
+    shape = x.detach()[index].shape
+    return x + _take_back(expand(values, shape), x.shape, _array_index(list(index)))
+
+
+@function(method=True, in_place=True)
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """x with the first elements of source, in order, where the mask holds."""
+    shape = broadcast_shapes(x.shape, mask.shape, op="masked_scatter")
+    wide, seen = expand(x, shape), expand(mask, shape)
+    count = int(seen.sum())
+    if source.numel() < count:
+        raise ValueError(f"masked_scatter: the mask holds {count} times, {describe(source)} has fewer elements")
+    return _put(wide, source.reshape(-1)[:count], seen)
+
+
+_REDUCE = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
+
+
+@primitive(name="_scatter_extreme", saves="both")
+def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool) -> Tensor:
+    """prod, amax or amin of what meets at each element."""
+    found = _index_array("scatter_reduce", x, dim, index)
+    values = array_of(source, x.dtype)[tuple(slice(n) for n in found.shape)]
+    result = array_of(x).copy()
+    if not include_self:
+        kind = result.dtype
+        lowest = np.iinfo(kind).min if kind.kind in "iu" else -np.inf
+        highest = np.iinfo(kind).max if kind.kind in "iu" else np.inf
+        result[_grid(found, dim)] = {"prod": 1, "amax": lowest, "amin": highest}[reduce]
+    getattr(np, _REDUCE[reduce]).at(result, _grid(found, dim), values)
+    return tensor_of(result, x.dtype)
+
+
+@_scatter_extreme.gradient
+def _d_scatter_extreme(
+    g: Tensor, y: Tensor, x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool
+) -> Any:
+    """prod: the product of the others; amax, amin: shared by equals."""
+    part = source[tuple(slice(n) for n in index.shape)]
+    own: Tensor | float = 1.0 if include_self else where(_touched(x, dim, index), 0.0, 1.0)
+    if reduce == "prod":
+        if bool((part == 0).any()) or bool((x == 0).any()):
+            raise RuntimeError("scatter_reduce: the gradient of a product with zeros is not there")
+        g_x, g_part = g * y / x * own, (g * y).gather(dim, index) / part
+    else:
+        hit_x, hit = (x == y).to(g.dtype) * own, (part == y.gather(dim, index)).to(g.dtype)
+        shares = g / zeros(y.shape, dtype=g.dtype).scatter_add(dim, index, hit).add(hit_x).clamp(1.0)
+        g_x, g_part = shares * hit_x, shares.gather(dim, index) * hit
+    if not include_self:
+        g_x = where(_touched(x, dim, index), g * 0, g)
+    if part.shape != source.shape:
+        widths = [n for a, b in zip(reversed(source.shape), reversed(part.shape), strict=True) for n in (0, a - b)]
+        g_part = pad(g_part, widths)
+    return g_x, g_part
+
+
+def _touched(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    return zeros(x.shape).scatter_add(dim, index, ones(index.shape)) > 0
+
+
+@function(method=True, in_place=True)
+def scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """x with source reduced in at index along dim: reduce "sum", "mean", "prod", "amax" or "amin"; without
+    `include_self` the elements of x that are hit do not count.
+    """
+    if reduce not in ("sum", "mean", *_REDUCE):
+        raise ValueError(f"scatter_reduce: reduce is sum, mean, prod, amax or amin, not {reduce!r}")
+    d = normalize_dim(dim, x.ndim, "scatter_reduce")
+    if reduce in _REDUCE:
+        return _scatter_extreme(x, src, d, index, reduce, include_self)
+    base = x if include_self else where(_touched(x, d, index), x * 0, x)
+    total = base.scatter_add(d, index, src)
+    if reduce == "sum":
+        return total
+
+    hits = zeros(x.shape).scatter_add(d, index, ones(index.shape))
+    count = (hits + 1.0 if include_self else hits).clamp(1.0).to(x.dtype)
+    return total / count if x.dtype.is_floating_point else total.floor_divide(count)
+
+
+def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Tensor]) -> Tensor:
+    """A copy of x with src in the place that a view of it shows."""
+    whole = x.clone()
+    part = part_of(whole)
+    if src.shape != part.shape:
+        raise ValueError(f"{name}: {describe(src)} does not have the shape of that part of {describe(x)}, {part.shape}")
+    part.copy_(src.to(x.dtype))
+    return whole
+
+
+@function(method=True)
+def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of x with src, in the shape of x.diagonal(offset, dim1, dim2), there."""
+    return _with_part("diagonal_scatter", x, src, lambda whole: diagonal(whole, offset, dim1, dim2))
+
+
+@function(method=True)
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of x with src at an index of a dim."""
+    return _with_part("select_scatter", x, src, lambda whole: whole.select(dim, index))
+
+
+@function(method=True)
+def slice_scatter(
+    x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of x with src in start:end:step of a dim."""
+    entries = (slice(None),) * normalize_dim(dim, x.ndim, "slice_scatter") + (slice(start, end, step),)
+    return _with_part("slice_scatter", x, src, lambda whole: whole[entries])
+
+
+@function(method=True)
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """x with elements of source, in order, at places in the flattened x; with `accumulate` added."""
+    flat = index_put(x.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+@method("put_")
+def _put_in_place(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    return x.copy_(put(x.clone(), index, source, accumulate))
+
+
+@function(method=True, in_place=True)
+def index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """scatter_reduce of whole slices along a dim: "prod", "mean", "amax" or "amin"."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise ValueError(f"index_reduce: the reduction is prod, mean, amax or amin, not {reduce!r}")
+    d = dim % x.ndim
+    shape = [1] * x.ndim
+    shape[d] = -1
+    at = index.to("int64").reshape(shape).expand(*source.shape)
+    return scatter_reduce(x, d, at, source, reduce, include_self=include_self)

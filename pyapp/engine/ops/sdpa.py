@@ -1,0 +1,112 @@
+"""scaled_dot_product_attention in torch's layout, heads before tokens; with soft caps and windows."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from .. import dtype as _dtype
+from ..declare import function
+from ..numpy_arrays import tensor_of
+from ..tensor import Tensor
+from ..user_errors import describe
+from .full_attention import _attention, _masked_attention, visible, weighed
+from .view import reshape
+
+_UNLIMITED = 2**40
+
+
+def _limits(causal: bool, window: int | tuple[int, int] | None) -> tuple[int, int]:
+    """(before, after): row t sees keys t - before .. t + after. With `causal` it sees none after t, as in torch."""
+    before, after = (window, window) if isinstance(window, int) else (-1, -1) if window is None else window
+    before, after = (_UNLIMITED if n < 0 else n for n in (before, after))
+    return before, min(after, 0) if causal else after
+
+
+def _seen(tokens: int, keys: int, causal: bool, window: int | tuple[int, int] | None, device: Any) -> Tensor | None:
+    """(L, S) bool, or None where all is seen."""
+    if not causal and window is None:
+        return None
+    return tensor_of(visible(tokens, keys, *_limits(causal, window))).to(device)
+
+
+def _has_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
+    """Whether (..., H, L, E) are at most one batch of heads, with a mask that broadcasts to them: _masked_attention."""
+    rank = q.ndim
+    if rank > 4 or k.ndim != rank or v.ndim != rank or k.shape[:-1] != v.shape[:-1]:
+        return False
+    if q.shape[:-2] != k.shape[:-2] and not (grouped and q.shape[:-3] == k.shape[:-3]):
+        return False
+    if mask is None:
+        return True
+    wanted = (*q.shape[:-1], k.shape[-2])
+    fits = mask.ndim <= rank and all(n in (1, m) for n, m in zip(mask.shape[::-1], wanted[::-1], strict=False))
+    return fits and (mask.dtype is _dtype.bool_ or mask.dtype.is_floating_point)
+
+
+def _four(x: Tensor) -> Tensor:
+    """x with leading dims of size one, up to four dims."""
+    return x if x.ndim == 4 else reshape(x, (1,) * (4 - x.ndim) + x.shape)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> None:
+    fit = (
+        min(q.ndim, k.ndim, v.ndim) >= 2
+        and q.shape[-1] == k.shape[-1]
+        and k.shape[-2] == v.shape[-2]
+        and (not grouped or (q.ndim >= 3 and k.shape[-3] > 0 and q.shape[-3] % k.shape[-3] == 0))
+        and (not grouped or k.shape[-3] == v.shape[-3])
+    )
+    if not fit:
+        raise ValueError(
+            f"scaled_dot_product_attention: query {describe(q)}, key {describe(k)} and value {describe(v)} do not fit"
+        )
+
+
+@function()
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *, softcap: float | None = None,
+    window: int | tuple[int, int] | None = None, generator: Any = None,
+) -> Tensor:  # fmt: skip
+    """softmax(query keyᵀ scale + mask) value (Vaswani et al. 2017, arXiv 1706.03762).
+
+    query (..., H, L, E), key (..., H, S, E), value (..., H, S, Ev) → (..., H, L, Ev); with `enable_gqa` key and
+    value may have fewer heads, each for a group of the query's. attn_mask: bool, True where one may look, or added to
+    the scores.
+    `softcap` c limits scores to c tanh(score / c) (Gemma 2); `window` w (or (before, after), -1: no limit) hides keys
+    that are further away. scale defaults to 1 / sqrt(E). A row that sees nothing gives 0, as in torch.
+    """
+    _check(query, key, value, enable_gqa)
+    if is_causal and attn_mask is not None:
+        raise ValueError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
+    factor = 1.0 / sqrt(query.shape[-1]) if scale is None else scale
+    tokens, keys = query.shape[-2], key.shape[-2]
+    if not dropout_p and softcap is None and _has_heads(query, key, value, attn_mask, enable_gqa):
+        q, k, v = (_four(t).transpose(1, 2) for t in (query, key, value))
+        if attn_mask is None and window is None and k.shape == v.shape and (not is_causal or tokens == keys):
+            y = _attention(q, k, v, is_causal, factor).transpose(1, 2)
+        else:
+            mask = None if attn_mask is None else _four(attn_mask)
+            y = _masked_attention(q, k, v, mask, *_limits(is_causal, window), factor).transpose(1, 2)
+        return y if query.ndim == 4 else reshape(y, (*query.shape[:-1], value.shape[-1]))
+    if enable_gqa:
+        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, factor, softcap, window, generator)
+    seen = _seen(tokens, keys, is_causal, window, query.device)
+    return weighed(query, key, value, attn_mask, seen, dropout_p, factor, softcap, generator)
+
+
+def _grouped(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout_p: float, causal: bool, factor: float,
+    softcap: float | None, window: Any, generator: Any,
+) -> Tensor:  # fmt: skip
+    heads, kv_heads = q.shape[-3], k.shape[-3]
+    group = heads // kv_heads
+    wide = reshape(q, (*q.shape[:-3], kv_heads, group, *q.shape[-2:]))
+    if mask is not None and mask.ndim >= 3:
+        own = mask.shape[-3]
+        parts = (1, 1) if own == 1 else (kv_heads, group)
+        mask = reshape(mask, (*mask.shape[:-3], *parts, *mask.shape[-2:]))
+    seen = _seen(q.shape[-2], k.shape[-2], causal, window, q.device)
+    y = weighed(wide, k.unsqueeze(-3), v.unsqueeze(-3), mask, seen, dropout_p, factor, softcap, generator)
+    return reshape(y, (*y.shape[:-4], heads, *y.shape[-2:]))

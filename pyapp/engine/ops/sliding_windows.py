@@ -1,0 +1,59 @@
+"""Sliding windows along dims, as views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive, view_op
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .view import _alias, _no_blocks
+
+
+def _d_windows(g: Tensor, _: Any, x: Tensor, dim: int, size: int, step: int, dilation: int) -> Any:
+    return (_add_windows(g, x.shape[dim], dim, step, dilation),)
+
+
+@view_op(_d_windows, "_windows")
+def _windows(x: Tensor, dim: int, size: int, step: int, dilation: int) -> Tensor:
+    """A view: dim counts the windows, a new last dim holds the `size` elements of each, `dilation` apart."""
+    _no_blocks(x, "unfold")
+    count = (x.shape[dim] - (size - 1) * dilation - 1) // step + 1
+    stride = x.strides[dim]
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+    return _alias(x, shape, (*x.strides[:dim], stride * step, *x.strides[dim + 1 :], stride * dilation))
+
+
+def _d_add_windows(g: Tensor, _: Any, windows: Tensor, total: int, dim: int, step: int, dilation: int) -> Any:
+    return (_windows(g, dim, windows.shape[-1], step, dilation),)
+
+
+@primitive(vjp=_d_add_windows, saves="none", name="_add_windows")
+def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int) -> Tensor:
+    """The transpose of _windows: each window's elements added where they came from, in a dim of `total`."""
+    array = np.moveaxis(array_of(windows), dim, -2)
+    whole = np.zeros((*array.shape[:-2], total), array.dtype)
+    count = array.shape[-2]
+    for i in range(array.shape[-1]):
+        whole[..., i * dilation : i * dilation + (count - 1) * step + 1 : step] += array[..., i]
+    return tensor_of(np.ascontiguousarray(np.moveaxis(whole, -1, dim)), windows.dtype)
+
+
+def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: str = "unfold") -> Tensor:
+    """_windows, checked: at least one window must fit."""
+    d = normalize_dim(dim, x.ndim, name)
+    if size < 1 or step < 1 or dilation < 1:
+        raise ValueError(f"{name}: size {size}, step {step} and dilation {dilation} must be positive")
+    if (size - 1) * dilation + 1 > x.shape[d]:
+        raise ValueError(f"{name}: a window of {(size - 1) * dilation + 1} does not fit dim {dim} of {describe(x)}")
+    return _windows(x, d, size, step, dilation)
+
+
+@function(method=True)
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of `size` along a dim, `step` apart: a view, with the elements of each in a new last dim."""
+    return windows(x, dimension, size, step)

@@ -1,0 +1,57 @@
+"""Sorting along a dim: sort, argsort, topk, msort."""
+
+from __future__ import annotations
+
+from .. import dtype as _dtype
+from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from .reduce import Found
+
+
+@function(method=True)
+@primitive(vjp=None)
+def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
+    """Indices (int64) that sort along a dim; equals keep their order."""
+    if not x.ndim:
+        normalize_dim(dim, 0, "argsort")
+        return tensor_of(np.zeros((), np.int64))
+    array = array_of(x)
+    axis = normalize_dim(dim, x.ndim, "argsort")
+    if descending:  # a stable descending order: sort the mirrored array, and mirror back
+        size = array.shape[axis]
+        order = size - 1 - np.flip(np.argsort(np.flip(array, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(array, axis=axis, kind="stable")
+    return tensor_of(order, _dtype.int64)
+
+
+argsort.by_name = lambda x, dim=-1, descending=False, stable=False: argsort(x, dim, descending)
+
+
+@function(method=True)
+def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
+    """(values, indices) in order along a dim; equals keep their order, whether `stable` or not."""
+    indices = argsort(x, dim, descending)
+    return Found(x.gather(dim, indices), indices)
+
+
+@function(method=True)
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Found:
+    """(values, indices) of the k largest along a dim, in descending order."""
+    d = normalize_dim(dim, x.ndim, "topk")
+    size = x.shape[d] if x.ndim else 1
+    if not 0 <= k <= size:
+        raise ValueError(f"topk: k = {k} is not between 0 and {size}")
+    indices = argsort(x, dim, largest)
+    indices = indices.narrow(dim, 0, k) if x.ndim else indices
+    return Found(x.gather(dim, indices), indices)
+
+
+@function(method=True)
+def msort(x: Tensor) -> Tensor:
+    """Sorted along dim 0."""
+    return x.sort(0)[0]

@@ -1,0 +1,108 @@
+"""Split a tensor along a dim into views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..declare import function
+from ..shape import normalize_dim
+from ..tensor import Tensor
+from ..user_errors import describe
+from .view import narrow
+
+
+@function(method=True, arguments="tensor split_size_or_sections")
+def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be smaller) or of the sizes given."""
+    size = split_size
+    d = normalize_dim(dim, x.ndim, "split")
+    total = x.shape[d]
+    if isinstance(size, int):
+        if size < 0 or (size == 0 and total):
+            raise ValueError(f"split: size {size} is not positive")
+        sizes = [min(size, total - start) for start in range(0, max(total, 1), size or 1)]
+    else:
+        sizes = list(size)
+        if sum(sizes) != total:
+            raise ValueError(f"split: sizes {sizes} do not add up to {total}, dim {dim} of {describe(x)}")
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(narrow(x, d, start, length) for start, length in zip(starts, sizes, strict=True))
+
+
+@function(method=True)
+def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Up to `chunks` pieces of equal size."""
+    if chunks < 1:
+        raise ValueError(f"chunk: {chunks} chunks of {describe(x)} are none")
+    total = x.shape[normalize_dim(dim, x.ndim, "chunk")]
+    if not total:
+        return tuple(narrow(x, dim, 0, 0) for _ in range(chunks))
+    return split(x, max(1, -(-total // chunks)), dim)
+
+
+@function(method=True)
+def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along a dim, which goes away."""
+    d = normalize_dim(dim, x.ndim, "unbind")
+    if not x.ndim:
+        raise ValueError("unbind: a 0-dim tensor has no dim to take apart")
+    return tuple(x[(slice(None),) * d + (i,)] for i in range(x.shape[d]))
+
+
+@function(method=True)
+def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces as equal as can be, or cut at the given indices."""
+    size = x.shape[normalize_dim(dim, x.ndim, "tensor_split")]
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
+    if isinstance(indices_or_sections, int):
+        count = indices_or_sections
+        if count < 1:
+            raise ValueError(f"tensor_split: {count} sections are none")
+        return split(x, [size // count + (i < size % count) for i in range(count)], dim)
+    cuts = [min(max(i + size if i < 0 else i, 0), size) for i in indices_or_sections]
+    ends = [*cuts, size]
+    return tuple(narrow(x, dim, a, max(b - a, 0)) for a, b in zip([0, *cuts], ends, strict=True))
+
+
+@function(method=True)
+def hsplit(x: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """tensor_split along dim 1 (0 for vectors)."""
+    return tensor_split(x, indices_or_sections, 1 if x.ndim > 1 else 0)
+
+
+@function(method=True)
+def vsplit(x: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """tensor_split along dim 0."""
+    return tensor_split(x, indices_or_sections, 0)
+
+
+@function(method=True)
+def dsplit(x: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """tensor_split along dim 2."""
+    return tensor_split(x, indices_or_sections, 2)
+
+
+@function(method=True)
+def split_with_sizes(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """split into parts of these sizes."""
+    return split(x, list(split_sizes), dim)
+
+
+@function(method=True)
+def unsafe_chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """The same as chunk."""
+    return chunk(x, chunks, dim)
+
+
+@function(method=True)
+def unsafe_split(x: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """The same as split."""
+    return split(x, split_size, dim)
+
+
+@function(method=True)
+def unsafe_split_with_sizes(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """The same as split_with_sizes."""
+    return split(x, list(split_sizes), dim)

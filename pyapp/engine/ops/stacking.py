@@ -1,0 +1,100 @@
+"""Join tensors: cat, stack and their synonyms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from ..declare import function
+from ..launch import KERNELS, Part
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import primitive
+from ..operands import common_dtype, same_device
+from ..shape import normalize_dim
+from ..tensor import Tensor, empty_contiguous
+from ..user_errors import describe
+from .splitting import split
+from .view import _no_blocks, atleast_3d, reshape, unsqueeze
+
+
+def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
+    tensors, dim = args[:-1], args[-1]
+    return split(g.contiguous(), [t.shape[dim] for t in tensors], dim)
+
+
+@primitive(vjp=_d_cat, saves="none", name="_cat")
+def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    if _follow_each_other(tensors, dim):
+        return _put_behind(tensors, dim)
+    kind = tensors[0].dtype if len({t.dtype for t in tensors}) == 1 else common_dtype(*tensors)
+    return tensor_of(np.concatenate([array_of(t, kind) for t in tensors], axis=dim), kind)
+
+
+def _follow_each_other(tensors: Sequence[Tensor], dim: int) -> bool:
+    """Whether the bytes of the tensors, one behind the other, are those of the result."""
+    dtype, others = tensors[0].dtype, [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
+    return (
+        len(set(others)) == 1
+        and prod(tensors[0].shape[:dim]) == 1
+        and all(t.dtype is dtype and t.is_contiguous() for t in tensors)
+    )
+
+
+def _put_behind(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    shape = list(tensors[0].shape)
+    shape[dim] = sum(t.shape[dim] for t in tensors)
+    y = empty_contiguous(tuple(shape), tensors[0].dtype, tensors[0].device)
+    start = 0
+    for t in tensors:
+        KERNELS["copy_bytes"].launch(t.nbytes >> 10, Part(y, start), t, t.nbytes)
+        start += t.nbytes
+    return y
+
+
+@function(synonyms="concat concatenate")
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joins tensors along an existing dim."""
+    tensors = [t for t in tensors if t.shape != (0,)] or list(tensors)[:1]
+    if not tensors:
+        raise ValueError("cat: expects at least one tensor")
+    for x in tensors:
+        _no_blocks(x, "cat")
+    d = normalize_dim(dim, tensors[0].ndim, "cat")
+    for other in tensors[1:]:
+        if other.shape[:d] + other.shape[d + 1 :] != tensors[0].shape[:d] + tensors[0].shape[d + 1 :]:
+            raise ValueError(f"cat: {describe(tensors[0])} and {describe(other)} differ outside dim {dim}")
+    same_device("cat", *tensors)
+    return _cat(list(tensors), d)
+
+
+@function()
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joins tensors of one shape along a new dim."""
+    return cat([unsqueeze(t, dim) for t in tensors], normalize_dim(dim, tensors[0].ndim + 1, "stack"))
+
+
+@function()
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along dim 1; vectors along dim 0."""
+    whole = [t if t.ndim else reshape(t, 1) for t in tensors]
+    return cat(whole, 0 if whole and whole[0].ndim == 1 else 1)
+
+
+@function(synonyms="row_stack")
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along dim 0; vectors are rows."""
+    return cat([t if t.ndim > 1 else reshape(t, 1, -1) for t in tensors], 0)
+
+
+@function()
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along dim 2."""
+    return cat([atleast_3d(t) for t in tensors], 2)
+
+
+@function()
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joins along dim 1; vectors are columns."""
+    return cat([t if t.ndim > 1 else reshape(t, (t.numel(), 1)) for t in tensors], 1)

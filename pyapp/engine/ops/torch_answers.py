@@ -1,0 +1,136 @@
+"""Questions of torch's Tensor that have one answer here: tensors are dense, real, of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..declare import attribute, function, method
+from ..memory_format import layout, strided
+from ..quant import dequantize as _dequantized
+from ..tensor import Tensor
+from ..user_errors import describe
+from .create import tensor
+
+
+@function(method=True)
+def is_same_size(x: Tensor, other: Tensor) -> bool:
+    """Whether the shapes are equal."""
+    return x.shape == other.shape
+
+
+@method("apply_")
+def _apply(x: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Writes what a Python function makes of each element."""
+    found = [callable(value) for value in x.reshape(-1).tolist()]
+    return x.copy_(tensor(found).reshape(x.shape))
+
+
+@method("map_")
+def _map(x: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Writes what a Python function makes of each pair of elements."""
+    pairs = zip(x.reshape(-1).tolist(), other.expand(*x.shape).reshape(-1).tolist(), strict=True)
+    return x.copy_(tensor([callable(a, b) for a, b in pairs]).reshape(x.shape))
+
+
+def _itself(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return _checked(x)
+
+
+def _no(x: Tensor, *_: Any) -> bool:
+    _checked(x)
+    return False
+
+
+def _checked(x: Tensor) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"takes a tensor, not {describe(x)}")
+    return x
+
+
+@method()
+def record_stream(x: Tensor, stream: Any) -> None:
+    """Nothing: there are no streams."""
+
+
+@function(method=True)
+def dequantize(x: Tensor) -> Tensor:
+    """A block-quantised tensor as float32; any other as it is."""
+    return _dequantized(x) if x.dtype.is_quantized else x
+
+
+@function(method=True)
+def get_device(x: Tensor) -> int | None:
+    """The device's index; -1 of the CPU."""
+    return -1 if x.device.type == "cpu" else x.device.index
+
+
+for _name in ("conj", "resolve_conj", "resolve_neg"):
+    function(_name, method=True)(_itself)
+for _name in ("is_conj", "is_inference", "is_neg"):
+    function(_name, method=True)(_no)
+for _name in ("as_subclass", "coalesce", "conj_physical", "pin_memory", "share_memory_", "to_dense", "to_sparse"):
+    method(_name)(_itself)
+for _name in ("is_pinned", "is_shared"):
+    method(_name)(_no)
+for _name in ("is_meta", "is_mps", "is_nested", "is_sparse"):
+    attribute(_name)(_no)
+
+
+@attribute("real")
+def _real(x: Tensor) -> Tensor:
+    """The tensor itself: tensors are real."""
+    return x
+
+
+@method()
+def indices(x: Tensor) -> Tensor:
+    """Where the elements are not zero: (dims, count), int64."""
+    return x.nonzero().t()
+
+
+@method()
+def values(x: Tensor) -> Tensor:
+    """The elements that are not zero: (count,)."""
+    return x[x != 0]
+
+
+@attribute("is_cpu")
+def _is_cpu(x: Tensor) -> bool:
+    """Whether the memory is the CPU's."""
+    return x.device.type == "cpu"
+
+
+@attribute("is_cuda")
+def _is_cuda(x: Tensor) -> bool:
+    """Whether the memory is a GPU's."""
+    return x.device.type == "cuda"
+
+
+@attribute("is_quantized")
+def _is_quantized(x: Tensor) -> bool:
+    """Whether the dtype is a block format."""
+    return x.dtype.is_quantized
+
+
+@attribute("itemsize")
+def _itemsize(x: Tensor) -> int:
+    """Bytes of an element."""
+    return x.element_size()
+
+
+@attribute("layout")
+def _layout(x: Tensor) -> layout:
+    """How elements are kept: strided."""
+    return strided
+
+
+@attribute("name")
+def _name_of(x: Tensor) -> None:
+    """None: tensors have no names."""
+
+
+@attribute("output_nr")
+def _output_nr(x: Tensor) -> int:
+    """0: ops have one result."""
+    return 0

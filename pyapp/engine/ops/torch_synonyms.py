@@ -1,0 +1,98 @@
+"""torch's names for what Tensor has as methods of its own, for dtypes and numbers, and questions about shapes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtype as _dtype
+from .. import shape as _shape
+from ..autograd import enable_grad, no_grad
+from ..declare import constant, function, method
+from ..tensor import Tensor
+from .linalg.products import multi_dot
+
+
+@function()
+def detach(x: Tensor) -> Tensor:
+    """The same memory, without a place in the graph."""
+    return x.detach()
+
+
+@method()
+def detach_(x: Tensor) -> Tensor:
+    """x itself, from now on without a place in the graph. RuntimeError for a view."""
+    if x.seen_through is not None:
+        raise RuntimeError("detach_: this tensor is a view; use detach()")
+    x._requires_grad, x.node = False, None
+    return x
+
+
+@function()
+def numel(x: Tensor) -> int:
+    """How many elements there are."""
+    return x.numel()
+
+
+@method()
+def nelement(x: Tensor) -> int:
+    """The same as numel."""
+    return x.numel()
+
+
+@method()
+def ndimension(x: Tensor) -> int:
+    """How many dims there are."""
+    return x.ndim
+
+
+@function()
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of matrices, in the cheapest order; see linalg.multi_dot."""
+    return multi_dot(matrices)
+
+
+@function()
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that tensors of these shapes (tuples, or a number for one dim) have together."""
+    sizes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    if any(size < 0 for shape in sizes for size in shape):
+        raise ValueError(f"broadcast_shapes: sizes are not negative, got {sizes}")
+    return _shape.broadcast_shapes(*sizes, op="broadcast_shapes")
+
+
+@function()
+def is_tensor(obj: Any) -> bool:
+    """Whether it is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+@function(method=True)
+def is_nonzero(x: Tensor) -> bool:
+    """Whether the one element is not zero."""
+    return bool(x)
+
+
+@function()
+def inference_mode(mode: Any = True) -> Any:
+    """no_grad, by the name that torch has for inference: `with inference_mode():`, `@inference_mode()` or
+    `@inference_mode`.
+    """
+    if callable(mode):
+        return no_grad()(mode)
+    return no_grad() if mode else enable_grad()
+
+
+function()(_dtype.get_default_dtype)
+constant("float", _dtype.float32)
+constant("double", _dtype.float64)
+constant("half", _dtype.float16)
+constant("long", _dtype.int64)
+constant("int", _dtype.int32)
+constant("short", _dtype.int16)
+constant("dtype", _dtype.DType)
+constant("pi", math.pi)
+constant("e", math.e)
+constant("inf", math.inf)
+constant("nan", math.nan)
+constant("newaxis", None)

@@ -1,0 +1,126 @@
+"""Checkpointing: what a function computes is not kept for backward but computed again (Chen et al. 2016,
+https://arxiv.org/abs/1604.06174).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .autograd import _SERIAL, STATE, Edge, Node, edge_of, enable_grad, gradients_at
+from .autograd_function import Described, output_of
+from .ops.random import default_generator
+from .tensor import Tensor
+
+
+def _outside(outputs: Sequence[Tensor], start: int) -> list[Edge]:
+    """What a computation that began at serial number `start` reads: leaves, and nodes that are older."""
+    found: dict[int, Edge] = {}
+    seen: set[int] = set()
+    stack: list[Edge] = [edge_of(t) for t in outputs if t.requires_grad]
+    while stack:
+        edge = stack.pop()
+        if id(edge) in seen:
+            continue
+        seen.add(id(edge))
+        if isinstance(edge, Tensor) or edge.serial < start:
+            found[id(edge)] = edge
+        else:
+            stack.extend(e for e in edge.edges if e is not None)
+    return list(found.values())
+
+
+class _Recomputed(Node):
+    """Stands for all that a function did: its gradients come from running it again."""
+
+    __slots__ = ("again", "shapes")
+
+    again: Callable[[], list[Tensor]] | None
+    shapes: list[tuple[tuple[int, ...], str]]
+
+    def gradients(self, gradient: Any, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
+        if self.again is None:
+            raise RuntimeError(
+                "backward: the saved values of 'checkpoint' were freed by an earlier backward(); "
+                "pass retain_graph=True to it"
+            )
+        wanted = [e for e in self.edges if e is not None]
+        with enable_grad():
+            outputs = self.again()
+        shapes = [(t.shape, t.dtype.name) for t in outputs]
+        if shapes != self.shapes:
+            raise RuntimeError(f"checkpoint: the function gave {self.shapes} first and {shapes} when it ran again")
+        kept = [(outputs[i], g) for i, g in gradient.items() if outputs[i].requires_grad]
+        stop = frozenset(id(e) for e in wanted if isinstance(e, Node))
+        found = gradients_at(
+            wanted, [t for t, _ in kept], [g for _, g in kept], create_graph, create_graph, stop
+        )  # fmt: skip
+        return [(edge, found.get(id(edge))) for edge in wanted]
+
+    def release(self) -> None:
+        super().release()
+        self.again = None
+
+
+def checkpoint(
+    function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """`function(*args, **kwargs)`, whose intermediate values are dropped and computed again in backward: memory for
+    time. The function must give the same again; with `preserve_rng_state` random numbers of the default generator do.
+    Gradients also reach what the function reads beside its arguments. `use_reentrant` is torch's and means nothing
+    here. RuntimeError where the second run gives other shapes.
+    """
+    if not STATE.enabled:
+        return function(*args, **kwargs)
+    state = default_generator.get_state()
+    start = _SERIAL()
+    output = function(*args, **kwargs)
+    several = isinstance(output, (tuple, list))
+    outputs = list(output) if several else [output]
+    tensors = [t for t in outputs if isinstance(t, Tensor)]
+    edges = _outside(tensors, start)
+    if not edges:
+        return output
+
+    def again() -> list[Tensor]:
+        now = default_generator.get_state()
+        if preserve_rng_state:
+            default_generator.set_state(state)
+        try:
+            repeated = function(*args, **kwargs)
+        finally:
+            if preserve_rng_state:
+                default_generator.set_state(now)
+        return [t for t in (repeated if several else [repeated]) if isinstance(t, Tensor)]
+
+    node = _Recomputed(Described("checkpoint", None), (), tensors[0])  # type: ignore[arg-type]
+    node.edges = tuple(edges)
+    node.again = again
+    node.shapes = [(t.shape, t.dtype.name) for t in tensors]
+    places = {id(t): i for i, t in enumerate(tensors)}
+    results = [output_of(node, places[id(t)], t) if isinstance(t, Tensor) and t.requires_grad else t for t in outputs]
+    return type(output)(results) if several else results[0]
+
+
+def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: int, input: Any, **kwargs: Any) -> Any:
+    """Functions one after another, in `segments` checkpoints (the last one kept), as in torch."""
+    every = list(functions)
+    if segments < 1 or segments > len(every):
+        raise ValueError(f"checkpoint_sequential: {segments} segments of {len(every)} functions")
+    size = len(every) // segments
+
+    def run(part: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        def apply(x: Any) -> Any:
+            for function in part:
+                x = function(x)
+            return x
+
+        return apply
+
+    for i in range(segments - 1):
+        input = checkpoint(run(every[i * size : (i + 1) * size]), input, **kwargs)
+    return run(every[(segments - 1) * size :])(input)
+
+
+__all__ = ["checkpoint", "checkpoint_sequential"]

@@ -1,0 +1,154 @@
+"""A user's mistake is told by the name of the function that was called, with what it was called: whatever raised it,
+however deep inside. The handlers that see to it cost nothing until something is raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from ..errors import (
+    ArgumentError,
+    ArgumentIndexError,
+    ArgumentTypeError,
+    OperationError,
+    OperationNotImplementedError,
+)
+from .device import Device
+from .dtype import DType
+from .tensor import Tensor
+
+# What built-in errors become. Others pass: those of files, of memory, of Python code that a user brought.
+_KINDS: dict[type[Exception], type[OperationError]] = {
+    ValueError: ArgumentError,
+    OverflowError: ArgumentError,
+    ZeroDivisionError: ArgumentError,
+    KeyError: ArgumentError,
+    TypeError: ArgumentTypeError,
+    AttributeError: ArgumentTypeError,  # something is no tensor
+    IndexError: ArgumentIndexError,
+    RuntimeError: OperationError,
+    NotImplementedError: OperationNotImplementedError,
+}
+MISTAKES: tuple[type[Exception], ...] = (*_KINDS, OperationError)
+# "softmax: ", of an operation inside; "softmax() ", of Python where arguments do not fit; a function inside of another.
+_PREFIX = re.compile(r"^(?:[A-Za-z_][\w.]*(?:\(\))?: |(?:[\w.]|<\w+>)+\(\) )")
+_NO_TENSOR = re.compile(r"^'(\w+)' object has no attribute '\w+'$")
+_PACKAGE = __name__.split(".")[0] + "."
+_LONGEST_CALL = 400
+
+
+def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
+    """Gives an error the name of the function that it passes, and the call: the last one to do so is what the user
+    called. To be called in `except MISTAKES as error:`, before `raise`.
+    """
+    call = describe_call(name, args, kwargs)
+    if isinstance(error, OperationError):
+        if error.call is None:
+            error.what = _PREFIX.sub("", error.what, count=1)
+        error.where, error.call = name, call
+        error.args = (error.message,)
+        return
+    kind = _KINDS.get(type(error))
+    if kind is None and type(error).__module__.startswith("numpy"):
+        kind = next((_KINDS[base] for base in (IndexError, ValueError, TypeError) if isinstance(error, base)), None)
+    if kind is None:
+        return
+    told = kind(_what(error), where=name, call=call).with_traceback(error.__traceback__)
+    raise told from error.__cause__
+
+
+def _what(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    stranger = _NO_TENSOR.match(str(error))
+    if stranger and stranger[1] != "Tensor":
+        return f"takes a tensor where it got a {stranger[1]}"
+    return _PREFIX.sub("", str(error), count=1) or type(error).__name__
+
+
+def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
+    """The call as one would write it, tensors as their dtype, shape and device."""
+    given = [_brief(value) for value in args] + [f"{key}={_brief(value)}" for key, value in kwargs.items()]
+    text = ", ".join(given)
+    return f"{name}({text if len(text) <= _LONGEST_CALL else text[:_LONGEST_CALL] + ' ...'})"
+
+
+def describe(value: object) -> str:
+    """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
+    if isinstance(value, Tensor):
+        return f"{value.dtype.name}{list(value.shape)} on {value.device}"
+    return repr(value)
+
+
+def _brief(value: Any, depth: int = 0) -> str:
+    if isinstance(value, Tensor):
+        return describe(value)
+    if isinstance(value, (list, tuple)) and depth < 3:
+        shown = [_brief(part, depth + 1) for part in value[:6]] + ["..."] * (len(value) > 6)
+        return ("[{}]" if isinstance(value, list) else "({})" if len(value) != 1 else "({},)").format(", ".join(shown))
+    if isinstance(value, (str, int, float, bool, type(None), slice)) or depth >= 3:
+        text = repr(value)[:80] if not isinstance(value, str) else repr(value[:60])
+        return text
+    if isinstance(value, (DType, Device)):
+        return str(value)
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{type(value).__name__} {value.dtype}{list(value.shape)}"
+    return getattr(value, "__name__", None) or f"<{type(value).__name__}>"
+
+
+def named(function: Any, name: str | None = None) -> Any:
+    """The function, whose errors bear `name`."""
+    name = name or function.__name__
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            tell(error, name, args, kwargs)
+            raise
+
+    functools.update_wrapper(call, function)
+    call.__name__ = name
+    return call
+
+
+_NAMED = named(len).__code__
+
+
+def unnamed(function: Any) -> Any:
+    """What `named` was given: for who tells its errors in a frame of its own."""
+    while getattr(function, "__code__", None) is _NAMED:
+        function = function.__wrapped__
+    return function
+
+
+def names_itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a function that tells its errors itself: one that is called so often that another frame would be felt."""
+    function.names_itself = True  # type: ignore[attr-defined]
+    return function
+
+
+def name_methods(owner: type, names: Iterable[str]) -> None:
+    """Has the plain functions among a class's methods tell their errors by the methods' names."""
+    for name in names:
+        method = vars(owner)[name]
+        if type(method) is not FunctionType or name == "__getattr__":
+            continue
+        told = method.__name__ if name.startswith("__") and method.__name__.isidentifier() else name
+        told = told.strip("_") if told.startswith("__") else told
+        if told != method.__name__ or not hasattr(method, "names_itself"):
+            setattr(owner, name, names_itself(named(method, told)))
+
+
+def warn(text: str) -> None:
+    """A warning at the line that called into the package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)

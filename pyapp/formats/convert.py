@@ -1,0 +1,318 @@
+"""Model files in another type: read, quantised and written piece by piece, so that memory never holds a whole file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyapp.engine.blocks.layout import BLOCK_TYPES, SHORTER
+from pyapp.engine.blocks.reading import dequantize_blocks
+from pyapp.engine.blocks.writing import QUANTIZABLE, quantize_blocks
+from pyapp.engine.dtype import ALIASES
+from pyapp.engine.lazy import np
+from pyapp.errors import FileFormatError, OptionError
+from pyapp.events import Cancel, Event, Progress
+
+from .checkpoint import Checkpoint, TensorInfo
+from .finite import check_finite
+from .ggml_file import TYPE_CODES
+from .gguf import CONFIG_KEY, GgufFile
+from .gguf_writer import write_gguf
+from .imatrix import read_imatrix
+from .mixtures import MIXTURES, Mixture
+from .opening import open_checkpoint
+from .safe_json import json_object
+from .safetensors import CODES as SAFETENSORS_CODES
+from .safetensors import write_safetensors
+from .sink import Deferred
+from .source import AnySource, FileSource, read_whole
+
+if TYPE_CHECKING:
+    from pyapp.engine.blocks.layout import Array
+
+# general.architecture of GGUF files that pyapp makes of other formats.
+ARCHITECTURE = "pyapp"
+PIECE = 1 << 20  # bytes copied together
+DENSE = ("float32", "float16", "bfloat16")
+CHUNK = 1 << 20  # values quantised between two reports of progress
+# Small, or read otherwise than by matrix products: norms, positions, convolutions, routers of experts.
+KEPT = re.compile(r"norm|ln_|pos(ition)?_?emb|rotary|conv|bias|token_types|ffn_gate_inp|gamma|beta", re.IGNORECASE)
+# general.file_type of llama.cpp, for a file that is of one type throughout; mixtures have theirs in MIXTURES.
+FILE_TYPES = {
+    "float32": 0, "float16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_K": 10, "q3_K": 11,
+    "q4_K": 14, "q5_K": 16, "q6_K": 18, "iq4_nl": 25, "iq4_xs": 30, "bfloat16": 32, "mxfp4": 38,
+}  # fmt: skip
+# Types that a file may have and that pyapp knows only as float32.
+READ_AS_FLOAT32 = re.compile(r"q8_group|.* of (ggml|ggmf|ggjt)( v\d+)?")
+
+
+def type_name(text: str) -> str:
+    """ "Q4_K", "f16", "q4_k_m" … as pyapp spells it: one of QUANTIZABLE, DENSE and MIXTURES. OptionError for others."""
+    for name in (*QUANTIZABLE, *DENSE, *MIXTURES):
+        if text.lower() == name.lower():
+            return name
+    if text in ALIASES and ALIASES[text].name in DENSE:
+        return ALIASES[text].name
+    known = ", ".join((*QUANTIZABLE, *DENSE, *MIXTURES))
+    raise OptionError(f"unknown type {text[:50]!r}", where="type", hint=f"Types and mixtures: {known}")
+
+
+def quantize_file(
+    source: AnySource,
+    target: str | os.PathLike[str],
+    kind: str,
+    *,
+    imatrix: AnySource | None = None,
+    keep: str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> dict[str, Any]:
+    """Writes `target` (.gguf or .safetensors) with the matrices of `source` as `kind`; `source` is any file that
+    open_checkpoint takes.
+
+    `kind` is a type ("q4_K", "q8_0", "f16" …), which all matrices get, or one of MIXTURES ("Q4_K_M" …), which gives
+    some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices whose
+    names match KEPT or the regular expression `keep`. Rows that are no multiple of 256 get the SHORTER type. Blocks in
+    .safetensors are read by pyapp alone (block_rows.py). `imatrix` names the columns that count. `report` receives
+    Progress in bytes of the source. Returns what was written: `file size types weighted source_size`. Raises
+    OptionError, FileFormatError, ModelError for NaN and infinite weights, Cancelled once `cancel` is set.
+    """
+    path, kind = Path(target), type_name(kind)
+    _check_target(source, path, kind)
+    pattern = _compiled(keep)
+    importance = {} if imatrix is None else read_imatrix(imatrix)
+    checkpoint = open_checkpoint(source)
+    try:
+        work = _Work(checkpoint, importance, report or (lambda event: None), cancel or Cancel())
+        config = checkpoint.config or _config_beside(source)
+        kinds = _chosen_types(checkpoint, config, kind, pattern)
+        for name, chosen in kinds.items():
+            _check_storable(name, chosen, path, checkpoint.source.name)
+        tensors = {name: work.deferred(checkpoint.tensors[name], chosen) for name, chosen in kinds.items()}
+        if importance and not work.weighted:
+            raise OptionError(
+                f"none of the {len(importance)} names of the imatrix is one of the model's",
+                where="imatrix", hint="It must be measured on the same model in the same format",
+            )  # fmt: skip
+        if path.suffix == ".gguf":
+            values, types = _metadata(checkpoint, config, kind)
+            write_gguf(path, tensors, values, types)
+        else:
+            write_safetensors(path, tensors, _texts(checkpoint, config))
+    finally:
+        if checkpoint.source is not source:
+            checkpoint.close()
+    return {
+        "file": str(path),
+        "size": path.stat().st_size,
+        "types": dict(Counter(tensor.dtype for tensor in tensors.values())),
+        "weighted": work.weighted,
+        "source_size": checkpoint.source.size,
+    }
+
+
+def chosen_type(info: TensorInfo, kind: str, keep: re.Pattern[str] | None = None) -> str:
+    """The type in which a tensor is written: `kind`, the SHORTER one, or its own."""
+    own = _own_type(info)
+    matrix = len(info.shape) in (2, 3) and info.numel > 0
+    if not matrix or KEPT.search(info.name) or (keep and keep.search(info.name)):
+        return own
+    if own not in BLOCK_TYPES and own not in (*DENSE, "float64"):
+        return own
+    for wanted in (kind, SHORTER.get(kind)):
+        if wanted in DENSE or (wanted and info.shape[-1] % BLOCK_TYPES[wanted].values == 0):
+            return wanted
+    return own
+
+
+def _own_type(info: TensorInfo) -> str:
+    """The type in which a tensor is copied: its own, or float32 where no file that is written could hold it."""
+    cut = info.dtype in BLOCK_TYPES and info.shape[-1] % BLOCK_TYPES[info.dtype].values != 0
+    return "float32" if cut or READ_AS_FLOAT32.fullmatch(info.dtype) else info.dtype
+
+
+def _chosen_types(
+    checkpoint: Checkpoint, config: Mapping[str, Any], kind: str, keep: re.Pattern[str] | None
+) -> dict[str, str]:
+    """The type of each tensor, by name."""
+    infos = checkpoint.tensors.values()
+    if kind not in MIXTURES:
+        return {info.name: chosen_type(info, kind, keep) for info in infos}
+    mixture = Mixture(kind, (info.name for info in infos if len(info.shape) in (2, 3)), config)
+    return {info.name: chosen_type(info, mixture.type_of(info.name), keep) for info in infos}
+
+
+def _check_storable(name: str, kind: str, path: Path, where: str) -> None:
+    """OptionError for a tensor that the target's format has no type for."""
+    if kind in BLOCK_TYPES or kind in (TYPE_CODES if path.suffix == ".gguf" else SAFETENSORS_CODES):
+        return
+    gguf = path.suffix == ".gguf"
+    raise OptionError(
+        f"{where}: tensor {name[:100]!r} is {kind}, which {'GGUF' if gguf else 'safetensors'} cannot store",
+        where="output",
+        hint=f"Write a {'.safetensors' if gguf else '.gguf'} file, or leave the tensor out of the source",
+    )
+
+
+def _check_target(source: AnySource, path: Path, kind: str) -> None:
+    if path.suffix not in (".gguf", ".safetensors"):
+        raise OptionError(
+            f"cannot tell the format of {path.name}", where="output", hint="End it in .gguf or .safetensors"
+        )
+    if isinstance(source, str | os.PathLike) and path.exists() and path.samefile(source):
+        raise OptionError("the output is the input", where="output", hint="Give it another name")
+
+
+def _compiled(keep: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if keep is None else re.compile(keep)
+    except re.error as error:
+        raise OptionError(f"{keep!r} is no regular expression: {error}", where="keep") from None
+
+
+class _Work:
+    """What the tensors of one file have in common while they are converted. `weighted` counts those with importance."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        importance: Mapping[str, Array],
+        report: Callable[[Event], None],
+        cancel: Cancel,
+    ) -> None:
+        self.checkpoint, self.importance, self.report, self.cancel = checkpoint, importance, report, cancel
+        self.total = sum(info.nbytes for info in checkpoint.tensors.values())
+        self.done = 0.0
+        self.weighted = 0
+
+    def deferred(self, info: TensorInfo, kind: str) -> Deferred:
+        if kind == info.dtype:
+            return Deferred(kind, info.shape, lambda: self._copied(info))
+        weights = self.importance.get(info.name) if kind in BLOCK_TYPES else None
+        if weights is not None:
+            self.weighted += 1
+            matrices = info.shape[0] if len(info.shape) == 3 else 1
+            if weights.shape != (matrices, info.shape[-1]) and weights.shape != (1, info.shape[-1]):
+                raise OptionError(
+                    f"the importance of {info.name!r} has the shape {weights.shape}, the tensor {info.shape}",
+                    where="imatrix", hint="It must be measured on the same model",
+                )  # fmt: skip
+        return Deferred(kind, info.shape, lambda: self._converted(info, kind, weights))
+
+    def _copied(self, info: TensorInfo) -> Iterator[bytes | memoryview]:
+        for piece in self.checkpoint.read_pieces(info.name, PIECE):
+            yield piece
+            self._advance(len(piece))
+
+    def _converted(self, info: TensorInfo, kind: str, weights: Array | None) -> Iterator[bytes | memoryview]:
+        """The tensor in the other type, some rows at a time, none of them from two matrices."""
+        columns = info.shape[-1]
+        height = info.shape[-2] if len(info.shape) > 1 else 1  # rows of a matrix
+        done = 0
+        for rows in self._rows(info):
+            while len(rows):
+                count = min(len(rows), height - done % height)
+                own = None if weights is None else weights[done // height % len(weights)]
+                yield _encoded(rows[:count], kind, own)
+                rows, done = rows[count:], done + count
+                self._advance(info.nbytes * count * columns / info.numel)
+
+    def _rows(self, info: TensorInfo) -> Iterator[Array]:
+        """The tensor's rows (some, columns) in order, of a float type, without NaN and infinity. About CHUNK values
+        are in memory at a time, but for types that are only read whole."""
+        columns = info.shape[-1] if info.shape else 1
+        if info.dtype in BLOCK_TYPES and _own_type(info) == info.dtype:
+            width = columns // BLOCK_TYPES[info.dtype].values * BLOCK_TYPES[info.dtype].nbytes
+        elif info.dtype in (*DENSE, "float64"):
+            width = columns * (2 if info.dtype in ("float16", "bfloat16") else 8 if info.dtype == "float64" else 4)
+        else:
+            width = 0
+        if not width or not info.numel:
+            yield from self._rows_of_whole(info, columns)
+            return
+        first = 0
+        for piece in self.checkpoint.read_pieces(info.name, max(CHUNK // columns, 1) * width):
+            rows = self._values(piece, info, first)
+            yield rows.reshape(-1, columns)
+            first += rows.size
+
+    def _values(self, piece: bytes | memoryview, info: TensorInfo, first: int) -> Array:
+        """The values of some rows, flat; `first` is the number of the first. ModelError for NaN and infinity."""
+        where = self.checkpoint.source.name
+        if info.dtype in BLOCK_TYPES:
+            values = dequantize_blocks(piece, info.dtype)
+            check_finite(values.reshape(-1).data, "float32", info.name, where, first)
+            return values.reshape(-1)
+        check_finite(piece, info.dtype, info.name, where, first)
+        if info.dtype == "bfloat16":
+            return (np.frombuffer(piece, "<u2").astype("<u4") << 16).view("<f4")
+        return np.frombuffer(piece, np.dtype(info.dtype).newbyteorder("<"))
+
+    def _rows_of_whole(self, info: TensorInfo, columns: int) -> Iterator[Array]:
+        from pyapp.engine import quant
+
+        tensor = quant.dequantize(self.checkpoint.read(info.name, finite=True))
+        rows: Array = tensor.numpy().reshape(-1, columns)
+        step = max(CHUNK // columns, 1)
+        yield from (rows[begin : begin + step] for begin in range(0, len(rows), step))
+
+    def _advance(self, nbytes: float) -> None:
+        self.cancel.check()
+        self.done += nbytes
+        self.report(Progress("quantizing", round(self.done), self.total, "bytes"))
+
+
+def _encoded(part: Array, kind: str, weights: Array | None) -> bytes | memoryview:
+    part = part.astype(np.float32)
+    if kind in BLOCK_TYPES:
+        return quantize_blocks(part, kind, weights).data
+    if kind == "bfloat16":
+        bits = part.view(np.uint32)
+        return (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype("<u2").tobytes()
+    with np.errstate(over="ignore"):
+        return part.astype(np.dtype(kind).newbyteorder("<")).tobytes()
+
+
+def _config_beside(source: AnySource) -> dict[str, Any]:
+    """The config.json that lies beside a Hugging Face model's weights; nothing where there is none."""
+    if not isinstance(source, str | os.PathLike):
+        return {}
+    try:
+        with FileSource(Path(source).with_name("config.json")) as file:
+            return json_object(read_whole(file).decode("utf-8"))
+    except (OSError, ValueError):  # it is not there, no file, too large, or no JSON
+        return {}
+
+
+def _metadata(checkpoint: Checkpoint, config: Mapping[str, Any], kind: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """(values, types) for a GGUF file: another GGUF file's own, else the configuration as JSON and the metadata."""
+    values: dict[str, Any] = {}
+    types: dict[str, str] = {}
+    if isinstance(checkpoint, GgufFile):
+        values, types = dict(checkpoint.values), dict(checkpoint.types)
+        if "split.count" in values:
+            raise FileFormatError(
+                "this is a part of a model that is cut into several files", where=checkpoint.source.name,
+                hint="Join them with llama.cpp's gguf-split --merge first",
+            )  # fmt: skip
+    else:
+        # Other programs must not take the tensors for an architecture's: they keep the source's names and order.
+        values["general.architecture"] = ARCHITECTURE
+        values[CONFIG_KEY] = json.dumps(dict(config))
+        values |= {f"source.{key}": text for key, text in checkpoint.metadata.items() if key != "config"}
+    values["general.file_type"] = MIXTURES[kind][1] if kind in MIXTURES else FILE_TYPES.get(kind, 0)
+    types["general.file_type"] = "uint32"
+    if kind in BLOCK_TYPES or kind in MIXTURES:
+        values["general.quantization_version"] = 2
+        types["general.quantization_version"] = "uint32"
+    return values, {key: name for key, name in types.items() if key in values}
+
+
+def _texts(checkpoint: Checkpoint, config: Mapping[str, Any]) -> dict[str, str]:
+    texts = {} if isinstance(checkpoint, GgufFile) else dict(checkpoint.metadata)
+    return texts | ({"config": json.dumps(dict(config))} if config else {})

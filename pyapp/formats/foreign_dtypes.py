@@ -1,0 +1,66 @@
+"""Read element types that pyapp has no dtype for as tensors of a dtype that it has.
+
+- complex64 and complex128: pairs of real and imaginary parts in float32 or float64, in a last dim of two.
+- 8-bit floats without infinities (…fnuz), scales (e8m0fnu) and 4-bit floats: float32, which holds each of them exactly.
+  Two 4-bit floats share a byte, the first in its lower half. Sources: the OCP Microscaling Formats specification 1.0,
+  5.3 and 5.4; Noune et al. 2022, arXiv 2206.02915 (fnuz).
+- 6-bit floats, whose order in bytes no specification gives: the bytes of the file, a flat uint8 tensor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyapp.engine.lazy import np
+
+from .checkpoint import TensorInfo
+from .finite import check_finite
+
+if TYPE_CHECKING:
+    from pyapp.engine.device import Device
+    from pyapp.engine.tensor import Tensor
+
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+# Bits of the exponent and of the fraction, the exponent's bias.
+_FNUZ = {"float8_e4m3fnuz": (4, 3, 8), "float8_e5m2fnuz": (5, 2, 16)}
+_BYTES = ("float6_e2m3fn", "float6_e3m2fn")
+READABLE = {**COMPLEX, **dict.fromkeys((*_FNUZ, "float8_e8m0fnu", "float4_e2m1fn"), "float32")}
+READABLE |= dict.fromkeys(_BYTES, "uint8")
+_FOURS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+def read_foreign(data: Any, info: TensorInfo, finite: bool, device: Device | None, where: str) -> Tensor:
+    """The tensor of a type in READABLE from its little-endian bytes, on `device` (None: the CPU). With `finite`,
+    ModelError for NaN and infinity."""
+    from pyapp.engine.tensor import Tensor
+
+    kind, shape = READABLE[info.dtype], info.shape
+    if info.dtype in COMPLEX:
+        shape = (*shape, 2)
+    elif info.dtype in _BYTES:
+        shape = (info.nbytes,)
+    else:
+        data = _values(info.dtype, np.frombuffer(data, np.uint8)).tobytes()
+    if finite:
+        check_finite(data, kind, info.name, where)
+    tensor = Tensor.from_buffer(data, shape, kind)
+    return tensor if device is None else tensor.to(device)
+
+
+def _values(dtype: str, codes: Any) -> Any:
+    if dtype == "float4_e2m1fn":
+        table = np.array(_FOURS + [-value for value in _FOURS], np.float32)
+        return table[np.stack([codes & 15, codes >> 4], -1).reshape(-1)]
+    return _table(dtype)[codes]
+
+
+def _table(dtype: str) -> Any:
+    """The value of each of the 256 codes."""
+    codes = np.arange(256, dtype=np.int64)
+    if dtype == "float8_e8m0fnu":
+        return np.where(codes == 255, np.nan, np.ldexp(1.0, codes - 127)).astype(np.float32)
+    _, fraction_bits, bias = _FNUZ[dtype]
+    exponent, fraction = (codes & 127) >> fraction_bits, (codes & ((1 << fraction_bits) - 1)) / (1 << fraction_bits)
+    size = np.where(exponent == 0, np.ldexp(fraction, 1 - bias), np.ldexp(1 + fraction, exponent - bias))
+    signed = np.where(codes < 128, size, -size)
+    return np.where(codes == 128, np.nan, signed).astype(np.float32)  # what would be -0 is the only NaN

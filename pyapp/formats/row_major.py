@@ -1,0 +1,68 @@
+"""Read elements that a file holds in another order into row-major order, without NumPy."""
+
+from __future__ import annotations
+
+from array import array
+from math import prod
+from typing import TYPE_CHECKING
+
+from .source import ByteSource, read_into
+
+if TYPE_CHECKING:
+    from pyapp.engine.storage import Storage
+    from pyapp.engine.tensor import Tensor
+
+CHUNK = 1 << 20  # bytes swapped together
+_TYPECODES = {2: "H", 4: "I", 8: "Q"}
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides (elements) of a dense row-major tensor."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def read_strided(
+    source: ByteSource, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> Storage:
+    """A storage with the elements row by row. `offset` (bytes) is the first element's, `strides` (elements) are not
+    negative; `itemsize` is 1, 2, 4, 8 or 16. Reads one range of the source: from the first to the last element."""
+    from pyapp.engine.dtype import int16, int32, int64, uint8
+    from pyapp.engine.storage import Storage
+    from pyapp.engine.tensor import make
+
+    if not prod(shape):
+        return Storage(0)
+    # Sizes of 1 say nothing; leaving them out also keeps the rank small.
+    dims = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
+    shape, strides = tuple(size for size, _ in dims), tuple(stride for _, stride in dims)
+    span = 1 + sum((size - 1) * stride for size, stride in dims)
+    storage = Storage(span * itemsize)
+    read_into(source, offset, storage.bytes_view())
+    if strides == row_major(shape):
+        return storage
+    if itemsize == 16:  # complex128 travels as pairs
+        shape, strides = (*shape, 2), (*(2 * stride for stride in strides), 1)
+    bits = {1: uint8, 2: int16, 4: int32, 8: int64, 16: int64}[itemsize]
+    dense: Storage = make(storage, shape, strides, bits).contiguous().storage
+    return dense
+
+
+def as_tensor(storage: Storage, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """The row-major CPU tensor over a storage of `read_strided`."""
+    from pyapp.engine.dtype import as_dtype
+    from pyapp.engine.tensor import empty_contiguous, make
+
+    kind = as_dtype(dtype)
+    return make(storage, shape, row_major(shape), kind) if prod(shape) else empty_contiguous(shape, kind)
+
+
+def swap_bytes(view: memoryview, itemsize: int) -> None:
+    """Turns big-endian elements of 2, 4 or 8 bytes into little-endian ones, in place, 1 MiB at a time."""
+    for start in range(0, len(view), CHUNK):
+        chunk = array(_TYPECODES[itemsize], bytes(view[start : start + CHUNK]))
+        chunk.byteswap()
+        view[start : start + CHUNK] = memoryview(chunk).cast("B")

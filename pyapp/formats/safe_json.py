@@ -1,0 +1,63 @@
+"""Parse JSON with a limit on its nesting: json.loads recurses, and in a browser that overflows the worker's stack."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+DEEPEST, PASSES = 200, 64
+FEW = 4  # passes that clear most files
+CHUNK = 1 << 16  # bytes that are split at once
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """As json.loads with these options. ValueError for what is not JSON, and for JSON that is nested too deeply."""
+    check_nesting(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The JSON object in a text; an empty one where the text is not one."""
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def check_nesting(data: bytes) -> None:
+    """ValueError for JSON that is nested much deeper than DEEPEST. Anything else passes, valid or not."""
+    # The quick count takes brackets inside strings for real ones: if there seem too many, it is done without strings.
+    if _unmatched(data, FEW) <= DEEPEST or _unmatched(data := _outside_strings(data), PASSES) <= DEEPEST:
+        return
+    depth = 0
+    for bracket in data.translate(None, delete=_NO_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > DEEPEST:
+            raise ValueError("it is nested too deeply")
+
+
+def _outside_strings(data: bytes) -> bytes:
+    """The data without the text between quotes. Takes no more memory than the data."""
+    data = data.replace(rb"\\", b"").replace(rb"\"", b"")  # what is left of quotes begins or ends a string
+    inside, kept = 0, bytearray()
+    for at in range(0, len(data), CHUNK):
+        pieces = data[at : at + CHUNK].split(b'"')
+        kept += b"".join(pieces[inside::2])
+        inside ^= len(pieces) - 1 & 1
+    return bytes(kept)
+
+
+def _unmatched(data: bytes, passes: int) -> int:
+    """How many brackets are left after removing matching pairs, from the inside out, `passes` times."""
+    brackets = data.translate(None, delete=_NO_BRACKETS)
+    for _ in range(passes):
+        rest = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(rest) == len(brackets):
+            break
+        brackets = rest
+    return len(brackets)

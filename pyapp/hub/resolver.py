@@ -1,0 +1,259 @@
+"""From a model's name to its files on disk.
+
+A name is, in this order: a name of the registry (`stories`, `whisper-tiny`, `openai/whisper-tiny`), a file, a folder,
+or a name on the hub: `owner/repo:file`, `owner/repo`, either with a revision as in `owner/repo@main:file`. Write
+`./stories` for a file or folder that is called like a model of the registry.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pyapp.errors import ModelNotFoundError
+from pyapp.events import Cancel, Event
+from pyapp.formats.source import open_regular
+
+from .download import fetch, list_files
+from .registry import ModelEntry, ModelFile, embedded_path, models
+
+HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
+# Files of a model folder that end like weights and are none.
+_NOT_WEIGHTS = re.compile(
+    r"tok.*|.*tokenizer\.bin|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+", re.I
+)
+INDEX = "model.safetensors.index.json"
+WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+# What Hugging Face keeps beside the weights, by the role it has here.
+COMPANIONS = {
+    f"{role}.json": role for role in ("config", "generation_config", "preprocessor_config", "tokenizer_config")
+}
+
+Report = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """What a name stands for: its files by role ("model", "tokenizer", "config", "generation_config",
+    "preprocessor_config", "tokenizer_config"; all but the model where there is one), and the registry's entry, if it
+    has one."""
+
+    name: str
+    files: Mapping[str, Path]
+    entry: ModelEntry | None = None
+
+    @property
+    def model(self) -> Path:
+        return self.files["model"]
+
+    @property
+    def tokenizer(self) -> Path | None:
+        return self.files.get("tokenizer")
+
+
+@dataclass(frozen=True, slots=True)
+class NameIn:
+    """A model's name and the folder that holds its files, as NAME or NAME.pt, or where they are to be downloaded to:
+    it is used in place of the hub's cache."""
+
+    name: str
+    folder: Path
+
+    @property
+    def here(self) -> Path | None:
+        """The folder or file in it that is called so."""
+        if not self.name:
+            return None
+        places = (self.folder / self.name, self.folder / f"{self.name}.pt")
+        return next((place for place in places if place.exists()), None)
+
+    def __fspath__(self) -> str:
+        return str(self.here or self.folder / self.name)
+
+
+def resolve(
+    name: str | os.PathLike[str],
+    *,
+    report: Report | None = None,
+    cancel: Cancel | None = None,
+    offline: bool = False,
+    cache_dir: str | os.PathLike[str] | None = None,
+    check: Callable[[Mapping[str, Path]], None] | None = None,
+) -> ModelFiles:
+    """The files of a model, downloaded if they are not in the cache. Blocks; `report` receives Progress events in
+    bytes. `check` is called with the small files by role, as they lie on disk, before the weights are fetched: it may
+    raise, so that nothing large is downloaded in vain.
+
+    Raises ModelNotFoundError for a name that nothing has, DownloadError, StorageFullError, and Cancelled when `cancel`
+    is set: what has arrived by then is kept and a later call goes on from there. `offline` uses the cache alone.
+    """
+
+    def get(file: ModelFile) -> Path:
+        return fetch(
+            file.repo, file.path, file.revision, size=file.size, sha256=file.sha256,
+            report=report, cancel=cancel, offline=offline, cache_dir=cache_dir,
+        )  # fmt: skip
+
+    if isinstance(name, NameIn):
+        cache_dir, name = name.folder, name.here or name.name
+    text = os.fspath(name)
+    entry = find_entry(text) if isinstance(name, str) else None
+    if entry is not None:
+        return _of_entry(entry, get)
+    if not text:
+        raise _unknown(text)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _of_folder(text, path)
+    if path.is_file():
+        return _of_file(text, path)
+    if path.exists():
+        open_regular(path).close()  # a pipe or a device: FileFormatError says so
+    match = HUB_NAME.fullmatch(text)
+    if not match:
+        raise _unknown(text)
+    repo, revision, file = match["repo"], match["revision"] or "main", match["file"]
+    names = list_files(repo, revision, cancel=cancel, offline=offline, cache_dir=cache_dir)
+    chosen = file or choose_model(names, f"{repo}@{revision}")
+    if chosen not in names:
+        raise ModelNotFoundError(
+            f"the repository has no file {chosen!r}; it has {_listed(sorted(map(str, _weights(names))))}",
+            where=repo,
+            hint=_similar(chosen, names) or "Look at its files on the hub",
+        )
+    small = {role: path for role, path in choose_files(names, chosen).items() if role != "model"}
+    found = {role: get(ModelFile(role, path, None, None, repo, revision)) for role, path in small.items()}
+    if check is not None:
+        check(found)
+    found["model"] = get(ModelFile("model", chosen, None, None, repo, revision))
+    if PurePosixPath(chosen).name == INDEX:
+        for shard in _shards(found["model"]):  # they come to lie beside their index
+            get(ModelFile("shard", str(PurePosixPath(chosen).with_name(shard)), None, None, repo, revision))
+    return ModelFiles(text, found)
+
+
+def find_entry(name: str, task: str | None = None) -> ModelEntry | None:
+    """The registry's entry called `name`; or whose model file `owner/repo:file` (its path, or its last part) is meant;
+    or the only one of the repository `owner/repo`. With a `task`, its aliases too ("turbo")."""
+    repo, _, file = name.partition(":")
+    of_repo = []
+    for entry in models():
+        model = entry.file("model")
+        if name == entry.id or (task == entry.task and name in entry.aliases):
+            return entry
+        if model and repo and model.repo == repo:
+            of_repo.append(entry)
+            if file and file in (model.path, PurePosixPath(model.path).name):
+                return entry
+    return of_repo[0] if len(of_repo) == 1 and not file else None
+
+
+def _of_entry(entry: ModelEntry, get: Callable[[ModelFile], Path]) -> ModelFiles:
+    found: dict[str, Path] = {}
+    for file in sorted(entry.files, key=lambda file: file.size or 0):
+        if entry.kind == "embedded":
+            place = embedded_path(file)
+            if place is None:
+                raise ModelNotFoundError(
+                    f"the embedded model is not installed: {file.path} is missing",
+                    where=entry.id,
+                    hint="Install the package again, or give the path of a model file",
+                )
+            found[file.role] = place
+        else:
+            found[file.role] = get(file)
+    return ModelFiles(entry.id, found, entry)
+
+
+def _of_folder(name: str, folder: Path) -> ModelFiles:
+    names = [path.name for path in folder.iterdir() if path.is_file()]
+    chosen = choose_files(names, choose_model(names, str(folder)))
+    return ModelFiles(name, {role: folder / file for role, file in chosen.items()})
+
+
+def _of_file(name: str, path: Path) -> ModelFiles:
+    names = [other.name for other in path.parent.iterdir() if other.is_file()]
+    chosen = choose_files(names, path.name)
+    return ModelFiles(name, {role: path.parent / file for role, file in chosen.items()} | {"model": path})
+
+
+def _shards(index: Path) -> list[str]:
+    from pyapp.formats.sharded import shard_names
+    from pyapp.formats.source import FileSource
+
+    with FileSource(index) as source:
+        return shard_names(source)
+
+
+def choose_files(names: Iterable[str], model: str) -> dict[str, str]:
+    """The files that belong to the weights `model`, by role: they lie in the same folder."""
+    names = list(names)
+    folder = PurePosixPath(model).parent
+    beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
+    chosen = {"model": model} | {role: beside[file] for file, role in COMPANIONS.items() if file in beside}
+    tokenizer = choose_tokenizer(names, model)
+    return chosen | {"tokenizer": tokenizer} if tokenizer else chosen
+
+
+def _weights(names: Iterable[str]) -> list[str]:
+    return [n for n in names if n.lower().endswith(WEIGHTS) and not _NOT_WEIGHTS.fullmatch(PurePosixPath(n).name)]
+
+
+def choose_model(names: Iterable[str], where: str) -> str:
+    """The one file that holds the weights, or the index of several; model.safetensors goes first. ModelNotFoundError
+    for none, or several models."""
+    names = list(names)
+    candidates = _weights(names)
+    if "model.safetensors" in candidates:
+        return "model.safetensors"
+    if INDEX in names:
+        return INDEX
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise ModelNotFoundError(
+            f"there are several models: {_listed(sorted(candidates))}",
+            where=where,
+            hint="Name one, as in owner/repo:file or folder/file",
+        )
+    raise ModelNotFoundError(
+        f"there is no file of weights ({', '.join(WEIGHTS)})",
+        where=where,
+        hint=f"Of a model in several parts, {INDEX} is needed too",
+    )
+
+
+def choose_tokenizer(names: Iterable[str], model: str) -> str | None:
+    """The tokenizer in the folder of `model`: STEM.tokenizer.json or .bin, tokenizer.json or .bin, or the only
+    tok*.bin."""
+    folder = PurePosixPath(model).parent
+    beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
+    stem = PurePosixPath(model).stem
+    for wanted in (f"{stem}.tokenizer.json", f"{stem}.tokenizer.bin", "tokenizer.json", "tokenizer.bin"):
+        if wanted in beside:
+            return beside[wanted]
+    others = [name for short, name in beside.items() if re.fullmatch(r"tok.*\.bin", short)]
+    return others[0] if len(others) == 1 else None
+
+
+def _listed(names: list[str], limit: int = 8) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more or "none that could be a model"
+
+
+def _similar(name: str, names: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name, list(names), 1, 0.5)
+    return f"Did you mean {close[0]}?" if close else None
+
+
+def _unknown(name: str) -> ModelNotFoundError:
+    ids = [entry.id for entry in models()]
+    known = f"Known names are {', '.join(ids)}; or give a file, a folder or owner/repo:file"
+    looks_like_path = name.startswith((".", "/", "~")) or Path(name).suffix.lower() in WEIGHTS or os.sep in name
+    what = "there is no such file or folder" if looks_like_path else "no model has this name"
+    close = _similar(name, ids)
+    return ModelNotFoundError(what, where=name or '""', hint=f"{close} {known}" if close else known)

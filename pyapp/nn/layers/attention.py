@@ -1,0 +1,260 @@
+"""Multi-head attention in torch's parameter names (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762)."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any, NamedTuple
+
+from ...engine import Tensor, ops
+from ...engine.ops import empty, zeros
+from ...engine.user_errors import describe
+from ...errors import ArgumentError, ArgumentTypeError
+from ..init import xavier_normal_, xavier_uniform_
+from ..module import Module
+from ..parameter import Initialization, new_parameter
+from .dropout import dropout as drop
+from .linear import Linear
+
+__all__ = ["MultiheadAttention", "multi_head_attention_forward", "scaled_dot_product_attention"]
+
+scaled_dot_product_attention = ops.scaled_dot_product_attention
+
+_NAME = "MultiheadAttention"
+
+
+def additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
+    """A mask to add to scores: -inf where a boolean mask is True; a floating-point mask is one already."""
+    if mask.dtype.is_floating_point:
+        return mask.to(dtype)
+    if mask.dtype.name != "bool":
+        raise ArgumentTypeError(f"{_NAME}: {name} must be boolean or floating-point, got {describe(mask)}")
+    return ops.where(mask, float("-inf"), zeros(mask.shape, dtype=dtype, device=mask.device))
+
+
+def subsequent_mask(size: int, device: Any = None) -> Tensor:
+    """(size, size), True above the diagonal: what a causal model must not see."""
+    positions = ops.arange(size, device=device)
+    return positions.unsqueeze(0) > positions.unsqueeze(1)
+
+
+class _Projections(NamedTuple):
+    """What attention is made with: weights (E, E), (E, kdim), (E, vdim), or None and the three in one (3 E, E)."""
+
+    heads: int
+    whole: Tensor | None
+    parts: tuple[Tensor | None, Tensor | None, Tensor | None]
+    bias: Tensor | None
+    bias_k: Tensor | None
+    bias_v: Tensor | None
+    add_zero_attn: bool
+    output: tuple[Tensor, Tensor | None]
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Each (B, rows, E)."""
+        size = query.shape[-1]
+        at = [slice(i * size, (i + 1) * size) for i in range(3)]
+        if self.whole is not None and query is key and key is value:
+            one = ops.linear(query, self.whole, self.bias)
+            return [one[..., part] for part in at]
+        weights: Any = self.parts if self.whole is None else [self.whole[part].contiguous() for part in at]
+        biases = [None if self.bias is None else self.bias[part].contiguous() for part in at]
+        return [ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+
+    def extended(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Keys and values with the learned row and the row of zeros, if they are wanted; both may always be seen."""
+        batch, added = k.shape[0], 0
+        if self.bias_k is not None and self.bias_v is not None:
+            k, v = (ops.cat([x, b.expand(batch, 1, -1)], 1) for x, b in ((k, self.bias_k), (v, self.bias_v)))
+            added += 1
+        if self.add_zero_attn:
+            row = k.new_zeros((batch, 1, k.shape[-1]))
+            k, v = ops.cat([k, row], 1), ops.cat([v, row], 1)
+            added += 1
+        if mask is not None and added:
+            mask = ops.cat([mask, mask.new_zeros((*mask.shape[:-1], added))], -1)
+        return k, v, mask
+
+
+def _joined_mask(
+    attn_mask: Tensor | None, padding: Tensor | None, heads: int, queries: Tensor, keys: int
+) -> Tensor | None:
+    """What is added to the scores (B, heads, L, S): broadcast to them; None for nothing."""
+    whole, (batch, rows) = None, queries.shape[:2]
+    if attn_mask is not None:
+        whole = additive(attn_mask, "attn_mask", queries.dtype)
+        if whole.shape == (batch * heads, rows, keys):
+            whole = whole.reshape(batch, heads, rows, keys)
+        elif whole.shape != (rows, keys):
+            raise ArgumentError(
+                f"{_NAME}: attn_mask must be [{rows}, {keys}] or [{batch * heads}, {rows}, {keys}], got "
+                f"{describe(attn_mask)}"
+            )
+    if padding is not None:
+        if padding.shape != (batch, keys):
+            raise ArgumentError(f"{_NAME}: key_padding_mask must be [{batch}, {keys}], got {describe(padding)}")
+        added = additive(padding, "key_padding_mask", queries.dtype).reshape(batch, 1, 1, keys)
+        whole = added if whole is None else whole + added
+    return whole
+
+
+def _attend(
+    made: _Projections, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, padding: Tensor | None,
+    is_causal: bool, rate: float, given: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Batch first: (B, L, E), and the weights (B, heads, L, S). `given` keys and values: (B * heads, S, E / heads)."""
+    q, k, v = made.project(query, key, value)
+    if is_causal and attn_mask is None:
+        if q.shape[1] != k.shape[1]:
+            raise ArgumentError(f"{_NAME}: is_causal needs as many keys as queries, or a mask of your own")
+        attn_mask = subsequent_mask(q.shape[1], q.device)
+    fixed = next((x for x in given if x is not None), None)
+    mask = _joined_mask(attn_mask, padding, made.heads, q, k.shape[1] if fixed is None else fixed.shape[1])
+    batch, rows, size = q.shape
+    split = (batch, -1, made.heads, size // made.heads)
+    if fixed is None:
+        k, v, mask = made.extended(k, v, mask)
+    queries = (q * (1 / sqrt(split[-1]))).reshape(split).transpose(1, 2)
+    keys, values = (
+        x.reshape(split).transpose(1, 2) if own is None else own.reshape(batch, made.heads, -1, split[-1])
+        for x, own in zip((k, v), given, strict=True)
+    )
+    scores = queries @ keys.transpose(-1, -2)
+    weights = drop((scores if mask is None else scores + mask).softmax(-1), rate)
+    joined = (weights @ values).transpose(1, 2).reshape(batch, rows, size)
+    return ops.linear(joined, *made.output), weights
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, sizes: tuple[int, int, int]) -> None:
+    fits = all(x.shape[-1] == size for x, size in zip((query, key, value), sizes, strict=True))
+    ranks = query.ndim in (2, 3) and query.ndim == key.ndim == value.ndim
+    if not ranks or not fits or key.shape[:-1] != value.shape[:-1]:
+        raise ArgumentError(
+            f"{_NAME} of sizes {sizes}: query {describe(query)}, key {describe(key)} and value {describe(value)} do "
+            "not fit"
+        )
+
+
+def _arranged(
+    made: _Projections, inputs: tuple[Tensor, Tensor, Tensor], batch_first: bool, padding: Tensor | None,
+    need_weights: bool, average: bool, **settings: Any,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """_attend for inputs with or without a batch, which comes first or second."""
+    query, key, value = inputs
+    batched = query.ndim == 3
+    if not batched:
+        padding = None if padding is None else padding.reshape(1, -1)
+    if not batched or not batch_first:
+        turned = [x.transpose(0, 1) if batched else x.unsqueeze(0) for x in inputs]
+        same = query is key and key is value
+        query, key, value = (turned[0],) * 3 if same else turned
+    output, weights = _attend(made, query, key, value, padding=padding, **settings)
+    output = output.squeeze(0) if not batched else output if batch_first else output.transpose(0, 1)
+    if not need_weights:
+        return output, None
+    weights = weights.mean(1) if average else weights
+    return output, weights if batched else weights.squeeze(0)
+
+
+def multi_head_attention_forward(
+    query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float,
+    out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: bool = True,
+    key_padding_mask: Tensor | None = None, need_weights: bool = True, attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None,
+    average_attn_weights: bool = True, is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """What MultiheadAttention computes, with its parameters as arguments; the batch, if any, is the second dim.
+    `static_k` and `static_v` (B * heads, S, E / heads) take the place of the keys and values.
+    """
+    size = embed_dim_to_check
+    if query.shape[-1] != size or size % num_heads:
+        raise ArgumentError(f"multi_head_attention_forward: {describe(query)} is not of {size} in {num_heads} heads")
+    parts = (q_proj_weight, k_proj_weight, v_proj_weight)
+    if use_separate_proj_weight and any(part is None for part in parts):
+        raise ArgumentError("multi_head_attention_forward: separate weights are asked for, and not all given")
+    made = _Projections(
+        num_heads, None if use_separate_proj_weight else in_proj_weight, parts, in_proj_bias, bias_k, bias_v,
+        add_zero_attn, (out_proj_weight, out_proj_bias),
+    )  # fmt: skip
+    return _arranged(
+        made, (query, key, value), False, key_padding_mask, need_weights, average_attn_weights, attn_mask=attn_mask,
+        is_causal=is_causal, rate=dropout_p if training else 0.0, given=(static_k, static_v),
+    )  # fmt: skip
+
+
+class MultiheadAttention(Module):
+    """query (L, B, embed_dim), key (S, B, kdim), value (S, B, vdim), or batch first, or without B → the result in the
+    query's shape, and the weights (B, L, S), averaged over the heads or (B, heads, L, S); None unless `need_weights`.
+
+    `attn_mask` (L, S) or (B * heads, L, S) and `key_padding_mask` (B, S): boolean, True where one must not look, or
+    added to the scores. `is_causal` without a mask makes the causal one.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
+            raise ArgumentError(f"{_NAME}: embed_dim {embed_dim} does not divide into {num_heads} heads")
+        made = {"device": device, "dtype": dtype}
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
+        same = self.kdim == self.vdim == embed_dim
+        self.in_proj_weight = new_parameter(empty, 3 * embed_dim, embed_dim, **made) if same else None
+        self.q_proj_weight = None if same else new_parameter(empty, embed_dim, embed_dim, **made)
+        self.k_proj_weight = None if same else new_parameter(empty, embed_dim, self.kdim, **made)
+        self.v_proj_weight = None if same else new_parameter(empty, embed_dim, self.vdim, **made)
+        self.in_proj_bias = new_parameter(zeros, 3 * embed_dim, **made) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, **made)
+        self.bias_k = new_parameter(empty, 1, 1, embed_dim, **made) if add_bias_kv else None
+        self.bias_v = new_parameter(empty, 1, 1, embed_dim, **made) if add_bias_kv else None
+        if Initialization.on:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Xavier's uniform for the projections, normal for bias_k and bias_v, zeros for the biases, as torch."""
+        for name, parameter in self._parameters.items():
+            if name.endswith("weight"):
+                xavier_uniform_(parameter)
+            elif name in ("bias_k", "bias_v"):
+                xavier_normal_(parameter)
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                bias.detach().zero_()
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        _check(query, key, value, (self.embed_dim, self.kdim, self.vdim))
+        made = _Projections(
+            self.num_heads, self.in_proj_weight, (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight),
+            self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, (self.out_proj.weight, self.out_proj.bias),
+        )  # fmt: skip
+        return _arranged(
+            made, (query, key, value), self.batch_first, key_padding_mask, need_weights, average_attn_weights,
+            attn_mask=attn_mask, is_causal=is_causal, rate=self.dropout if self.training else 0.0,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, batch_first={self.batch_first}"

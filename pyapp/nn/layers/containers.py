@@ -1,0 +1,275 @@
+"""Modules and parameters in lists, by key, and one after another."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any
+
+from ...engine import Tensor
+from ...engine.user_errors import describe
+from ...errors import OperationError
+from ..module import Module
+from ..parameter import Parameter
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
+
+class ModuleList(Module):
+    """Modules in a list, named by position."""
+
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
+        super().__init__()
+        for module in modules or ():
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{type(self).__name__}: takes modules, got {describe(module)}")
+        setattr(self, str(len(self._modules)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> ModuleList:
+        for module in list(modules):
+            self.append(module)
+        return self
+
+    def _refill(self, modules: list[Module]) -> None:
+        """Other modules, named anew."""
+        for name in list(self._modules):
+            delattr(self, name)
+        for i, module in enumerate(modules):
+            setattr(self, str(i), module)
+
+    def insert(self, index: int, module: Module) -> ModuleList:
+        """Before the one at a position."""
+        every = list(self)
+        every.insert(index, module)
+        self._refill(every)
+        return self
+
+    def pop(self, key: int = -1) -> Module:
+        """Takes one out."""
+        every = list(self)
+        taken = every.pop(key)
+        self._refill(every)
+        return taken
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def __getitem__(self, index: Any) -> Any:
+        """A module, or by a slice a list of the same kind."""
+        found = list(self._modules.values())[index]
+        return type(self)._of(found) if isinstance(index, slice) else found
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        name = list(self._modules)[index]
+        self._modules[name] = module  # in its place, where setattr would put it last
+        object.__setattr__(self, name, module)
+
+    def __delitem__(self, index: Any) -> None:
+        every = list(self)
+        del every[index]
+        self._refill(every)
+
+    def __add__(self, other: Iterable[Module]) -> Any:
+        return type(self)._of([*self, *other])
+
+    def __iadd__(self, modules: Iterable[Module]) -> Any:
+        return self.extend(modules)
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> ModuleList:
+        return cls(modules)
+
+
+class Sequential(ModuleList):
+    """Modules applied one after another, named by position, or by a mapping's names."""
+
+    def __init__(self, *modules: Any) -> None:
+        named = modules[0] if len(modules) == 1 and isinstance(modules[0], Mapping) else None
+        super().__init__(None if named is not None else modules)
+        for name, module in (named or {}).items():
+            setattr(self, name, module)
+
+    @classmethod
+    def _of(cls, modules: list[Module]) -> ModuleList:
+        return cls(*modules)
+
+    def forward(self, input: Any) -> Any:
+        for name, module in self._modules.items():
+            try:
+                input = module(input)
+            except OperationError as error:
+                error.pass_layer(name, f"{type(module).__name__}({module.extra_repr()})")
+                raise
+        return input
+
+
+def _check_key(owner: Module, key: Any) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"{type(owner).__name__}: keys are strings, got {key!r}")
+    if not key or "." in key or hasattr(type(owner), key) or key in ("_parameters", "_buffers", "_modules"):
+        raise KeyError(f"{type(owner).__name__}: {key!r} cannot be a key: empty, dotted, or an attribute of the class")
+
+
+def _pairs(given: Any) -> Iterable[tuple[str, Any]]:
+    return given.items() if isinstance(given, Mapping) or hasattr(given, "items") else given
+
+
+class _Dict(Module):
+    """What ModuleDict and ParameterDict share: a group of the module's own, by key."""
+
+    def __init__(self, group: str, values: Any) -> None:
+        super().__init__()
+        object.__setattr__(self, "_held", getattr(self, group))
+        if values is not None:
+            self.update(values)
+
+    def _accept(self, key: str, value: Any) -> Any:
+        raise NotImplementedError
+
+    def update(self, values: Any) -> None:
+        """Adds from a mapping or from pairs."""
+        for key, value in _pairs(values):
+            self[key] = value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        _check_key(self, key)
+        value = self._accept(key, value)
+        if key in self._held:
+            self._held[key] = value  # keeps its place
+            object.__setattr__(self, key, value)
+        else:
+            setattr(self, key, value)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._held[key]
+
+    def __delitem__(self, key: str) -> None:
+        del self._held[key]
+        object.__delattr__(self, key)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._held
+
+    def keys(self) -> KeysView[str]:
+        return self._held.keys()
+
+    def values(self) -> ValuesView[Any]:
+        return self._held.values()
+
+    def items(self) -> ItemsView[str, Any]:
+        return self._held.items()
+
+    def pop(self, key: str) -> Any:
+        """Removes and returns."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def clear(self) -> None:
+        for key in list(self._held):
+            del self[key]
+
+
+class ModuleDict(_Dict):
+    """Modules by key, in order."""
+
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
+        super().__init__("_modules", modules)
+
+    def _accept(self, key: str, value: Any) -> Module:
+        if not isinstance(value, Module):
+            raise TypeError(f"ModuleDict: {key!r} must be a module, got {describe(value)}")
+        return value
+
+
+class ParameterDict(_Dict):
+    """Parameters by key, in order; other tensors become parameters."""
+
+    def __init__(self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] | None = None) -> None:
+        super().__init__("_parameters", parameters)
+
+    def _accept(self, key: str, value: Any) -> Tensor:
+        return _as_parameter(self, value)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._held.get(key, default)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter at a key, which becomes `default` where there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> tuple[str, Tensor]:
+        """Removes the last one."""
+        key = list(self._held)[-1]
+        return key, self.pop(key)
+
+    def copy(self) -> ParameterDict:
+        """Another ParameterDict of the same parameters."""
+        return ParameterDict(dict(self.items()))
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A ParameterDict of one value at several keys."""
+        return ParameterDict(dict.fromkeys(keys, default))
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}: {describe(value)}" for key, value in self.items())
+
+
+def _as_parameter(owner: Module, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{type(owner).__name__}: takes tensors, got {describe(value)}")
+    return value if getattr(value, "is_parameter", False) else Parameter(value)
+
+
+class ParameterList(Module):
+    """Parameters in a list, named by position; other tensors become parameters."""
+
+    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
+        super().__init__()
+        self.extend(values or ())
+
+    def append(self, value: Tensor) -> ParameterList:
+        setattr(self, str(len(self)), _as_parameter(self, value))
+        return self
+
+    def extend(self, values: Iterable[Tensor]) -> ParameterList:
+        for value in values:
+            self.append(value)
+        return self
+
+    def _name(self, index: int) -> str:
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"ParameterList: index {index} is outside a list of {len(self)}")
+        return str(position)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self._parameters[self._name(index)]
+
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        name, value = self._name(index), _as_parameter(self, value)
+        self._parameters[name] = value  # keeps its place
+        object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self._parameters.values())
+
+    def extra_repr(self) -> str:
+        return ", ".join(describe(value) for value in self)

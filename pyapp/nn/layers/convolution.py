@@ -1,0 +1,186 @@
+"""Convolutions, transposed convolutions, and patches (fold, unfold)."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+from typing import Any
+
+from ...engine import Tensor, no_grad, ops
+from ...engine.ops import conv, empty, pad, zeros
+from ...engine.user_errors import describe
+from ...errors import ArgumentError
+from ..module import Module
+from ..parameter import Initialization, new_parameter
+from .from_function import function_layer, torch_function
+from .lazy import lazy_layer
+
+__all__ = [
+    "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Fold", "LazyConv1d",
+    "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "Unfold", "conv1d",
+    "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold",
+]  # fmt: skip
+
+conv1d, conv2d, conv3d = map(torch_function, (ops.conv1d, ops.conv2d, ops.conv3d))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(
+    torch_function, (ops.conv_transpose1d, ops.conv_transpose2d, ops.conv_transpose3d)
+)
+fold, unfold = torch_function(conv.col2im, "fold"), torch_function(conv.im2col, "unfold")
+Fold, Unfold = function_layer("Fold", fold), function_layer("Unfold", unfold)
+
+
+def _each(value: Any, dims: int) -> tuple[int, ...]:
+    return (value,) * dims if isinstance(value, int) else tuple(value)
+
+
+class _ConvolutionBase(Module):
+    """Settings, parameters and their initialisation: uniform in ±1 / sqrt(fan in), as in torch."""
+
+    dims = 0
+    transposed = False
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+        groups: int, bias: bool, padding_mode: str, **made: Any,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        modes = ("zeros",) if self.transposed else ("zeros", "reflect", "replicate", "circular")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ArgumentError(f"{type(self).__name__}: padding is numbers, 'same' or 'valid', not {padding!r}")
+        if padding_mode not in modes:
+            raise ArgumentError(
+                f"{type(self).__name__}: padding_mode is one of {', '.join(modes)}, not {padding_mode!r}"
+            )
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ArgumentError(
+                f"{type(self).__name__}: {in_channels} and {out_channels} channels do not make {groups} groups"
+            )
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = _each(kernel_size, self.dims)
+        self.stride, self.dilation = _each(stride, self.dims), _each(dilation, self.dims)
+        self.padding: Any = padding if isinstance(padding, str) else _each(padding, self.dims)
+        self.padding_mode = padding_mode
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        self.weight = new_parameter(empty, first, second // groups, *self.kernel_size, **made)
+        self.bias = new_parameter(zeros, out_channels, **made) if bias else None
+        if Initialization.on:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew."""
+        fan_in = self.weight.shape[1] * prod(self.kernel_size)
+        bound = 1 / sqrt(fan_in) if fan_in else 0.0
+        with no_grad():
+            for parameter in self.parameters():
+                parameter.uniform_(-bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        plain = {"padding": (0,) * self.dims, "dilation": (1,) * self.dims, "groups": 1, "padding_mode": "zeros"}
+        for name, usual in plain.items():
+            if getattr(self, name) != usual:
+                text += f", {name}={getattr(self, name)}"
+        return text + ("" if self.bias is not None else ", bias=False")
+
+
+class _Conv(_ConvolutionBase):
+    """x (N, C, ...) or (C, ...) → (N, O, ...). padding: numbers, (before, after) pairs, "same" or "valid"; padding_mode
+    "zeros", "reflect", "replicate" or "circular".
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+        dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device=device, dtype=dtype,
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        function = getattr(ops, f"conv{self.dims}d")
+        if self.padding_mode == "zeros":
+            padding: Any = self.padding
+        else:
+            widths = conv._widths(self.padding, self.kernel_size, self.dilation, type(self).__name__)
+            x = pad(x, [n for pair in reversed(widths) for n in pair], self.padding_mode)
+            padding = 0
+        return function(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv1d(_Conv):
+    __doc__ = f"See conv1d. {_Conv.__doc__}"
+    dims = 1
+
+
+class Conv2d(_Conv):
+    __doc__ = f"See conv2d. {_Conv.__doc__}"
+    dims = 2
+
+
+class Conv3d(_Conv):
+    __doc__ = f"See conv3d. {_Conv.__doc__}"
+    dims = 3
+
+
+class _ConvTranspose(_ConvolutionBase):
+    """x (N, C, ...) or (C, ...) → (N, O, ...), each element spread by the weight (C, O / groups, ...). `output_size` of
+    a call chooses among the sizes that a stride leaves open.
+    """
+
+    transposed = True
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros",
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+            device=device, dtype=dtype,
+        )  # fmt: skip
+        self.output_padding = _each(output_padding, self.dims)
+
+    def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
+        more = self.output_padding
+        if output_size is not None:
+            wanted = tuple(output_size)[-self.dims :]
+            least = [
+                (n - 1) * s - 2 * p + d * (k - 1) + 1
+                for n, s, p, d, k in zip(
+                    x.shape[-self.dims :],
+                    self.stride,
+                    _each(self.padding, self.dims),
+                    self.dilation,
+                    self.kernel_size,
+                    strict=True,
+                )
+            ]
+            more = tuple(w - n for w, n in zip(wanted, least, strict=True))
+            if any(not 0 <= m < max(s, d) for m, s, d in zip(more, self.stride, self.dilation, strict=True)):
+                raise ArgumentError(
+                    f"{type(self).__name__}: {describe(x)} cannot become {wanted}, from {least} on it can"
+                )
+        function = getattr(conv, f"conv_transpose{self.dims}d")
+        return function(x, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
+
+
+class ConvTranspose1d(_ConvTranspose):
+    __doc__ = f"See conv_transpose1d. {_ConvTranspose.__doc__}"
+    dims = 1
+
+
+class ConvTranspose2d(_ConvTranspose):
+    __doc__ = f"See conv_transpose2d. {_ConvTranspose.__doc__}"
+    dims = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    __doc__ = f"See conv_transpose3d. {_ConvTranspose.__doc__}"
+    dims = 3
+
+
+LazyConv1d, LazyConv2d, LazyConv3d = (lazy_layer(kind, "in_channels") for kind in (Conv1d, Conv2d, Conv3d))
+LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
+    lazy_layer(kind, "in_channels") for kind in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+)

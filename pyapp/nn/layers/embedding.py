@@ -1,0 +1,256 @@
+"""Look-up of rows by id: one by one (embedding, one_hot), or in bags, as sums, means or maxima."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, no_grad, ops
+from ...engine.op import op
+from ...engine.ops import empty
+from ...engine.user_errors import describe
+from ...errors import ArgumentError
+from ..module import Module
+from ..parameter import Initialization, Parameter, new_parameter
+from .from_function import torch_function
+
+__all__ = ["Embedding", "EmbeddingBag", "embedding", "embedding_bag", "one_hot"]
+
+one_hot = torch_function(ops.one_hot, "one_hot")
+
+
+@op(vjp=lambda g, _, x, scale: (g * scale,))
+def _scaled_gradient(x: Tensor, scale: Tensor) -> Tensor:
+    """x itself; its gradient is multiplied by `scale`."""
+    return x
+
+
+def _renormalize(weight: Tensor, ids: Tensor, max_norm: float, norm_type: float) -> None:
+    """Shrinks the rows that are looked up, in place, where their norm is above max_norm; as torch."""
+    with no_grad():
+        used = ops.unique(ids.to("int64"))
+        rows = ops.index_select(weight, 0, used)
+        norms = rows.norm(norm_type, 1, True)
+        weight[used] = rows * ops.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0).to(rows.dtype)
+
+
+def _factors(ids: Tensor, weight: Tensor, padding_idx: int | None, by_frequency: bool) -> Tensor:
+    """What the gradient of each id's row is multiplied by, in the shape of ids: 0 for padding, 1 / count."""
+    factors = weight.new_ones(ids.shape)
+    if by_frequency:
+        counts = ops.bincount(ids.reshape(-1), minlength=weight.shape[0]).to(weight.dtype)
+        factors = factors / counts[ids.to("int64")]
+    return factors if padding_idx is None else factors * (ids != padding_idx % weight.shape[0]).to(weight.dtype)
+
+
+def _check_padding(name: str, weight: Tensor, padding_idx: int | None) -> None:
+    if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        raise ArgumentError(f"{name}: padding_idx {padding_idx} is none of {weight.shape[0]} rows")
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of weight (V, D) by integers (...) → (..., D). The row `padding_idx` gets no gradient.
+
+    `max_norm`: rows that are looked up and longer, in the p-norm `norm_type`, are first shrunk to it, in the weight
+    itself. `scale_grad_by_freq`: the gradient of a row is divided by how often its id occurs in the input.
+    """
+    refuse_sparse("embedding", sparse)
+    _check_padding("embedding", weight, padding_idx)
+    if max_norm is not None:
+        _renormalize(weight, input, max_norm, norm_type)
+    rows = ops.embedding(weight, input)
+    if not rows.requires_grad or (padding_idx is None and not scale_grad_by_freq):
+        return rows
+    scaled: Tensor = _scaled_gradient(rows, _factors(input, weight, padding_idx, scale_grad_by_freq).unsqueeze(-1))
+    return scaled
+
+
+def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[int, Tensor]:
+    """(how many bags, the bag of each id)."""
+    if (input.ndim == 1) == (offsets is None) or input.ndim not in (1, 2):
+        raise ArgumentError(
+            f"embedding_bag: takes (B, N), or (N,) with offsets, got {describe(input)}, {describe(offsets)}"
+        )
+    if offsets is None:
+        return input.shape[0], ops.arange(input.shape[0], device=input.device).unsqueeze(1).expand(input.shape).reshape(
+            -1
+        )
+    if offsets.ndim != 1 or offsets.dtype.category != 1 or (include_last_offset and not offsets.shape[0]):
+        raise ArgumentError(f"embedding_bag: offsets are integers (B,), got {describe(offsets)}")
+    if offsets.shape[0] and (int(offsets[0]) != 0 or int(offsets[-1]) > input.shape[0]):
+        raise ArgumentError(
+            f"embedding_bag: the first bag starts at 0 and the last within {input.shape[0]} ids, not at "
+            f"{int(offsets[0])} and {int(offsets[-1])}"
+        )
+    starts = offsets[:-1] if include_last_offset else offsets
+    return starts.shape[0], ops.searchsorted(starts, ops.arange(input.shape[0], device=input.device), right=True) - 1
+
+
+def _check_bag(input: Tensor, mode: str, per_sample_weights: Tensor | None, by_frequency: bool) -> None:
+    if mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
+        raise ArgumentError(f"embedding_bag: mode is sum, mean or max (weights: sum), not {mode!r}")
+    if by_frequency and mode == "max":
+        raise ArgumentError("embedding_bag: a maximum's gradient cannot be scaled by the frequency")
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ArgumentError(
+            f"embedding_bag: the weights {describe(per_sample_weights)} do not have the shape of {describe(input)}"
+        )
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Bags of ids → (bags, D), each the sum, mean or maximum ("max") of its rows of weight (V, D).
+
+    `input` (B, N) holds bags as rows; (N,) needs `offsets` (B,), where each bag starts; with `include_last_offset` the
+    last of them is where the last bag ends. `per_sample_weights`, shaped as the input, multiply the rows of a sum.
+    `padding_idx` takes no part. An empty bag is zero. The rest as for embedding.
+    """
+    _check_bag(input, mode, per_sample_weights, scale_grad_by_freq)
+    _check_padding("embedding_bag", weight, padding_idx)
+    count, bags = _bags(input, offsets, include_last_offset)
+    ids = input.reshape(-1)
+    scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    if padding_idx is not None:
+        kept = ids != padding_idx % weight.shape[0]
+        ids, bags = ids[kept], bags[kept]
+        scale = None if scale is None else scale[kept]
+    rows = embedding(ids, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+    if scale is not None:
+        rows = rows * scale.unsqueeze(1)
+    empty = rows.new_zeros((count, weight.shape[1]))
+    if mode == "max":
+        index = bags.unsqueeze(1).expand(rows.shape)
+        return ops.scatter_reduce(empty, 0, index, rows, "amax", include_self=False)
+    total = ops.index_add(empty, 0, bags, rows)
+    if mode == "sum":
+        return total
+    sizes = ops.bincount(bags, minlength=count).to(rows.dtype)
+    return total / ops.clamp(sizes, 1.0).unsqueeze(1)
+
+
+class Embedding(Module):
+    """Integer ids (...) → rows (..., dim) of a weight (num, dim), standard normal at first. The row `padding_idx` is
+    zero at first and gets no gradient. `max_norm`, `norm_type`, `scale_grad_by_freq`: see functional.embedding.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ArgumentError(f"{type(self).__name__}: padding_idx {padding_idx} is none of {num_embeddings} rows")
+        refuse_sparse(type(self).__name__, sparse)
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
+        self.sparse = False
+        if _weight is not None:
+            if _weight.shape != (num_embeddings, embedding_dim):
+                raise ArgumentError(
+                    f"{type(self).__name__}: the weight {describe(_weight)} is not [{num_embeddings}, {embedding_dim}]"
+                )
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
+            return
+        self.weight = new_parameter(empty, num_embeddings, embedding_dim, device=device, dtype=dtype)
+        if Initialization.on:
+            self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, *args: Any, **settings: Any) -> Any:
+        """Over a given weight (num, dim), which is not trained while `freeze`; further arguments as those that follow
+        `embedding_dim`.
+        """
+        if embeddings.ndim != 2:
+            raise ArgumentError(f"{cls.__name__}: takes a weight (num, dim), got {describe(embeddings)}")
+        rows, columns = embeddings.shape
+        made: Any = cls(rows, columns, *args, **{**settings, "_weight": embeddings})
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def reset_parameters(self) -> None:
+        with no_grad():
+            self.weight.normal_()
+            if self.padding_idx is not None:
+                self.weight[self.padding_idx] = 0.0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.padding_idx is None and self.max_norm is None and not self.scale_grad_by_freq:
+            return ops.embedding(self.weight, ids)
+        return embedding(ids, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        for name, usual in (("padding_idx", None), ("max_norm", None), ("norm_type", 2.0), ("scale_grad_by_freq", 0)):
+            value = getattr(self, name)
+            text += "" if value == usual else f", {name}={value}"
+        return text
+
+
+class EmbeddingBag(Embedding):
+    """See embedding_bag; weight (num, dim)."""
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight,
+            device=device, dtype=dtype,
+        )  # fmt: skip
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        return embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, False,
+            per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode!r}"
+
+
+def refuse_sparse(name: str, sparse: bool) -> None:
+    """Gradients are dense here. NotImplementedError where sparse ones are asked for."""
+    if sparse:
+        raise NotImplementedError(f"{name}: sparse gradients are not there; leave out sparse=True, they will be dense")

@@ -1,0 +1,108 @@
+"""Layers without parameters, made of a function and the settings that it gets at each call; and functions of the engine
+under torch's name for their first argument.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ...engine import Tensor
+from ...engine.op import Op
+from ...engine.user_errors import MISTAKES, named, names_itself, tell
+from ..module import Module
+
+
+class FunctionLayer(Module):
+    """Keeps the settings of a function of tensors as attributes, by torch's names. Further arguments of a call go to
+    the function's remaining parameters. A setting that is a tensor is part of the state.
+    """
+
+    function: Callable[..., Any]
+    tensors = 1  # how many of the function's first arguments come with each call
+    settings: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+    draws = False  # whether the function has a parameter `training`
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        signature = inspect.signature(type(self))
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}; it is {type(self).__name__}{signature}") from None
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            if isinstance(value, Tensor):
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, *args: Any, **more: Any) -> Any:
+        call = {name: getattr(self, name) for name in self.settings}
+        if self.draws:
+            call["training"] = self.training
+        call.update(zip(self.remaining, args[self.tensors :], strict=False))
+        return type(self).function(*args[: self.tensors], **{**call, **more})
+
+    def extra_repr(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        shown = {name: getattr(self, name) for name in self.settings}
+        return ", ".join(
+            f"{name}={value!r}"
+            for name, value in shown.items()
+            if not isinstance(value, Tensor) and (defaults[name].default is inspect.Parameter.empty or (
+                value is not None and not (isinstance(value, bool) and value == defaults[name].default)
+            ))
+        )  # fmt: skip
+
+
+def function_layer(
+    name: str, function: Any, settings: str | None = None, tensors: int = 1, base: type = FunctionLayer
+) -> Any:
+    """The class of layers `name` of a function. It is constructed with the function's parameters after the first
+    `tensors`, with the same defaults; or with those named in `settings`, in that order.
+    """
+    known = inspect.signature(function).parameters
+    after = [p for p in list(known.values())[tensors:] if p.name not in ("training", "_stacklevel")]
+    taken = after if settings is None else [known[part] for part in settings.split()]
+    names = tuple(p.name for p in taken)
+    body = {
+        "function": staticmethod(named(function)), "tensors": tensors, "settings": names, "draws": "training" in known,
+        "remaining": tuple(p.name for p in after if p.name not in names), "__doc__": function.__doc__,
+        "__signature__": inspect.Signature(taken), "__module__": _module_of_family(),
+    }  # fmt: skip
+    return type(name, (base,), body)
+
+
+def torch_function(function: Any, name: str | None = None) -> Any:
+    """A function or op of the engine whose first parameter is called `input`, as torch.nn.functional's."""
+    body: Any = function.definition if isinstance(function, Op) else function
+    called = name or body.__name__
+    first, *rest = inspect.signature(body).parameters.values()
+
+    @functools.wraps(body)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if not args and "input" in kwargs:
+                args = (kwargs.pop("input"),)
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            tell(error, called, args, kwargs)
+            raise
+
+    names_itself(call)
+    call.__name__ = called
+    call.__signature__ = inspect.Signature([first.replace(name="input"), *rest])  # type: ignore[attr-defined]
+    return call
+
+
+def _module_of_family() -> str:
+    """The module of layers or losses that is being defined, through whatever helper: pickle finds the class there."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals["__name__"])

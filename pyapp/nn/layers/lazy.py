@@ -1,0 +1,89 @@
+"""Layers that learn the size of their input from the first one that they get, and become the plain layer then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, no_grad
+from ...engine.user_errors import describe
+from ..module import Module
+from ..parameter import skip_initialization
+
+
+class LazyModuleMixin(Module):
+    """A layer without the size of its input. Its parameters have no elements before the first call (or before a state
+    is loaded); they stay the same objects when they get their size.
+    """
+
+    becomes: Any  # the plain layer
+    size_name: str  # its first argument, which is missing: in_features, in_channels or num_features
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        groups = kwargs.get("groups", 1) if self.size_name == "in_channels" else 1
+        with skip_initialization():
+            made = self.becomes(groups, *args, **kwargs)  # any size that is allowed; nothing is kept of it
+        self.__dict__.update(made.__dict__)
+        object.__setattr__(self, "_made_of", (args, kwargs))
+        setattr(self, self.size_name, 0)
+        with no_grad():
+            for buffer in self.buffers():
+                if buffer.ndim:
+                    buffer.data = buffer.new_empty((0,))
+        self._register_load_state_dict_pre_hook(self._before_loading)
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether the size of its input is still unknown."""
+        return "_made_of" in self.__dict__
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew, once there is a size."""
+        if not self.has_uninitialized_params():
+            self.becomes.reset_parameters(self)
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Takes the size from an input."""
+        if self.size_name == "in_features":
+            size = input.shape[-1]
+        elif input.ndim < 2:
+            raise RuntimeError(f"{type(self).__name__}: takes at least two dims, got {describe(input)}")
+        else:  # without a batch, a convolution's input has a dim less
+            dims = getattr(self.becomes, "dims", 0)
+            size = input.shape[0 if dims and input.ndim == dims + 1 else 1]
+        self._become(size)
+
+    def _become(self, size: int) -> None:
+        args, kwargs = self.__dict__.pop("_made_of")
+        made = self.becomes(size, *args, **kwargs)
+        with no_grad():
+            for group in ("_parameters", "_buffers"):
+                for name, own in getattr(self, group).items():
+                    own.data = getattr(made, name).detach().to(own.dtype)
+        for name, value in made.__dict__.items():
+            if not isinstance(value, (Tensor, Module, dict, set)):
+                self.__dict__[name] = self.training if name == "training" else value
+        self.__class__ = self.becomes
+
+    def _before_loading(self, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        weight = state.get(f"{prefix}weight", state.get(f"{prefix}running_mean"))
+        if self.has_uninitialized_params() and weight is not None and weight.numel():
+            at = 1 if weight.ndim > 1 and not getattr(self.becomes, "transposed", False) else 0
+            grouped = at and self.size_name == "in_channels"
+            self._become(weight.shape[at] * (self.groups if grouped else 1))
+
+    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        self.initialize_parameters(input)
+        return self.forward(input, *args, **kwargs)  # the plain layer's
+
+    def __repr__(self) -> str:
+        return f"Lazy{self.becomes.__name__}({self.extra_repr()})"
+
+
+def lazy_layer(becomes: type[Module], size_name: str) -> Any:
+    """The lazy variant of a layer, whose first argument is called `size_name`."""
+    return type(
+        f"Lazy{becomes.__name__}", (LazyModuleMixin, becomes),
+        {
+            "becomes": becomes, "size_name": size_name, "__module__": becomes.__module__,
+            "__doc__": f"{becomes.__name__} without its first argument.",
+        },
+    )  # fmt: skip

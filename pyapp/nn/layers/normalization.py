@@ -1,0 +1,314 @@
+"""Norms over the last dims, over groups of channels and over batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...engine import Tensor, int64, no_grad, ops
+from ...engine.ops import normalization as engine
+from ...engine.ops import ones, zeros
+from ...engine.user_errors import describe
+from ...errors import ArgumentError
+from ..module import Module
+from ..parameter import new_parameter
+from .from_function import function_layer, torch_function
+from .lazy import LazyModuleMixin, lazy_layer
+
+__all__ = [
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+    "LayerNorm", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d", "LocalResponseNorm", "RMSNorm", "batch_norm", "group_norm", "instance_norm", "layer_norm",
+    "local_response_norm", "normalize", "rms_norm",
+]  # fmt: skip
+
+batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, normalize, rms_norm = map(
+    torch_function,
+    (
+        engine.batch_norm, engine.group_norm, engine.instance_norm, engine.layer_norm, engine.local_response_norm,
+        engine.normalize, engine.rms_norm,
+    ),
+)  # fmt: skip
+
+
+class _Norm(Module):
+    """What the two norms share: the shape of the last dims, eps, a weight and perhaps a bias of that shape."""
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float | None, affine: bool, bias: bool, **made: Any
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps: Any = eps
+        self.elementwise_affine = affine
+        self.weight = new_parameter(ones, *self.normalized_shape, **made) if affine else None
+        self.bias = new_parameter(zeros, *self.normalized_shape, **made) if affine and bias else None
+
+    def reset_parameters(self) -> None:
+        """Ones and zeros."""
+        with no_grad():
+            for parameter, value in ((self.weight, 1.0), (self.bias, 0.0)):
+                if parameter is not None:
+                    parameter.fill_(value)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class RMSNorm(_Norm):
+    """Root mean square norm over the last dims, times a weight. eps None: the smallest step of the dtype, as torch."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, False, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.eps is not None and self.weight is not None and len(self.normalized_shape) == 1:
+            return ops.rms_norm(x, self.weight, self.eps)
+        y: Tensor = engine.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+        return y
+
+
+class LayerNorm(_Norm):
+    """Mean and variance norm over the last dims, times a weight, plus a bias."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, bias, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.bias is not None and len(self.normalized_shape) == 1:
+            return ops.layer_norm(x, self.weight, self.bias, self.eps)
+        y: Tensor = engine.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        return y
+
+
+def _scale(module: Module, channels: int, affine: bool, bias: bool, device: Any, dtype: Any) -> None:
+    """Weight and bias (C,), or None."""
+    module.weight = new_parameter(ones, channels, device=device, dtype=dtype) if affine else None
+    module.bias = new_parameter(zeros, channels, device=device, dtype=dtype) if affine and bias else None
+
+
+def _reset_scale(module: Module) -> None:
+    with no_grad():
+        for parameter, value in ((module.weight, 1.0), (module.bias, 0.0)):
+            if parameter is not None:
+                parameter.fill_(value)
+
+
+class GroupNorm(Module):
+    """(N, C, ...): mean and variance over the channels of each of `num_groups` groups and all further dims, then times
+    weight plus bias (C,). (Wu and He 2018, https://arxiv.org/abs/1803.08494)
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(f"GroupNorm: {num_channels} channels do not make {num_groups} groups")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        _scale(self, num_channels, affine, bias, device, dtype)
+
+    def reset_parameters(self) -> None:
+        """Ones and zeros."""
+        _reset_scale(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise ArgumentError(f"GroupNorm: takes (N, {self.num_channels}, ...), got {describe(x)}")
+        return engine.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+class _NormBase(Module):
+    """Settings, weight and bias (C,), and running values of norms by channel."""
+
+    ranks: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        _scale(self, num_features, affine, bias, device, dtype)
+        if track_running_stats:
+            self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype))
+            self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype))
+            self.register_buffer("num_batches_tracked", zeros((), device=device, dtype=int64))
+        else:
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                setattr(self, name, None)
+
+    def reset_running_stats(self) -> None:
+        """As at the start."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1.0)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Weight, bias and running values as at the start."""
+        self.reset_running_stats()
+        _reset_scale(self)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm(_NormBase):
+    """(N, C, ...): mean and variance of each channel over the batch in training, and the running ones in evaluation
+    (the batch's where they are not tracked), then times weight plus bias. The running variance is the unbiased one.
+    `momentum` None averages over all batches. (Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167)
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+            ranks = " or ".join(map(str, self.ranks))
+            raise ArgumentError(
+                f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(x)}"
+            )
+        if self.track_running_stats and not self.training:
+            mean, var = (engine.per_channel(t, x.ndim) for t in (self.running_mean, self.running_var))
+            return engine.scaled((x - mean) * (var + self.eps).rsqrt(), self.weight, self.bias)
+        dims = (0, *range(2, x.ndim))
+        count = x.numel() // max(1, x.shape[1])
+        if self.training and count < 2:
+            raise ArgumentError(
+                f"{type(self).__name__}: training needs more than one value per channel, got {describe(x)}"
+            )
+        mean = x.mean(dims, True)
+        centred = x - mean
+        var = (centred * centred).mean(dims, True)
+        if self.training and self.track_running_stats:
+            self._track(mean.detach().reshape(-1), var.detach().reshape(-1) * (count / (count - 1)))
+        return engine.scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
+
+    def _track(self, mean: Tensor, var: Tensor) -> None:
+        with no_grad():
+            self.num_batches_tracked.add_(1)
+            share = 1 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+            for running, value in ((self.running_mean, mean), (self.running_var, var)):
+                running.copy_(running * (1 - share) + value.to(running.dtype) * share)
+
+
+class BatchNorm1d(BatchNorm):
+    __doc__ = f"(N, C) or (N, C, L). {BatchNorm.__doc__}"
+    ranks = (2, 3)
+
+
+class BatchNorm2d(BatchNorm):
+    __doc__ = f"(N, C, H, W). {BatchNorm.__doc__}"
+    ranks = (4,)
+
+
+class BatchNorm3d(BatchNorm):
+    __doc__ = f"(N, C, D, H, W). {BatchNorm.__doc__}"
+    ranks = (5,)
+
+
+class _InstanceNorm(_NormBase):
+    """(N, C, ...) or (C, ...): each channel of each sample by its own mean and variance, or, in evaluation with
+    `track_running_stats`, by the running ones. (Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim + 1 in self.ranks and x.ndim not in self.ranks:
+            return self.forward(x.unsqueeze(0)).squeeze(0)
+        if x.ndim not in self.ranks or x.shape[1] != self.num_features:
+            raise ArgumentError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(x)}")
+        mean, var = self.running_mean, self.running_var
+        own = self.training or not self.track_running_stats
+        return engine.instance_norm(x, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    __doc__ = f"(N, C, L) or (C, L). {_InstanceNorm.__doc__}"
+    ranks = (3,)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    __doc__ = f"(N, C, H, W) or (C, H, W). {_InstanceNorm.__doc__}"
+    ranks = (4,)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    __doc__ = f"(N, C, D, H, W) or (C, D, H, W). {_InstanceNorm.__doc__}"
+    ranks = (5,)
+
+
+LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (
+    lazy_layer(kind, "num_features") for kind in (BatchNorm1d, BatchNorm2d, BatchNorm3d)
+)
+
+
+def _lazy_tracking(becomes: type[Module]) -> Any:
+    """An instance norm that has a weight and running values unless told otherwise, as torch's lazy ones have."""
+    lazy = lazy_layer(becomes, "num_features")
+
+    def __init__(
+        self: Any, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        LazyModuleMixin.__init__(self, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+
+    lazy.__init__ = __init__
+    return lazy
+
+
+LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = map(
+    _lazy_tracking, (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d)
+)
+
+
+LocalResponseNorm = function_layer("LocalResponseNorm", local_response_norm)

@@ -1,0 +1,1 @@
+"""Losses by family: in each file the functions with torch.nn.functional's arguments, and the modules."""

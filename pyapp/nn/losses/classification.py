@@ -1,0 +1,194 @@
+"""Losses of classes: one of many, or each of several by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, int64, ops
+from ...engine.op import op
+from ...engine.ops.activation import logsigmoid
+from ...engine.user_errors import describe
+from .reduction import Loss, loss_layer, reduce, same_shape
+
+__all__ = [
+    "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "KLDivLoss", "MultiLabelSoftMarginLoss", "NLLLoss",
+    "SoftMarginLoss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div",
+    "multilabel_soft_margin_loss", "nll_loss", "soft_margin_loss",
+]  # fmt: skip
+
+
+def _classes_last(name: str, input: Tensor, weight: Tensor | None) -> Tensor:
+    """(C,), (N, C) or (N, C, d1, ...) → with the classes as last dim."""
+    if input.ndim < 1:
+        raise ValueError(f"{name}: takes (C,), (N, C) or (N, C, d1, ...), got {describe(input)}")
+    axis = 0 if input.ndim == 1 else 1
+    if weight is not None and weight.shape != (input.shape[axis],):
+        raise ValueError(f"{name}: the weight {describe(weight)} does not fit {input.shape[axis]} classes")
+    if input.ndim <= 2:
+        return input
+    return input.permute(0, *range(2, input.ndim), 1)
+
+
+def _index_loss(
+    name: str,
+    scores: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> Tensor:
+    """From log-probabilities (..., C) and integer targets (...)."""
+    if target.dtype.category != 1 or scores.shape[:-1] != target.shape:
+        raise ValueError(f"{name}: targets {describe(target)} do not fit scores {describe(scores)} (classes last)")
+    kept = target != ignore_index
+    safe = target.masked_fill(target == ignore_index, 0).to(int64)
+    factor = kept.to(scores.dtype)
+    if weight is not None:
+        factor = factor * ops.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape)
+    values = -scores.gather(-1, safe.unsqueeze(-1)).squeeze(-1) * factor
+    if smoothing:
+        every = -(scores if weight is None else scores * weight).sum(-1) * kept.to(scores.dtype)
+        values = values * (1 - smoothing) + every * (smoothing / scores.shape[-1])
+    if reduction == "mean":
+        return values.sum() / factor.sum()
+    return reduce(name, values, reduction)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """-input[target] of log-probabilities (C,), (N, C) or (N, C, d1, ...) and integer targets (), (N,), (N, d1, ...).
+
+    With class weights the mean is the weighted one. NaN when every target is ignored, as in torch.
+    """
+    scores = _classes_last("nll_loss", input, weight)
+    return _index_loss("nll_loss", scores, target, weight, ignore_index, reduction, 0.0)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """-log softmax(input)[target] in nats. `target` holds classes, as for nll_loss, or probabilities in the shape of
+    `input`. Label smoothing: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567.
+    """
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], got {label_smoothing}")
+    logits = _classes_last("cross_entropy", input, weight)
+    if target.dtype.is_floating_point:
+        return _probability_loss(input, logits, target, weight, reduction, label_smoothing)
+    plain = weight is None and not label_smoothing and reduction == "mean"
+    if plain and logits.ndim == 2 and target.ndim == 1 and target.dtype.category == 1:
+        return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
+    scores = logits.log_softmax(-1)
+    return _index_loss("cross_entropy", scores, target, weight, ignore_index, reduction, label_smoothing)
+
+
+def _probability_loss(
+    input: Tensor, logits: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
+    same_shape("cross_entropy", input, target)
+    wanted = _classes_last("cross_entropy", target, None)
+    if smoothing:
+        wanted = wanted * (1 - smoothing) + smoothing / wanted.shape[-1]
+    if weight is not None:
+        wanted = wanted * weight
+    return reduce("cross_entropy", -(logits.log_softmax(-1) * wanted).sum(-1), reduction)
+
+
+# -- two classes
+
+
+def _limited_log(x: Tensor) -> Tensor:
+    return ops.maximum(x.log(), -100.0)
+
+
+def _d_binary_cross_entropy(g: Tensor, _: Any, x: Tensor, target: Tensor) -> Any:
+    d_x = g * (x - target) / ops.maximum((1 - x) * x, 1e-12) if x.requires_grad else None
+    return d_x, g * ((-x).log1p() - x.log()) if target.requires_grad else None  # not limited, as in torch
+
+
+@op(vjp=_d_binary_cross_entropy)
+def _binary_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """-(t log x + (1 - t) log(1 - x)), logarithms not below -100, so that 0 and 1 give numbers."""
+    return -(target * _limited_log(x) + (1 - target) * _limited_log(1 - x))
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """Of probabilities `input` in [0, 1]; `weight` is multiplied in. ValueError outside [0, 1]."""
+    same_shape("binary_cross_entropy", input, target)
+    if input.numel() and not (0 <= input.detach().amin().item() and input.detach().amax().item() <= 1):
+        raise ValueError("binary_cross_entropy: all elements of the input must be between 0 and 1")
+    values = _binary_cross_entropy(input, target)
+    return reduce("binary_cross_entropy", values if weight is None else values * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Of sigmoid(input), computed without overflow; `pos_weight` multiplies what the positive targets cost."""
+    name = "binary_cross_entropy_with_logits"
+    same_shape(name, input, target)
+    log_weight = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
+    values = (1 - target) * input - logsigmoid(input) * log_weight
+    return reduce(name, values if weight is None else values * weight, reduction)
+
+
+def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """target * (log target - input): `input` in logarithms, `target` too if `log_target`. "batchmean" divides the sum
+    by the first dim, which is the divergence's own definition.
+    """
+    if log_target:
+        values = target.exp() * (target - input)
+    else:
+        values = target * (ops.where(target > 0, target, 1.0).log() - input)
+    if reduction == "batchmean":
+        return values.sum() / (input.shape[0] if input.ndim else 1)
+    return reduce("kl_div", values, reduction)
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target * input)) for targets of 1 and -1."""
+    same_shape("soft_margin_loss", input, target)
+    return reduce("soft_margin_loss", -logsigmoid(target * input), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """The mean over the classes (..., C) of binary_cross_entropy_with_logits; `weight` (C,) is multiplied in."""
+    name = "multilabel_soft_margin_loss"
+    same_shape(name, input, target)
+    values = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    return reduce(name, (values if weight is None else values * weight).mean(-1), reduction)
+
+
+class _Divergence(Loss):
+    reductions = (*Loss.reductions, "batchmean")
+
+
+NLLLoss = loss_layer("NLLLoss", nll_loss)
+CrossEntropyLoss = loss_layer("CrossEntropyLoss", cross_entropy)
+BCELoss = loss_layer("BCELoss", binary_cross_entropy)
+BCEWithLogitsLoss = loss_layer("BCEWithLogitsLoss", binary_cross_entropy_with_logits)
+KLDivLoss = loss_layer("KLDivLoss", kl_div, base=_Divergence)
+SoftMarginLoss = loss_layer("SoftMarginLoss", soft_margin_loss)
+MultiLabelSoftMarginLoss = loss_layer("MultiLabelSoftMarginLoss", multilabel_soft_margin_loss)

@@ -1,0 +1,148 @@
+"""Losses of distances, similarities and margins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...engine import Tensor, int64, ops
+from ...engine.user_errors import describe
+from ..layers.distance import pairwise_distance
+from .reduction import loss_layer, reduce, same_shape
+
+__all__ = [
+    "CosineEmbeddingLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "MultiLabelMarginLoss", "MultiMarginLoss",
+    "TripletMarginLoss", "TripletMarginWithDistanceLoss", "cosine_embedding_loss", "hinge_embedding_loss",
+    "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]  # fmt: skip
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1. Inputs (N, D) with (N,), or (D,) with ()."""
+    same_shape("cosine_embedding_loss", input1, input2)
+    if target.shape != input1.shape[:-1] or input1.ndim not in (1, 2):
+        raise ValueError(f"cosine_embedding_loss: targets {describe(target)} do not fit inputs {describe(input1)}")
+    lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
+    cosine = (input1 * input2).sum(-1) / lengths.sqrt()
+    values = ops.where(target == 1, 1 - cosine, 0.0) + ops.where(target == -1, (cosine - margin).relu(), 0.0)
+    return reduce("cosine_embedding_loss", values, reduction)
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
+    """input where the target is 1, max(0, margin - input) where it is -1."""
+    same_shape("hinge_embedding_loss", input, target)
+    values = ops.where(target != 1, (margin - input).relu(), 0.0) + ops.where(target != -1, input, 0.0)
+    return reduce("hinge_embedding_loss", values, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
+) -> Tensor:
+    """max(0, -target * (input1 - input2) + margin): a target of 1 wants the first higher, -1 the second."""
+    same_shape("margin_ranking_loss", input1, input2)
+    return reduce("margin_ranking_loss", (-target * (input1 - input2) + margin).relu(), reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """Hinge loss of several classes: mean over the other classes of max(0, margin - input[target] + input)^p.
+
+    input (N, C) or (C,), integer targets (N,) or ().
+    """
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: p must be 1 or 2, got {p}")
+    if input.shape[:-1] != target.shape or input.ndim not in (1, 2):
+        raise ValueError(f"multi_margin_loss: targets {describe(target)} do not fit inputs {describe(input)}")
+    index = target.to(int64)
+    own = input.gather(-1, index.unsqueeze(-1))
+    others = ops.arange(input.shape[-1], device=input.device) != index.unsqueeze(-1)
+    short = input - own + margin
+    short = ops.where(others.logical_and(short > 0), short, 0.0)
+    if p == 2:
+        short = short * short
+    if weight is not None:
+        short = short * ops.index_select(weight, 0, index.reshape(-1)).reshape((*index.shape, 1))
+    return reduce("multi_margin_loss", short.sum(-1) / input.shape[-1], reduction)
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Hinge loss of several labels: the sum of max(0, 1 - input[label] + input[other]) over all labels and all that are
+    none, by the number of classes. input (N, C) or (C,), integer targets of the same shape: labels, then -1.
+    """
+    name = "multilabel_margin_loss"
+    same_shape(name, input, target)
+    if input.ndim not in (1, 2) or target.dtype.category != 1:
+        raise ValueError(f"{name}: takes (N, C) or (C,) and integer targets, got {describe(input)}, {describe(target)}")
+    listed = (target >= 0).to(int64).cumprod(-1)  # (..., C): 1 up to the first -1
+    if target.numel() and (target * listed).amax().item() >= input.shape[-1]:
+        raise IndexError(f"{name}: a label of {describe(target)} is outside 0 .. {input.shape[-1] - 1}")
+    labels = target.to(int64) * listed
+    is_label = labels.new_zeros(target.shape).scatter_add(-1, labels, listed) > 0
+    own = input.gather(-1, labels)
+    short = 1 - own.unsqueeze(-1) + input.unsqueeze(-2)  # (..., labels, C)
+    counted = (listed > 0).unsqueeze(-1).logical_and((~is_label).unsqueeze(-2)).logical_and(short > 0)
+    return reduce(name, ops.where(counted, short, 0.0).sum((-2, -1)) / input.shape[-1], reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, margin + d(anchor, positive) - d(anchor, negative)), d being pairwise_distance unless given; with `swap`
+    d(positive, negative) where that is smaller than d(anchor, negative) (Balntas et al. 2016).
+    """
+    name = "triplet_margin_loss"
+    if margin <= 0:
+        raise ValueError(f"{name}: margin must be above 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise ValueError(
+            f"{name}: anchor {describe(anchor)}, positive {describe(positive)} and negative {describe(negative)} "
+            "differ in dims"
+        )
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = ops.minimum(far, distance(positive, negative))
+    return reduce(name, (margin + near - far).relu(), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """triplet_margin_with_distance_loss with the p-norms of the differences plus eps. All (N, D) or (D,)."""
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=lambda a, b: pairwise_distance(a, b, p, eps), margin=margin,
+        swap=swap, reduction=reduction,
+    )  # fmt: skip
+
+
+CosineEmbeddingLoss = loss_layer("CosineEmbeddingLoss", cosine_embedding_loss, 3)
+HingeEmbeddingLoss = loss_layer("HingeEmbeddingLoss", hinge_embedding_loss)
+MarginRankingLoss = loss_layer("MarginRankingLoss", margin_ranking_loss, 3)
+MultiMarginLoss = loss_layer("MultiMarginLoss", multi_margin_loss)
+MultiLabelMarginLoss = loss_layer("MultiLabelMarginLoss", multilabel_margin_loss)
+TripletMarginLoss = loss_layer("TripletMarginLoss", triplet_margin_loss, 3)
+TripletMarginWithDistanceLoss = loss_layer("TripletMarginWithDistanceLoss", triplet_margin_with_distance_loss, 3)

@@ -1,0 +1,63 @@
+"""What the losses share: checks of shapes, weights, the reduction, and how a loss becomes a module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor
+from ...engine.shape import broadcast_shapes
+from ...engine.user_errors import describe, warn
+from ...errors import ArgumentError
+from ..layers.from_function import FunctionLayer, function_layer
+
+
+def reduce(name: str, values: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return values.mean()
+    if reduction == "sum":
+        return values.sum()
+    if reduction == "none":
+        return values
+    raise ValueError(f"{name}: reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+
+
+def same_shape(name: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        raise ValueError(f"{name}: the target {describe(target)} does not have the shape of {describe(input)}")
+
+
+def broadcast(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in their common shape; with torch's warning where that is not the shape of both."""
+    if input.shape == target.shape:
+        return input, target
+    warn(
+        f"{name}: the target {describe(target)} does not have the shape of {describe(input)}. They are broadcast, "
+        "which is seldom what a loss should do: give both the same shape"
+    )
+    shape = broadcast_shapes(input.shape, target.shape, op=name)
+    return input.expand(shape), target.expand(shape)
+
+
+def weighted(name: str, values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Reduced; with a weight for each element the mean is the weighted one."""
+    if weight is None:
+        return reduce(name, values, reduction)
+    if weight.shape != values.shape:
+        raise ValueError(f"{name}: the weight {describe(weight)} does not have the shape of {describe(values)}")
+    values = values * weight
+    return values.sum() / weight.sum() if reduction == "mean" else reduce(name, values, reduction)
+
+
+class Loss(FunctionLayer):
+    """`reduction` is "mean", "sum" or "none" everywhere, "batchmean" too for KLDivLoss."""
+
+    reductions: tuple[str, ...] = ("mean", "sum", "none")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.reduction not in self.reductions:
+            raise ArgumentError(f"{type(self).__name__}: unknown reduction {self.reduction!r}")
+
+
+def loss_layer(name: str, function: Any, tensors: int = 2, settings: str | None = None, base: type = Loss) -> Any:
+    return function_layer(name, function, settings, tensors, base)

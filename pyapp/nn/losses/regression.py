@@ -1,0 +1,111 @@
+"""Losses of numbers and of the parameters of a distribution."""
+
+from __future__ import annotations
+
+from math import log, pi
+
+from ...engine import Tensor, ops
+from ...engine.op import op
+from ...engine.user_errors import describe
+from .reduction import broadcast, loss_layer, reduce, weighted
+
+__all__ = [
+    "GaussianNLLLoss", "HuberLoss", "L1Loss", "MSELoss", "PoissonNLLLoss", "SmoothL1Loss", "gaussian_nll_loss",
+    "huber_loss", "l1_loss", "mse_loss", "poisson_nll_loss", "smooth_l1_loss",
+]  # fmt: skip
+
+
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """(input - target)², times a weight for each element."""
+    input, target = broadcast("mse_loss", input, target)
+    difference = input - target
+    return weighted("mse_loss", difference * difference, weight, reduction)
+
+
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """|input - target|, times a weight for each element."""
+    input, target = broadcast("l1_loss", input, target)
+    return weighted("l1_loss", (input - target).abs(), weight, reduction)
+
+
+@op(vjp=lambda g, _, d, delta: (g * ops.clamp(d, -delta, delta),))
+def _huber(d: Tensor, delta: float) -> Tensor:
+    """d² / 2 up to |d| = delta, from there on delta (|d| - delta / 2)."""
+    size = d.abs()
+    return ops.where(size < delta, 0.5 * d * d, delta * (size - 0.5 * delta))
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """Half the square of the difference up to `delta`, from there on in a line (Huber 1964); times a weight."""
+    input, target = broadcast("huber_loss", input, target)
+    if delta <= 0:
+        raise ValueError(f"huber_loss: delta must be above 0, got {delta}")
+    values = _huber(input - target, delta)
+    if weight is None or reduction != "mean":
+        return weighted("huber_loss", values, weight, reduction)
+    return weighted("huber_loss", values, weight, "none").mean()  # as torch, by the count alone
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """Huber's loss divided by `beta`; with beta 0 it is l1_loss."""
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}")
+    input, target = broadcast("smooth_l1_loss", input, target)
+    d = input - target
+    if beta == 0:
+        return reduce("smooth_l1_loss", d.abs(), reduction)
+    return reduce("smooth_l1_loss", _huber(d, beta) * (1 / beta), reduction)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    *,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """-log of Poisson's probability of counts `target` at rates exp(input), or `input` itself unless `log_input`, which
+    `eps` keeps from 0. What does not hang on the rate is left out, or, where `full`, told by Stirling's formula.
+    """
+    values = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        safe = ops.where(target > 1, target, 1.0)
+        values = values + ops.where(target > 1, safe * safe.log() - safe + 0.5 * (safe * (2 * pi)).log(), 0.0)
+    return reduce("poisson_nll_loss", values, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """-log of the normal density of `target` around `input` with variance `var`: a number, or as the input, the last
+    dim perhaps 1 or left out. At least `eps`, of which the gradient does not know. `full` adds log(2 π) / 2.
+    """
+    name = "gaussian_nll_loss"
+    spread = var if isinstance(var, Tensor) else ops.full_like(input, float(var))
+    if spread.shape != input.shape:
+        if spread.shape == input.shape[:-1]:
+            spread = spread.unsqueeze(-1)
+        elif not input.ndim or spread.shape != (*input.shape[:-1], 1):
+            raise ValueError(f"{name}: the variance {describe(spread)} does not fit {describe(input)}")
+    if spread.numel() and spread.detach().amin().item() < 0:
+        raise ValueError(f"{name}: the variance has negative elements")
+    spread = spread + (spread.detach().clamp(eps) - spread.detach())
+    values = 0.5 * (spread.log() + (input - target) ** 2 / spread)
+    return reduce(name, values + 0.5 * log(2 * pi) if full else values, reduction)
+
+
+MSELoss = loss_layer("MSELoss", mse_loss, settings="reduction")
+L1Loss = loss_layer("L1Loss", l1_loss, settings="reduction")
+HuberLoss = loss_layer("HuberLoss", huber_loss, settings="reduction delta")
+SmoothL1Loss = loss_layer("SmoothL1Loss", smooth_l1_loss)
+PoissonNLLLoss = loss_layer("PoissonNLLLoss", poisson_nll_loss)
+GaussianNLLLoss = loss_layer("GaussianNLLLoss", gaussian_nll_loss, 3)

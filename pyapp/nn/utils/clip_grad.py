@@ -1,0 +1,99 @@
+"""Clipping of gradients, by torch.nn.utils' names. Norms and limits are computed on the gradients' device."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from math import inf, isfinite
+from typing import Any
+
+from ...engine import Tensor, float32, float64, no_grad
+from ...engine.ops import add, maximum, minimum, zeros
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _listed(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [given] if isinstance(given, Tensor) else list(given)
+
+
+def _part(tensor: Tensor, norm_type: float) -> Tensor:
+    """What one tensor adds, (): the sum of |x|^norm_type, or the extreme |x| for ±inf. Halves are widened first."""
+    x = tensor.detach() if tensor.dtype.itemsize >= 4 else tensor.detach().float()
+    if norm_type == 2.0:
+        return (x * x).sum()
+    if norm_type in (inf, -inf):
+        return x.abs().amax() if norm_type > 0 else x.abs().amin()
+    return (x.abs() ** norm_type).sum()
+
+
+def _total(tensors: list[Tensor], norm_type: float) -> Tensor:
+    """The norm of all tensors as one vector, (), on the device of the first."""
+    order = float(norm_type)
+    if order == 0:
+        raise ValueError("the norm of order 0 is a count, by which gradients cannot be clipped")
+    every = [tensor for tensor in tensors if tensor.numel()]
+    if not every:
+        return zeros(())
+    kind = float64 if any(tensor.dtype is float64 for tensor in every) else float32
+    parts = (_part(tensor, order).to(kind).to(every[0].device) for tensor in every)  # () each
+    if order in (inf, -inf):
+        return functools.reduce(maximum if order > 0 else minimum, parts)
+    total = functools.reduce(add, parts)
+    return total.sqrt() if order == 2.0 else total ** (1 / order)
+
+
+def _check_finite(norm: float, norm_type: float) -> None:
+    if not isfinite(norm):
+        raise RuntimeError(f"the norm of order {norm_type} of the gradients is {norm}")
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None
+) -> Tensor:
+    """The norm of all tensors as one vector, (): float64 if one of them is, else float32.
+
+    RuntimeError for NaN or infinity if `error_if_nonfinite`.
+    """
+    total = _total(_listed(tensors), norm_type)
+    if error_if_nonfinite:
+        _check_finite(total.item(), norm_type)
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor | float, foreach: Any = None
+) -> None:
+    """Scales all gradients, whose norm together is `total_norm`, so that it is at most `max_norm`."""
+    scale = max_norm / (float(total_norm) + 1e-6)
+    if not scale >= 1:  # NaN too, which then spreads to every gradient, as in torch
+        with no_grad():
+            for parameter in _listed(parameters):
+                if parameter.grad is not None:
+                    parameter.grad.mul_(scale)
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+    foreach: Any = None,
+) -> Tensor:  # fmt: skip
+    """Scales all gradients together so that their norm is at most `max_norm`; returns the norm before, (). The norm is
+    read on the host once.
+    """
+    every = _listed(parameters)
+    total = _total([parameter.grad for parameter in every if parameter.grad is not None], norm_type)
+    norm = total.item()
+    if error_if_nonfinite:
+        _check_finite(norm, norm_type)
+    clip_grads_with_norm_(every, max_norm, norm)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: Any = None) -> None:
+    """Limits each element of the gradients to ±clip_value, in place."""
+    if not clip_value >= 0:
+        raise ValueError(f"clip_grad_value_: clip_value must be a number >= 0, got {clip_value}")
+    with no_grad():
+        for parameter in _listed(parameters):
+            if parameter.grad is not None:
+                parameter.grad.clamp_(-clip_value, clip_value)

@@ -1,0 +1,67 @@
+"""Muon: momentum of matrices, made nearly orthogonal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import sqrt
+from typing import Any
+
+from ..engine import Tensor
+from ..engine.user_errors import describe
+from .optimizer import Group, Optimizer, add_scaled, decay_parameter, parameter_state, update_mean
+
+__all__ = ["Muon"]
+
+
+class Muon(Optimizer):
+    """Momentum of matrices made nearly orthogonal by a Newton-Schulz iteration, in float32 (Jordan 2024,
+    https://kellerjordan.github.io/posts/muon). `adjust_lr_fn`: "original" or "match_rms_adamw". Other parameters than
+    matrices belong to another optimiser.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"Muon: adjust_lr_fn is 'original' or 'match_rms_adamw', not {adjust_lr_fn!r}")
+        settings = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov, "eps": eps}
+        iteration = {"ns_coefficients": tuple(ns_coefficients), "ns_steps": ns_steps, "adjust_lr_fn": adjust_lr_fn}
+        super().__init__(params, {**settings, **iteration})
+
+    def _check(self, group: Group) -> None:
+        super()._check(group)
+        for parameter in group["params"]:
+            if parameter.ndim != 2:
+                raise ValueError(f"Muon: takes matrices, got {describe(parameter)}")
+
+    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        entry = parameter_state(self, parameter, "momentum_buffer")
+        rows, columns = parameter.shape
+        buffer = update_mean(entry["momentum_buffer"], grad, 1 - group["momentum"])
+        step = grad + (buffer - grad) * group["momentum"] if group["nesterov"] else buffer
+        turned = _orthogonalized(step.mT if rows > columns else step, group)
+        if group["adjust_lr_fn"] == "match_rms_adamw":
+            factor = 0.2 * sqrt(max(rows, columns))
+        else:
+            factor = sqrt(max(1, rows / columns))
+        decay_parameter(group, parameter)
+        add_scaled(parameter, turned.mT if rows > columns else turned, -group["lr"] * factor)
+
+
+def _orthogonalized(x: Tensor, group: Group) -> Tensor:
+    """The Newton-Schulz iteration: x (R, C), R <= C, with singular values moved near 1."""
+    a, b, c = group["ns_coefficients"]
+    x = x / x.norm().clamp(min=group["eps"])
+    for _ in range(group["ns_steps"]):
+        gram = x @ x.mT  # (R, R)
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    return x

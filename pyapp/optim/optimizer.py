@@ -1,0 +1,210 @@
+"""The base of the optimisers: parameter groups, and a state that can be saved.
+
+Steps are written in tensor ops, so they run on the device of the parameter; the state is there too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from math import isfinite
+from typing import Any
+
+from ..engine import Tensor, enable_grad, float32, float64, no_grad
+from ..engine.ops import zeros_like
+from ..engine.user_errors import describe
+
+__all__ = ["Optimizer"]
+
+Group = dict[str, Any]
+IGNORED_FLAGS = {"foreach", "fused", "capturable"}  # torch's choices among implementations, which change no result
+_COUNTS = {"step", "mu_product", "eta", "mu"}  # numbers here, tensors of one element in torch's states
+
+
+class Optimizer:
+    """Base of the optimisers. `params`: parameters, (name, parameter) pairs, or groups `{"params": [...], "lr": ...,
+    ...}` whose settings override the defaults. `param_groups` are these groups and may be changed between steps;
+    `state` is a dict per parameter. With `maximize` steps go up the gradient instead of down. torch's `foreach`,
+    `fused` and `capturable` are accepted and ignored.
+    """
+
+    def __init__(
+        self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **flags: Any
+    ) -> None:
+        name = type(self).__name__
+        if isinstance(params, Tensor):
+            raise TypeError(f"{name} takes a list of parameters or of groups, got {describe(params)}")
+        given: list[Any] = list(params)
+        if not given:
+            raise ValueError(f"{name} got no parameters")
+        unknown = flags.keys() - IGNORED_FLAGS - {"differentiable"}
+        if unknown:
+            raise TypeError(f"{name} has no setting {', '.join(sorted(unknown))}")
+        if flags.get("differentiable"):
+            raise NotImplementedError(f"{name}: steps have no gradients; compute them without an optimiser")
+        self.defaults = {**defaults, "maximize": maximize}
+        self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as torch, for optimisers of one's own
+        self.param_groups: list[Group] = []
+        for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """One more group. TypeError for what is no float32 or float64 leaf, ValueError for a parameter that is here
+        already.
+        """
+        params = group["params"]
+        params = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
+        known = {id(parameter) for other in self.param_groups for parameter in other["params"]}
+        for parameter in params:
+            if not isinstance(parameter, Tensor):
+                raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
+            fits = parameter.dtype in (float32, float64) and parameter.is_leaf and parameter.is_contiguous()
+            if not fits:
+                raise (TypeError if parameter.is_leaf else ValueError)(
+                    f"{type(self).__name__} takes dense float32 or float64 leaf tensors, got {describe(parameter)}"
+                )
+            if id(parameter) in known:
+                raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")
+            known.add(id(parameter))
+        merged = {**self.defaults, **group, "params": params}
+        self._check(merged)
+        self.param_groups.append(merged)
+
+    def _check(self, group: Group) -> None:
+        for name in ("lr", "weight_decay", "eps", "momentum"):
+            value = group.get(name, 0.0)
+            if not (isfinite(value) and value >= 0):
+                raise ValueError(f"{type(self).__name__}: {name} must be a number >= 0, got {value}")
+        if "betas" in group:
+            check_range(self, group, "betas")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets all gradients, or sets them to zero."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if set_to_none:
+                    parameter.grad = None
+                elif parameter.grad is not None:
+                    parameter.grad = zeros_like(parameter)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Changes every parameter that has a gradient. A `closure` is called first, and its loss returned."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    grad = parameter.grad
+                    if grad is not None:
+                        self._update(group, parameter, -grad if group["maximize"] else grad)
+        return loss
+
+    def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        """One step of one parameter, in place. `grad` has its shape and must not be changed."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """`state` by the parameter's number and the groups' settings, sharing memory with the optimiser."""
+        numbers: dict[Tensor, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                numbers[parameter] = len(numbers)
+            kept = {name: value for name, value in group.items() if name != "params"}
+            groups.append({**kept, "params": [numbers[parameter] for parameter in group["params"]]})
+        return {"state": {numbers[p]: dict(entry) for p, entry in self.state.items()}, "param_groups": groups}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes what state_dict gave; tensors are copied to the devices of their parameters. ValueError where the
+        groups or shapes do not fit.
+        """
+        groups = state["param_groups"]
+        if [len(group["params"]) for group in groups] != [len(group["params"]) for group in self.param_groups]:
+            raise ValueError("load_state_dict: the state has other parameter groups than the optimiser")
+        every = [parameter for group in self.param_groups for parameter in group["params"]]
+        loaded: dict[Tensor, dict[str, Any]] = {}
+        for number, entry in state["state"].items():
+            parameter = every[int(number)]
+            loaded[parameter] = {name: self._loaded(number, name, v, parameter) for name, v in entry.items()}
+        self.state = defaultdict(dict, loaded)
+        for own, group in zip(self.param_groups, groups, strict=True):
+            own.update({name: value for name, value in group.items() if name != "params"})
+
+    def _loaded(self, number: Any, name: str, value: Any, parameter: Tensor) -> Any:
+        """One value of a loaded state, copied."""
+        if not isinstance(value, Tensor):
+            return deepcopy(value)
+        if name in _COUNTS:
+            return value.item()
+        if not self._fits(name, value, parameter):
+            raise ValueError(
+                f"load_state_dict: {name} of parameter {number} is {describe(value)}, the parameter "
+                f"{describe(parameter)}"
+            )
+        return value.detach().clone().to(parameter.device)
+
+    def _fits(self, name: str, value: Tensor, parameter: Tensor) -> bool:
+        """Whether a tensor of a loaded state can belong to this parameter."""
+        return value.shape == parameter.shape
+
+    def __repr__(self) -> str:
+        groups = [{k: v for k, v in group.items() if k != "params"} for group in self.param_groups]
+        return f"{type(self).__name__}({', '.join(map(repr, groups))})"
+
+
+def check_range(optimizer: Optimizer, group: Group, *names: str, last: bool = False) -> None:
+    """ValueError for settings outside [0, 1), or [0, 1] if `last`."""
+    for name in names:
+        values = group[name] if isinstance(group[name], (tuple, list)) else (group[name],)
+        if not all(0 <= value < 1 or (last and value == 1) for value in values):
+            raise ValueError(f"{type(optimizer).__name__}: {name} must be in [0, 1), got {group[name]}")
+
+
+def parameter_state(optimizer: Optimizer, parameter: Tensor, *names: str, **numbers: Any) -> dict[str, Any]:
+    """A parameter's state with its `step` counted up. At first: zeros of the parameter's shape by these names, and the
+    numbers.
+    """
+    entry = optimizer.state.get(parameter)
+    if entry is None:
+        entry = {"step": 0, **numbers, **{name: zeros_like(parameter) for name in names}}
+        optimizer.state[parameter] = entry
+    entry["step"] += 1
+    return entry
+
+
+# Steps are made of the ops that one launch of a kernel computes: products with a number, sums in place.
+
+
+def add_scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:
+    """x + factor * y, in place."""
+    return x.add_(y * factor)
+
+
+def subtract_ratio(x: Tensor, numerator: Tensor, denominator: Tensor, factor: float) -> Tensor:
+    """x - factor * numerator / denominator, in place."""
+    return x.sub_((numerator / denominator).mul_(factor))
+
+
+def update_mean(mean: Tensor, value: Tensor, share: float) -> Tensor:
+    """A moving mean, in place: mean + share * (value - mean)."""
+    return mean.add_((value - mean).mul_(share))
+
+
+def update_squares(squares: Tensor, grad: Tensor, beta: float) -> Tensor:
+    """The moving mean of the squares, in place: beta * squares + (1 - beta) * grad²."""
+    return squares.mul_(beta).add_((grad * grad).mul_(1 - beta))
+
+
+def with_decay(group: Group, parameter: Tensor, grad: Tensor) -> Tensor:
+    """The gradient with L2 weight decay: grad + weight_decay * parameter."""
+    decay = group["weight_decay"]
+    return (parameter.detach() * decay).add_(grad) if decay else grad
+
+
+def decay_parameter(group: Group, parameter: Tensor) -> None:
+    """Decoupled weight decay, in place: parameter * (1 - lr * weight_decay)."""
+    if group["weight_decay"]:
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])

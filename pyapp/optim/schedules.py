@@ -1,0 +1,311 @@
+"""Learning-rate schedules that follow a given course, and ReduceLROnPlateau, which follows a metric."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import cos, inf, pi, prod
+from typing import Any
+
+from .optimizer import Optimizer
+
+__all__ = [
+    "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR",
+    "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "PolynomialLR", "ReduceLROnPlateau",
+    "SequentialLR", "Shape", "StepLR",
+]  # fmt: skip
+
+Shape = Callable[[Any], float]
+
+
+class LRScheduler:
+    """Base of the schedules: sets `lr` of every group to what `get_lr()` says, at once and at each `step()`.
+    `last_epoch` counts the steps taken; given, it is the step after which a schedule goes on. Schedules of your own
+    define get_lr, or give `shape`, of which the first rates are multiples.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1, *, shape: Shape | None = None) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(self).__name__}: takes an optimiser first, got {type(optimizer).__name__}")
+        self.optimizer = optimizer
+        self.shape = shape
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch: float = last_epoch + 1
+        self._apply()
+
+    def step(self, epoch: float | None = None) -> None:
+        """On to the next step's rate, or to that of a step of your choice."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self._apply()
+
+    def get_lr(self) -> list[float]:
+        """The rate of each group at `last_epoch`."""
+        if self.shape is None:
+            raise NotImplementedError(f"{type(self).__name__} has no get_lr()")
+        factor = self.shape(self.last_epoch)
+        return [base * factor for base in self.base_lrs]
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group now."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def _apply(self) -> None:
+        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+            group["lr"] = rate
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"step": self.last_epoch}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes what state_dict gave, or torch's."""
+        self.last_epoch = state["step"] if "step" in state else state["last_epoch"]
+        self._apply()
+
+
+def per_group(name: str, optimizer: Optimizer, value: Any, what: str) -> list[Any]:
+    """One value for each parameter group, from one or from as many."""
+    count = len(optimizer.param_groups)
+    every = list(value) if isinstance(value, (list, tuple)) else [value] * count
+    if len(every) != count:
+        raise ValueError(f"{name}: {len(every)} {what} for {count} groups")
+    return every
+
+
+class LambdaLR(LRScheduler):
+    """Times `lr_lambda(step)`: one function (a shape), or one for each parameter group."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Shape | Sequence[Shape], last_epoch: int = -1) -> None:
+        self.lr_lambdas = per_group("LambdaLR", optimizer, lr_lambda, "functions")
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return [base * shape(self.last_epoch) for base, shape in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+
+
+class MultiplicativeLR(LRScheduler):
+    """Times `lr_lambda(step)` more at each step after the first: one function, or one for each parameter group."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Shape | Sequence[Shape], last_epoch: int = -1) -> None:
+        self.lr_lambdas = per_group("MultiplicativeLR", optimizer, lr_lambda, "functions")
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        steps = range(1, int(self.last_epoch) + 1)
+        return [
+            base * prod(factor(step) for step in steps)
+            for base, factor in zip(self.base_lrs, self.lr_lambdas, strict=True)
+        ]
+
+
+class StepLR(LRScheduler):
+    """Times `gamma` after every `step_size` steps."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        if step_size < 1:
+            raise ValueError(f"StepLR: step_size must be at least 1, got {step_size}")
+        super().__init__(optimizer, last_epoch, shape=lambda step: gamma ** (step // step_size))
+
+
+class MultiStepLR(LRScheduler):
+    """Times `gamma` at each of the milestones."""
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        ordered = sorted(milestones)
+        super().__init__(optimizer, last_epoch, shape=lambda step: gamma ** bisect_right(ordered, step))
+
+
+class ExponentialLR(LRScheduler):
+    """Times `gamma` after every step."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        super().__init__(optimizer, last_epoch, shape=lambda step: gamma**step)
+
+
+class LinearLR(LRScheduler):
+    """From `start_factor` to `end_factor` in a line over `total_iters` steps, then constant."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1 or total_iters < 1:
+            raise ValueError(
+                "LinearLR: needs 0 < start_factor <= 1, 0 <= end_factor <= 1 and total_iters >= 1, "
+                f"got {start_factor}, {end_factor}, {total_iters}"
+            )
+        slope = (end_factor - start_factor) / total_iters
+        super().__init__(optimizer, last_epoch, shape=lambda step: start_factor + slope * min(step, total_iters))
+
+
+class _Annealing(LRScheduler):
+    """Between `eta_min` and the first rate, by the share that `shape` gives of the way."""
+
+    def __init__(self, optimizer: Optimizer, eta_min: float, last_epoch: int, shape: Shape) -> None:
+        self.eta_min, self._share = eta_min, shape
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        share = self._share(self.last_epoch)
+        return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
+
+
+class CosineAnnealingLR(_Annealing):
+    """Half a cosine from the first rate to `eta_min` at step `T_max`, and up again after it."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        if T_max < 1:
+            raise ValueError(f"CosineAnnealingLR: T_max must be at least 1, got {T_max}")
+        super().__init__(optimizer, eta_min, last_epoch, lambda step: 0.5 * (1 + cos(pi * step / T_max)))
+
+
+class ConstantLR(LRScheduler):
+    """Times `factor` for the first `total_iters` steps."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+        if not 0 <= factor <= 1:
+            raise ValueError(f"ConstantLR: factor must be in 0 .. 1, got {factor}")
+        super().__init__(optimizer, last_epoch, shape=lambda step: factor if step < total_iters else 1.0)
+
+
+class PolynomialLR(LRScheduler):
+    """Times (1 - step / total_iters) ** power, to 0 at `total_iters`."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        if total_iters < 1:
+            raise ValueError(f"PolynomialLR: total_iters must be at least 1, got {total_iters}")
+        super().__init__(optimizer, last_epoch, shape=lambda step: (1 - min(step, total_iters) / total_iters) ** power)
+
+
+class CosineAnnealingWarmRestarts(_Annealing):
+    """Half a cosine from the first rate to `eta_min` over T_0 steps, again and again, each `T_mult` times as long as
+    the one before (Loshchilov and Hutter 2017, https://arxiv.org/abs/1608.03983).
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        if T_0 < 1 or T_mult < 1:
+            raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1, got {T_0}, {T_mult}")
+
+        def share(step: float) -> float:
+            length = T_0
+            while step >= length:
+                step, length = step - length, length * T_mult
+            return 0.5 * (1 + cos(pi * step / length))
+
+        super().__init__(optimizer, eta_min, last_epoch, share)
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other: the next begins, at its own step 0, at each of the milestones."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
+        if len(milestones) != len(schedulers) - 1 or any(s.optimizer is not optimizer for s in schedulers):
+            raise ValueError(
+                f"SequentialLR: {len(schedulers)} schedules of one optimiser need {len(schedulers) - 1} milestones, "
+                f"got {len(milestones)}"
+            )
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        which = bisect_right(self.milestones, self.last_epoch)
+        current = self.schedulers[which]
+        current.last_epoch = self.last_epoch - (self.milestones[which - 1] if which else 0)
+        return current.get_lr()
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedules of one optimiser at once: what each makes of the first rate is multiplied."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        self.schedulers = list(schedulers)
+        if not self.schedulers or any(s.optimizer is not (optimizer or s.optimizer) for s in self.schedulers):
+            raise ValueError("ChainedScheduler: takes at least one schedule, all of one optimiser")
+        super().__init__(self.schedulers[0].optimizer, int(self.schedulers[0].last_epoch) - 1)
+
+    def get_lr(self) -> list[float]:
+        rates = list(self.base_lrs)
+        for schedule in self.schedulers:
+            schedule.last_epoch = self.last_epoch
+            every = zip(rates, schedule.get_lr(), schedule.base_lrs, strict=True)
+            rates = [rate * found / base if base else found for rate, found, base in every]
+        return rates
+
+
+class ReduceLROnPlateau:
+    """Times `factor` when `step(metric)` has not seen a better value for more than `patience` steps."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if not 0 <= factor < 1:
+            raise ValueError(f"ReduceLROnPlateau: factor must be in [0, 1), got {factor}")
+        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: unknown mode {mode!r} or threshold_mode {threshold_mode!r}")
+        self.min_lrs = per_group("ReduceLROnPlateau", optimizer, min_lr, "values of min_lr")
+        self.optimizer = optimizer
+        self.mode, self.factor, self.patience, self.cooldown, self.eps = mode, factor, patience, cooldown, eps
+        self.threshold, self.threshold_mode = threshold, threshold_mode
+        self.best = inf if mode == "min" else -inf
+        self.num_bad_epochs = 0
+        self.cooldown_counter = 0
+        self.last_epoch = 0
+
+    def step(self, metrics: Any) -> None:
+        """Takes the metric (a number or a tensor of one) of the step that is over."""
+        value = float(metrics)
+        self.last_epoch += 1
+        if self._is_better(value):
+            self.best, self.num_bad_epochs = value, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                rate = max(group["lr"] * self.factor, least)
+                if group["lr"] - rate > self.eps:
+                    group["lr"] = rate
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+    def _is_better(self, value: float) -> bool:
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "rel":
+            return sign * value < sign * self.best * (1 - sign * self.threshold)
+        return sign * value < sign * self.best - self.threshold
+
+    def get_last_lr(self) -> list[float]:
+        """The rate of each group now."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name in self.state_dict():
+            setattr(self, name, state[name])

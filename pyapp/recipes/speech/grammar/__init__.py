@@ -1,0 +1,1 @@
+"""The grammar: rules and words from which sentences are made."""

@@ -1,0 +1,55 @@
+"""A second loss teaches the encoder to hear: a head spells, with connectionist temporal classification (CTC, Graves et
+al. 2006, https://doi.org/10.1145/1143844.1143891).
+
+A decoder alone must find out by itself where to listen, which takes it very long. CTC needs only the order of the
+letters and is learned soon; by then the decoder listens to an encoder that knows speech (Watanabe et al. 2017, "Hybrid
+CTC/attention architecture for end-to-end speech recognition"). The head is not part of the exported model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import sqrt
+
+from pyapp.engine import Tensor, ops
+from pyapp.engine.lazy import np
+from pyapp.engine.ops.random import Generator
+from pyapp.models.whisper import Whisper
+from pyapp.nn import Linear, Module
+from pyapp.nn.init import normal_
+from pyapp.nn.losses.ctc import ctc_loss
+
+ALPHABET = " abcdefghijklmnopqrstuvwxyz'"
+BLANK = 0  # letters count from 1
+
+
+def spell(text: str) -> list[int]:
+    """The letters of a text as numbers from 1, without punctuation."""
+    return [ALPHABET.index(letter) + 1 for letter in text.lower() if letter in ALPHABET]
+
+
+class Speller(Module):
+    """A Whisper model and a head on its encoder."""
+
+    def __init__(self, whisper: Whisper, generator: Generator) -> None:
+        super().__init__()
+        self.whisper = whisper
+        self.head = Linear(whisper.config.n_audio_state, len(ALPHABET) + 1, bias=False)
+        normal_(self.head.weight, 0.0, 1 / sqrt(whisper.config.n_audio_state), generator)
+
+    def forward(self, mel: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """(logits of the decoder (B, T, vocabulary), log-probabilities of letters (B, positions, letters))."""
+        audio = self.whisper.encode(mel)  # (B, positions, state)
+        return self.whisper.decode(inputs, audio), ops.log_softmax(self.head(audio), -1)
+
+
+def spelling_loss(scores: Tensor, letters: Sequence[Sequence[int]], heard: Sequence[int]) -> Tensor:
+    """The CTC loss in nats per letter, a scalar.
+
+    `scores` are log-probabilities (B, positions, letters); `letters` what each row spells; `heard` in how many of its
+    first positions.
+    """
+    lengths = np.array([len(row) for row in letters])
+    flat = ops.from_numpy(np.array([letter for row in letters for letter in row], np.int32))
+    total = ctc_loss(scores.transpose(0, 1), flat, np.array(heard), lengths, BLANK, reduction="sum", zero_infinity=True)
+    return total / max(1, int(lengths.sum()))

@@ -1,0 +1,1 @@
+"""The grammar: templates and words from which stories are made."""

@@ -1,0 +1,71 @@
+"""Training the embedded models, as streams of events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyapp.errors import PyappError
+from pyapp.events import Cancel, Event
+
+from .core import Breath, Events, task
+
+
+@task
+async def train_story(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the story model in the folder `out`: the events of pyapp.recipes.story.train_story.
+
+    `settings` are those of train_story. Without `resume`, the checkpoint of an earlier run in `out` is put aside and
+    training begins anew.
+    """
+    with needs_recipes():
+        from pyapp.recipes.story import train_story as train
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@task
+async def train_speech(
+    out: str | os.PathLike[str], *, resume: bool = True, cancel: Cancel | None = None, **settings: Any
+) -> Events:
+    """Trains the speech model in the folder `out`: the events of pyapp.recipes.speech.train_speech. See train_story."""
+    with needs_recipes():
+        from pyapp.recipes.speech import train_speech as train
+    async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@contextmanager
+def needs_recipes() -> Iterator[None]:
+    """Around an import from pyapp.recipes, which the page's wheel leaves out. Raises PyappError when it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("pyapp.recipes"):
+            raise
+        raise PyappError(
+            "this build of pyapp cannot train its embedded models: it has no pyapp.recipes",
+            hint="Train them with pyapp on a computer: the wheel for browsers leaves the recipes out",
+        ) from error
+
+
+async def _trained(
+    train: Callable[..., Iterator[Event]], out: str | os.PathLike[str], resume: bool, cancel: Cancel | None,
+    settings: Mapping[str, Any],
+) -> Events:  # fmt: skip
+    from pyapp.train.checkpoints import FILE_NAME
+
+    checkpoint = Path(out) / FILE_NAME
+    if not resume and checkpoint.exists():
+        checkpoint.replace(checkpoint.with_suffix(".previous"))
+    breath = Breath()
+    for event in train(out, cancel=cancel or Cancel(), **settings):
+        yield event
+        await breath.take()

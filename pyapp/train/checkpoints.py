@@ -1,0 +1,109 @@
+"""Checkpoints of a training: one safetensors file with all that decides the next step.
+
+It holds the weights, the optimiser's state, the number of the step, the position of the batches and the state of the
+random numbers. So the same seed gives the same weights, interrupted or not, with any number of threads, on the same
+kind of processor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.engine.ops.random import default_generator
+from pyapp.errors import FileFormatError, ModelError, PyappError
+from pyapp.formats import open_checkpoint, write_safetensors
+
+from .trainer import Trainer
+
+FILE_NAME = "checkpoint.safetensors"  # in the folder of a training
+START_ANEW = "Delete this file to begin the training anew, or choose another folder"
+
+
+def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
+    """Writes the checkpoint, which takes its name only when it is whole. `settings` are JSON values.
+
+    Raises StorageFullError, or another OSError.
+    """
+    tensors = {f"model.{name}": value for name, value in trainer.model.state_dict().items()}
+    numbers: dict[str, dict[str, Any]] = {}
+    for index, entry in trainer.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in entry.items() if isinstance(value, Tensor)}
+        numbers[str(index)] = {name: value for name, value in entry.items() if not isinstance(value, Tensor)}
+    state = {
+        "position": trainer.batches.position,
+        "losses": trainer.losses,
+        "held_out": trainer.held_out,
+        "optimizer": numbers,
+        "schedule": trainer.schedule.state_dict(),
+        "random": [default_generator.seed, default_generator.offset],
+    }
+    write_safetensors(path, tensors, {"settings": json.dumps(settings), "training": json.dumps(state)})
+
+
+def restore(path: Path, trainer: Trainer) -> None:
+    """Continues where `save` was called. Raises FileFormatError when the file is damaged or of another training."""
+    with _opened(path) as checkpoint:
+        try:
+            state = json.loads(checkpoint.metadata["training"])
+            parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+            for name in checkpoint.tensors:
+                part, _, rest = name.partition(".")
+                parts[part][rest] = checkpoint.read(name)
+            trainer.model.load_state_dict(parts["model"])
+            entries: dict[int, dict[str, Any]] = {int(index): dict(kept) for index, kept in state["optimizer"].items()}
+            for name, value in parts["optimizer"].items():
+                index, _, rest = name.partition(".")
+                entries[int(index)][rest] = value
+            trainer.optimizer.load_state_dict({**trainer.optimizer.state_dict(), "state": entries})
+            trainer.schedule.load_state_dict(state["schedule"])
+            trainer.losses = [float(value) for value in state["losses"]]
+            trainer.held_out = [(int(step), float(value)) for step, value in state["held_out"]]
+            trainer.batches.position = int(state["position"])
+            seed, offset = state["random"]
+            default_generator.manual_seed(seed).offset = int(offset)
+        except FileFormatError:  # a tensor could not be read
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                f"this checkpoint does not continue this training ({error})", where=str(path), hint=START_ANEW
+            ) from error
+
+
+def check_settings(path: Path, wanted: Mapping[str, Any]) -> None:
+    """Raises PyappError unless the checkpoint at `path` was saved with the settings `wanted`, and FileFormatError when
+    it is damaged.
+    """
+    with _opened(path) as checkpoint:
+        try:
+            found = dict(json.loads(checkpoint.metadata["settings"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(
+                "this file is not the checkpoint of a training", where=str(path), hint=START_ANEW
+            ) from error
+    wanted = json.loads(json.dumps(wanted))
+    different = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+    if different:
+        pairs = ", ".join(f"{name} {found.get(name)} there, {wanted.get(name)} here" for name in different)
+        raise PyappError(
+            f"a training with other settings was begun here: {pairs}", where=str(path),
+            hint="Give the same settings to continue it, or another folder to begin anew",
+        )  # fmt: skip
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file, opened. Whatever pyapp.formats finds wrong with it is told as what it means for the training."""
+    try:
+        with open_checkpoint(path) as checkpoint:
+            yield checkpoint
+    except (FileFormatError, ModelError) as error:
+        if error.hint == START_ANEW:
+            raise
+        raise FileFormatError(
+            f"the checkpoint of this training is damaged: {error.what}", where=str(path), hint=START_ANEW
+        ) from error

@@ -1,0 +1,169 @@
+"""A training in a folder that can be interrupted at any moment and continued there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pyapp.engine import get_num_threads, instruction_set
+from pyapp.engine.ops.random import default_generator
+from pyapp.errors import OptionError, PyappError, StorageFullError
+from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
+
+from . import checkpoints, curves
+from .trainer import Trainer
+
+S = TypeVar("S")
+
+
+def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
+    """The settings `given` as a dataclass of that kind. Raises OptionError for a name that it lacks."""
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise OptionError(f"unknown setting: {error}") from error
+
+
+class ResumableTraining(ABC):
+    """What every training in a folder shares: the events, the checkpoints, the loss curve, the last results.
+
+    A subclass sets `trainer` in its constructor, which begins with the one below, and says how the model is judged and
+    exported. `settings` is a dataclass of JSON values with the fields `steps` and `seed`: whatever decides the result.
+    """
+
+    title: ClassVar[str]
+    """Stands above the loss curve."""
+    smoothing: ClassVar[int] = 10
+    """The loss curve shows the running mean of so many steps."""
+
+    trainer: Trainer
+
+    def __init__(self, folder: Path, settings: Any) -> None:
+        """Makes the folder. Raises PyappError when it cannot be written to, or holds another or a damaged training."""
+        self.folder = folder
+        self.settings = settings
+        self.checkpoint = folder / checkpoints.FILE_NAME
+        prepare_folder(folder)
+        if self.checkpoint.exists():
+            checkpoints.check_settings(self.checkpoint, asdict(settings))
+
+    @abstractmethod
+    def held_out_loss(self) -> float:
+        """The loss on held-out data, in the middle of training."""
+
+    @abstractmethod
+    def export(self) -> None:
+        """Writes the trained model into the folder."""
+
+    @abstractmethod
+    def results(self) -> dict[str, Any]:
+        """What Done carries beside the number of steps and the folder. Called after `export`."""
+
+    def levels(self, results: Mapping[str, Any]) -> Mapping[str, float]:
+        """Losses to compare with, by name: horizontal lines in the loss curve."""
+        return {}
+
+    def final_metrics(self, results: Mapping[str, Any]) -> Iterator[Metric]:
+        """Metrics to report before Done."""
+        yield from ()
+
+    def speed(self, steps_per_second: float) -> tuple[float, str]:
+        """How fast the training is, and the unit of that figure."""
+        return steps_per_second, "steps/s"
+
+    def close(self) -> None:  # noqa: B027  most have nothing to release
+        """Releases what only the steps need."""
+
+    def run(self, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
+        """Trains until all steps are done, continuing what was interrupted; yields Progress, Metric and a last Done.
+
+        Cancelling saves a checkpoint. Without Pillow there is no loss curve, which a Notice says before the first step.
+        """
+        steps: int = self.settings.steps
+        if evaluate_every < 1 or save_every < 1:
+            raise OptionError("evaluate_every and save_every must be at least 1")
+        default_generator.manual_seed(self.settings.seed)  # for layers that draw random numbers, such as dropout
+        if self.checkpoint.exists():
+            checkpoints.restore(self.checkpoint, self.trainer)
+        drawing = curves.can_draw()
+        if not drawing:
+            yield Notice(
+                "no loss curve will be drawn: the Python package Pillow is missing",
+                hint="pip install 'pyapp[train]', and run the same command again, even after the last step",
+            )
+        try:
+            yield from self._train(steps, evaluate_every, save_every, cancel)
+        finally:
+            self.close()
+        trainer = self.trainer
+        if trainer.step_count < steps:
+            place = {"step": trainer.step_count, "folder": str(self.folder)}
+            yield Done("cancelled", {**place, "resume": "run the same command again"})
+            return
+        yield Progress("evaluating", 0, 1)
+        self.export()
+        results = self.results()
+        if drawing:
+            self._draw(self.levels(results))
+        yield from self.final_metrics(results)
+        yield Done("complete", {**results, "steps": steps, "folder": str(self.folder)})
+
+    def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
+        """The steps that are left, until somebody cancels."""
+        trainer = self.trainer
+        start, first = time.perf_counter(), trainer.step_count
+        yield Metric("threads", get_num_threads(), instruction_set())
+        while trainer.step_count < steps and not cancel.is_set():
+            loss = trainer.step()
+            step = trainer.step_count
+            yield Progress("training", step, steps, "steps")
+            yield Metric("loss", loss, "nats/token", step)
+            if step % evaluate_every == 0 or step == steps:
+                trainer.held_out.append((step, self.held_out_loss()))
+                yield Metric("held_out_loss", trainer.held_out[-1][1], "nats/token", step)
+            if step % 10 == 0:
+                seconds = (time.perf_counter() - start) / (step - first)
+                yield Metric("speed", *self.speed(1 / seconds), step)
+                yield Metric("time_left", seconds * (steps - step), "s", step)
+            if step % save_every == 0 or step == steps:
+                self._save()
+        if trainer.step_count < steps:
+            self._save()
+
+    def _save(self) -> None:
+        checkpoints.save(self.checkpoint, self.trainer, asdict(self.settings))
+
+    def _draw(self, levels: Mapping[str, float]) -> None:
+        """loss.png: the running mean of the training loss, the held-out loss, and horizontal lines at `levels`."""
+        means = curves.running_means(self.trainer.losses, self.smoothing)
+        shown = {"training": [(step, mean) for step, mean in enumerate(means, 1)]}
+        if self.trainer.held_out:
+            shown["held out"] = self.trainer.held_out
+        curves.loss_curve(self.folder / "loss.png", shown, levels, self.title)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Makes the folder and checks that it can be written to, before hours of work. PyappError, or StorageFullError."""
+    probe = folder / f".{os.getpid()}.probe"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"\0" * 4096)
+        probe.unlink()
+    except OSError as error:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFullError(
+                "the disk is full", where=str(folder), hint="Free some space, or take another folder"
+            ) from error
+        raise PyappError(
+            f"cannot write to this folder: {(error.strerror or str(error)).lower()}", where=str(folder),
+            hint="Take another folder, or change its access rights",
+        ) from error  # fmt: skip

@@ -1,0 +1,44 @@
+"""Batches of token rows, for any model that predicts tokens: padding, and the loss over the tokens that count."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from pyapp.engine import Tensor, no_grad, ops
+
+IGNORED = -100
+"""The target where no token is to be predicted."""
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    """Rows of ids as one tensor (rows, longest), int32; `fill` follows the shorter rows."""
+    width = max(len(row) for row in rows)
+    values = array("i")
+    for row in rows:
+        values.extend([*row, *[fill] * (width - len(row))])
+    return Tensor.from_buffer(values.tobytes(), (len(rows), width), "int32")
+
+
+def next_token_batch(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Rows of ids as inputs and targets (rows, longest - 1), int32: each token is to predict the next one."""
+    return padded([row[:-1] for row in rows], 0), padded([row[1:] for row in rows], IGNORED)
+
+
+def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy in nats per token, a scalar: logits (B, T, vocabulary), targets (B, T)."""
+    return ops.cross_entropy(logits, targets, IGNORED)
+
+
+def total_loss(predictions: Iterable[tuple[Tensor, Tensor, int]]) -> tuple[float, int]:
+    """(sum of -log p over all predicted tokens in nats, their number).
+
+    `predictions` gives (logits, targets, number of targets that are not IGNORED) of each batch; it is computed without
+    gradients.
+    """
+    total, count = 0.0, 0
+    with no_grad():
+        for logits, targets, predicted in predictions:
+            total += float(token_loss(logits, targets).item()) * predicted
+            count += predicted
+    return total, count

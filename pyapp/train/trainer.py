@@ -1,0 +1,87 @@
+"""The trainer: it takes batches, computes their loss and its gradients, and lets an optimiser change the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+from pyapp.engine import Tensor, flush_denormals
+from pyapp.errors import PyappError
+from pyapp.nn import Module
+from pyapp.nn.utils import clip_grad_norm_
+from pyapp.optim import Optimizer
+from pyapp.optim.lr_scheduler import LRScheduler
+
+Loss = Callable[[Any, Any], tuple[Tensor, float]]
+"""(model, batch) -> (the loss to minimise, a scalar with its graph; the loss to report)."""
+
+
+class Batches(Protocol):
+    """Where batches come from. `position` is the whole state: set it to continue from there."""
+
+    position: int
+
+    def batch(self) -> Any:
+        """The next batch."""
+
+
+class Trainer:
+    """A model in training. Nothing here knows what the model does: `loss` calls it.
+
+    Gradients are clipped to the norm `clip`; None leaves them alone. With `subnormals_are_zero`, a step takes numbers
+    too small for float32's normal range for zero: processors are slow with them.
+
+    `losses` holds the reported loss of every step so far; `held_out` holds (step, loss on held-out data) pairs.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        batches: Batches,
+        loss: Loss,
+        optimizer: Optimizer,
+        schedule: LRScheduler,
+        *,
+        clip: float | None = 1.0,
+        subnormals_are_zero: bool = False,
+    ) -> None:
+        self.model = model
+        self.batches = batches
+        self.loss = loss
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.clip = clip
+        self.subnormals_are_zero = subnormals_are_zero
+        self.losses: list[float] = []
+        self.held_out: list[tuple[int, float]] = []
+
+    @property
+    def step_count(self) -> int:
+        return len(self.losses)
+
+    def step(self) -> float:
+        """Trains on one batch. Returns the reported loss; raises PyappError when it is not a finite number."""
+        with flush_denormals() if self.subnormals_are_zero else nullcontext():
+            loss, value = self.loss(self.model, self.batches.batch())
+            if not abs(value) < 1e9:
+                raise PyappError(
+                    f"the loss became {value} at step {self.step_count}",
+                    hint="Take a smaller learning rate and start in another folder",
+                )
+            loss.backward()
+            if self.clip is not None:
+                clip_grad_norm_(self.model.parameters(), self.clip)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.schedule.step()
+        self.losses.append(value)
+        return value
+
+
+def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Parameter groups for an optimiser: matrices decay; vectors (norms and biases) do not."""
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    vectors = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]

@@ -1,0 +1,168 @@
+"""Writes pyapp/engine/ops/_index.py, which says where each public function and method is, and
+pyapp/engine/tensor_methods.pyi, which shows them to editors and to mypy: python -m scripts.op_index.
+
+Both come from what the modules of ops declare (pyapp/engine/declare.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pyapp.engine.declare import FUNCTIONS, METHODS
+from pyapp.engine.op import OPS as OPERATIONS
+from pyapp.engine.op import Op
+from pyapp.engine.tensor import Tensor
+
+ENGINE = Path(__file__).resolve().parents[1] / "pyapp" / "engine"
+INDEX = ENGINE / "ops" / "_index.py"
+STUB = ENGINE / "tensor_methods.pyi"
+OPS = "pyapp.engine.ops."
+HEAD = '''"""Which module of ops has a public function or a method of Tensor. Generated: python -m scripts.op_index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+'''
+
+
+def import_all() -> None:
+    """Imports every module of ops, by file: this must work where the index is missing or wrong."""
+    folder = ENGINE / "ops"
+    for file in sorted(folder.rglob("*.py")):
+        name = ".".join(file.relative_to(folder).with_suffix("").parts)
+        if not name.endswith(("__init__", "_index")):
+            importlib.import_module(OPS + name)
+
+
+def _table(name: str, modules: dict[str, str]) -> list[str]:
+    lines = [f"{name}: dict[str, str] = {{"]
+    lines += [f'    "{key}": "{module}",' for key, module in sorted(modules.items())]
+    return [*lines, "}"]
+
+
+def render() -> str:
+    """The text of _index.py."""
+    import_all()
+    functions = {
+        name: found.module.removeprefix(OPS) for name, found in FUNCTIONS.items() if found.module.startswith(OPS)
+    }
+    methods = {name: module.removeprefix(OPS) for name, module in METHODS.items() if module.startswith(OPS)}
+    by_module = defaultdict(list)
+    for name, module in functions.items():
+        if vars(sys.modules[OPS + module]).get(name, sys) is FUNCTIONS[name].value:
+            by_module[module].append(name)
+    shown = [
+        f"    from .{module} import {', '.join(f'{name} as {name}' for name in sorted(names))}"
+        for module, names in sorted(by_module.items())
+    ]
+    ops = {name: op.module.removeprefix(OPS) for name, op in OPERATIONS.items() if op.module.startswith(OPS)}
+    tables = {"FUNCTION_MODULES": functions, "METHOD_MODULES": methods, "OP_MODULES": ops}
+    lines = [HEAD + "\n".join(shown), "", *(line for name in tables for line in _table(name, tables[name]))]
+    return formatted("\n".join(lines) + "\n", INDEX)
+
+
+STUB_HEAD = '''"""Methods and properties that ops give to Tensor. Generated: python -m scripts.op_index."""
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+'''
+BUILTINS = {"bool", "complex", "dict", "float", "int", "list", "object", "slice", "str", "tuple", "type"}
+PLAIN = {"Any", "Callable", "None", "Sequence"}
+
+
+class Stub:
+    """Text of signatures, and the imports that their annotations need."""
+
+    def __init__(self) -> None:
+        self.imports: dict[str, set[str]] = defaultdict(set)
+
+    def annotation(self, given: Any, names: dict[str, Any]) -> str:
+        """An annotation for a class whose methods hide names of builtins; Any for what cannot be imported."""
+        if not isinstance(given, str):
+            return "Any" if given is inspect.Parameter.empty else "None" if given is None else given.__name__
+        tree = ast.parse(given, mode="eval")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in PLAIN:
+                node.id = self.known(node.id, names)
+        return ast.unparse(tree)
+
+    def known(self, name: str, names: dict[str, Any]) -> str:
+        """How a name of an annotation is written here."""
+        if name in BUILTINS:
+            return f"builtins.{name}"
+        module = getattr(names.get(name), "__module__", "")
+        if not module.startswith("pyapp.engine."):
+            return "Any"
+        self.imports[module.removeprefix("pyapp.engine")].add(name)
+        return name
+
+    def method(self, name: str, found: Any) -> str:
+        """The lines of a method or property."""
+        if isinstance(found, property):
+            getter: Any = found.fget
+            result = self.annotation(getter.__annotations__.get("return", "Any"), getter.__globals__)
+            return f"    @property\n    def {name}(self) -> {result}: ..."
+        bodies = [body for body in bodies_of(found) if body is not None]
+        names = {key: value for body in bodies for key, value in body.__globals__.items()}
+        signature = max((inspect.signature(body) for body in bodies), key=lambda s: len(s.parameters))
+        parameters = list(signature.parameters.values())
+        declared = FUNCTIONS.get(name.rstrip("_"))
+        arguments = declared.arguments if declared is not None else ()
+        called = {"b": "other"} | {p.name: torch for p, torch in zip(parameters, arguments, strict=False)}
+        text, starred = ["self"], False
+        for p in parameters if not parameters or parameters[0].kind is parameters[0].VAR_POSITIONAL else parameters[1:]:
+            if p.kind is p.KEYWORD_ONLY and not starred:
+                text.append("*")
+                starred = True
+            starred |= p.kind is p.VAR_POSITIONAL
+            stars = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
+            default = "" if p.default is p.empty else " = ..."
+            own = called.get(p.name, p.name)
+            text.append(f"{stars}{own}: {self.annotation(p.annotation, names)}{default}")
+        result = "Tensor" if name.endswith("_") else self.annotation(signature.return_annotation, names)
+        return f"    def {name}({', '.join(text)}) -> {result}: ..."
+
+
+def bodies_of(found: Any) -> list[Any]:
+    """The functions whose parameters a method takes."""
+    found = inspect.unwrap(found)
+    if hasattr(found, "operation"):
+        return bodies_of(found.operation)
+    if isinstance(found, Op):
+        return [found.by_name, found.definition, found.host, *found.kernels.values()]
+    return [found]
+
+
+def render_stub() -> str:
+    """The text of tensor_methods.pyi."""
+    import_all()
+    stub = Stub()
+    methods = [stub.method(name, vars(Tensor)[name]) for name in sorted(METHODS) if not name.startswith("_")]
+    stub.imports[".tensor"].add("Tensor")
+    imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(stub.imports.items())]
+    return formatted(STUB_HEAD + "\n".join([*imports, "", "class TensorMethods:", *methods]) + "\n", STUB)
+
+
+def formatted(text: str, path: Path) -> str:
+    """The text as ruff leaves it."""
+    for how in (("check", "--select=I", "--fix-only"), ("format",)):
+        command = [sys.executable, "-m", "ruff", *how, "--stdin-filename", str(path), "-"]
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return text
+
+
+if __name__ == "__main__":
+    INDEX.write_text(render())
+    STUB.write_text(render_stub())
+    print(INDEX.name, STUB.name)

@@ -1,0 +1,189 @@
+"""Writes in place under autograd: what is refused, second derivatives, tensors that change their shape in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, tensor
+from pyapp.autograd import grad, gradcheck, gradgradcheck
+
+from .leaves import leaf64
+
+
+def test_in_place_writes_that_gradients_cannot_bear_are_refused() -> None:
+    x = leaf64(1, 2)
+    with pytest.raises(RuntimeError, match="a view of a leaf"):
+        x[0].mul_(2)
+    y = x.exp()
+    y.mul_(2)  # exp needs its result
+    with pytest.raises(RuntimeError, match="'exp'.*changed in place"):
+        y.sum().backward()
+    with pytest.raises(RuntimeError, match="expanded"):
+        pyapp.zeros(1).expand(3).fill_(1)
+    with pytest.raises(TypeError, match="add_.*float32"):
+        pyapp.tensor([1, 2]).add_(0.5)
+
+
+OTHERS: dict[str, Callable[[Tensor], Any]] = {
+    "a tensor": lambda x: pyapp.full_like(x, 0.3) + x * 0.1,
+    "itself": lambda x: x,
+    "a number": lambda x: 1.5,
+    "an integer": lambda x: 3,
+    "a row": lambda x: x[0].clone(),
+    "a column": lambda x: x[:, :1].clone(),
+    "the matrix turned": lambda x: (x * 0.5).mT.contiguous().mT,
+    "one element": lambda x: pyapp.tensor(2.0),
+    "integers": lambda x: pyapp.ones(x.shape, dtype="int64") * 2,
+    "beyond float32": lambda x: 1e300,
+    "rows of its own memory": lambda x: x[0],
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_written_in_place_as_out_of_place(name: str, other: str, dtype: str) -> None:
+    start = (pyapp.arange(12.0).reshape(3, 4) + 1).to(dtype)
+    for x in (start.clone(), start.mT.clone().mT, pyapp.stack([start, start], -1)[..., 0]):
+        expected = getattr(x, name)(OTHERS[other](x)).to(dtype)
+        version = x._version
+        assert getattr(x, name + "_")(OTHERS[other](x)) is x and x._version > version
+        np.testing.assert_array_equal(x.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh", "log", "sqrt", "abs", "neg"])
+def test_functions_written_in_place(name: str) -> None:
+    for x in (pyapp.arange(12.0).reshape(3, 4), pyapp.arange(12.0).reshape(3, 4).mT):
+        expected, version = getattr(x, name)(), x._version
+        assert getattr(x, name + "_")() is x and x._version > version
+        np.testing.assert_array_equal(x.numpy(), expected.numpy())
+
+
+def test_what_overlaps_is_read_before_it_is_written() -> None:
+    x = pyapp.arange(5.0)
+    x[1:].add_(x[:-1])
+    assert x.tolist() == [0, 1, 3, 5, 7]
+    x[:].mul_(x.data[1])  # one element of the same memory by another storage
+    assert x.tolist() == [0, 1, 3, 5, 7]
+    with pytest.raises(RuntimeError, match="expanded"):
+        pyapp.ones(1).expand(3).add_(1)
+    with pytest.raises(ValueError, match="does not fit"):
+        pyapp.ones(3).add_(pyapp.ones(2, 3))
+    with pytest.raises(ValueError, match="add_.*broadcast"):
+        pyapp.ones(3).add_(pyapp.ones(2))
+
+
+def test_writes_in_place_are_replayed() -> None:
+    x, y = pyapp.ones(4), pyapp.full((4,), 2.0)
+    graph = pyapp.capture(lambda: x.mul_(y).add_(1.0))
+    x.copy_(pyapp.ones(4))
+    graph.replay()
+    graph.replay()
+    assert x.tolist() == [7, 7, 7, 7]
+
+
+def test_second_order_through_in_place() -> None:
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        y = pyapp.zeros(2, 2, dtype="float64")
+        y[0] = x * w
+        y[:, 1].mul_(w[0]).sin_()
+        y += x
+        return y * y
+
+    assert gradcheck(f, (leaf64(0.4, -1.1), leaf64(0.7, 0.2)))
+    assert gradgradcheck(f, (leaf64(0.4, -1.1), leaf64(0.7, 0.2)))
+
+
+def test_second_order_through_rows() -> None:
+    w, ids = tensor([[0.3, 1.2], [0.5, -1.0]], dtype="float64", requires_grad=True), tensor([1, 0, 1])
+    assert gradgradcheck(lambda w: w[ids].sin(), w)
+    assert gradgradcheck(lambda w: w.gather(0, ids.reshape(1, 3)[:, :2]).exp(), w)
+    W = tensor([[0.3, 1.2], [0.5, -1.0]], requires_grad=True)
+    (first,) = grad(pyapp.embedding(W, ids).sin().sum(), W, create_graph=True)
+    (second,) = grad(first.sum(), W)
+    expected = -np.sin(W.detach().numpy()) * np.array([[1], [2]])
+    np.testing.assert_allclose(second.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "changed", "allowed"),
+    [
+        (lambda x, c: pyapp.where(x > 0, c, x), "c", True),
+        (lambda x, c: x * c, "x", True),
+        (lambda x, c: x * c, "c", False),
+        (lambda x, c: x / c, "x", True),
+        (lambda x, c: c / x, "x", False),
+        (lambda x, c: x @ c, "x", True),
+        (lambda x, c: x @ c, "c", False),
+        (lambda x, c: pyapp.nn.functional.linear(x, c), "x", True),
+        (lambda x, c: pyapp.nn.functional.linear(x, c), "c", False),
+    ],
+)
+def test_only_what_a_gradient_reads_must_not_change(call: Any, changed: str, allowed: bool) -> None:
+    """As in torch: of a product with a constant only the constant is needed."""
+    leaf, constant = pyapp.rand(3, 3).requires_grad_(), pyapp.rand(3, 3) + 1
+    x = leaf * 1
+    y = call(x, constant)
+    (x if changed == "x" else constant).add_(1.0)
+    if allowed:
+        y.sum().backward()
+        assert leaf.grad is not None
+    else:
+        with pytest.raises(RuntimeError, match="changed in place"):
+            y.sum().backward()
+
+
+def test_the_view_that_a_tensor_becomes_is_known() -> None:
+    x = pyapp.arange(6.0).reshape(2, 3)
+    before = x._version
+    assert x.t_() is x and x.shape == (3, 2) and x.strides == (1, 3) and x._version == before + 1
+    leaf = pyapp.ones(2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="t_: cannot write in place into a leaf"):
+        leaf.t_()
+    with pyapp.no_grad():
+        leaf.t_()
+    assert leaf.is_leaf and leaf.shape == (3, 2)
+    kept = (leaf * 2).exp()
+    kept.unsqueeze_(0)  # exp needs its result as it was
+    with pytest.raises(RuntimeError, match="'exp'.*changed in place"):
+        kept.sum().backward()
+
+
+def test_data_that_overlaps_is_copied_first() -> None:
+    x = pyapp.arange(5.0)
+    x[1:].copy_(x.data[:-1])  # the same memory by another storage
+    assert x.tolist() == [0, 0, 1, 2, 3]
+    y = pyapp.ones(4)
+    for _ in range(3):
+        y.data = y.data
+    assert y.storage.owner is not None and y.storage.owner.owner is None  # no chain of owners
+    kept = pyapp.arange(3.0).data  # outlives the tensor that it showed
+    assert [pyapp.zeros(3).sum().item() for _ in range(3)] == [0, 0, 0] and kept.tolist() == [0, 1, 2]
+
+
+def test_what_is_assigned_wrongly_is_named() -> None:
+    x = pyapp.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"grad: the gradient has the shape \(2,\), the tensor \(3,\)"):
+        x.grad = pyapp.ones(2)
+    with pytest.raises(RuntimeError, match="grad: the gradient has the dtype .*float64"):
+        x.grad = pyapp.ones(3, dtype="float64")
+    with pytest.raises(RuntimeError, match="computed from others.*detach"):
+        (x * 2).requires_grad = True
+    with pytest.raises(RuntimeError, match=r"numpy: .*requires a gradient.*\.detach\(\)\.numpy\(\)"):
+        x.numpy()
+
+
+def test_diagonals_are_filled_as_in_torch() -> None:
+    assert pyapp.zeros(5, 2).fill_diagonal_(1, wrap=True).tolist() == [[1, 0], [0, 1], [0, 0], [1, 0], [0, 1]]
+    assert pyapp.zeros(2, 4).fill_diagonal_(1, wrap=True).tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
+    assert pyapp.zeros(3, 3, 3).fill_diagonal_(2).nonzero().tolist() == [[0, 0, 0], [1, 1, 1], [2, 2, 2]]
+    x = pyapp.ones(3, 3, requires_grad=True)
+    (x * 2).fill_diagonal_(5).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[0, 2, 2], [2, 0, 2], [2, 2, 0]]
+    with pytest.raises(RuntimeError, match="fill_diagonal_: takes a matrix"):
+        pyapp.zeros(2, 3, 3).fill_diagonal_(1)

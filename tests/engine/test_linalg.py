@@ -1,0 +1,85 @@
+"""Linear algebra: second derivatives, odd sizes, what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, linalg, tensor
+from pyapp.autograd import gradcheck, gradgradcheck
+
+
+def matrix(*shape: int) -> Tensor:
+    values = np.random.RandomState(math.prod(shape)).randn(*shape)
+    return pyapp.from_numpy(np.asarray(values)).requires_grad_()
+
+
+SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
+    "matrix_exp": (linalg.matrix_exp, (2, 3, 3)),
+    "pinv": (linalg.pinv, (4, 2)),
+    "pinv of equal singular values": (lambda x: linalg.pinv(x * 0.1 + pyapp.eye(3, dtype=x.dtype)[:, :2]), (3, 2)),
+    "lstsq": (lambda x: linalg.lstsq(x, x[:, :1].exp(), driver="gels").residuals, (4, 2)),
+    "cond 1": (lambda x: linalg.cond(x, 1), (2, 2, 2)),
+    "cond fro": (lambda x: linalg.cond(x, "fro"), (2, 2)),
+    "as_strided": (lambda x: x.as_strided((3, 3), (1, 1)).sin(), (2, 3)),
+    "renorm": (lambda x: x.renorm(3, 0, 0.5), (2, 3)),
+    "diagonal_scatter": (lambda x: pyapp.diagonal_scatter(x.exp(), x[0] * x[1]), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_and_those_of_gradients(name: str) -> None:
+    function, shape = SMOOTH[name]
+    assert gradcheck(function, matrix(*shape)) and gradgradcheck(function, matrix(*shape))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_exponentials_in_every_float(dtype: str) -> None:
+    found = linalg.matrix_exp(tensor([[0.0, 3.0], [-3.0, 0.0]], dtype=dtype))
+    assert found.dtype.name == dtype
+    wanted = [[math.cos(3), math.sin(3)], [-math.sin(3), math.cos(3)]]
+    limit = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-14}[dtype]
+    np.testing.assert_allclose(found.to("float64").numpy(), wanted, atol=limit)
+
+
+def test_a_matrix_without_exponential_leaves_its_neighbours_alone() -> None:
+    x = pyapp.zeros(3, 2, 2)
+    x[0, 0, 1], x[2] = float("nan"), 1e5
+    found = linalg.matrix_exp(x)
+    assert found[0].isnan().all() and found[1].tolist() == [[1, 0], [0, 1]] and found[2].isinf().all()
+
+
+def test_condition_numbers_of_the_singular_are_infinite_and_alone() -> None:
+    x = pyapp.stack([pyapp.eye(2), pyapp.zeros(2, 2)])
+    for p in (1, -1, "fro", float("inf")):
+        found = linalg.cond(x, p).tolist()
+        assert found[1] == math.inf and found[0] == pytest.approx(2 if p == "fro" else 1)
+
+
+REFUSED: dict[str, Callable[[], object]] = {
+    "addbmm: takes": lambda: pyapp.addbmm(pyapp.ones(3), pyapp.ones(2, 5), pyapp.ones(1, 5, 3)),
+    "renorm: takes floats of 2 dims": lambda: pyapp.ones(3).renorm(2, 0, 1.0),
+    "renorm: .* p above 0": lambda: pyapp.ones(3, 3).renorm(0, 0, 1.0),
+    "t_: takes up to 2 dims": lambda: pyapp.ones(3, 2, 1).t_(),
+    "diagonal_scatter: .* does not have the shape": lambda: pyapp.diagonal_scatter(pyapp.ones(3, 3), pyapp.ones(1)),
+    "slice_scatter: .* does not have the shape": lambda: pyapp.slice_scatter(pyapp.ones(3, 3), pyapp.ones(3), 1, 0, 2),
+    "lstsq: takes A": lambda: linalg.lstsq(pyapp.ones(5, 3), pyapp.ones(4, 1)),
+    "lstsq: takes .* one dtype": lambda: linalg.lstsq(pyapp.ones(5, 3), pyapp.ones(5, 1, dtype="float64")),
+    "lstsq: driver is one of gels": lambda: linalg.lstsq(pyapp.ones(5, 3), pyapp.ones(5, 1), driver="qr"),
+    "cond: takes square": lambda: linalg.cond(pyapp.ones(5, 3), 1),
+    "cond: unknown ord 3": lambda: linalg.cond(pyapp.eye(3), 3),
+    "matrix_exp: takes square": lambda: linalg.matrix_exp(pyapp.ones(5, 3)),
+    "matrix_exp: takes floating-point": lambda: linalg.matrix_exp(pyapp.eye(3, dtype="int64")),
+    "as_strided: .* outside the memory": lambda: pyapp.ones(3).as_strided((2,), (3,)),
+    "cannot follow a write": lambda: (pyapp.ones(3).requires_grad_() * 1).as_strided((2, 2), (1, 1)).mul_(2),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_does_not_fit_is_named(message: str) -> None:
+    with pytest.raises((ValueError, TypeError, RuntimeError), match=message):
+        REFUSED[message]()

@@ -1,0 +1,59 @@
+"""Gradient checkpointing."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, nn
+from pyapp.autograd import checkpoint, checkpoint_sequential, gradcheck, gradgradcheck
+
+from .leaves import leaf64
+
+
+def test_checkpoints_give_the_same_gradients() -> None:
+    w = leaf64(0.5, 1.5)
+
+    def plain(x: Tensor, w: Tensor, run: Any) -> Tensor:
+        h = (x * w).sin()  # read by the function from outside, and used beside it
+        a, b = run(lambda t: ((t * w).exp() * h, t * h), x)
+        return a * w + b + h
+
+    for run in (lambda f, x: f(x), checkpoint):
+        assert gradcheck(lambda x, w, run=run: plain(x, w, run), (leaf64(0.3, -1), w))
+        assert gradgradcheck(lambda x, w, run=run: plain(x, w, run), (leaf64(0.3, -1), w))
+
+
+def test_checkpoints_repeat_random_numbers_and_free_memory() -> None:
+    x = leaf64(*([1.0] * 64))
+    kept: list[Any] = []
+
+    def noisy(t: Tensor) -> Tensor:
+        inner = nn.functional.dropout(t * 2, 0.5)
+        kept.append(weakref.ref(inner))
+        return inner * inner
+
+    y = checkpoint(noisy, x)
+    assert kept[0]() is None
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * y.detach().numpy())
+    layers = [nn.Linear(3, 3) for _ in range(5)]
+    z = pyapp.randn(2, 3)
+    checkpoint_sequential(layers, 2, z).sum().backward()
+    found = [layer.weight.grad for layer in layers]
+    for layer in layers:
+        layer.zero_grad()
+    nn.Sequential(*layers)(z).sum().backward()
+    for layer, gradient in zip(layers, found, strict=True):
+        np.testing.assert_allclose(gradient.numpy(), layer.weight.grad.numpy(), rtol=1e-6)
+
+
+def test_a_checkpoint_that_changes_is_noticed() -> None:
+    sizes = iter([2, 3])
+    y = checkpoint(lambda t: t.expand(next(sizes), 1) * 2, leaf64(1))
+    with pytest.raises(RuntimeError, match="when it ran again"):
+        y.sum().backward()

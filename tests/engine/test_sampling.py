@@ -1,0 +1,88 @@
+"""Sampling and the peak: the kernels against the ops' definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, ops
+from pyapp.engine import capture
+from pyapp.engine.buffers import int32_tensor, reader, writer
+from pyapp.engine.op import OPS
+from pyapp.errors import KernelError
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.7},
+    {"temperature": 1.0, "top_k": 5},
+    {"temperature": 1.0, "top_p": 0.6},
+    {"temperature": 2.0, "min_p": 0.2},
+    {"temperature": 0.9, "top_k": 30, "top_p": 0.9, "min_p": 0.02, "penalty": 1.3},
+]
+
+
+def drawn(logits: Tensor, definition: bool, uniform: float, history: Tensor, **settings: Any) -> int:
+    buffers = ops.SampleBuffers(logits.shape[0])
+    if not definition:
+        return ops.sample(logits, buffers, uniform, history=history, history_count=3, **settings)
+    names = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "penalty": 1.0} | settings
+    run = OPS["_sample"].definition
+    assert run is not None
+    buffers.write_uniform(uniform)
+    run(buffers.token, logits, buffers.uniform, buffers.candidates, history, 3, *names.values())
+    return buffers.read_token()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_definition_draws_what_the_kernel_draws(settings: dict[str, Any]) -> None:
+    logits = pyapp.randn(70, generator=pyapp.Generator(4)) * 2.0
+    history = int32_tensor([3, 60, 3, 5])  # three of them count
+    for uniform in np.linspace(0, 0.999, 60):
+        found = [drawn(logits, definition, float(uniform), history, **settings) for definition in (False, True)]
+        assert found[0] == found[1], uniform
+
+
+def test_infinite_logits_by_definition() -> None:
+    history = int32_tensor([0, 0, 0])
+    ruled_out = pyapp.full((20,), float("-inf"))
+    ruled_out[7] = 1.0
+    assert drawn(ruled_out, True, 0.99, history, temperature=1.0) == 7
+    for wrong in (pyapp.full((20,), float("-inf")), pyapp.full((20,), float("nan"))):
+        for definition in (False, True):
+            with pytest.raises(KernelError):
+                drawn(wrong, definition, 0.5, history, temperature=1.0)
+
+
+def test_peak_by_definition() -> None:
+    logits = pyapp.randn(300, generator=pyapp.Generator(4))
+    place, excess = int32_tensor([0]), pyapp.zeros(1)
+    run = OPS["_peak"].definition
+    assert run is not None
+    run(place, excess, logits)
+    index, total = ops.peak(logits)
+    assert place.item() == index == int(logits.argmax().item())
+    assert abs(logits[index].item() + excess.item() - total) < 1e-5
+
+
+def test_what_python_reads_is_not_captured() -> None:
+    logits, buffers = pyapp.randn(30), ops.SampleBuffers(30)
+    for run in (lambda: ops.peak(logits), lambda: ops.sample(logits, buffers)):
+        with pytest.raises(RuntimeError, match="capture"):
+            capture(run)
+
+
+def test_buffers_are_written_and_read_in_place() -> None:
+    whole = int32_tensor([1, 2, 3])
+    part = whole.narrow(0, 1, 2)
+    write, read = writer(part), reader(whole.narrow(0, 2, 1))
+    write(7, -8)
+    assert whole.tolist() == [1, 7, -8] and read() == -8
+    numbers = pyapp.zeros(2)
+    writer(numbers)(0.5, 2)
+    assert numbers.tolist() == [0.5, 2.0]
+    with pytest.raises(Exception, match="pack_into|expected 2"):
+        write(1)
+    assert whole.tolist() == [1, 7, -8]

@@ -1,0 +1,202 @@
+"""Every function and every method of a tensor, called wrongly: the error bears its name and tells the call."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import pyapp
+from pyapp import fft, linalg, nn
+from pyapp.engine import ops, quant
+from pyapp.engine.op import Op
+from pyapp.engine.tensor import OWN_METHODS, Tensor
+from pyapp.engine.user_errors import describe
+from pyapp.errors import KernelError, OperationError
+
+from .cases_user_errors import CASES, OTHERWISE
+from .make_golden_user_errors import GOLDEN, error_of
+
+# No operations on tensors: settings, questions about types, what runs functions of the user's.
+APART = {
+    "Device", "Graph", "Op", "Tensor", "DType", "Generator", "SampleBuffers", "capture", "enable_grad", "no_grad",
+    "set_grad_enabled", "is_grad_enabled", "grad", "op", "ops", "primitive", "quant", "set_num_threads", "as_dtype",
+    "get_num_threads", "instruction_set", "flush_denormals", "set_printoptions", "default_generator", "device",
+    "finfo", "iinfo", "inference_mode", "dtype", "Size", "triplet_margin_with_distance_loss",
+}  # fmt: skip
+# These take what is no tensor, or anything at all.
+TAKES_ANYTHING = {
+    "is_tensor", "seed", "initial_seed", "get_default_dtype", "broadcast_shapes", "atleast_1d",
+    "atleast_2d", "atleast_3d", "broadcast_tensors", "is_nonzero",
+}  # fmt: skip
+
+
+def rooms() -> Iterator[tuple[str, Any]]:
+    for name in sorted({*pyapp.engine.__all__, *ops.__all__} - APART):
+        yield name, getattr(pyapp, name)
+    for room in (linalg, fft, nn.functional):
+        for name in sorted(set(room.__all__) - APART):
+            yield f"{room.__name__}.{name}", getattr(room, name)
+
+
+FUNCTIONS = [(name, f) for name, f in rooms() if callable(f) and not inspect.isclass(f)]
+for _name in ops.__all__:  # whose modules bring methods
+    getattr(ops, _name)
+METHODS = sorted(n for n, f in vars(Tensor).items() if n not in OWN_METHODS and callable(f) and n[0] != "_")
+
+
+def x() -> Any:
+    return pyapp.arange(6, dtype=pyapp.float32).reshape(2, 3)
+
+
+def parameters_of(function: Any) -> dict[str, inspect.Parameter]:
+    function = inspect.unwrap(function)
+    found: dict[str, inspect.Parameter] = {}
+    if isinstance(function, Op):
+        for body in (function.by_name, function.definition, function.host, *function.kernels.values()):
+            found = {**(inspect.signature(body).parameters if body else {}), **found}
+        return found
+    return dict(inspect.signature(function).parameters)
+
+
+def rest_of(function: Any, filler: Any) -> list[Any]:
+    """Something for each parameter after the first that has no default."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [p for p in parameters_of(function).values() if p.kind in kinds and p.default is p.empty]
+    return [filler for _ in known[1:]]
+
+
+def tells(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Whether the call fails; where it does, it must be by an error that names the function, and shows the tensors."""
+    name = name.rpartition(".")[2]
+    given = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+    shown = [describe(a) for a in given]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            function(*args, **kwargs)
+    except OperationError as error:
+        text = str(error)
+        assert text.startswith(f"{name}: ") and f"; in {name}(" in text, text
+        assert all(part in text for part in shown), text
+        assert not re.match(rf"{name}: _?\w+(:|\(\)) ", text), text
+        return True
+    except KernelError:
+        return True
+    except TypeError as error:  # of Python, of functions that tell the rest themselves
+        assert str(error).startswith(f"{name}() "), repr(error)
+        return True
+    except Exception as error:
+        raise AssertionError(f"{name}{args}: {error!r} is not told") from error
+    return False
+
+
+@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
+def test_functions(name: str, function: Any) -> None:
+    parameters = parameters_of(function)
+    takes = name.rpartition(".")[2] in TAKES_ANYTHING
+    assert tells(name, function, object(), *rest_of(function, object())) or takes
+    assert tells(name, function, *rest_of(function, x()), nonsense=1) or takes or "kwargs" in parameters
+    tells(name, function, "nonsense", *rest_of(function, x()))
+    tells(name, function, x(), *rest_of(function, pyapp.zeros(4, 5, 7)))
+    tells(name, function, x(), *rest_of(function, "nonsense"))
+    tells(name, function, x() > 2, *rest_of(function, x() > 2))
+    tells(name, function, pyapp.zeros(0), *rest_of(function, 99))
+    tells(name, function, quant.quantize(pyapp.ones(4, 32), "q8_0"), *rest_of(function, 0))
+    if "dim" in parameters:
+        tensors = [x() if p in ("input", "x", "a", "tensors") else 0 for p in parameters]
+        first = [x()] if "tensors" in parameters else x()
+        rest = rest_of(function, tensors[0])
+        given = {"dim": 99} if len(rest) == 0 or list(parameters).index("dim") > len(rest) else {}
+        assert tells(name, function, first, *([99] * len(rest) if not given else rest), **given)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods(name: str) -> None:
+    found = vars(Tensor)[name]
+    rest = rest_of(found, object())
+
+    def method(this: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(this, name)(*args, **kwargs)
+
+    assert tells(name, method, x(), *rest, nonsense=1) or "kwargs" in parameters_of(found)
+    tells(name, method, x(), *(rest or [object()]))
+    tells(name, method, x(), *rest_of(found, pyapp.zeros(4, 5, 7)))
+    tells(name, method, pyapp.zeros(0), *rest_of(found, 99))
+    tells(name, method, x() > 2, *rest_of(found, x() > 2))
+    if "dim" in parameters_of(found) and len(rest) < 2:
+        assert tells(name, method, x(), dim=99)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: x().softmax(7), IndexError, "softmax: dim 7 is out of range for a tensor of 2 dims (expected -2 to 1)"
+         "; in softmax(float32[2, 3] on cpu, 7)"),
+        (lambda: x().std(dim=7), IndexError, "std: dim 7 is out of range for a tensor of 2 dims (expected -2 to 1); in "
+         "std(float32[2, 3] on cpu, dim=7)"),
+        (lambda: pyapp.arccos("a"), TypeError, "arccos: expects a tensor, got 'a'; in arccos('a')"),
+        (lambda: x().arccos_("a"), TypeError, "arccos_: takes 1 positional argument but 2 were given; in "
+         "arccos_(float32[2, 3] on cpu, 'a')"),
+        (lambda: linalg.inv(x()), ValueError, "inv: takes square matrices (..., N, N), got float32[2, 3] on cpu; in "
+         "inv(float32[2, 3] on cpu)"),
+        (lambda: nn.ReLU()(x() > 2), TypeError, "relu: takes no bools (bool[2, 3] on cpu); convert it first; in "
+         "relu(bool[2, 3] on cpu, inplace=False)"),
+        (lambda: x()[:, 5], IndexError, "index: 5 is out of range for dim 1 of float32[2, 3] on cpu; in "
+         "index(float32[2, 3] on cpu, (slice(None, None, None), 5))"),
+    ],
+)  # fmt: skip
+def test_what_is_said(call: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == message and isinstance(caught.value, RuntimeError)
+    assert caught.value.__cause__ is None
+
+
+def test_errors_of_users_pass_unchanged() -> None:
+    class Mine(ValueError):
+        pass
+
+    def distance(a: Any, b: Any) -> Any:
+        raise Mine("of the user's own", 3)
+
+    with pytest.raises(Mine) as caught:
+        nn.functional.triplet_margin_with_distance_loss(x(), x(), x(), distance_function=distance)
+    assert caught.value.args == ("of the user's own", 3)
+
+
+def test_a_long_call_is_cut() -> None:
+    with pytest.raises(ValueError) as caught:
+        pyapp.cat([x()] * 500 + [pyapp.zeros(7)])
+    assert len(str(caught.value)) < 700 and "..." in str(caught.value)
+
+
+TORCH = json.loads(GOLDEN.read_text())
+
+
+@pytest.mark.parametrize(("name", "call"), CASES, ids=[name for name, _ in CASES])
+def test_handlers_for_torchs_errors_catch_ours(name: str, call: Any) -> None:
+    error, wanted = error_of(pyapp, call), TORCH[name].lstrip("_")
+    if name in OTHERWISE:
+        assert error is None or wanted not in [kind.__name__ for kind in type(error).__mro__]
+        return
+    assert error is not None, f"torch has a {wanted}"
+    assert wanted in [kind.__name__ for kind in type(error).__mro__], repr(error)
+
+
+def test_a_state_that_does_not_fit_is_told_whole() -> None:
+    layer = nn.Linear(3, 2)
+    before = layer.weight.tolist()
+    with pytest.raises(RuntimeError) as caught:
+        layer.load_state_dict({"weight": pyapp.ones(3, 3), "more": x()})
+    assert str(caught.value) == (
+        "load_state_dict: Linear: missing 'bias'; unexpected 'more'; 'weight' is float32[2, 3] on cpu, the state holds "
+        "float32[3, 3] on cpu"
+    )
+    assert layer.weight.tolist() == before
+    assert isinstance(caught.value, KeyError) and isinstance(caught.value, ValueError)

@@ -1,0 +1,47 @@
+"""Makes golden files of types that pyapp has no dtype for, with what torch makes of them, and of arrays in pickles.
+
+Run it from the repository's root with the `oracle` extra installed: python tests/formats/make_golden_foreign_dtypes.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+GOLDEN = Path(__file__).parent / "golden"
+FLOATS = "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu"
+
+
+def arrays() -> dict[str, Any]:
+    """What people keep beside the tensors of a checkpoint."""
+    a = np.arange(6, dtype="float32").reshape(2, 3)
+    return {
+        "w": torch.ones(2), "a": a, "fortran": np.asfortranarray(a), "big": a.astype(">f8"), "bools": a > 2,
+        "pairs": (a + 2j * a).astype("complex64"), "zero": np.zeros((0, 3)), "scalar": np.array(3, dtype="uint16"),
+        "best": np.float64(2.5), "count": np.int32(-7), "objects": np.array([{}], object), "texts": np.array(["x"]),
+    }  # fmt: skip
+
+
+def main() -> None:
+    codes = torch.arange(256, dtype=torch.uint8)
+    foreign = {name: codes.clone().view(getattr(torch, name)) for name in FLOATS.split()}
+    expected = {name: tensor.float() for name, tensor in foreign.items()}
+    foreign["complex64"] = torch.complex(torch.arange(6.0), -torch.arange(6.0)).reshape(2, 3)
+    expected["complex64"] = torch.view_as_real(foreign["complex64"])
+    foreign["float4_e2m1fn"] = codes.clone().reshape(16, 16).view(torch.float4_e2m1fn_x2)
+    for name in ("uint16", "uint64"):
+        foreign[name] = torch.from_numpy(np.array([[0, 1, 2], [3, 4, np.iinfo(name).max]], name))
+    save_file(foreign, GOLDEN / "foreign.safetensors")
+    save_file({name: tensor.contiguous() for name, tensor in expected.items()}, GOLDEN / "foreign.expected.safetensors")
+    value = {"state_dict": {"net": arrays()}, "loss": np.float32(0.5), "note": "é"}
+    torch.save(value, GOLDEN / "arrays_zip.pt")
+    torch.save(value, GOLDEN / "arrays_zip5.pt", pickle_protocol=5)
+    torch.save(value, GOLDEN / "arrays_legacy.pt", _use_new_zipfile_serialization=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""A device for tests: the CPU's kernels over memory that the process cannot reach by the addresses it is given.
+
+An address of the mirror is that of a block of its own plus a distance that leads out of the process's memory: whoever
+takes it for a pointer crashes. Fresh memory is full of bytes that read as NaN.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+from typing import Any
+
+from pyapp.engine.device import Backend, HiddenAddress, register
+from pyapp.engine.launch import KERNELS
+from pyapp.engine.native import IN_BROWSER, POINTER_BYTES, RECORD_BYTES, library
+
+DISTANCE = 1 << 31 if IN_BROWSER else 1 << 50
+ALIGNMENT, SLACK = 64, 1024  # bytes; kernels may read a little past the end where kernels.h says so
+POINTERS_AT = 8  # of a record: after the kernel's index and the work
+BY_INDEX = {kernel.index: kernel for kernel in KERNELS.values()}
+
+
+class Mirror(Backend):
+    """Blocks of ctypes memory; records are translated and run by the native library."""
+
+    host_visible = False
+
+    def __init__(self) -> None:
+        self.kernels = set(KERNELS)
+        self.blocks: dict[int, tuple[int, Any]] = {}  # real address: (bytes, the memory)
+        self.sorted: list[int] = []
+        self.ran: list[str] = []  # the kernels that were run
+
+    def allocate(self, nbytes: int) -> HiddenAddress:
+        memory = (ctypes.c_ubyte * (nbytes + SLACK + ALIGNMENT))()
+        ctypes.memset(memory, 0xFF, len(memory))
+        real = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
+        self.blocks[real] = (nbytes + SLACK, memory)
+        bisect.insort(self.sorted, real)
+        return HiddenAddress(real + DISTANCE)
+
+    def free(self, address: HiddenAddress) -> None:
+        real = address.value - DISTANCE
+        del self.blocks[real]
+        del self.sorted[self.sorted.index(real)]
+
+    def real(self, value: int, nbytes: int = 0) -> int:
+        """Where memory of the mirror really lies. AssertionError for an address that is not in a live block."""
+        real = value - DISTANCE
+        at = bisect.bisect_right(self.sorted, real) - 1
+        assert at >= 0, f"{value:#x} is no address of the mirror"
+        start = self.sorted[at]
+        assert real + nbytes <= start + self.blocks[start][0], f"{value:#x} lies outside every block of the mirror"
+        return real
+
+    def write(self, address: HiddenAddress, data: Any) -> None:
+        data = bytes(memoryview(data).cast("B"))
+        ctypes.memmove(self.real(address.value, len(data)), data, len(data))
+
+    def read(self, address: HiddenAddress, into: Any) -> None:
+        view = memoryview(into).cast("B")
+        view[:] = ctypes.string_at(self.real(address.value, len(view)), len(view))
+
+    def copy(self, to: HiddenAddress, source: HiddenAddress, nbytes: int) -> None:
+        ctypes.memmove(self.real(to.value, nbytes), self.real(source.value, nbytes), nbytes)
+
+    def run(self, records: bytearray, count: int) -> int:
+        translated = bytearray(records)
+        for i in range(count):
+            start = i * RECORD_BYTES
+            kernel = BY_INDEX[int.from_bytes(translated[start : start + 4], "little")]
+            self.ran.append(kernel.name)
+            for slot in range(len(kernel.pointers)):
+                at = start + POINTERS_AT + slot * POINTER_BYTES
+                value = int.from_bytes(translated[at : at + POINTER_BYTES], "little")
+                if value:
+                    translated[at : at + POINTER_BYTES] = self.real(value).to_bytes(POINTER_BYTES, "little")
+        buffer = (ctypes.c_ubyte * len(translated)).from_buffer(translated)
+        return int(library.pyapp_run(ctypes.addressof(buffer), count))
+
+
+register("mirror", lambda index: Mirror())

@@ -1,0 +1,128 @@
+"""Training on a device whose memory the host cannot see gives the bits that it gives on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, nn, optim
+from pyapp.engine import capture
+from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.models.llama2c import Config, Llama2c
+from pyapp.nn import functional as F
+
+from . import device as _device  # noqa: F401 (registers the mirror)
+
+CLASSES = 40
+
+
+def _tokens(seed: int) -> np.ndarray:
+    return np.random.RandomState(seed).randint(0, CLASSES, (2, 9))
+
+
+def _llama() -> nn.Module:
+    return Llama2c(
+        Config(dim=24, hidden_dim=48, n_layers=2, n_heads=4, n_kv_heads=2, vocab_size=CLASSES, max_seq_len=16)
+    )
+
+
+def _layers() -> nn.Module:
+    return nn.Sequential(
+        nn.Embedding(CLASSES, 16), nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, CLASSES)
+    )
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"llama2c": _llama, "layers": _layers}
+
+
+def _loss(model: nn.Module, tokens: Tensor) -> Tensor:
+    """Of the next token, where the last one of the first row does not count."""
+    logits = model(tokens[:, :-1]).reshape(-1, CLASSES)
+    return F.cross_entropy(logits, tokens[:, 1:].reshape(-1), ignore_index=3)
+
+
+def _made(name: str, device: str) -> nn.Module:
+    pyapp.manual_seed(0)
+    return MODELS[name]().to(device)
+
+
+def _trained(name: str, device: str) -> tuple[nn.Module, list[Any]]:
+    """A model after three steps, and the losses and norms of the gradients."""
+    model = _made(name, device)
+    optimizer = optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
+    found: list[Any] = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = _loss(model, pyapp.from_numpy(_tokens(step)).to(device))
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        found += [loss.item(), float(norm)]
+    return model, found
+
+
+def _same(found: nn.Module, expected: nn.Module) -> None:
+    theirs = expected.state_dict()
+    assert found.state_dict().keys() == theirs.keys()
+    for name, x in found.state_dict().items():
+        np.testing.assert_array_equal(x.cpu().numpy(), theirs[name].cpu().numpy(), err_msg=name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_three_steps_of_training(name: str) -> None:
+    expected, wanted = _trained(name, "cpu")
+    model, found = _trained(name, "mirror")
+    assert found == wanted and found[0] != found[2]
+    assert {str(p.device) for p in model.parameters()} == {"mirror"}
+    _same(model, expected)
+
+
+@pytest.mark.parametrize("device", ["cpu", "mirror"])
+@pytest.mark.parametrize("name", MODELS)
+def test_captured_gradients(name: str, device: str) -> None:
+    """The loss and all gradients are kernels alone: a Graph computes them again for other tokens."""
+    model, eager = _made(name, device), _made(name, "cpu")
+    tokens = pyapp.from_numpy(_tokens(0)).to(device)
+
+    def step() -> tuple[Tensor, list[Tensor]]:
+        model.zero_grad()
+        loss = _loss(model, tokens)
+        loss.backward()
+        return loss.detach(), [p.grad for p in model.parameters() if p.grad is not None]
+
+    graph = capture(step)
+    for seed in (1, 2):
+        tokens.copy_(pyapp.from_numpy(_tokens(seed)).to(device))
+        loss, gradients = graph.replay()
+        eager.zero_grad()
+        expected = _loss(eager, pyapp.from_numpy(_tokens(seed)))
+        expected.backward()
+        assert loss.item() == expected.item()
+        wanted = [p.grad for p in eager.parameters() if p.grad is not None]
+        assert len(gradients) == len(wanted) == len(list(model.parameters()))
+        for ours, theirs in zip(gradients, wanted, strict=True):
+            np.testing.assert_array_equal(ours.cpu().numpy(), theirs.numpy())
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_weights_are_saved_and_loaded(tmp_path: Path, ending: str) -> None:
+    """From the mirror to a file, and from the file to both devices."""
+    model, _ = _trained("layers", "mirror")
+    path = tmp_path / f"weights.{ending}"
+    if ending == "pt":
+        pyapp.save(model.state_dict(), path)
+        state = pyapp.load(path)
+    else:
+        write_safetensors(path, model.state_dict())
+        with open_checkpoint(path) as file:
+            state = {name: file.read(name) for name in file.tensors}
+    for device in ("cpu", "mirror"):
+        other = MODELS["layers"]().to(device)
+        other.load_state_dict(state)
+        assert {str(p.device) for p in other.parameters()} == {device}
+        _same(other, model)

@@ -1,0 +1,206 @@
+"""masked_attention and masked_attention_backward against the same formulas in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.native.checks import GUARD, normal, run_checked
+from tests.native.kernels import BAD_ARGUMENT, OK, TYPES, Kernels, from_bf16, to_bf16, unaligned
+
+FLOAT32, FLOAT16, BFLOAT16, BOOL = (TYPES[name] for name in ("float32", "float16", "bfloat16", "bool"))
+TOLERANCE = {FLOAT32: 1e-5, FLOAT16: 4e-3, BFLOAT16: 3e-2}
+# batch, tokens, keys, heads, kv_heads, head_dim, value_dim
+SHAPES = [
+    (1, 1, 1, 1, 1, 1, 1),
+    (2, 5, 7, 4, 2, 8, 8),
+    (2, 70, 70, 4, 2, 33, 20),
+    (1, 49, 90, 5, 1, 16, 48),
+    (1, 7, 60, 3, 3, 300, 5),
+]
+
+
+def encode(x: np.ndarray, kind: int) -> np.ndarray:
+    """float64 as the kernel wants it: float32, float16, the bits of bfloat16, or bool."""
+    if kind == BOOL:
+        return x.astype(np.bool_)
+    return to_bf16(x) if kind == BFLOAT16 else x.astype(np.float16 if kind == FLOAT16 else np.float32)
+
+
+def decode(x: np.ndarray, kind: int) -> np.ndarray:
+    return (from_bf16(x) if kind == BFLOAT16 else x).astype(np.float64)
+
+
+def visible(tokens: int, keys: int, before: int, after: int) -> np.ndarray:
+    apart = np.arange(keys) - np.arange(tokens)[:, None]
+    return (apart <= after) & (apart >= -before)
+
+
+@dataclass
+class Case:
+    shape: tuple[int, ...]
+    mask: np.ndarray | None = None  # broadcast to (batch, heads, tokens, keys): bool, or floats that are added
+    kind: int = FLOAT32
+    mask_kind: int = FLOAT32
+    before: int = 1 << 40
+    after: int = 1 << 40
+    workers: int = 6
+    inputs: list[np.ndarray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        batch, tokens, keys, heads, kv_heads, size, width = self.shape
+        shapes = [
+            (batch, tokens, heads, size), (batch, keys, kv_heads, size), (batch, keys, kv_heads, width),
+            (batch, tokens, heads, width),
+        ]  # fmt: skip
+        self.inputs = [unaligned(encode(normal(*s, seed=i), self.kind)) for i, s in enumerate(shapes)]
+
+    def arguments(self) -> dict[str, Any]:
+        batch, tokens, keys, heads, kv_heads, size, width = self.shape
+        names = ("batch", "tokens", "keys", "heads", "kv_heads", "head_dim", "value_dim")
+        result: dict[str, Any] = dict(zip(names, self.shape, strict=True))
+        for name, x in zip("qkv", self.inputs, strict=False):
+            result |= {name: x, f"{name}_batch": x[0].size, f"{name}_token": x[0, 0].size}
+        if self.mask is not None:
+            mask_kind = BOOL if self.mask.dtype == np.bool_ else self.mask_kind
+            stored = encode(self.mask, mask_kind)
+            strides = np.broadcast_to(stored, (batch, heads, tokens, keys)).strides
+            result |= {"mask": stored, "mask_type": mask_kind}
+            for name, stride in zip(("batch", "head", "token", "key"), strides, strict=True):
+                result[f"mask_{name}"] = stride // stored.itemsize
+        columns, width = -(-keys // 24) * 24, -(-max(size, width) // 16) * 16
+        space = np.full(self.workers * (4 * (columns + 48) * width + 96 * columns) + 64, np.nan, np.float32)
+        space[-64:] = GUARD
+        sight = {"before": self.before, "after": self.after, "type": self.kind}
+        return result | sight | {"workspace": space, "workspaces": self.workers, "scale": size**-0.5}
+
+    def run(self, kernels: Kernels) -> list[np.ndarray]:
+        """[y, grad_q, grad_k, grad_v] in float64, each from one worker and from several."""
+        q, k, v, g = self.inputs
+        y, grad_q, grad_kv = np.full_like(g, 7), np.full_like(q, 7), np.full(k.size + v.size, 7, k.dtype)
+        arguments = self.arguments()
+        run_checked(kernels, "masked_attention", "y", y=y, **arguments)
+        grads = {"grad_q": grad_q, "grad_kv": grad_kv}
+        run_checked(kernels, "masked_attention_backward", *grads, grad_y=g, **grads, **arguments)
+        assert (arguments["workspace"][-64:] == GUARD).all(), "written past the workspace"
+        found = (y, grad_q, grad_kv[: k.size].reshape(k.shape), grad_kv[k.size :].reshape(v.shape))
+        return [decode(x, self.kind) for x in found]
+
+    def expected(self) -> list[np.ndarray]:
+        batch, tokens, keys, heads, kv_heads, size, width = self.shape
+        q, k, v, g = (decode(x, self.kind) for x in self.inputs)
+        k, v = (np.repeat(x, heads // kv_heads, axis=2) for x in (k, v))
+        scores = np.einsum("bthd,bshd->bhts", q, k) * size**-0.5
+        if self.mask is not None and self.mask.dtype == np.bool_:
+            scores = np.where(self.mask, scores, -np.inf)
+        elif self.mask is not None:
+            scores = scores + decode(encode(self.mask, self.mask_kind), self.mask_kind)
+        scores[:, :, ~visible(tokens, keys, self.before, self.after)] = -np.inf
+        largest = scores.max(-1, keepdims=True)
+        p = np.exp(scores - np.where(largest == -np.inf, 0, largest))
+        p /= np.maximum(p.sum(-1, keepdims=True), 1e-300)  # a row that sees nothing: zeros
+        d = np.einsum("bthd,bshd->bhts", g, v)
+        d = p * (d - (p * d).sum(-1, keepdims=True)) * size**-0.5
+        grad_k = np.einsum("bhts,bthd->bshd", d, q).reshape(batch, keys, kv_heads, -1, size).sum(3)
+        grad_v = np.einsum("bhts,bthd->bshd", p, g).reshape(batch, keys, kv_heads, -1, width).sum(3)
+        return [np.einsum("bhts,bshd->bthd", p, v), np.einsum("bhts,bshd->bthd", d, k), grad_k, grad_v]
+
+    def check(self, kernels: Kernels) -> list[np.ndarray]:
+        found = self.run(kernels)
+        tolerance = TOLERANCE[self.kind]
+        for x, exact in zip(found, self.expected(), strict=True):
+            np.testing.assert_allclose(x, exact, rtol=10 * tolerance, atol=tolerance)
+        return found
+
+
+def random_bool(*shape: int, seed: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).random(shape) > 0.4
+
+
+@pytest.mark.parametrize("kind", [FLOAT32, FLOAT16, BFLOAT16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_without_a_mask(kernels: Kernels, shape: tuple[int, ...], kind: int) -> None:
+    Case(shape, kind=kind).check(kernels)
+
+
+@pytest.mark.parametrize("kind", [FLOAT32, BFLOAT16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_padding_mask(kernels: Kernels, shape: tuple[int, ...], kind: int) -> None:
+    """(batch, 1, 1, keys): the first entry is padded behind, the others before."""
+    mask = np.ones((shape[0], 1, 1, shape[2]), np.bool_)
+    mask[0, ..., shape[2] * 2 // 3 + 1 :] = False
+    mask[1:, ..., : shape[2] // 3] = False
+    Case(shape, mask, kind=kind).check(kernels)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mask_kind", [FLOAT32, FLOAT16, BFLOAT16, BOOL])
+@pytest.mark.parametrize("lead", ["", "h", "b", "bh"])
+def test_full_mask(kernels: Kernels, shape: tuple[int, ...], mask_kind: int, lead: str) -> None:
+    batch, tokens, keys, heads, *_ = shape
+    size = (batch if "b" in lead else 1, heads if "h" in lead else 1, tokens, keys)
+    mask = random_bool(*size) if mask_kind == BOOL else normal(*size, seed=9).astype(np.float64)
+    Case(shape, mask, mask_kind=mask_kind).check(kernels)
+
+
+def test_keys_that_do_not_lie_side_by_side(kernels: Kernels) -> None:
+    shape = (2, 20, 30, 4, 2, 8, 8)
+    case = Case(shape, np.ascontiguousarray(random_bool(1, 1, 20, 30)))
+    turned = Case(shape, case.mask)
+    arguments = turned.arguments()
+    assert case.mask is not None
+    arguments |= {"mask": np.ascontiguousarray(case.mask[0, 0].T), "mask_token": 1, "mask_key": 20}
+    y = np.zeros_like(turned.inputs[3])
+    assert kernels.run("masked_attention", y=y, **arguments) == OK
+    np.testing.assert_array_equal(y, case.run(kernels)[0].astype(np.float32))
+
+
+@pytest.mark.parametrize("before, after", [(0, 0), (5, 0), (1 << 40, -3), (20, 7), (1 << 40, 40), (-2, 60)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_windows(kernels: Kernels, before: int, after: int, masked: bool) -> None:
+    mask = random_bool(1, 1, 130, 150) if masked else None
+    Case((1, 130, 150, 2, 1, 24, 24), mask, before=before, after=after).check(kernels)
+
+
+@pytest.mark.parametrize("kind", [FLOAT32, FLOAT16])
+def test_a_row_that_sees_nothing_is_zero(kernels: Kernels, kind: int) -> None:
+    mask = random_bool(2, 1, 60, 50)
+    mask[:, :, 7] = False
+    mask[1] = False
+    y, grad_q, grad_k, grad_v = Case((2, 60, 50, 2, 1, 16, 16), mask, kind=kind).check(kernels)
+    assert (y[:, 7] == 0).all() and (grad_q[:, 7] == 0).all()
+    assert (y[1] == 0).all() and (grad_k[1] == 0).all() and (grad_v[1] == 0).all()
+    added = np.where(mask, 0.0, -np.inf)
+    other = Case((2, 60, 50, 2, 1, 16, 16), added, kind=kind).check(kernels)
+    assert all((a == b).all() for a, b in zip(other, (y, grad_q, grad_k, grad_v), strict=True))
+
+
+def test_finite_minimum_of_all_keys_gives_equal_weights(kernels: Kernels) -> None:
+    """As masks of the smallest number do: nothing is infinite."""
+    mask = np.full((1, 1, 10, 20), float(np.finfo(np.float32).min))
+    case = Case((1, 10, 20, 1, 1, 4, 4), mask)
+    mean = case.inputs[2].mean(1, keepdims=True)
+    np.testing.assert_allclose(case.run(kernels)[0], np.broadcast_to(mean, (1, 10, 1, 4)), rtol=1e-4, atol=1e-5)
+
+
+def test_fewer_workspaces_than_workers(kernels: Kernels) -> None:
+    mask = random_bool(1, 4, 30, 30)
+    results = [Case((2, 30, 30, 4, 2, 8, 8), mask, workers=workers).run(kernels) for workers in (1, 2, 6)]
+    for other in results[1:]:
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kv_heads": 0}, {"kv_heads": 3}, {"keys": 0}, {"workspaces": 0}, {"type": BOOL}, {"type": -1}, {"mask_type": -1},
+     {"value_dim": 0}],
+    ids=lambda wrong: str(wrong),
+)  # fmt: skip
+@pytest.mark.parametrize("kernel", ["masked_attention", "masked_attention_backward"])
+def test_impossible_sizes_are_refused(kernels: Kernels, kernel: str, wrong: dict[str, int]) -> None:
+    sizes = {"batch": 1, "tokens": 5, "keys": 5, "heads": 4, "kv_heads": 2, "head_dim": 4, "value_dim": 4}
+    sizes |= {"type": FLOAT32, "mask_type": FLOAT32}
+    assert kernels.run(kernel, **(sizes | {"workspaces": 1} | wrong)) == BAD_ARGUMENT

@@ -1,0 +1,98 @@
+"""Sorting along a dim, and the first few of the sorted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.native.checks import run_checked
+from tests.native.kernels import BAD_ARGUMENT, OK, TYPES, Kernels, element_strides, store_as, unaligned, values_of
+
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+
+
+def sort(
+    kernels: Kernels, dtype: str, x: np.ndarray, count: int, descending: bool, workspaces: int = 4
+) -> tuple[np.ndarray, np.ndarray]:
+    """x (outer, length, inner) of any strides."""
+    outer, length, inner = x.shape
+    y, indices = unaligned(np.zeros((outer, count, inner), x.dtype)), np.full((outer, count, inner), -1, np.int64)
+    strides = dict(zip(("x_outer", "x_dim", "x_inner"), element_strides(x), strict=True))
+    arguments = {"type": TYPES[dtype], "outer": outer, "length": length, "inner": inner, "count": count, **strides}
+    arguments |= {"descending": int(descending), "workspaces": workspaces}
+    scratch = np.zeros(32 * length * workspaces, np.uint8)
+    run_checked(kernels, "sort", "y", "indices", y=y, indices=indices, x=x, scratch=scratch, **arguments)
+    return y, indices
+
+
+def order_of(values: np.ndarray, descending: bool) -> np.ndarray:
+    """Stable along the middle dim; NaN is the largest."""
+    if not descending:
+        return np.argsort(values, axis=1, kind="stable")
+    return values.shape[1] - 1 - np.flip(np.argsort(np.flip(values, 1), axis=1, kind="stable"), 1)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sort(kernels: Kernels, dtype: str, descending: bool) -> None:
+    rng = np.random.default_rng(3)
+    for shape in ((3, 1, 2), (2, 48, 3), (2, 49, 3), (1, 1000, 1), (2, 0, 3)):
+        if dtype == "bool":
+            whole = rng.random(shape) < 0.5
+        elif "float" in dtype:
+            whole = store_as(dtype, rng.integers(-9, 9, shape) * rng.choice([1, 1, 1000, 1e-3], shape))
+        else:
+            info = np.iinfo(dtype)
+            whole = rng.choice(rng.integers(info.min, info.max, 30, dtype, endpoint=True), shape)
+        for x in (whole, np.asfortranarray(whole), whole[:, ::-1]):
+            y, indices = sort(kernels, dtype, x, x.shape[1], descending)
+            expected = order_of(values_of(dtype, x), descending)
+            np.testing.assert_array_equal(indices, expected)
+            np.testing.assert_array_equal(y, np.take_along_axis(x, expected, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort_of_special_values(kernels: Kernels, dtype: str, descending: bool) -> None:
+    values = np.array([1, np.nan, -0.0, 0.0, -np.inf, np.inf, -1, np.nan, 0.0, -0.0, 5e-8, -5e-8] * 6, dtype)
+    values[1] = -values[1]  # a NaN whose sign is set
+    x = values.reshape(1, -1, 1)
+    y, indices = sort(kernels, dtype, x, x.size, descending)
+    np.testing.assert_array_equal(indices, order_of(x, descending))
+    assert y.tobytes() == np.take_along_axis(x, indices, 1).tobytes()  # -0 stays -0
+    best, at = sort(kernels, dtype, x, 16, descending)
+    np.testing.assert_array_equal(at, indices[:, :16])
+    np.testing.assert_array_equal(best, y[:, :16])
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 64, 65, 999, 1000])
+def test_topk(kernels: Kernels, count: int) -> None:
+    x = np.round(np.random.default_rng(5).standard_normal((3, 1000, 2)) * 40).astype(np.float32)
+    for descending in (False, True):
+        y, indices = sort(kernels, "float32", x, count, descending)
+        expected = order_of(x, descending)[:, :count]
+        np.testing.assert_array_equal(indices, expected)
+        np.testing.assert_array_equal(y, np.take_along_axis(x, expected, 1))
+
+
+def test_one_workspace_is_enough(kernels: Kernels) -> None:
+    x = np.random.default_rng(5).standard_normal((7, 100, 1))
+    y, _ = sort(kernels, "float64", x, 100, False, workspaces=1)
+    np.testing.assert_array_equal(y, np.sort(x, 1))
+
+
+def test_bad_sorts_are_refused(kernels: Kernels) -> None:
+    x, scratch = np.ones(6, np.float32), np.zeros(400, np.uint8)
+    y = np.zeros(6, np.float32)
+    good = {"type": TYPES["float32"], "outer": 2, "length": 3, "inner": 1, "count": 3, "workspaces": 1}
+    good |= {"x_outer": 3, "x_dim": 1, "x_inner": 1}
+    assert kernels.run("sort", y=y, x=x, scratch=scratch, **good) == OK
+    for bad in (
+        {"type": -1},
+        {"count": 4},
+        {"count": -1},
+        {"length": -1},
+        {"workspaces": 0},
+        {"type": TYPES["float8_e5m2"]},
+    ):
+        assert kernels.run("sort", y=y, x=x, scratch=scratch, **{**good, **bad}) == BAD_ARGUMENT, bad

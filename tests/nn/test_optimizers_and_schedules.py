@@ -1,0 +1,279 @@
+"""Optimisers, schedulers, clipping by value and averages against torch's values; fillings by their moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn, optim
+from pyapp.engine.ops import from_numpy, ones, zeros
+from pyapp.nn import init
+from tests.nn.cases import SHAPES, STEPS, gradient, start
+from tests.nn.module_cases import OPTIMIZERS
+from tests.nn.module_cases import SCHEDULES as MORE_SCHEDULES
+from tests.nn.training_cases import METRICS, MOMENT_OPTIMIZERS, SCHEDULE_STEPS, SCHEDULES, load_golden
+
+GOLDEN = load_golden() | load_golden("golden_modules.npz")
+MOMENT_OPTIMIZERS |= OPTIMIZERS
+SCHEDULES |= MORE_SCHEDULES
+
+
+def parameters() -> list[Any]:
+    return [nn.Parameter(from_numpy(start(i))) for i in range(len(SHAPES))]
+
+
+def take_step(optimizer: Any, every: list[Any], step: int) -> None:
+    for i, parameter in enumerate(every):
+        parameter.grad = from_numpy(gradient(i, step))
+    optimizer.step()
+
+
+@pytest.mark.parametrize("name", MOMENT_OPTIMIZERS)
+def test_steps_are_those_of_torch(name: str) -> None:
+    kind, settings = MOMENT_OPTIMIZERS[name]
+    every = parameters()
+    optimizer = getattr(optim, kind)(every, **settings)
+    for step in range(STEPS):
+        take_step(optimizer, every, step)
+        if step in (0, STEPS - 1):
+            for i, parameter in enumerate(every):
+                wanted = GOLDEN[f"{name}/{step}/{i}"]
+                np.testing.assert_allclose(parameter.detach().numpy(), wanted, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", MOMENT_OPTIMIZERS)
+def test_a_saved_state_continues_bit_by_bit(name: str) -> None:
+    kind, settings = MOMENT_OPTIMIZERS[name]
+    whole = parameters()
+    optimizer = getattr(optim, kind)(whole, **settings)
+    for step in range(3):
+        take_step(optimizer, whole, step)
+    second = [nn.Parameter(parameter.detach().clone()) for parameter in whole]
+    after = getattr(optim, kind)(second, lr=0.5)
+    after.load_state_dict(optimizer.state_dict())
+    for step in range(3, STEPS):
+        take_step(optimizer, whole, step)
+        take_step(after, second, step)
+    for a, b in zip(whole, second, strict=True):
+        assert a.detach().numpy().tobytes() == b.detach().numpy().tobytes()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_rates_are_those_of_torch(name: str) -> None:
+    kind, settings = SCHEDULES[name]
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=0.3, momentum=0.9)
+    schedule = getattr(optim.lr_scheduler, kind)(optimizer, **settings)
+    rates = []
+    for step in range(SCHEDULE_STEPS):
+        group = optimizer.param_groups[0]
+        assert schedule.get_last_lr() == [group["lr"]]
+        rates.append([group["lr"], group["momentum"]])
+        schedule.step(*([METRICS[step]] if kind == "ReduceLROnPlateau" else []))
+    np.testing.assert_allclose(rates, GOLDEN[f"{name}/rates"], rtol=1e-5, atol=1e-9)
+
+
+def test_schedules_continue_from_their_state() -> None:
+    one, two = (optim.SGD([nn.Parameter(zeros(1))], lr=0.3, momentum=0.9) for _ in range(2))
+    first, second = (optim.lr_scheduler.OneCycleLR(optimizer, 0.5, 20) for optimizer in (one, two))
+    for _ in range(7):
+        first.step()
+    second.load_state_dict(first.state_dict())
+    assert two.param_groups[0]["lr"] == one.param_groups[0]["lr"]
+    assert two.param_groups[0]["momentum"] == one.param_groups[0]["momentum"]
+    plateau, other = optim.lr_scheduler.ReduceLROnPlateau(one, patience=2), optim.lr_scheduler.ReduceLROnPlateau(two)
+    plateau.step(0.5)
+    plateau.step(0.6)
+    other.load_state_dict(plateau.state_dict())
+    assert (other.best, other.num_bad_epochs) == (0.5, 1)
+    with pytest.raises(ValueError, match="step 21 of 20"):
+        for _ in range(30):
+            first.step()
+    with pytest.raises(ValueError, match="needs an optimiser with momentum"):
+        optim.lr_scheduler.OneCycleLR(optim.Adagrad([nn.Parameter(zeros(1))]), 0.5, 20)
+
+
+def test_one_cycle_moves_the_first_beta() -> None:
+    optimizer = optim.Adam([nn.Parameter(zeros(1))])
+    optim.lr_scheduler.OneCycleLR(optimizer, 0.5, 20)
+    assert optimizer.param_groups[0]["betas"] == (0.95, 0.999)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda p: optim.Adam(p, betas=(1.0, 0.9)),
+        lambda p: optim.RMSprop(p, alpha=1.0),
+        lambda p: optim.Lion(p, lr=-1.0),
+        lambda p: optim.Adagrad(p, lr_decay=-1.0),
+        lambda p: optim.lr_scheduler.StepLR(optim.SGD(p), 0),
+        lambda p: optim.Muon(p),
+        lambda p: optim.Rprop(p, etas=(1.1, 1.2)),
+        lambda p: optim.LBFGS(p, line_search_fn="armijo"),
+        lambda p: optim.lr_scheduler.CyclicLR(optim.SGD(p, momentum=0.9), 0.1, 0.2, mode="square"),
+        lambda p: optim.lr_scheduler.CyclicLR(optim.Adagrad(p), 0.1, 0.2),
+    ],
+)
+def test_bad_settings_are_refused(build: Any) -> None:
+    with pytest.raises(ValueError):
+        build(parameters())
+
+
+def test_clipping_by_value() -> None:
+    a = nn.Parameter(zeros(4))
+    a.grad = pyapp.tensor([-3.0, -0.2, 0.5, 9.0])
+    nn.utils.clip_grad_value_([a, nn.Parameter(zeros(1))], 0.5)
+    np.testing.assert_array_equal(a.grad.numpy(), np.array([-0.5, -0.2, 0.5, 0.5], np.float32))
+
+
+def test_moving_averages() -> None:
+    net = nn.Linear(2, 1, bias=False)
+    init.constant_(net.weight, 1.0)
+    average = optim.ExponentialMovingAverage(net, decay=0.9)
+    init.constant_(net.weight, 2.0)
+    average.update()
+    average.update()
+    wanted = 2 - 0.9**2
+    np.testing.assert_allclose(average.averages["weight"].numpy(), wanted, rtol=1e-6)
+    with average.applied():
+        np.testing.assert_allclose(net.weight.detach().numpy(), wanted, rtol=1e-6)
+    assert net.weight.tolist() == [[2.0, 2.0]]
+    other = optim.ExponentialMovingAverage(nn.Linear(2, 1, bias=False), warmup=True)
+    other.load_state_dict(average.state_dict())
+    assert other.count == 2 and other.averages["weight"].tolist() == average.averages["weight"].tolist()
+    with pytest.raises(ValueError, match="averages of"):
+        optim.ExponentialMovingAverage(nn.Linear(2, 1)).load_state_dict(average.state_dict())
+
+
+@pytest.mark.parametrize(
+    "fill, low, high, deviation",
+    [
+        (lambda w: init.uniform_(w, -1, 3), -1, 3, 4 / 12**0.5),
+        (lambda w: init.normal_(w, 0, 2), -12, 12, 2),
+        (lambda w: init.xavier_uniform_(w, 2.0), -2 * (6 / 160) ** 0.5, 2 * (6 / 160) ** 0.5, 2 * (2 / 160) ** 0.5),
+        (lambda w: init.xavier_normal_(w), -1, 1, (2 / 160) ** 0.5),
+        (lambda w: init.kaiming_uniform_(w, 5**0.5), -1 / 60**0.5, 1 / 60**0.5, 1 / 180**0.5),
+        (lambda w: init.kaiming_normal_(w, mode="fan_out", nonlinearity="relu"), -1, 1, (2 / 100) ** 0.5),
+        (lambda w: init.trunc_normal_(w, std=0.02, a=-0.04, b=0.04), -0.04, 0.04, 0.02 * 0.8796),
+        (lambda w: init.trunc_normal_(w, a=3.0, b=4.0), 3, 4, 0.2223),
+    ],
+)
+def test_fillings_have_their_range_and_deviation(fill: Any, low: float, high: float, deviation: float) -> None:
+    pyapp.manual_seed(5)
+    weight = nn.Parameter(zeros(100, 60))
+    assert fill(weight) is weight and weight.requires_grad
+    found = weight.detach().numpy()
+    assert low - 1e-6 <= found.min() and found.max() <= high + 1e-6
+    np.testing.assert_allclose(found.std(), deviation, rtol=0.05)
+    first = found.copy()
+    pyapp.manual_seed(5)
+    fill(weight)
+    np.testing.assert_array_equal(first, weight.detach().numpy())
+
+
+def test_constants_and_orthogonal() -> None:
+    weight = nn.Parameter(zeros(4, 3, 2))
+    assert init.constant_(weight, 0.25).detach().numpy().min() == 0.25 and init.ones_(weight).sum().item() == 24
+    assert init.zeros_(weight).sum().item() == 0
+    for shape in ((4, 3, 2), (7, 3)):
+        q = init.orthogonal_(nn.Parameter(zeros(*shape)), 2.0).detach().numpy().reshape(shape[0], -1)
+        square = q @ q.T if q.shape[0] <= q.shape[1] else q.T @ q
+        np.testing.assert_allclose(square, 4 * np.eye(len(square)), atol=1e-5)
+    assert init.eye_(nn.Parameter(zeros(2, 3))).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert init.calculate_gain("leaky_relu", 0.2) == (2 / 1.04) ** 0.5 and init.calculate_gain("tanh") == 5 / 3
+    with pytest.raises(ValueError, match="at least two dims"):
+        init.xavier_uniform_(zeros(3))
+
+
+def test_schedules_in_a_row_and_of_each_group() -> None:
+    optimizer = optim.SGD(
+        [{"params": [nn.Parameter(zeros(1))]}, {"params": [nn.Parameter(zeros(1))], "lr": 1.0}], lr=0.5
+    )
+    plans = optim.lr_scheduler
+    rise = plans.LinearLR(optimizer, 0.5, 1.0, 2)
+    fall = plans.LambdaLR(optimizer, [lambda step: 1 / (1 + step), lambda step: 0.25])
+    schedule = plans.SequentialLR(optimizer, [rise, fall], [2])
+    rates = []
+    for _ in range(4):
+        rates.append(schedule.get_last_lr())
+        schedule.step()
+    assert rates == [[0.25, 0.5], [0.375, 0.75], [0.5, 0.25], [0.25, 0.25]]
+    with pytest.raises(ValueError, match="2 schedules of one optimiser need 1 milestones, got 0"):
+        plans.SequentialLR(optimizer, [rise, fall], [])
+    with pytest.raises(ValueError, match="1 functions for 2 groups"):
+        plans.LambdaLR(optimizer, [lambda step: 1.0])
+
+
+def test_a_closure_and_one_vector_of_all() -> None:
+    parameter = nn.Parameter(ones(2))
+    optimizer = optim.SGD([parameter], lr=0.5)
+
+    def closure() -> Any:
+        optimizer.zero_grad(set_to_none=False)
+        loss = (parameter * parameter).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 2 and parameter.tolist() == [0, 0]
+    flat = nn.utils.parameters_to_vector([parameter, nn.Parameter(ones(1, 3))])
+    assert flat.tolist() == [0, 0, 1, 1, 1]
+    nn.utils.vector_to_parameters(flat[1:3], [parameter])
+    assert parameter.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="for 2 numbers"):
+        nn.utils.vector_to_parameters(flat, [parameter])
+
+
+def test_lbfgs_finds_the_bottom_of_a_bent_valley() -> None:
+    """Rosenbrock's function (1960), whose minimum is at ones; with a history that was saved and loaded."""
+    x = nn.Parameter(pyapp.tensor([-1.2, 1.0], dtype="float64"))
+    optimizer = optim.LBFGS([x], lr=1.0, line_search_fn="strong_wolfe")
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+        loss.backward()
+        return loss
+
+    first = optimizer.step(closure).item()
+    again = optim.LBFGS([x], lr=1.0, line_search_fn="strong_wolfe")
+    again.load_state_dict(optimizer.state_dict())
+    optimizer = again
+    for _ in range(3):
+        optimizer.step(closure)
+    assert 24 < first < 25 and x.detach().numpy() == pytest.approx([1, 1], abs=1e-4)
+    with pytest.raises(TypeError, match="takes a closure"):
+        optimizer.step()
+
+
+def test_muon_turns_and_does_not_stretch() -> None:
+    """Its steps have singular values near the learning rate, whatever those of the gradient."""
+    x = nn.Parameter(zeros(4, 3))
+    x.grad = from_numpy((np.random.default_rng(0).standard_normal((4, 3)) * [9, 3, 1]).astype(np.float32))
+    optim.Muon([x], lr=0.1, weight_decay=0.0).step()
+    lengths = np.linalg.svd(x.detach().numpy())[1] / 0.1 / (4 / 3) ** 0.5
+    assert 0.6 < lengths.min() and lengths.max() < 1.3
+
+
+def test_schedules_at_once() -> None:
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=1.0)
+    plans = optim.lr_scheduler
+    chain = plans.ChainedScheduler([plans.ConstantLR(optimizer, 0.1, 2), plans.ExponentialLR(optimizer, 0.5)])
+    rates = []
+    for _ in range(4):
+        rates += chain.get_last_lr()
+        chain.step()
+    assert rates == pytest.approx([0.1, 0.05, 0.25, 0.125])
+    again = plans.MultiplicativeLR(optimizer, lambda step: 0.5, last_epoch=1)
+    assert again.get_last_lr() == [0.25]
+
+
+def test_manners_of_torch_are_taken() -> None:
+    optim.SGD([nn.Parameter(zeros(1))], foreach=True, fused=None)
+    with pytest.raises(NotImplementedError, match="no gradients"):
+        optim.Adam([nn.Parameter(zeros(1))], differentiable=True)
+    with pytest.raises(TypeError, match="no setting speed"):
+        optim.Adam([nn.Parameter(zeros(1))], speed=1)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        optim.SGD([nn.Parameter(zeros(1, dtype="float16"))])

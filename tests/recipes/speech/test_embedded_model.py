@@ -1,0 +1,103 @@
+"""The speech model that comes with pyapp: it is what its card says, and writes down its samples."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pyapp.audio import load_speech
+from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.transcribe import transcribe_events
+from pyapp.events import Done, Segment
+from pyapp.models import LoadedSpeechModel, load_speech_model
+from pyapp.recipes.speech.evaluation import TIMES
+from pyapp.recipes.speech.grammar.sentences import vocabulary, words
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "web" / "models" / "speech"
+CARD = FOLDER / "README.md"
+ROLES = {
+    "model": "model.safetensors",
+    "config": "config.json",
+    "tokenizer": "tokenizer.json",
+    "generation_config": "generation_config.json",
+}
+SAMPLES = {
+    "station.wav": ["Two tickets to Rome, please.", "The train from Berlin arrives at half past eight."],
+    "weather.wav": [
+        "There will be snow in the west next Friday.",
+        "The temperature is minus twenty eight degrees.",
+    ],
+    "market.wav": [
+        "I would like eight bottles of water.",
+        "How much is the yellow ticket?",
+        "Five dollars and ninety six cents.",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedSpeechModel:
+    return load_speech_model({role: (FOLDER / name).read_bytes() for role, name in ROLES.items()})
+
+
+def transcribe(loaded: LoadedSpeechModel, path: Path) -> list[Segment]:
+    events = list(transcribe_events(loaded, load_speech(path), TranscribeOptions()))
+    assert isinstance(events[-1], Done)
+    return [event for event in events if isinstance(event, Segment)]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_each_sample_gives_its_text(loaded: LoadedSpeechModel, name: str) -> None:
+    segments = transcribe(loaded, FOLDER / "samples" / name)
+    assert [segment.text.strip() for segment in segments] == SAMPLES[name]
+    times = [time for segment in segments for time in (segment.start, segment.end)]
+    assert times == sorted(times)
+
+
+def test_files_are_small() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) <= 3_000_000
+
+
+def test_the_card_counts_the_words() -> None:
+    told = re.search(r"about (\d+) different words", CARD.read_text(encoding="utf-8"))
+    assert told is not None and abs(int(told[1]) - len(vocabulary())) <= 5
+    assert {word for texts in SAMPLES.values() for text in texts for word in words(text)} <= vocabulary()
+
+
+@pytest.mark.native_only
+def test_the_card_takes_new_figures() -> None:
+    from scripts.speech_card import written
+
+    card = CARD.read_text(encoding="utf-8")
+    figures = {"seen voices, clean": 0.1234, TIMES: 0.5, "live, anything": 1.0}
+    changed = written(card, figures, {"seen voices, clean": 0.01}, 7)
+    assert (
+        "| --- | --- | --- |\n| seen voices, clean | 12.3 % | 1.0 % |\n| live, anything | 100.0 % |  |\n\n" in changed
+    )
+    assert "are 7 clips" in changed and "sentences was 0.50 s" in changed
+    assert card.split("## How good it is")[0] == changed.split("## How good it is")[0]
+
+
+@pytest.mark.native_only
+def test_the_registry_knows_its_files_and_samples() -> None:
+    entries = json.loads((ROOT / "pyapp" / "registry.json").read_text(encoding="utf-8"))["models"]
+    entry = next(entry for entry in entries if entry["id"] == "speech")
+    assert (entry["kind"], entry["task"]) == ("embedded", "transcribe")
+    for file in entry["files"]:
+        data = (ROOT / "web" / file["path"]).read_bytes()
+        assert (file["size"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    listed = {Path(sample["path"]).name: sample["text"] for sample in entry["samples"]}
+    assert listed == {name: " ".join(texts) for name, texts in SAMPLES.items()}
+    assert all((ROOT / "web" / sample["path"]).is_file() for sample in entry["samples"])
+
+
+@pytest.mark.native_only
+def test_it_is_found_by_its_name() -> None:
+    pytest.importorskip("tokenizers")
+    segments = transcribe(load_speech_model("speech"), FOLDER / "samples" / "station.wav")
+    assert "".join(segment.text for segment in segments).strip() == " ".join(SAMPLES["station.wav"])

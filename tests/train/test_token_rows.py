@@ -1,0 +1,36 @@
+"""Rows of tokens as batches, and the loss over those that count."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyapp.engine.ops.random import Generator
+from pyapp.train.token_rows import IGNORED, next_token_batch, padded, total_loss
+from tests.train.small import Net
+
+
+def test_short_rows_are_filled_with_ignored_targets() -> None:
+    inputs, targets = next_token_batch([[1, 2, 3], [1, 5]])
+    assert inputs.tolist() == [[1, 2], [1, 0]]
+    assert targets.tolist() == [[2, 3], [5, IGNORED]]
+
+
+def test_padding() -> None:
+    assert padded([[7], [], [1, 2, 3]], 9).tolist() == [[7, 9, 9], [9, 9, 9], [1, 2, 3]]
+
+
+def test_evaluation_counts_every_token_once() -> None:
+    model = Net(Generator(7))
+    rows = [[1, 5, 6, 7], [1, 9], [1, 3, 4], [1, 2, 3, 4, 5]]
+
+    def loss(groups: list[list[list[int]]]) -> tuple[float, int]:
+        batches = [next_token_batch(group) for group in groups]
+        counts = [sum(len(row) - 1 for row in group) for group in groups]
+        return total_loss((model(x), y, count) for (x, y), count in zip(batches, counts, strict=True))
+
+    parts = [loss([[row]])[0] for row in rows]
+    for size in (1, 2, 3, 4):
+        total, count = loss([rows[i : i + size] for i in range(0, 4, size)])
+        assert count == 10
+        assert total == pytest.approx(sum(parts), rel=1e-5)
+    assert next(iter(model.parameters())).grad is None
