@@ -97,10 +97,10 @@ def to_blocks(x: Tensor) -> GgmlBlocks:
     if x.dtype.name not in BLOCK_TYPES or x.shape[1] % x.dtype.block:
         raise ValueError(f"to_blocks: {x.dtype} of shape {tuple(x.shape)} is not in GGML's blocks")
     (rows, columns), name = x.shape, x.dtype.name
-    size, blocks = block_bytes(name, (rows, columns)), x
+    size, blocks = block_bytes(name, (rows, columns)), x.to(cpu)  # bytes go to the host in any case
     if name in BANDED:
-        blocks = empty_contiguous((size,), _dtype.uint8, x.device)
-        KERNELS["unpack_bands"].launch(rows * columns >> 10, blocks, x, rows, columns, BLOCK_TYPES[name].code)
+        packed, blocks = blocks, empty_contiguous((size,), _dtype.uint8)
+        KERNELS["unpack_bands"].launch(rows * columns >> 10, blocks, packed, rows, columns, BLOCK_TYPES[name].code)
     return GgmlBlocks(name, (rows, columns), bytes(blocks.storage.read(0, size)))
 
 
