@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ class Opcode(NamedTuple):
     result: str
 
 
+@functools.cache
 def opcodes(kernel: str) -> dict[str, Opcode]:
     """The operations of a kernel by name."""
     found = {}
