@@ -567,6 +567,7 @@ KERNEL(ctc_f32, "loss grad? log_probs labels times lengths scratch | steps count
  * pyapp_signature: hexadecimal FNV-1a 64 of this header's bytes, given by build.py, so that Python never drives another ABI.
  * pyapp_allocate: 64-byte aligned, NULL when memory is short; pyapp_free(NULL) is fine. */
 int32_t pyapp_run(const launch *records, int32_t count);
+int32_t pyapp_run_short(const launch *record); /* one record of little work, on the calling thread; as pyapp_run */
 const char *pyapp_signature(void);
 const char *pyapp_instruction_set(void); /* "avx512", "avx2", "baseline", "neon", "simd128", "relaxed" */
 void *pyapp_allocate(intptr_t bytes);

@@ -97,26 +97,32 @@ static const instruction_set *chosen_set(void)
 
 static _Atomic int32_t cancelled;
 
+/* Runs one record; returns 0 or a KERNEL_* code. */
+static int run_record(const instruction_set *set, const launch *record, int threads)
+{
+    if (atomic_load_explicit(&cancelled, memory_order_relaxed))
+        return KERNEL_CANCELLED;
+    if (record->kernel < 0 || record->kernel >= set->kernels)
+        return KERNEL_BAD_ARGUMENT;
+#if defined(__wasm__)
+    (void)threads;
+    return set->table[record->kernel](record, 0, 1);
+#else
+    return pool_run(set->table[record->kernel], record, threads);
+#endif
+}
+
 EXPORT int32_t pyapp_run(const launch *records, int32_t count)
 {
     const instruction_set *set = chosen_set();
     int32_t result = 0;
-#if !defined(__wasm__)
+#if defined(__wasm__)
+    const int threads = 1;
+#else
     const int threads = pool_enter();
 #endif
     for (int32_t i = 0; i < count && result == 0; i++) {
-        const launch *record = &records[i];
-        int code;
-        if (atomic_load_explicit(&cancelled, memory_order_relaxed))
-            code = KERNEL_CANCELLED;
-        else if (record->kernel < 0 || record->kernel >= set->kernels)
-            code = KERNEL_BAD_ARGUMENT;
-        else
-#if defined(__wasm__)
-            code = set->table[record->kernel](record, 0, 1);
-#else
-            code = pool_run(set->table[record->kernel], record, threads);
-#endif
+        const int code = run_record(set, &records[i], threads);
         if (code)
             result = i << 8 | code;
     }
@@ -125,6 +131,9 @@ EXPORT int32_t pyapp_run(const launch *records, int32_t count)
 #endif
     return result;
 }
+
+/* One record of little work, on the calling thread, without taking the pool. */
+EXPORT int32_t pyapp_run_short(const launch *record) { return run_record(chosen_set(), record, 1); }
 
 EXPORT void pyapp_cancel(int32_t on) { atomic_store_explicit(&cancelled, on, memory_order_relaxed); }
 EXPORT const char *pyapp_signature(void) { return PYAPP_SIGNATURE; }

@@ -136,7 +136,7 @@ class Stub:
 
 def bodies_of(found: Any) -> list[Any]:
     """The functions whose parameters a method takes."""
-    found = inspect.unwrap(found)
+    found = inspect.unwrap(found, stop=lambda function: hasattr(function, "operation"))
     if hasattr(found, "operation"):
         return bodies_of(found.operation)
     if isinstance(found, Op):

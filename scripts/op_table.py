@@ -52,19 +52,36 @@ is "by its parts" is made of other ops. Gradients can be differentiated again, b
 @contextmanager
 def recorded(found: dict[str, set[str]]) -> Iterator[None]:
     """Notes for which dtypes of its first tensor each op gives a result."""
-    plain = Op.forward
+    claims = {name: op.claim for name, op in OPS.items()}
+    plain = Op._without_claim
 
-    def forward(self: Op, *args: Any, **kwargs: Any) -> Any:
-        result = plain(self, *args, **kwargs)
+    def note(name: str, args: tuple[Any, ...]) -> None:
         first = args[0] if isinstance(args[0], pyapp.Tensor) else args[0][0]
-        found[self.name].add(first.dtype.name)
+        found[name].add(first.dtype.name)
+
+    def claim_of(name: str, claim: Any) -> Any:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            result = claim(*args, **kwargs)
+            if result is not NotImplemented:
+                note(name, args)
+            return result
+
+        return noted
+
+    def without_claim(self: Op, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = plain(self, device, args, kwargs)
+        note(self.name, args)
         return result
 
-    Op.forward = forward  # type: ignore[method-assign]
+    Op._without_claim = without_claim  # type: ignore[method-assign]
+    for name, claim in claims.items():
+        OPS[name].claim = claim and claim_of(name, claim)
     try:
         yield
     finally:
-        Op.forward = plain  # type: ignore[method-assign]
+        Op._without_claim = plain  # type: ignore[method-assign]
+        for name, claim in claims.items():
+            OPS[name].claim = claim
 
 
 def seen_dtypes() -> dict[str, set[str]]:

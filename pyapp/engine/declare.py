@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from .in_place import in_place as _in_place
 from .in_place import shape_in_place as _shape_in_place
+from .op import Op
 from .tensor import Tensor
 from .torch_arguments import as_factory, by_torch_names
 from .user_errors import named
@@ -104,8 +105,9 @@ def method(name: str | None = None, *, in_place: bool = False) -> Callable[[Valu
 
     def declare(value: Value) -> Value:
         own = name or value.__name__  # type: ignore[attr-defined]
-        plain = type(value) is FunctionType and not hasattr(value, "names_itself")
-        attach(own, named(value, own.strip("_") if own.startswith("__") else own) if plain else value, module)
+        found: Any = value.call if isinstance(value, Op) else value
+        plain = type(found) is FunctionType and not hasattr(found, "names_itself")
+        attach(own, named(found, own.strip("_") if own.startswith("__") else own) if plain else found, module)
         if in_place:
             attach(own + "_", _in_place(own, value, value), module)
         return value

@@ -4,7 +4,6 @@ behind. Kernels take tensors, never bare addresses: a Graph keeps the memory tha
 
 from __future__ import annotations
 
-import ctypes
 import keyword
 import struct
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 
 from .device import Device, HiddenAddress, cpu
 from .native import DIMS, FLOATS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail, library
-from .storage import GraphPools, Storage, use_pools
+from .storage import CAPTURES, GraphPools, Storage, use_pools
 from .thread_local import ThreadLocal
 
 LARGEST_WORK = 2**31 - 1  # what a record can say
@@ -30,7 +29,7 @@ class Kernel:
     `work` is the cost in thousands of multiply-adds or elements. Both are compiled when they are first asked for.
     """
 
-    __slots__ = ("dims", "floats", "index", "launch", "name", "pack", "pack_into", "pointers")
+    __slots__ = ("dims", "floats", "index", "launch", "layout", "name", "pack", "pointers")
     launch: Any
     pack: Any
 
@@ -40,11 +39,11 @@ class Kernel:
         layout = f"@ii{pointers}P{(POINTERS - pointers) * POINTER_BYTES}x{dims}q{(DIMS - dims) * 8}x{floats}f"
         self.index = index
         self.name = name
-        self.pack_into = struct.Struct(layout + f"{(FLOATS - floats) * 4}x").pack_into
+        self.layout = struct.Struct(layout + f"{(FLOATS - floats) * 4}x")
 
     def __getattr__(self, name: str) -> Any:
         if name == "launch":
-            self.launch = self._compile(_LAUNCH, {"_run": library.pyapp_run})
+            self.launch = self._compile(_LAUNCH, {"_run": library.pyapp_run, "_run_short": library.pyapp_run_short})
             return self.launch
         if name == "pack":
             self.pack = self._compile(_PACK, {})
@@ -64,9 +63,9 @@ class Kernel:
             tensors="".join(f"{name}, " for name in tensors), numbers="".join(f"{name}, " for name in numbers),
         )  # fmt: skip
         names: dict[str, Any] = {  # with an underscore: no slot is called so
-            "_kernel": self, "_index": self.index, "_name": self.name, "_pack_into": self.pack_into,
-            "_error": struct.error, "_cpu": cpu, "_fail": fail, "_per_thread": _scratch,
-            "_carefully": _pack_carefully, "_elsewhere": _run_elsewhere, **more,
+            "_kernel": self, "_index": self.index, "_name": self.name, "_pack": self.layout.pack,
+            "_pack_into": self.layout.pack_into, "_error": struct.error, "_cpu": cpu, "_fail": fail,
+            "_captures": CAPTURES, "_carefully": _pack_carefully, "_elsewhere": _run_elsewhere, **more,
         }  # fmt: skip
         exec(compile(source, f"<{self.name}>", "exec"), names)
         return names["_made"]
@@ -79,18 +78,18 @@ def _identifier(slot: str) -> str:
     return slot + "_" if keyword.iskeyword(slot) else slot
 
 
-# The way of every eager call: one frame. What is not the CPU, or is recorded, goes by _run_elsewhere.
+# Every eager call runs this: one frame. Other devices and captures go through _run_elsewhere.
 _LAUNCH = """
 def _made(_work, {slots}):
-    _scratch = _per_thread
-    if {first}.device is not _cpu or _scratch.recorder is not None:
+    if {first}.device is not _cpu or _captures.count:
         return _elsewhere(((_kernel, _work, ({tensors}), ({numbers})),))
-    _records = _scratch.records
     try:
-        _pack_into(_records, 0, _index, _work, {packed})
+        _record = _pack(_index, _work, {packed})
     except _error:
-        _carefully(_records, 0, _cpu, _kernel, _work, ({tensors}), ({numbers}))
-    _status = _run(_scratch.address, 1)
+        _record = bytearray(_kernel.layout.size)
+        _carefully(_record, 0, _cpu, _kernel, _work, ({tensors}), ({numbers}))
+        _record = bytes(_record)
+    _status = _run_short(_record) if _work < 4 else _run(_record, 1)
     if _status:
         _fail(_status, _name)
 """
@@ -115,7 +114,7 @@ def _pack_carefully(
     addresses = (0 if t is None else t.address for t in tensors)
     values = [a.value if isinstance(a, HiddenAddress) else a for a in addresses]
     try:
-        kernel.pack_into(records, at, kernel.index, min(work, LARGEST_WORK), *values, *numbers)
+        kernel.layout.pack_into(records, at, kernel.index, min(work, LARGEST_WORK), *values, *numbers)
     except struct.error as error:
         for slot, number in zip((*kernel.dims, *kernel.floats), numbers, strict=True):
             if not isinstance(number, (int, float)) and not hasattr(number, "__index__"):
@@ -124,17 +123,13 @@ def _pack_carefully(
         raise MemoryError(f"{kernel.name}: a size is beyond what memory can hold ({slots}): {error}") from error
 
 
-class _Scratch(ThreadLocal):
-    """Records of this thread's eager calls (the library runs without Python's lock), and what it is capturing."""
+class _Thread(ThreadLocal):
+    """What this thread is capturing."""
 
-    def __init__(self) -> None:
-        self.records = bytearray(RECORD_BYTES * 4)
-        self.buffer = (ctypes.c_ubyte * len(self.records)).from_buffer(self.records)
-        self.address = ctypes.addressof(self.buffer)
-        self.recorder: Recorder | None = None
+    recorder: Recorder | None = None
 
 
-_scratch = _Scratch()
+_thread = _Thread()
 KERNELS = {name: Kernel(i, name, signature) for i, (name, signature) in enumerate(SIGNATURES.items())}
 
 
@@ -164,22 +159,22 @@ def _run_elsewhere(calls: tuple[Call, ...]) -> None:
     status = backend.run(records, len(calls))
     if status:
         fail(status, calls[status >> 8][0].name)
-    recorder = _scratch.recorder
+    recorder = _thread.recorder
     if recorder is not None:
         recorder.add(device, records, calls)
 
 
 def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
     """Up to four kernels, each (kernel, *slots) reading what those before it wrote, in one call."""
-    scratch = _scratch
-    if calls[0][1].device is not cpu or scratch.recorder is not None:
+    if calls[0][1].device is not cpu or CAPTURES.count:
         _run_elsewhere(tuple((c[0], work, c[1 : 1 + len(c[0].pointers)], c[1 + len(c[0].pointers) :]) for c in calls))
         return
+    records = bytearray(RECORD_BYTES * len(calls))
     at = 0
     for call in calls:
-        call[0].pack(scratch.records, at, work, *call[1:])
+        call[0].pack(records, at, work, *call[1:])
         at += RECORD_BYTES
-    status = library.pyapp_run(scratch.address, len(calls))
+    status = library.pyapp_run(bytes(records), len(calls))
     if status:
         fail(status, calls[status >> 8][0].name)
 
@@ -219,7 +214,7 @@ class Recorder:
 def record_call(call: Callable[[], None], tensors: tuple[Any, ...]) -> None:
     """Adds a call that is not of this library (a kernel of the user's own), which reads and writes `tensors`, to the
     Graph that is being recorded."""
-    recorder = _scratch.recorder
+    recorder = _thread.recorder
     if recorder is not None:
         recorder.parts.append(call)
         for tensor in tensors:
@@ -228,12 +223,12 @@ def record_call(call: Callable[[], None], tensors: tuple[Any, ...]) -> None:
 
 def capturing() -> bool:
     """Whether this thread is recording a Graph."""
-    return _scratch.recorder is not None
+    return _thread.recorder is not None
 
 
 def refuse_capture(name: str) -> None:
     """Raises when a Graph is being recorded: `name` is computed by Python or NumPy and would not be replayed."""
-    if _scratch.recorder is not None:
+    if _thread.recorder is not None:
         raise RuntimeError(
             f"capture: there is no kernel for '{name}' with these dtypes and layouts: the host computes it or reads "
             "the tensor, so it cannot be replayed"
@@ -288,16 +283,16 @@ def capture(function: Callable[[], Any]) -> Graph:
     Its inputs are tensors that the caller keeps and writes in place between replays (`Tensor.assign`). Raises
     RuntimeError where something is computed outside kernels, by Python or NumPy, from a tensor's elements.
     """
-    if _scratch.recorder is not None:
+    if _thread.recorder is not None:
         raise RuntimeError("capture: already capturing; captures do not nest")
     pools = GraphPools()
     recorder = Recorder(pools)
     use_pools(pools)
-    _scratch.recorder = recorder
+    _thread.recorder = recorder
     try:
         outputs = function()
     finally:
-        _scratch.recorder = None
+        _thread.recorder = None
         use_pools(None)
     return Graph(function, outputs, recorder)
 

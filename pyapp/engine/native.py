@@ -104,6 +104,9 @@ def load_library(signature: str) -> ctypes.CDLL:
         raise KernelError("the library was built from another kernels.h", where=str(path), hint=_ADVICE)
     library.pyapp_instruction_set.restype = ctypes.c_char_p
     library.pyapp_allocate.restype = ctypes.c_void_p
+    # Short kernels run with Python's lock held: giving it up and taking it again costs more than they do. The record is
+    # a bytes object, which needs no declared type.
+    vars(library)["pyapp_run_short"] = ctypes.PyDLL(str(path)).pyapp_run_short
     if not IN_BROWSER:  # in wasm addresses are plain 32-bit integers, and untyped calls cost a fifth
         library.pyapp_run.argtypes = (ctypes.c_void_p, ctypes.c_int32)
         library.pyapp_allocate.argtypes = (ctypes.c_ssize_t,)

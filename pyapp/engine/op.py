@@ -15,7 +15,6 @@ A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where t
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodType
 from typing import Any
 from weakref import ref
 
@@ -23,8 +22,8 @@ from .autograd import STATE, Node
 from .device import cpu
 from .launch import MissingKernel, capturing, refuse_capture
 from .operands import as_tensor
-from .tensor import Tensor
-from .user_errors import MISTAKES, describe, tell
+from .tensor import Tensor, set_node, set_requires_grad
+from .user_errors import MISTAKES, describe, names_itself, tell
 
 Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
@@ -87,6 +86,7 @@ class Op:
         self.module = module
         if not ours and name in RESERVED:
             raise ValueError(f"op: there is an op {name!r} in {RESERVED[name]} already; give yours a name of its own")
+        self.call = _dispatcher(self)  # itself as a function: what users call, and Tensor's method
         OPS[name] = self
 
     def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
@@ -141,30 +141,15 @@ class Op:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            if kwargs or not args:
-                found = self._by_position(args, kwargs)
-                if found is None:
-                    args = named_first(self.name, ("input", "other"), args, kwargs)
-                    return self.by_name(*args, **kwargs)  # type: ignore[misc]
-                args = found
-            if not STATE.enabled:
-                claim = self.claim
-                if claim is not None and getattr(args[0], "device", None) is cpu:
-                    result = claim(*args)
-                    return self._without_claim(cpu, args, {}) if result is NotImplemented else result
-            else:
-                for argument in args:
-                    if isinstance(argument, Tensor) and argument._requires_grad:
-                        return self._with_gradient(args)
-                if not isinstance(args[0], Tensor):
-                    return self._with_gradient(args)
-                if self.view:
-                    return _seen(self, args, self.forward(*args))
+        return self.call(*args, **kwargs)
+
+    def _other(self, args: tuple[Any, ...]) -> Any:
+        """The result where no argument wants a gradient and the first is no tensor, or where the op makes a view."""
+        if not STATE.enabled:
             return self.forward(*args)
-        except MISTAKES as error:
-            tell(error, self.name.lstrip("_"), args, kwargs)
-            raise
+        if isinstance(args[0], Tensor):
+            return _seen(self, args, self.forward(*args))
+        return self._with_gradient(args)
 
     def _with_gradient(self, args: tuple[Any, ...]) -> Any:
         if self.vjp is None:
@@ -179,9 +164,13 @@ class Op:
         if any(t._requires_grad for t in inputs) and result.dtype.is_floating_point:
             if result is args[0]:
                 result = result.detach()
-            result._requires_grad = True
-            result.node = Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result)
+            set_requires_grad(result, True)
+            set_node(result, Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result))
         return _seen(self, args, result) if self.view else result
+
+    def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call with arguments that only `by_name` knows."""
+        return self.by_name(*named_first(self.name, ("input", "other"), args, kwargs), **kwargs)  # type: ignore[misc]
 
     def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         """The arguments as the definition takes them, by position; None where only `by_name` knows some of them."""
@@ -224,11 +213,39 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """As a method of Tensor."""
-        if instance is None:
-            return self
-        return MethodType(self, instance)
+
+def _dispatcher(operation: Op) -> Callable[..., Any]:
+    """The dispatch of an op, as a function: Python calls a function faster than an object."""
+    name, view = operation.name.lstrip("_"), operation.view
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if kwargs or not args:
+                found = operation._by_position(args, kwargs)
+                if found is None:
+                    return operation._by_name(args, kwargs)
+                args = found
+            for argument in args:
+                if isinstance(argument, Tensor) and argument._requires_grad and STATE.enabled:
+                    return operation._with_gradient(args)
+            if view or not isinstance(args[0], Tensor):
+                return operation._other(args)
+            claim = operation.claim
+            if claim is not None:
+                try:
+                    result = claim(*args)
+                    if result is not NotImplemented:
+                        return result
+                except MissingKernel:
+                    pass
+            return operation._without_claim(args[0].device, args, {})
+        except MISTAKES as error:
+            tell(error, name, args, kwargs)
+            raise
+
+    call.__name__ = call.__qualname__ = name
+    call.operation = operation  # type: ignore[attr-defined]
+    return names_itself(call)
 
 
 _NO_DEFAULT = object()
@@ -300,13 +317,18 @@ def _device_of(name: str, args: tuple[Any, ...]) -> Any:
     return tensors[0].device
 
 
+def _described(operation: Op, function: Kernel) -> Op:
+    """The op with the docstring and the parameters of the function that it was made of, for help()."""
+    operation.__doc__ = operation.call.__doc__ = function.__doc__
+    operation.call.__wrapped__ = function  # type: ignore[attr-defined]
+    return operation
+
+
 def op(vjp: Kernel | None = None, saves: str = "inputs", name: str | None = None) -> Callable[[Kernel], Op]:
     """Makes an op of a definition in other ops. `saves`: what the vjp reads: "inputs", "output", "both" or "none"."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, function, vjp, saves, False, function.__module__)
-        made.__doc__ = function.__doc__
-        return made
+        return _described(Op(name or function.__name__, function, vjp, saves, False, function.__module__), function)
 
     return wrap
 
@@ -317,9 +339,8 @@ def primitive(vjp: Kernel | None = None, saves: str = "inputs", name: str | None
 
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, None, vjp, saves, False, function.__module__)
-        made.__doc__ = function.__doc__
         made.host = function
-        return made
+        return _described(made, function)
 
     return wrap
 
@@ -328,8 +349,6 @@ def view_op(vjp: Kernel | None, name: str | None = None) -> Callable[[Kernel], O
     """Makes an op that only rearranges shape, strides and offset: any device, no copy."""
 
     def wrap(function: Kernel) -> Op:
-        made = Op(name or function.__name__, function, vjp, "none", True, function.__module__)
-        made.__doc__ = function.__doc__
-        return made
+        return _described(Op(name or function.__name__, function, vjp, "none", True, function.__module__), function)
 
     return wrap

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 from typing import Any
 
 from .device import Device, HiddenAddress, cpu
 from .native import IN_BROWSER
 from .thread_local import ThreadLocal
 
-CACHE_LIMIT = (64 if IN_BROWSER else 1024) << 20  # bytes kept in free lists
+CACHE_LIMIT = (64 if IN_BROWSER else 1024) << 20  # bytes kept in free lists, small blocks not counted
+SMALL = 4096  # bytes of the largest small block
+SMALL_KEPT = 1024  # free blocks kept of each small capacity
 PIECE = 16 << 20  # bytes that pass through the host at a time, between two devices that it cannot see
 LARGEST = sys.maxsize // 8 * 7  # bytes of one storage; a capacity is rounded up by an eighth at most
 
@@ -23,7 +26,7 @@ LARGEST = sys.maxsize // 8 * 7  # bytes of one storage; a capacity is rounded up
 def _capacity(nbytes: int) -> int:
     """Size class: multiples of 64 up to 4 KiB, then eighths of a power of two. MemoryError for more than an address
     can span, ValueError for less than nothing."""
-    if nbytes <= 4096:
+    if nbytes <= SMALL:
         if nbytes < 0:
             raise ValueError(f"a storage cannot have {nbytes:,} bytes")
         return max(64, (nbytes + 63) & ~63)
@@ -41,20 +44,24 @@ class Pool:
     """Free blocks of a device by capacity. A device's own pool serves everything; a Graph that is being captured has
     its own, so that the blocks in its records are reused by nobody else."""
 
-    __slots__ = ("cached", "device", "free", "limit")
+    __slots__ = ("cached", "device", "free", "limit", "small")
 
     def __init__(self, device: Device = cpu, limit: int = CACHE_LIMIT) -> None:
         self.device = device
+        self.small: list[list[Any]] = [[] for _ in range(SMALL // 64 + 1)]  # by capacity / 64
         self.free: dict[int, list[Any]] = {}
         self.cached = 0
         self.limit = limit
 
     def take(self, capacity: int) -> Any:
         """The address of a block. MemoryError when the device has none left."""
-        blocks = self.free.get(capacity)
-        if blocks:
-            self.cached -= capacity
-            return blocks.pop()
+        if capacity > SMALL:
+            blocks = self.free.get(capacity)
+            if blocks:
+                self.cached -= capacity
+                return blocks.pop()
+        elif self.small[capacity >> 6]:
+            return self.small[capacity >> 6].pop()
         allocate = self.device.backend.allocate
         address = allocate(capacity)
         if address is None:
@@ -66,23 +73,22 @@ class Pool:
 
     def give(self, address: Any, capacity: int) -> None:
         """Keeps a block for the next storage of its capacity, or frees it where enough is kept."""
-        if self.cached + capacity > self.limit:
-            self.device.backend.free(address)
+        if capacity <= SMALL:
+            blocks = self.small[capacity >> 6]
+            if len(blocks) < SMALL_KEPT:
+                blocks.append(address)
+                return
+        elif self.cached + capacity <= self.limit:
+            self.cached += capacity
+            self.free.setdefault(capacity, []).append(address)
             return
-        self.cached += capacity
-        blocks = self.free.get(capacity)
-        if blocks is None:
-            self.free[capacity] = [address]
-        else:
-            blocks.append(address)
+        self.device.backend.free(address)
 
     def trim(self) -> None:
         """Returns every cached block to the device."""
-        if self.free:
-            free = self.device.backend.free
-            for blocks in self.free.values():
-                for address in blocks:
-                    free(address)
+        for blocks in (*self.small, *self.free.values()):
+            while blocks:
+                self.device.backend.free(blocks.pop())
         self.free.clear()
         self.cached = 0
 
@@ -109,51 +115,58 @@ class GraphPools:
 
 
 class _Current(ThreadLocal):
-    """Where new storages of this thread come from: `pool` for the device that was used last, `graph` while one is
-    captured."""
+    """Where new storages of this thread come from while a Graph is captured."""
 
-    pool = default_pool
     graph: GraphPools | None = None
 
 
+class _Captures:
+    """How many threads are capturing a Graph: while none is, eager calls need not look at their own thread's state."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.lock = threading.Lock()
+
+
 _current = _Current()
+CAPTURES = _Captures()
 
 
 def use_pools(graph: GraphPools | None) -> None:
-    """New storages of this thread come from a Graph's pools, or with None from the devices' own."""
+    """New storages of this thread come from a Graph's pools, or with None from the devices' own again."""
+    with CAPTURES.lock:
+        CAPTURES.count += 1 if graph is not None else -1
     _current.graph = graph
-    _current.pool = _pool_of(cpu)
 
 
 def _pool_of(device: Device) -> Pool:
-    """The pool of this thread for a device, which becomes the current one."""
+    """The pool of this thread for a device."""
     graph = _current.graph
     if graph is not None:
-        pool = graph.of(device)
-    else:
-        pool = _pools.get(device) or _pools.setdefault(device, Pool(device))
-    _current.pool = pool
-    return pool
+        return graph.of(device)
+    return _pools.get(device) or _pools.setdefault(device, Pool(device))
 
 
 class Storage:
     """`nbytes` bytes at `address` of a device. `version` counts in-place writes, for autograd."""
 
-    __slots__ = ("address", "capacity", "device", "nbytes", "owner", "pool", "version", "view")
+    __slots__ = ("address", "blocks", "capacity", "device", "nbytes", "owner", "pool", "version", "view")
 
     def __init__(self, nbytes: int, device: Device = cpu) -> None:
-        self.capacity = 0  # until there is memory to give back
-        capacity = (nbytes + 63) & ~63 if 0 < nbytes <= 4096 else _capacity(nbytes)
-        pool = _current.pool
-        if pool.device is not device:
-            pool = _pool_of(device)
-        blocks = pool.free.get(capacity)  # as Pool.take, for the hot path
-        if blocks:
-            pool.cached -= capacity
-            self.address = blocks.pop()
+        # Until there is memory to give back, for __del__.
+        self.blocks: list[Any] | None = None  # where a small block goes back to
+        self.capacity = 0
+        pool = default_pool if device is cpu and not CAPTURES.count else _pool_of(device)
+        if 0 < nbytes <= SMALL:
+            blocks = pool.small[(nbytes + 63) >> 6]
+            self.address = blocks.pop() if blocks else pool.take((nbytes + 63) & ~63)
+            self.blocks = blocks
         else:
+            capacity = _capacity(nbytes)
             self.address = pool.take(capacity)
-        self.capacity = capacity
+            self.capacity = capacity
         self.nbytes = nbytes
         self.device = device
         self.pool: Any = pool
@@ -166,6 +179,7 @@ class Storage:
         """Memory of `owner`, which is kept alive."""
         self = cls.__new__(cls)
         self.address = address
+        self.blocks = None
         self.capacity = 0
         self.nbytes = nbytes
         self.device = device
@@ -192,16 +206,14 @@ class Storage:
         return made
 
     def __del__(self) -> None:
-        capacity = self.capacity
-        if capacity:
-            pool = self.pool
-            cached = pool.cached + capacity
-            blocks = pool.free.get(capacity)  # as Pool.give, for the hot path
-            if blocks is None or cached > pool.limit:
-                pool.give(self.address, capacity)
-            else:
-                pool.cached = cached
-                blocks.append(self.address)
+        blocks = self.blocks
+        if blocks is None:
+            if self.capacity:
+                self.pool.give(self.address, self.capacity)
+        elif len(blocks) < SMALL_KEPT:
+            blocks.append(self.address)
+        else:
+            self.device.backend.free(self.address)
 
     @property
     def storage(self) -> Storage:

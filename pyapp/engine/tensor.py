@@ -49,14 +49,32 @@ class _ArrayInterface:
 
 
 _set = object.__setattr__
-_GEOMETRY = frozenset(("storage", "shape", "strides", "dtype", "device", "offset", "address"))
+_GEOMETRY = ("storage", "shape", "strides", "dtype", "device", "offset", "address")
+
+
+class _Slots:
+    """What every tensor has, where Python reads it fastest."""
+
+    __slots__ = (*_GEOMETRY, "_requires_grad", "node")
+
+
+# As assignments do, a third of their time: the guard is not asked.
+set_requires_grad = vars(_Slots)["_requires_grad"].__set__
+set_node = vars(_Slots)["node"].__set__
+
+
+class _Unguarded(_Slots):
+    """A tensor while it is made, whose geometry can be assigned."""
+
+
+_GUARDED = frozenset(_GEOMETRY)
 _HOW_TO_CHANGE = {
     "shape": "use reshape() or resize_()", "strides": "use as_strided()", "dtype": "use to(dtype)",
     "device": "use to(device)",
 }  # fmt: skip
 
 
-class Tensor(TensorMethods):
+class Tensor(_Slots, TensorMethods):
     """`shape`, `strides` (elements) and `offset` into `storage`; `dtype`, `device`; `address`, where the first element
     lies on its device; and, for autograd, `requires_grad`, `grad`, `node`. The engine itself reads and writes
     `_requires_grad` and `_grad`, which check nothing.
@@ -70,11 +88,11 @@ class Tensor(TensorMethods):
     strides: Shape
     dtype: DType
     address: Any  # an int; a HiddenAddress where the host cannot see the memory
-    device: Device = cpu
-    offset: int = 0
-    _requires_grad: bool = False
+    device: Device
+    offset: int
+    _requires_grad: bool
+    node: Node | None
     _grad: Tensor | None = None
-    node: Node | None = None
     is_parameter: bool = False  # marked by nn.Parameter
     weak: bool = False  # made from a bare Python number: does not widen what it meets
     hooks: list[Any] | None = None
@@ -119,18 +137,21 @@ class Tensor(TensorMethods):
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _GEOMETRY:
+        if name in _GUARDED:
             hint = f"; {_HOW_TO_CHANGE[name]}" if name in _HOW_TO_CHANGE else ""
             raise AttributeError(f"{name}: a tensor's {name} cannot be assigned{hint}")
         _set(self, name, value)
 
     def point_to(self, storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0) -> None:
         """Has this tensor show other memory. The caller answers for it that the elements lie in the storage."""
-        self.__dict__.update(_geometry(storage, shape, strides, dtype, offset))
+        found = make(storage, shape, strides, dtype, offset)
+        for name in _GEOMETRY:
+            _set(self, name, getattr(found, name))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.point_to(self.storage, self.shape, self.strides, self.dtype, self.offset)
+        self.point_to(*(state.pop(name) for name in _STATE))
+        for name, value in state.items():
+            _set(self, name, value)
 
     # -- where the elements are
 
@@ -328,8 +349,9 @@ class Tensor(TensorMethods):
         """What copy.deepcopy and pickle keep: memory that is shared stays so, the place in a graph is not kept."""
         if self.node is not None:
             raise RuntimeError("only leaves can be copied or pickled with their gradient's ways: detach() first")
-        left_out = ("hooks", "after_hooks", "seen_through", "views", "address", "device")
-        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+        kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
+        left_out = ("hooks", "after_hooks", "seen_through", "views")
+        return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __repr__(self) -> str:
         from .display import tensor_repr
@@ -434,16 +456,7 @@ class Tensor(TensorMethods):
 OWN_METHODS = frozenset(vars(Tensor))  # what is not attached to it in ops/
 
 
-def _geometry(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int) -> dict[str, Any]:
-    found = {
-        "storage": storage, "shape": shape, "strides": strides, "dtype": dtype, "offset": offset,
-        "device": storage.device, "address": storage.address,
-    }  # fmt: skip
-    if offset:
-        found["address"] += offset * dtype.itemsize
-    return found
-
-
+_STATE = ("storage", "shape", "strides", "dtype", "offset")
 _new = object.__new__
 
 
@@ -456,25 +469,36 @@ def _no_bytes(dtype: DType) -> int:
 
 def make(storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0) -> Tensor:
     """A tensor from its parts, on the device of its storage."""
-    self: Tensor = _new(Tensor)
-    _set(self, "__dict__", {
-        "storage": storage, "shape": shape, "strides": strides, "dtype": dtype, "offset": offset,
-        "device": storage.device,
-        "address": storage.address + offset * dtype.itemsize if offset else storage.address,
-    })  # fmt: skip
-    return self
+    made: Any = _new(_Unguarded)
+    made.storage = storage
+    made.shape = shape
+    made.strides = strides
+    made.dtype = dtype
+    made.device = storage.device
+    made.offset = offset
+    made.address = storage.address + offset * dtype.itemsize if offset else storage.address
+    made._requires_grad = False
+    made.node = None
+    made.__class__ = Tensor  # from here on the geometry is guarded; slots of a Tensor cost three times as much to set
+    return made
 
 
 def empty_contiguous(shape: Shape, dtype: DType = _dtype.float32, device: Device = cpu) -> Tensor:
     """An uninitialised dense tensor. ValueError for a negative size, MemoryError where there is no memory for it."""
     count, strides = dense_layout(shape)
     storage = Storage(count * dtype.itemsize or _no_bytes(dtype), device)
-    self: Tensor = _new(Tensor)
-    _set(self, "__dict__", {
-        "storage": storage, "shape": shape, "strides": strides, "dtype": dtype, "address": storage.address,
-        "device": device,
-    })  # fmt: skip
-    return self
+    made: Any = _new(_Unguarded)  # as make, without its frame
+    made.storage = storage
+    made.shape = shape
+    made.strides = strides
+    made.dtype = dtype
+    made.device = device
+    made.offset = 0
+    made.address = storage.address
+    made._requires_grad = False
+    made.node = None
+    made.__class__ = Tensor
+    return made
 
 
 def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:

@@ -22,7 +22,7 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
     if also is not None:
         return _also(by_torch_names(function, name, arguments), also)
     if isinstance(function, Op):
-        return function if name == function.name else named(function, name)
+        return function.call if name == function.name else named(function.call, name)
     if type(function) is not FunctionType:
         return function
     function = unnamed(function)

@@ -56,7 +56,8 @@ TOLD_OTHERWISE = {
 
 def names_of(function: Any) -> list[tuple[str, str]]:
     """(name, default as text) of the parameters, as one may give them."""
-    function = inspect.unwrap(function)
+    function = inspect.unwrap(function, stop=lambda f: hasattr(f, "operation"))
+    function = getattr(function, "operation", function)
     if isinstance(function, Op):
         bodies = [function.by_name, function.definition, function.host, *function.kernels.values()]
         lists = [inspect.signature(body).parameters.values() for body in bodies if body is not None]

@@ -55,7 +55,8 @@ def x() -> Any:
 
 
 def parameters_of(function: Any) -> dict[str, inspect.Parameter]:
-    function = inspect.unwrap(function)
+    function = inspect.unwrap(function, stop=lambda f: hasattr(f, "operation"))
+    function = getattr(function, "operation", function)
     found: dict[str, inspect.Parameter] = {}
     if isinstance(function, Op):
         for body in (function.by_name, function.definition, function.host, *function.kernels.values()):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import STATE
 from ..declare import method
-from ..device import cpu
 from ..op import Op
 from ..operands import as_tensor
 from ..tensor import Tensor
-from ..user_errors import MISTAKES, names_itself, tell
+from ..user_errors import names_itself
 from .elementwise.arithmetic import abs, add, div, floor_divide, mul, neg, pow, remainder, sub
 from .elementwise.bitwise import (
     bitwise_and,
@@ -26,7 +24,7 @@ from .elementwise.compare import eq, ge, gt, le, lt, ne
 def _reflected(operation: Op) -> Any:
     def operator(self: Tensor, other: Any) -> Any:
         if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
-            return operation(as_tensor(other, self), self)
+            return operation.call(as_tensor(other, self), self)
         return NotImplemented
 
     return names_itself(operator)
@@ -34,20 +32,11 @@ def _reflected(operation: Op) -> Any:
 
 def _accepting(operation: Op) -> Any:
     """The operator: leaves what is neither tensor nor number to the other operand."""
+    call = operation.call
 
     def operator(self: Tensor, other: Any) -> Any:
-        if (
-            not STATE.enabled and operation.claim is not None and self.device is cpu
-        ):  # as Op.__call__, without its frame
-            try:
-                result = operation.claim(self, other)
-                if result is not NotImplemented:
-                    return result
-            except MISTAKES as error:
-                tell(error, operation.name, (self, other), {})
-                raise
         if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
-            return operation(self, other)
+            return call(self, other)
         return NotImplemented
 
     return names_itself(operator)

@@ -6,9 +6,7 @@ from math import prod
 from typing import Any
 
 from ... import dtype as _dtype
-from ...autograd import STATE
 from ...declare import function, method
-from ...device import cpu
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive, read_crosswise
@@ -160,11 +158,7 @@ def bmm(a: Tensor, b: Tensor) -> Tensor:
 def _operator(self: Tensor, other: Any) -> Any:
     if not isinstance(other, Tensor):
         return NotImplemented
-    if not STATE.enabled and matmul.claim is not None and self.device is cpu:  # as Op.__call__, for small matrices
-        result = matmul.claim(self, other)
-        if result is not NotImplemented:
-            return result
-    return matmul(self, other)
+    return matmul.call(self, other)
 
 
 @function(method=True, arguments="input tensor", synonyms="vdot")
