@@ -130,13 +130,13 @@ def _plan(a: Shape, b: Shape, name: str) -> tuple[Shape, int, Any, Any]:
 def _with_number(kernel: Any, a: Any, b: Any) -> Any:
     """One of the two is a number."""
     x, first = (a, True) if isinstance(a, Tensor) else (b, False)
-    x, y = result_like(x)
-    count = dense_layout(x.shape)[0]
-    operands = (x, None) if first else (None, x)
+    x, y, count = result_like(x)
     whole = count or 1
-    periods = (whole, 1) if first else (1, whole)
     try:
-        kernel.launch(count >> 10, y, *operands, count, *periods, 0, 0, b if first else a)
+        if first:
+            kernel.launch(count >> 10, y, x, None, count, whole, 1, 0, 0, b)
+        else:
+            kernel.launch(count >> 10, y, None, x, count, 1, whole, 0, 0, a)
     except OverflowError:  # beyond float32
         return NotImplemented
     return y
@@ -150,15 +150,14 @@ def _claim_binary(name: str) -> None:
     def _(a: Tensor, b: Any) -> Any:
         if a.dtype is not _F32:
             return of_any(a, b)
-        if type(b) is float or type(b) is int:
-            return _with_number(kernel, a, b)
-        if not isinstance(b, Tensor) or b.dtype is not _F32:
+        if not isinstance(b, Tensor):
+            return _with_number(kernel, a, b) if type(b) is float or type(b) is int else of_any(a, b)
+        if b.dtype is not _F32:
             return of_any(a, b)
         shape = a.shape
         if shape == b.shape and a.strides == b.strides:
-            a, y = result_like(a)
+            a, y, count = result_like(a)
             b = b if b.strides == a.strides else dense(b)
-            count = dense_layout(shape)[0]
             whole = count or 1
             kernel.launch(count >> 10, y, a,
                 b, count, whole, whole, 0, 0, 0.0,
@@ -183,10 +182,12 @@ def _claim_binary_in_place(name: str) -> None:
 
     @claims_in_place(name)
     def _(x: Tensor, other: Any) -> bool:
-        if x.dtype is not _F32 or not x.is_contiguous():
+        if x.dtype is not _F32:
             return False
         shape = x.shape
-        count = prod(shape)
+        count, strides = dense_layout(shape)
+        if x.strides != strides and not x.is_contiguous():
+            return False
         whole = count or 1
         if type(other) is float or type(other) is int:
             try:
@@ -195,7 +196,7 @@ def _claim_binary_in_place(name: str) -> None:
                 return False
         elif not isinstance(other, Tensor) or other.dtype is not _F32 or other.device is not x.device:
             return False
-        elif other.shape == shape and other.is_contiguous():
+        elif other.shape == shape and (other.strides == strides or other.is_contiguous()):
             if other.address != x.address and other.storage.address == x.storage.address:
                 return False  # they may overlap
             kernel.launch(count >> 10, x, x, other, count, whole, whole, 0, 0, 0.0)
@@ -217,18 +218,19 @@ _power = _of_any("pow")
 
 _negative, _rectified = (_function_of_any(name, whole=True) for name in ("neg", "relu"))
 _inverse = _function_of_any("reciprocal")
+_MUL, _MAXIMUM = K["mul_f32"], K["maximum_f32"]
 for _name in ("add", "sub", "mul", "div"):
     _claim_binary_in_place(_name)
 
 
 @claims("neg")
 def _neg(x: Tensor) -> Any:
-    return _with_number(K["mul_f32"], x, -1.0) if x.dtype is _F32 else _negative(x)
+    return _with_number(_MUL, x, -1.0) if x.dtype is _F32 else _negative(x)
 
 
 @claims("relu")
 def _relu(x: Tensor) -> Any:
-    return _with_number(K["maximum_f32"], x, 0.0) if x.dtype is _F32 else _rectified(x)
+    return _with_number(_MAXIMUM, x, 0.0) if x.dtype is _F32 else _rectified(x)
 
 
 @claims("reciprocal")
@@ -267,8 +269,7 @@ def _claim_unary(name: str, cost: int) -> None:
     def _(x: Tensor) -> Any:
         if x.dtype is not _F32:
             return of_any(x)
-        x, y = result_like(x)
-        count = dense_layout(x.shape)[0]
+        x, y, count = result_like(x)
         kernel.launch(count * cost >> 10, y, x, count)
         return y
 
@@ -304,8 +305,7 @@ _inverse_root = _function_of_any("rsqrt")
 def _rsqrt(x: Tensor) -> Any:
     if x.dtype is not _F32:
         return _inverse_root(x)
-    x, y = result_like(x)
-    count = x.numel()
+    x, y, count = result_like(x)
     whole = count or 1
     launch_all(
         count >> 9, (K["sqrt_f32"], y, x, count), (K["div_f32"], y, None, y, count, 1, whole, 0, 0, 1.0)
@@ -317,8 +317,8 @@ def _rsqrt(x: Tensor) -> Any:
 def _gelu(x: Tensor, approximate: str = "none") -> Any:
     if x.dtype is not _F32 or approximate != "none":
         return NotImplemented
-    x, y = result_like(x)
-    K["gelu_f32"].launch(x.numel() >> 6, y, x, x.numel())
+    x, y, count = result_like(x)
+    K["gelu_f32"].launch(count >> 6, y, x, count)
     return y
 
 

@@ -9,6 +9,7 @@ from ..launch import KERNELS
 from ..operands import dense
 from ..ops.elementwise.cast import cast
 from ..ops.elementwise.compare import maximum, minimum
+from ..shape import dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
 
@@ -35,14 +36,15 @@ def is_packed(x: Tensor) -> bool:
     return True
 
 
-def result_like(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(x, an empty result that lies as x does): x itself where it has no gaps, else a dense copy."""
-    if x.is_contiguous():
-        return x, empty_contiguous(x.shape, x.dtype, x.device)
-    if is_packed(x):
-        return x, make(Storage(x.dtype.itemsize * x.numel(), x.device), x.shape, x.strides, x.dtype)
-    x = dense(x)
-    return x, empty_contiguous(x.shape, x.dtype, x.device)
+def result_like(x: Tensor) -> tuple[Tensor, Tensor, int]:
+    """(x, an empty result with x's layout, elements): x itself where it has no gaps, else a dense copy."""
+    shape = x.shape
+    count, strides = dense_layout(shape)
+    if x.strides != strides and not x.is_contiguous():
+        if is_packed(x):
+            return x, make(Storage(x.dtype.itemsize * count, x.device), shape, x.strides, x.dtype), count
+        x = dense(x)
+    return x, empty_contiguous(shape, x.dtype, x.device), count
 
 
 def fill_zero(x: Tensor) -> None:

@@ -11,8 +11,8 @@ from ..dtype import DType, as_dtype
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
-from ..operands import dense, is_plain
-from ..shape import normalize_dim, normalize_dims, reduced_dims
+from ..operands import dense
+from ..shape import Shape, dense_layout, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
 
@@ -141,21 +141,37 @@ _claim_scan("cumsum")
 _claim_scan("cumprod")
 
 
+_SUMS: dict[Any, Any] = {}  # by (shape, dim, keepdim)
+
+
 @claims("sum")
 def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    if dtype is not None or not is_plain(x) or not x.numel() or not x.shape:
+    if dtype is not None or x.dtype is not _F32 or not (x.strides == dense_layout(x.shape)[1] or x.is_contiguous()):
         return _sum_of_any(x, dim, keepdim, dtype)
-    shape = x.shape
-    dims = sorted(reduced_dims(dim, len(shape), "sum"))
-    count = prod(shape[d] for d in dims)
-    rest = x.numel() // count
-    if dims == list(range(len(shape) - len(dims), len(shape))):
-        name, rows, columns = "sum_rows_f32", rest, count
-    elif dims == list(range(len(dims))):
-        name, rows, columns = "sum_columns_f32", count, rest
-    else:
+    key = x.shape, dim if dim.__class__ is not list else tuple(dim), keepdim
+    plan = _SUMS.get(key)
+    if plan is None:
+        if len(_SUMS) > 4096:
+            _SUMS.clear()
+        plan = _SUMS[key] = _sum_plan(x.shape, dim, keepdim)
+    kernel, work, rows, columns, shape = plan
+    if kernel is None:
         return _sum_of_any(x, dim, keepdim, dtype)
-    kept = tuple(1 if d in dims else n for d, n in enumerate(shape))
-    y = empty_contiguous(kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims), _F32, x.device)
-    K[name].launch(x.numel() >> 10, y, x, rows, columns, columns)
+    y = empty_contiguous(shape, _F32, x.device)
+    kernel.launch(work, y, x, rows, columns, columns)
     return y
+
+
+def _sum_plan(shape: Shape, dim: Any, keepdim: bool) -> tuple[Any, int, int, int, Shape]:
+    """(kernel, work, rows, columns, shape of the result) for the first or the last dims of a dense tensor; no kernel
+    for others."""
+    dims = sorted(reduced_dims(dim, len(shape), "sum"))
+    total, count = prod(shape), prod(shape[d] for d in dims)
+    kept = tuple(1 if d in dims else n for d, n in enumerate(shape))
+    result = kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims)
+    if total and dims and dims[-1] - dims[0] == len(dims) - 1:
+        if dims[-1] == len(shape) - 1:
+            return K["sum_rows_f32"], total >> 10, total // count, count, result
+        if dims[0] == 0:
+            return K["sum_columns_f32"], total >> 10, count, total // count, result
+    return None, 0, 0, 0, result
