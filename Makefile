@@ -34,8 +34,8 @@ browser-ready:
 lint-ready:
 	@$(SETUP) system build lint
 
-test: browser-ready ready page test-sanitize ## run every test: natively, inside Pyodide, and the page in a browser
-	$(RUN) -m pytest tests e2e
+test: browser-ready ready page ## run every test: natively, with sanitizers, inside Pyodide, and the page in a browser
+	$(RUN) -m scripts.test
 
 test-native: ready ## only the native unit tests
 	$(RUN) -m pytest tests -m "not browser"

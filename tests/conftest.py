@@ -1,4 +1,4 @@
-"""Rules for all tests: what a browser lacks is skipped there, and the runs inside Pyodide show in the last lines."""
+"""Rules for all tests: what a browser lacks is skipped there."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 NATIVE = ["test_cli.py", "test_transcribe_cli.py", "test_architecture.py", "test_packaging.py", "test_hub_names.py"]
 collect_ignore = NATIVE if sys.platform == "emscripten" else []
 
-PYODIDE_SUMMARIES = pytest.StashKey[list[str]]()
-
 
 def pytest_configure(config: pytest.Config) -> None:
     try:
@@ -21,7 +19,6 @@ def pytest_configure(config: pytest.Config) -> None:
     else:  # the same examples each time: a run says something about the change, not about the day
         settings.register_profile("pyapp", derandomize=True, deadline=None)
         settings.load_profile("pyapp")
-    config.stash[PYODIDE_SUMMARIES] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,8 +26,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("native_only") or item.get_closest_marker("browser"):
                 item.add_marker(pytest.mark.skip(reason="needs what a browser tab lacks"))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash[PYODIDE_SUMMARIES]:
-        terminalreporter.write_line(line)

@@ -71,7 +71,7 @@ class Pool:
             raise _no_memory(capacity)
         return address
 
-    def give(self, address: Any, capacity: int) -> None:
+    def give(self, address: Any, capacity: int, is_finalizing: Any = sys.is_finalizing) -> None:
         """Keeps a block for the next storage of its capacity, or frees it where enough is kept."""
         if capacity <= SMALL:
             blocks = self.small[capacity >> 6]
@@ -82,7 +82,8 @@ class Pool:
             self.cached += capacity
             self.free.setdefault(capacity, []).append(address)
             return
-        self.device.backend.free(address)
+        if not is_finalizing():
+            self.device.backend.free(address)
 
     def trim(self) -> None:
         """Returns every cached block to the device."""
@@ -213,7 +214,7 @@ class Storage:
         elif len(blocks) < SMALL_KEPT:
             blocks.append(self.address)
         else:
-            self.device.backend.free(self.address)
+            self.pool.give(self.address, (self.nbytes + 63) & ~63)
 
     @property
     def storage(self) -> Storage:

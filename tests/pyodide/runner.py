@@ -64,8 +64,9 @@ def project_files() -> Iterator[tuple[Path, str]]:
 def write_job(arguments: Sequence[str], kernels: str) -> dict[str, str]:
     """Writes job.json and the archive of tests; the folders to serve for them."""
     packages = wheels.download("tests")
-    FILES.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(FILES / "files.zip", "w") as archive:
+    files = FILES / kernels  # runs with other kernels may be under way
+    files.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(files / "files.zip", "w") as archive:
         for path, name in project_files():
             archive.write(path, name)
     job = {
@@ -74,9 +75,9 @@ def write_job(arguments: Sequence[str], kernels: str) -> dict[str, str]:
         "files": "files/files.zip",
         "wheels": [f"packages/{path.name}" for path in packages],
     }
-    (FILES / "job.json").write_text(json.dumps(job))
+    (files / "job.json").write_text(json.dumps(job))
     modules = ROOT / "web" / "modules"
-    folders = {"files": FILES, "packages": packages[0].parent, "suite": Path(__file__).parent, "modules": modules}
+    folders = {"files": files, "packages": packages[0].parent, "suite": Path(__file__).parent, "modules": modules}
     return {f"/{name}/": str(folder) for name, folder in folders.items()}
 
 

@@ -1,0 +1,71 @@
+"""Runs every suite of tests, two side by side: python -m scripts.test [names of suites]
+
+Each line of a suite's output appears at once, with the suite's name before it. The last lines of all suites stand
+together at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two processes would write one cache
+PYODIDE = [sys.executable, "-m", "tests.pyodide"]
+# The longest first, so that none is left to run alone at the end.
+SUITES = {
+    "page": [*PYTEST, "e2e", "tests/pyodide"],
+    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "-q", "-rfE"],
+    "native": [*PYTEST, "tests", "-m", "not browser"],
+    "sanitizers": [sys.executable, "-m", "scripts.sanitize"],
+    "Pyodide, simd": [*PYODIDE, "simd", "tests/native", "tests/models", "-q", "-rfE"],  # what depends on kernels
+}
+AT_ONCE = 2
+_printing = threading.Lock()
+
+
+def run_suite(name: str) -> tuple[str, int, list[str]]:
+    """(name, exit status, last lines) of a suite, whose lines are printed as they come."""
+    began = time.monotonic()
+    lines: list[str] = []
+    process = subprocess.Popen(
+        SUITES[name], cwd=ROOT, text=True, errors="replace", env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines = [*lines[-400:], line.rstrip("\n")]
+        with _printing:
+            print(f"{name} | {lines[-1]}", flush=True)
+    status = process.wait()
+    lines.append(
+        f"{name}: {'passed' if status == 0 else f'FAILED, exit status {status}'}, {time.monotonic() - began:.0f} s"
+    )
+    return name, status, lines
+
+
+def closing_lines(lines: list[str]) -> list[str]:
+    """From pytest's list of failures on, or the last two lines."""
+    at = next((i for i, line in enumerate(lines) if "short test summary info" in line), len(lines) - 2)
+    return lines[max(at, 0) :]
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in SUITES]
+    if unknown:
+        sys.exit(f"there is no suite {unknown[0]!r}; there are {', '.join(repr(name) for name in SUITES)}")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = list(pool.map(run_suite, names or SUITES))
+    print()
+    for _, _, lines in results:
+        print("\n".join(closing_lines(lines)))
+    return max(status != 0 for _, status, _ in results)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
