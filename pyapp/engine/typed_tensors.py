@@ -15,8 +15,7 @@ class _Typed(type):
     kind: DType
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
-        made = Tensor.__new__(Tensor)
-        construct(made, args, cls.kind)
+        made = construct(args, cls.kind)
         return made if device is None else made.to(device)
 
     def __instancecheck__(cls, value: object) -> bool:

@@ -222,3 +222,10 @@ def test_errors(make: Any, error: type[Exception], message: str) -> None:
 def test_huge_allocation_is_a_memory_error() -> None:
     with pytest.raises(MemoryError, match="cannot allocate"):
         pyapp.empty(1 << 45 if pyapp.engine.native.POINTER_BYTES == 8 else 1 << 29)
+
+
+def test_tensors_of_older_constructors_take_part_in_gradients() -> None:
+    x = pyapp.Tensor([1.0, 2.0]).requires_grad_()
+    (x.new([3.0, 4.0]) * x * pyapp.FloatTensor([1.0, 2.0])).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [3.0, 8.0]
+    assert pyapp.LongTensor([1, 2]).clone().tolist() == [1, 2] and not pyapp.Tensor(2).requires_grad

@@ -17,7 +17,7 @@ from ..numpy_arrays import tensor_of
 from ..operands import check_number
 from ..shape import Size, as_shape
 from ..storage import Storage
-from ..tensor import Tensor, adopt_array, check_device, empty_contiguous
+from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, set_node, set_requires_grad
 from .elementwise.cast import moved
 
 _FILL = KERNELS["fill_f32"]
@@ -273,26 +273,24 @@ TYPED = {
 }  # fmt: skip
 
 
-def construct(made: Tensor, args: tuple[Any, ...], kind: DType) -> None:
-    """Fills in what Tensor(*args) is: uninitialised of given sizes, or from data, in the dtype `kind`.
+def construct(args: tuple[Any, ...], kind: DType) -> Tensor:
+    """What Tensor(*args) is: uninitialised of given sizes, or from data, in the dtype `kind`.
 
     TypeError for a number alone that is no size.
     """
     if not args:
-        source = empty_contiguous((0,), kind)
-    elif len(args) == 1 and isinstance(args[0], Tensor):
+        return empty_contiguous((0,), kind)
+    if len(args) == 1 and isinstance(args[0], Tensor):
         if args[0].dtype is not kind:
             raise TypeError(f"{_name(kind)}: got a tensor of {args[0].dtype}; convert it with .to({kind.name})")
-        source = args[0].detach()
-    elif len(args) == 1 and isinstance(args[0], Storage):
+        return args[0].detach()
+    if len(args) == 1 and isinstance(args[0], Storage):
         raise TypeError(f"{_name(kind)}: takes sizes or data, not a storage")
-    elif (
+    if (
         len(args) == 1 and isinstance(args[0], (list, tuple, builtins.range, np.ndarray)) and type(args[0]) is not Size
     ):
-        source = tensor(list(args[0]) if isinstance(args[0], builtins.range) else args[0], dtype=kind)
-    else:
-        source = empty_contiguous(as_shape(args), kind)
-    made.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)
+        return tensor(list(args[0]) if isinstance(args[0], builtins.range) else args[0], dtype=kind)
+    return empty_contiguous(as_shape(args), kind)
 
 
 def _name(kind: DType) -> str:
@@ -304,7 +302,10 @@ def _construct(made: Tensor, *args: Any, device: Any = None) -> None:
     """torch's older constructor: uninitialised of given sizes, or from data, in the default dtype."""
     if check_device(device) is not cpu:
         raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
-    construct(made, args, Default.dtype)
+    source = construct(args, Default.dtype)
+    made.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)
+    set_requires_grad(made, False)
+    set_node(made, None)
 
 
 Tensor.__init__ = _construct  # type: ignore[method-assign, assignment]

@@ -116,9 +116,7 @@ def _new_empty_strided(
 def _new(x: Tensor, *args: Any, device: Any = None) -> Tensor:
     """torch's older constructor in x's dtype: of sizes, or of data."""
     check_device(device)
-    made = Tensor.__new__(Tensor)
-    construct(made, args, x.dtype)
-    return made
+    return construct(args, x.dtype)
 
 
 class _UntypedStorage:
