@@ -6,6 +6,7 @@ What is refused here runs by its definition, or by NumPy on the CPU. A claim ser
 from . import (  # noqa: F401
     attention,
     convolution,
+    element_updates,
     elementwise,
     embedding,
     int8_attention,

@@ -12,6 +12,7 @@ from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense, is_plain
+from ..ops import norms as _norms  # noqa: F401 (defines the ops)
 from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
@@ -113,6 +114,11 @@ for _name in ("any", "all"):
 def _prod(x: Tensor, dim: int, keepdim: bool) -> Any:
     kind = x.dtype if x.dtype.is_floating_point else _dtype.int64
     return _reduce("prod", x, [normalize_dim(dim, len(x.shape), "prod")] if x.shape else [], keepdim, kind)
+
+
+@claims("sum_squares")
+def _sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    return _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "sum_squares"), keepdim, x.dtype)
 
 
 # ---- running sums and products
