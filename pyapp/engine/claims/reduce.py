@@ -143,6 +143,21 @@ def _claim_scan(name: str) -> None:
         return y
 
 
+@claims("_running_places")
+def _running_places(x: Tensor, dim: int, name: str) -> Any:
+    code, types, _ = opcodes("scan")[name]
+    if x.dtype not in types:
+        return NotImplemented
+    x = dense(x)
+    values, places = (empty_contiguous(x.shape, kind, x.device) for kind in (x.dtype, _dtype.int64))
+    length, inner = x.shape[dim], prod(x.shape[dim + 1 :])
+    K["scan"].launch(
+        x.numel() >> 8, values, places, x, code, CODES[x.dtype], prod(x.shape[:dim]), length, inner,
+        length * inner, inner, 1,
+    )  # fmt: skip
+    return places
+
+
 _claim_scan("cumsum")
 _claim_scan("cumprod")
 
