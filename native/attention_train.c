@@ -31,7 +31,7 @@ typedef struct mask {
     int64_t batch, head, token, key;
 } mask;
 
-/* What both kernels of both names compute, from their slots. Inputs are of one kind (KIND_F32 ...), outputs as well. */
+/* What both kernels compute, from their slots. Inputs are of one kind (KIND_F32 ...), outputs as well. */
 typedef struct problem {
     void *y;                        /* forward */
     void *grad_q, *grad_k, *grad_v; /* backward */
@@ -672,60 +672,6 @@ COMPACT int backward(const problem *p, int worker, int workers)
 }
 
 /* Both kernels have the same dims, so one set of names serves. */
-_Static_assert((int)attention_train_f32_v_token == (int)attention_train_backward_f32_v_token &&
-                   (int)attention_train_f32_workspaces == (int)attention_train_backward_f32_workspaces,
-               "the dims of attention_train_f32 and its gradient differ");
-
-COMPACT problem plain_problem(const launch *record)
-{
-    const int64_t *d = record->dims, tokens = d[attention_train_f32_tokens], keys = d[attention_train_f32_keys];
-    return (problem){.batch = d[attention_train_f32_batch],
-                     .tokens = tokens,
-                     .keys = keys,
-                     .heads = d[attention_train_f32_heads],
-                     .kv_heads = d[attention_train_f32_kv_heads],
-                     .head_dim = d[attention_train_f32_head_dim],
-                     .value_dim = d[attention_train_f32_head_dim],
-                     .q_batch = d[attention_train_f32_q_batch],
-                     .q_token = d[attention_train_f32_q_token],
-                     .k_batch = d[attention_train_f32_k_batch],
-                     .k_token = d[attention_train_f32_k_token],
-                     .v_batch = d[attention_train_f32_v_batch],
-                     .v_token = d[attention_train_f32_v_token],
-                     .before = tokens,
-                     .after = d[attention_train_f32_causal] ? keys - tokens : keys,
-                     .workspaces = d[attention_train_f32_workspaces],
-                     .scale = record->floats[attention_train_f32_scale]};
-}
-
-/* A causal row that sees nothing has no softmax. */
-INLINE int refuses(const problem *p) { return p->batch > 0 && p->tokens > 0 && p->heads > 0 && p->after < 0; }
-
-KERNEL(attention_train_f32)
-{
-    problem p = plain_problem(record);
-    p.y = record->pointers[attention_train_f32_y];
-    p.q = record->pointers[attention_train_f32_q];
-    p.k = record->pointers[attention_train_f32_k];
-    p.v = record->pointers[attention_train_f32_v];
-    p.workspace = record->pointers[attention_train_f32_workspace];
-    return refuses(&p) ? KERNEL_BAD_ARGUMENT : forward(&p, worker, workers);
-}
-
-KERNEL(attention_train_backward_f32)
-{
-    problem p = plain_problem(record);
-    p.grad_q = record->pointers[attention_train_backward_f32_grad_q];
-    p.grad_k = record->pointers[attention_train_backward_f32_grad_k];
-    p.grad_v = record->pointers[attention_train_backward_f32_grad_v];
-    p.q = record->pointers[attention_train_backward_f32_q];
-    p.k = record->pointers[attention_train_backward_f32_k];
-    p.v = record->pointers[attention_train_backward_f32_v];
-    p.grad_y = record->pointers[attention_train_backward_f32_grad_y];
-    p.workspace = record->pointers[attention_train_backward_f32_workspace];
-    return refuses(&p) ? KERNEL_BAD_ARGUMENT : backward(&p, worker, workers);
-}
-
 _Static_assert((int)masked_attention_v_token == (int)masked_attention_backward_v_token &&
                    (int)masked_attention_workspaces == (int)masked_attention_backward_workspaces,
                "the dims of masked_attention and its gradient differ");

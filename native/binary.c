@@ -37,8 +37,8 @@ NOINLINE void floats(int64_t opcode, float *y, const float *left, const float *r
         EACH_FLOAT(sub, a - b)
         EACH_FLOAT(mul, a * b)
         EACH_FLOAT(div, a / b)
-        EACH_FLOAT(maximum, vselect((a > b) | (a != a), a, b))
-        EACH_FLOAT(minimum, vselect((a < b) | (a != a), a, b))
+        EACH_FLOAT(maximum, vmaximum(a, b))
+        EACH_FLOAT(minimum, vminimum(a, b))
     }
 }
 

@@ -131,8 +131,8 @@ BINARY_KERNEL(add_f32, a + b)
 BINARY_KERNEL(sub_f32, a - b)
 BINARY_KERNEL(mul_f32, a *b)
 BINARY_KERNEL(div_f32, a / b)
-BINARY_KERNEL(maximum_f32, vselect((a > b) | (a != a), a, b)) /* NaN if either is */
-BINARY_KERNEL(minimum_f32, vselect((a < b) | (a != a), a, b))
+BINARY_KERNEL(maximum_f32, vmaximum(a, b))
+BINARY_KERNEL(minimum_f32, vminimum(a, b))
 
 /* Functions of one element ----------------------------------------------------------------------------------------- */
 

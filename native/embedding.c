@@ -37,8 +37,6 @@ static int copy_rows(const launch *record, int worker, int workers, int64_t elem
     return KERNEL_OK;
 }
 
-KERNEL(embedding_f32) { return copy_rows(record, worker, workers, 4, 4); }
-
 KERNEL(embedding_copy)
 {
     const int64_t element_bytes = record->dims[embedding_copy_element_bytes],

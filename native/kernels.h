@@ -24,7 +24,7 @@
 #define LAUNCH_FLOATS 4
 #define BANDED(FORMAT) /* formats packed in bands, and the bytes of eight rows' blocks */                              \
     FORMAT(q8_0, 272) FORMAT(q8_group, 288) FORMAT(q4_0, 144) FORMAT(q4_K, 1184) FORMAT(q6_K, 1680)
-#define ATTENTION_ROWS 48 /* the workspace of attention_train is measured in these two */
+#define ATTENTION_ROWS 48 /* the workspace of masked_attention is measured in these two */
 #define ATTENTION_KEY_UNIT 24
 #define ATTENTION_Q8_KEYS 64  /* values that share scales */
 #define ATTENTION_Q8_DIMS 256 /* at most */
@@ -433,21 +433,15 @@ KERNEL(cache_write_f32, "cache x position | tokens heads head_dim capacity x_str
  * With causal 1, row t sees the cached positions 0 .. position[0] + t; else all rows see 0 .. position[0] + tokens - 1.
  * Scores are multiplied by scale. */
 KERNEL(attention_f32, "y q k v position | tokens heads kv_heads head_dim capacity y_stride q_stride causal | scale")
-/* y, q (batch, tokens, heads, head_dim); k, v (batch, keys, kv_heads, head_dim). Batch entries and tokens of q, k and v
- * have any strides; y and all gradients are dense. With causal, row t sees keys 0 .. keys - tokens + t, and keys >= tokens.
- * workspace: for each of at most `workspaces` workers (further workers stay idle) 4 * (S + 48) * D + 96 * S floats, where S
- * is keys rounded up to a multiple of 24 and D is head_dim rounded up to a multiple of 16. */
-KERNEL(attention_train_f32,
-       "y q k v workspace | batch tokens keys heads kv_heads head_dim q_batch q_token k_batch k_token v_batch "
-       "v_token causal workspaces | scale")
-KERNEL(attention_train_backward_f32,
-       "grad_q grad_k grad_v q k v grad_y workspace | batch tokens keys heads kv_heads head_dim q_batch q_token "
-       "k_batch k_token v_batch v_token causal workspaces | scale")
-/* The same with a mask, for float32, float16 and bfloat16: `type` is that of all but the mask and the workspace; sums are f32.
- * v and y have value_dim columns. Row t sees the keys t - before .. t + after (causal: after = 0 or keys - tokens). The mask
+/* Attention of whole sequences, with or without a mask, for float32, float16 and bfloat16: `type` is that of all but the
+ * mask and the workspace; sums are f32. q (batch, tokens, heads, head_dim), k (batch, keys, kv_heads, head_dim), v (batch,
+ * keys, kv_heads, value_dim), y (batch, tokens, heads, value_dim). Batch entries and tokens of q, k and v have any strides;
+ * y and all gradients are dense. Row t sees the keys t - before .. t + after (causal: after = 0 or keys - tokens). The mask
  * of row t of query head h of batch entry b for key s is mask[b * mask_batch + h * mask_head + t * mask_token +
- * s * mask_key]: a float is added to the score, a bool is true where the row sees the key. A row that sees nothing gives 0, and gradients of 0. The workspace is that of attention_train_f32 with the larger of head_dim and
- * value_dim. grad_kv is grad_k (batch, keys, kv_heads, head_dim), then grad_v (batch, keys, kv_heads, value_dim). */
+ * s * mask_key]: a float is added to the score, a bool is true where the row sees the key. A row that sees nothing gives 0,
+ * and gradients of 0. workspace: for each of at most `workspaces` workers (further workers stay idle) 4 * (S + 48) * D + 96 *
+ * S floats, where S is keys rounded up to a multiple of 24 and D the larger of head_dim and value_dim, rounded up to a
+ * multiple of 16. grad_kv is grad_k (batch, keys, kv_heads, head_dim), then grad_v (batch, keys, kv_heads, value_dim). */
 KERNEL(masked_attention,
        "y q k v mask? workspace | batch tokens keys heads kv_heads head_dim value_dim q_batch "
        "q_token k_batch k_token v_batch v_token before after type mask_type mask_batch mask_head mask_token mask_key "
@@ -468,7 +462,6 @@ KERNEL(pack_values_q8, "packed x | tokens heads head_dim x_stride |")
 
 /* ---- Embedding. y[t] = w[ids[t]]. An id outside 0 .. vocabulary - 1 gives KERNEL_INDEX_RANGE. */
 
-KERNEL(embedding_f32, "y w ids | tokens columns vocabulary y_stride |")
 /* Any dtype: rows are copied. element_bytes is the size of an element of w and y, id_bytes that of an id: 4 or 8. */
 KERNEL(embedding_copy, "y w ids | tokens columns vocabulary y_stride element_bytes id_bytes |")
 /* To f32. */
@@ -538,7 +531,9 @@ KERNEL(sample_f32,
 
 /* ---- Training */
 
-KERNEL(cross_entropy_f32, "loss grad_logits? logits targets | rows columns ignore_index | grad_scale")
+/* Of rows of f32 and int32 targets. loss (rows), grad_logits = (softmax - one-hot) * *scale / max(the number of targets that
+ * count, 1), and that number as a float. Rows whose target is ignore_index give 0. */
+KERNEL(cross_entropy_f32, "loss? grad_logits? count? logits targets scale? | rows columns ignore_index |")
 /* For every float type of logits (rows, columns), in nats, and int32 or int64 targets (rows). With class weights w and label
  * smoothing e: loss = (1 - e) * w[target] * -log p[target] + e / columns * sum over c of w[c] * -log p[c]. weights receives
  * w[target], by whose sum the mean is divided; both are 0 where the target is ignore_index. Another target outside
@@ -548,6 +543,25 @@ KERNEL(cross_entropy,
 /* grad_logits for the gradient of each row's loss, grad_loss (rows), which has the type of loss. */
 KERNEL(cross_entropy_backward,
        "grad_logits grad_loss logits targets class_weights? | rows columns ignore_index type target_type | smoothing")
+/* A program for each element of up to six f32 tensors of `count` elements, in place; bit k of `single` says that tensor k is
+ * one element, which all meet. Each of the `steps` instructions is five bytes: an opcode, the place of the result, the places
+ * of its operands. Places 0 .. 5 are the tensors, 6 .. 13 values in between, 14 .. 29 the numbers, which are the bits of
+ * float64s. greater is 1 or 0; where takes its second operand where the first is not 0, else the third; sign of NaN is 0. */
+OPCODE(compute_f32, add, "float32", "same")
+OPCODE(compute_f32, sub, "float32", "same")
+OPCODE(compute_f32, mul, "float32", "same")
+OPCODE(compute_f32, div, "float32", "same")
+OPCODE(compute_f32, maximum, "float32", "same")
+OPCODE(compute_f32, minimum, "float32", "same")
+OPCODE(compute_f32, greater, "float32", "same")
+OPCODE(compute_f32, where, "float32", "same")
+OPCODE(compute_f32, multiply_add, "float32", "same")
+OPCODE(compute_f32, sqrt, "float32", "same")
+OPCODE(compute_f32, abs, "float32", "same")
+OPCODE(compute_f32, sign, "float32", "same")
+KERNEL(compute_f32,
+       "x0 x1? x2? x3? x4? x5? program | count steps single number0 number1 number2 number3 number4 number5 "
+       "number6 number7 number8 number9 number10 number11 number12 number13 number14 number15 |")
 /* settings are seven f32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t. Weight decay is decoupled, as
  * in torch.optim.AdamW. */
 KERNEL(adamw_f32, "parameter m v grad settings | count |")

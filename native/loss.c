@@ -17,26 +17,31 @@ INLINE float row_loss(float *grad, const float *logits, int64_t columns, int64_t
 
 KERNEL(cross_entropy_f32)
 {
-    float *loss = record->pointers[cross_entropy_f32_loss], *grad = record->pointers[cross_entropy_f32_grad_logits];
-    const float *logits = record->pointers[cross_entropy_f32_logits];
+    float *loss = record->pointers[cross_entropy_f32_loss], *grad = record->pointers[cross_entropy_f32_grad_logits],
+          *counted = record->pointers[cross_entropy_f32_count];
+    const float *logits = record->pointers[cross_entropy_f32_logits],
+                *scale = record->pointers[cross_entropy_f32_scale];
     const int32_t *targets = record->pointers[cross_entropy_f32_targets];
     const int64_t rows = record->dims[cross_entropy_f32_rows], columns = record->dims[cross_entropy_f32_columns],
                   ignored = record->dims[cross_entropy_f32_ignore_index];
-    int64_t first, last;
-    for (int64_t row = 0; row < rows; row++)
+    int64_t first, last, count = 0;
+    for (int64_t row = 0; row < rows; row++) {
         if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= columns))
             return KERNEL_INDEX_RANGE;
+        count += targets[row] != ignored;
+    }
+    if (counted && worker == 0)
+        *counted = (float)count;
+    const float each = (scale ? *scale : 1.0f) / (float)(count ? count : 1);
     worker_share(rows, 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last; row++) {
-        const float *in = logits + row * columns;
-        float *out = grad ? grad + row * columns : NULL;
-        if (targets[row] != ignored) {
-            loss[row] = row_loss(out, in, columns, targets[row], record->floats[cross_entropy_f32_grad_scale]);
-            continue;
-        }
-        loss[row] = 0;
-        for (int64_t i = 0; out && i < columns; i++)
-            out[i] = 0;
+        float *out = grad ? grad + row * columns : NULL, of_row = 0;
+        if (targets[row] != ignored)
+            of_row = row_loss(out, logits + row * columns, columns, targets[row], each);
+        else if (grad)
+            memset(out, 0, (size_t)columns * sizeof *out);
+        if (loss)
+            loss[row] = of_row;
     }
     return KERNEL_OK;
 }

@@ -223,6 +223,9 @@ INLINE vfloat vclamp(vfloat x, float low, float high)
 
 /* mask ? a : b, lane by lane; a mask is what a comparison of vfloats gives. */
 INLINE vfloat vselect(vint mask, vfloat a, vfloat b) { return (vfloat)(((vint)a & mask) | ((vint)b & ~mask)); }
+/* NaN if either is; vmax and vmin do not say what they make of NaN. */
+INLINE vfloat vmaximum(vfloat a, vfloat b) { return vselect((a > b) | (a != a), a, b); }
+INLINE vfloat vminimum(vfloat a, vfloat b) { return vselect((a < b) | (a != a), a, b); }
 INLINE vfloat vabs(vfloat a) { return (vfloat)((vint)a & vsplat_int(0x7fffffff)); }
 INLINE vfloat vsqrt(vfloat a)
 {

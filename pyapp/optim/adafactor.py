@@ -8,7 +8,8 @@ from typing import Any
 
 from ..engine import Tensor
 from ..engine.ops import finfo, zeros_like
-from .optimizer import Group, Optimizer, decay_parameter, parameter_state, update_mean
+from ..engine.ops.optimizer_steps import AdafactorNumbers, adafactor_step
+from .optimizer import Group, Optimizer, parameter_state
 
 __all__ = ["Adafactor"]
 
@@ -46,25 +47,15 @@ class Adafactor(Optimizer):
         smallest, smallest_size = group["eps"]
         floor = finfo(parameter.dtype).eps if smallest is None else smallest
         share = step ** group["beta2_decay"]
-        size = root_mean_square(parameter).clamp(min=smallest_size)  # ()
-        decay_parameter(group, parameter)
-        squares = grad * grad
         if grad.ndim > 1:
             if step == 1:
                 entry["row_var"] = parameter.new_zeros((*grad.shape[:-1], 1))
                 entry["col_var"] = parameter.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
-            rows = update_mean(entry["row_var"], squares.mean(-1, True), share)  # (..., R, 1)
-            columns = update_mean(entry["col_var"], squares.mean(-2, True), share)  # (..., 1, C)
-            variance = (rows @ columns).div_(rows.mean(-2, True).clamp(min=floor))  # (..., R, C)
+            means: tuple[Tensor, ...] = (entry["row_var"], entry["col_var"])
         else:
             if step == 1:
                 entry["variance"] = zeros_like(parameter)
-            variance = update_mean(entry["variance"], squares, share)
-        change = grad * variance.clamp(min=floor * floor).rsqrt_()
-        limit = (root_mean_square(change) / group["d"]).clamp(min=1.0)  # ()
-        parameter.sub_(change.mul_(size * min(group["lr"], 1 / sqrt(step)) / limit))
-
-
-def root_mean_square(x: Tensor) -> Tensor:
-    """sqrt(mean(x²)) of all elements, ()."""
-    return x.norm() / sqrt(x.numel())
+            means = (entry["variance"],)
+        rate, keep = -min(group["lr"], 1 / sqrt(step)), 1 - group["lr"] * group["weight_decay"]
+        numbers = AdafactorNumbers(share, floor, keep, rate, smallest_size, 1 / group["d"])
+        adafactor_step(parameter, grad, means, numbers)

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from math import sqrt
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.claims import optimizer_steps as _claims  # noqa: F401 (the kernel of adamw_step)
-from ..engine.ops import maximum, zeros_like
+from ..engine.element_programs import ElementProgram
+from ..engine.ops import zeros_like
+from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import AdamWNumbers, AdamWSettings, adamw_step
-from .optimizer import (
-    Group,
-    Optimizer,
-    add_scaled,
-    decay_parameter,
-    parameter_state,
-    subtract_ratio,
-    update_mean,
-    update_squares,
-    with_decay,
-)
+from .optimizer import Group, Optimizer, decayed, parameter_state
 
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
@@ -48,22 +40,53 @@ class Adam(Optimizer):
         decoupled = {"decoupled_weight_decay": decoupled_weight_decay}
         super().__init__(params, {**settings, **decoupled}, maximize, **flags)
         self._settings = AdamWSettings()
+        self._wanted: tuple[float, ...] = ()  # what the settings were made of
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        decay = group["weight_decay"]
-        if decay and not group["decoupled_weight_decay"]:
-            grad, decay = with_decay(group, parameter, grad), 0.0
+        decay, (beta1, beta2) = group["weight_decay"], group["betas"]
         entry = self.state[parameter]
+        added: tuple[float, ...] = ()  # L2 weight decay
+        if decay and not group["decoupled_weight_decay"]:
+            added, decay = (decay,), 0.0
         if not entry:
             entry.update(step=0, exp_avg=zeros_like(parameter), exp_avg_sq=zeros_like(parameter))
-        largest = entry.get("max_exp_avg_sq") if group["amsgrad"] else None
-        if group["amsgrad"] and largest is None:
-            largest = entry["max_exp_avg_sq"] = zeros_like(parameter)
-        entry["step"] += 1
-        beta1, beta2 = group["betas"]
-        corrections = (1 - beta1 ** entry["step"], 1 - beta2 ** entry["step"])
-        self._settings.numbers = AdamWNumbers(group["lr"], beta1, beta2, group["eps"], decay, *corrections)
-        adamw_step(parameter, entry["exp_avg"], entry["exp_avg_sq"], grad, self._settings, largest)
+        step = entry["step"] = entry["step"] + 1
+        wanted = (group["lr"], beta1, beta2, group["eps"], decay, step)
+        if wanted != self._wanted:  # not as the last parameter
+            self._wanted = wanted
+            self._settings.numbers = AdamWNumbers(*wanted[:5], 1 - beta1**step, 1 - beta2**step)
+        if added or group["amsgrad"]:
+            self._run_program(parameter, grad, entry, group["amsgrad"], added)
+        else:
+            adamw_step(parameter, entry["exp_avg"], entry["exp_avg_sq"], grad, self._settings)
+
+    def _run_program(
+        self, parameter: Tensor, grad: Tensor, entry: dict[str, Any], amsgrad: bool, added: tuple[float, ...]
+    ) -> None:
+        """A step with L2 weight decay, or by the largest squares so far instead of their mean."""
+        states = [grad, entry["exp_avg"], entry["exp_avg_sq"]]
+        if amsgrad:
+            if "max_exp_avg_sq" not in entry:
+                entry["max_exp_avg_sq"] = zeros_like(parameter)
+            states.append(entry["max_exp_avg_sq"])
+        rate, beta1, beta2, eps, decay, of_mean, of_squares = self._settings.numbers  # type: ignore[misc]
+        numbers = (1 - rate * decay, beta1, 1 - beta1, beta2, 1 - beta2, 1 / sqrt(of_squares), eps, -rate / of_mean)
+        update_elements(parameter, tuple(states), _adam(amsgrad, bool(added)), numbers + added)
+
+
+@cache
+def _adam(amsgrad: bool, decays: bool) -> ElementProgram:
+    def adam(parameter: Any, grad: Any, mean: Any, squares: Any, *rest: Any) -> Any:
+        largest, numbers = (rest[:1], rest[1:]) if amsgrad else ((), rest)
+        keep, beta1, share1, beta2, share2, scale, eps, rate, *decay = numbers
+        grad = decayed(grad, parameter, decay[0] if decay else None)
+        mean = mean * beta1 + grad * share1
+        squares = squares * beta2 + grad * grad * share2
+        largest = tuple(before.maximum(squares) for before in largest)
+        root = (largest[0] if amsgrad else squares).sqrt() * scale + eps
+        return parameter * keep + mean / root * rate, None, mean, squares, *largest
+
+    return ElementProgram(adam, 4 + amsgrad, 8 + decays)
 
 
 class AdamW(Adam):
@@ -107,10 +130,23 @@ class Adamax(Optimizer):
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry, (beta1, beta2) = parameter_state(self, parameter, "exp_avg", "exp_inf"), group["betas"]
-        grad = with_decay(group, parameter, grad)
-        mean, largest = update_mean(entry["exp_avg"], grad, 1 - beta1), entry["exp_inf"]
-        largest.copy_(maximum(largest * beta2, grad.abs().add_(group["eps"])))
-        subtract_ratio(parameter, mean, largest, group["lr"] / (1 - beta1 ** entry["step"]))
+        decay, rate = group["weight_decay"], group["lr"] / (1 - beta1 ** entry["step"])
+        numbers = (beta1, 1 - beta1, beta2, group["eps"], -rate, *((decay,) if decay else ()))
+        update_elements(parameter, (grad, entry["exp_avg"], entry["exp_inf"]), _adamax(bool(decay)), numbers)
+
+
+@cache
+def _adamax(decays: bool) -> ElementProgram:
+    def adamax(
+        parameter: Any, grad: Any, mean: Any, largest: Any, beta1: Any, share: Any, beta2: Any, eps: Any, rate: Any,
+        decay: Any = None,
+    ) -> Any:  # fmt: skip
+        grad = decayed(grad, parameter, decay)
+        mean = mean * beta1 + grad * share
+        largest = (largest * beta2).maximum(grad.abs() + eps)
+        return parameter + mean / largest * rate, None, mean, largest
+
+    return ElementProgram(adamax, 4, 5 + decays)
 
 
 class NAdam(Optimizer):
@@ -136,22 +172,39 @@ class NAdam(Optimizer):
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = parameter_state(self, parameter, "exp_avg", "exp_avg_sq", mu_product=1.0)
         step, (beta1, beta2), rate = entry["step"], group["betas"], group["lr"]
-        grad = _decayed(group, parameter, grad)
         now, following = (beta1 * (1 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
         entry["mu_product"] *= now
-        mean = update_mean(entry["exp_avg"], grad, 1 - beta1)
-        squares = update_squares(entry["exp_avg_sq"], grad, beta2)
-        root = (squares / (1 - beta2**step)).sqrt_().add_(group["eps"])
-        subtract_ratio(parameter, grad, root, rate * (1 - now) / (1 - entry["mu_product"]))
-        subtract_ratio(parameter, mean, root, rate * following / (1 - entry["mu_product"] * following))
+        keep, decay = _decay_of(group)
+        numbers = (
+            keep, beta1, 1 - beta1, beta2, 1 - beta2, 1 / sqrt(1 - beta2**step), group["eps"],
+            -rate * (1 - now) / (1 - entry["mu_product"]),
+            -rate * following / (1 - entry["mu_product"] * following), *decay,
+        )  # fmt: skip
+        update_elements(parameter, (grad, entry["exp_avg"], entry["exp_avg_sq"]), _nadam(bool(decay)), numbers)
 
 
-def _decayed(group: Group, parameter: Tensor, grad: Tensor) -> Tensor:
-    """The gradient with L2 weight decay; or itself, and the parameter shrunk, where the decay is decoupled."""
-    if not group["decoupled_weight_decay"]:
-        return with_decay(group, parameter, grad)
-    decay_parameter(group, parameter)
-    return grad
+def _decay_of(group: Group) -> tuple[float, tuple[float, ...]]:
+    """Weight decay as numbers of a program: the factor of the parameter where it is decoupled, else that of the L2
+    term."""
+    decay = group["weight_decay"]
+    if group["decoupled_weight_decay"]:
+        return 1 - group["lr"] * decay, ()
+    return 1.0, (decay,) if decay else ()
+
+
+@cache
+def _nadam(decays: bool) -> ElementProgram:
+    def nadam(
+        parameter: Any, grad: Any, mean: Any, squares: Any, keep: Any, beta1: Any, share1: Any, beta2: Any, share2: Any,
+        scale: Any, eps: Any, of_grad: Any, of_mean: Any, decay: Any = None,
+    ) -> Any:  # fmt: skip
+        grad = decayed(grad, parameter, decay)
+        mean = mean * beta1 + grad * share1
+        squares = squares * beta2 + grad * grad * share2
+        root = squares.sqrt() * scale + eps
+        return parameter * keep + (grad * of_grad + mean * of_mean) / root, None, mean, squares
+
+    return ElementProgram(nadam, 4, 9 + decays)
 
 
 class RAdam(Optimizer):
@@ -177,15 +230,29 @@ class RAdam(Optimizer):
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = parameter_state(self, parameter, "exp_avg", "exp_avg_sq")
         step, (beta1, beta2) = entry["step"], group["betas"]
-        grad = _decayed(group, parameter, grad)
-        mean = update_mean(entry["exp_avg"], grad, 1 - beta1)
-        squares = update_squares(entry["exp_avg_sq"], grad, beta2)
+        keep, decay = _decay_of(group)
         rate, correction = group["lr"] / (1 - beta1**step), 1 - beta2**step
         limit = 2 / (1 - beta2) - 1
         length = limit - 2 * step * beta2**step / correction
-        if length > 5:
+        divides = length > 5
+        if divides:
             share = (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
-            root = squares.sqrt().add_(group["eps"])
-            subtract_ratio(parameter, mean, root, rate * sqrt(share) * sqrt(correction))
-        else:
-            add_scaled(parameter, mean, -rate)
+            rate *= sqrt(share) * sqrt(correction)
+        numbers = (keep, beta1, 1 - beta1, beta2, 1 - beta2, group["eps"], -rate, *decay)
+        program = _radam(divides, bool(decay))
+        update_elements(parameter, (grad, entry["exp_avg"], entry["exp_avg_sq"]), program, numbers)
+
+
+@cache
+def _radam(divides: bool, decays: bool) -> ElementProgram:
+    def radam(
+        parameter: Any, grad: Any, mean: Any, squares: Any, keep: Any, beta1: Any, share1: Any, beta2: Any, share2: Any,
+        eps: Any, rate: Any, decay: Any = None,
+    ) -> Any:  # fmt: skip
+        grad = decayed(grad, parameter, decay)
+        mean = mean * beta1 + grad * share1
+        squares = squares * beta2 + grad * grad * share2
+        change = mean / (squares.sqrt() + eps) if divides else mean
+        return parameter * keep + change * rate, None, mean, squares
+
+    return ElementProgram(radam, 4, 7 + decays)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.ops import full_like, where, zeros_like
-from .optimizer import (
-    Group,
-    Optimizer,
-    add_scaled,
-    check_range,
-    parameter_state,
-    subtract_ratio,
-    update_mean,
-    update_squares,
-    with_decay,
-)
+from ..engine.element_programs import ElementProgram
+from ..engine.ops import full_like, zeros_like
+from ..engine.ops.element_updates import update_elements
+from .optimizer import Group, Optimizer, check_range, decayed, parameter_state
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop", "Rprop"]
 
@@ -48,10 +41,19 @@ class Adagrad(Optimizer):
         if not entry:
             entry.update(step=0, sum=full_like(parameter, float(group["initial_accumulator_value"])))
         entry["step"] += 1
-        grad = with_decay(group, parameter, grad)
-        entry["sum"].add_(grad * grad)
-        rate = group["lr"] / (1 + (entry["step"] - 1) * group["lr_decay"])
-        subtract_ratio(parameter, grad, entry["sum"].sqrt().add_(group["eps"]), rate)
+        rate, decay = group["lr"] / (1 + (entry["step"] - 1) * group["lr_decay"]), group["weight_decay"]
+        numbers = (group["eps"], -rate, *((decay,) if decay else ()))
+        update_elements(parameter, (grad, entry["sum"]), _adagrad(bool(decay)), numbers)
+
+
+@cache
+def _adagrad(decays: bool) -> ElementProgram:
+    def adagrad(parameter: Any, grad: Any, total: Any, eps: Any, rate: Any, decay: Any = None) -> Any:
+        grad = decayed(grad, parameter, decay)
+        total = total + grad * grad
+        return parameter + grad / (total.sqrt() + eps) * rate, None, total
+
+    return ElementProgram(adagrad, 3, 2 + decays)
 
 
 class Adadelta(Optimizer):
@@ -76,12 +78,22 @@ class Adadelta(Optimizer):
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = parameter_state(self, parameter, "square_avg", "acc_delta")
-        rho, eps, steps = group["rho"], group["eps"], entry["acc_delta"]
-        grad = with_decay(group, parameter, grad)
-        squares = update_squares(entry["square_avg"], grad, rho)
-        step = (steps + eps).sqrt_().div_((squares + eps).sqrt_()).mul_(grad)
-        update_squares(steps, step, rho)
-        add_scaled(parameter, step, -group["lr"])
+        rho, decay = group["rho"], group["weight_decay"]
+        numbers = (rho, 1 - rho, group["eps"], -group["lr"], *((decay,) if decay else ()))
+        update_elements(parameter, (grad, entry["square_avg"], entry["acc_delta"]), _adadelta(bool(decay)), numbers)
+
+
+@cache
+def _adadelta(decays: bool) -> ElementProgram:
+    def adadelta(
+        parameter: Any, grad: Any, squares: Any, steps: Any, rho: Any, rest: Any, eps: Any, rate: Any, decay: Any = None
+    ) -> Any:
+        grad = decayed(grad, parameter, decay)
+        squares = squares * rho + grad * grad * rest
+        step = (steps + eps).sqrt() / (squares + eps).sqrt() * grad
+        return parameter + step * rate, None, squares, steps * rho + step * step * rest
+
+    return ElementProgram(adadelta, 4, 4 + decays)
 
 
 class RMSprop(Optimizer):
@@ -112,16 +124,33 @@ class RMSprop(Optimizer):
         for name, wanted in (("square_avg", True), ("momentum_buffer", momentum > 0), ("grad_avg", group["centered"])):
             if wanted and name not in entry:
                 entry[name] = zeros_like(parameter)
-        grad = with_decay(group, parameter, grad)
-        variance = update_squares(entry["square_avg"], grad, alpha)
+        decay, states = group["weight_decay"], [grad, entry["square_avg"]]
         if group["centered"]:
-            mean = update_mean(entry["grad_avg"], grad, 1 - alpha)
-            variance = variance - mean * mean
-        root = variance.sqrt().add_(group["eps"])
+            states.append(entry["grad_avg"])
         if momentum:
-            add_scaled(parameter, entry["momentum_buffer"].mul_(momentum).add_(grad / root), -group["lr"])
-        else:
-            subtract_ratio(parameter, grad, root, group["lr"])
+            states.append(entry["momentum_buffer"])
+        numbers = (alpha, 1 - alpha, group["eps"], -group["lr"], momentum, *((decay,) if decay else ()))
+        program = _rmsprop(group["centered"], bool(momentum), bool(decay))
+        update_elements(parameter, tuple(states), program, numbers)
+
+
+@cache
+def _rmsprop(centered: bool, moves: bool, decays: bool) -> ElementProgram:
+    count = 3 + centered + moves
+
+    def rmsprop(parameter: Any, grad: Any, squares: Any, *rest: Any) -> Any:
+        states, (alpha, share, eps, rate, momentum, *more) = list(rest[: count - 3]), rest[count - 3 :]
+        grad = decayed(grad, parameter, more[0] if more else None)
+        variance = squares = squares * alpha + grad * grad * share
+        if centered:
+            mean = states[0] = states[0] * alpha + grad * share
+            variance = squares - mean * mean
+        change = grad / (variance.sqrt() + eps)
+        if moves:
+            change = states[-1] = states[-1] * momentum + change
+        return parameter + change * rate, None, squares, *states
+
+    return ElementProgram(rmsprop, count, 5 + decays)
 
 
 class Rprop(Optimizer):
@@ -148,9 +177,18 @@ class Rprop(Optimizer):
         entry = parameter_state(self, parameter, "prev")
         if "step_size" not in entry:
             entry["step_size"] = full_like(parameter, float(group["lr"]))
-        size, (lower, higher) = entry["step_size"], group["etas"]
-        agreement = grad * entry["prev"]  # above zero where the sign stayed
-        grew, shrank = agreement > 0, agreement < 0
-        size.copy_(where(grew, size * higher, where(shrank, size * lower, size))).clamp_(*group["step_sizes"])
-        entry["prev"].copy_(grad.masked_fill(shrank, 0.0))
-        parameter.sub_(entry["prev"].sign().mul_(size))
+        numbers = (*group["etas"], *group["step_sizes"])
+        update_elements(parameter, (grad, entry["prev"], entry["step_size"]), _RPROP, numbers)
+
+
+def _rprop(
+    parameter: Any, grad: Any, before: Any, size: Any, lower: Any, higher: Any, smallest: Any, largest: Any
+) -> Any:
+    agreement = grad * before  # above zero where the sign stayed
+    grew, shrank = agreement > 0, agreement < 0
+    size = (size * higher).where(grew, (size * lower).where(shrank, size)).maximum(smallest).minimum(largest)
+    grad = (grad * 0.0).where(shrank, grad)
+    return parameter - grad.sign() * size, None, grad, size
+
+
+_RPROP = ElementProgram(_rprop, 4, 4)

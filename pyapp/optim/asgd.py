@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from .optimizer import Group, Optimizer, add_scaled, parameter_state, update_mean, with_decay
+from ..engine.element_programs import ElementProgram
+from ..engine.ops.element_updates import update_elements
+from .optimizer import Group, Optimizer, decayed, parameter_state
 
 __all__ = ["ASGD"]
 
@@ -33,8 +36,17 @@ class ASGD(Optimizer):
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = parameter_state(self, parameter, "ax", eta=group["lr"], mu=1.0)
-        grad, rate = with_decay(group, parameter, grad), entry["eta"]
-        add_scaled(parameter.mul_(1 - group["lambd"] * rate), grad, -rate)
-        update_mean(entry["ax"], parameter, entry["mu"])
+        rate, decay = entry["eta"], group["weight_decay"]
+        numbers = (1 - group["lambd"] * rate, -rate, entry["mu"], *((decay,) if decay else ()))
+        update_elements(parameter, (grad, entry["ax"]), _averaged(bool(decay)), numbers)
         entry["eta"] = group["lr"] / (1 + group["lambd"] * group["lr"] * entry["step"]) ** group["alpha"]
         entry["mu"] = 1 / max(1, entry["step"] - group["t0"])
+
+
+@cache
+def _averaged(decays: bool) -> ElementProgram:
+    def asgd(parameter: Any, grad: Any, mean: Any, keep: Any, rate: Any, share: Any, decay: Any = None) -> Any:
+        parameter = parameter * keep + decayed(grad, parameter, decay) * rate
+        return parameter, None, mean + (parameter - mean) * share
+
+    return ElementProgram(asgd, 3, 3 + decays)

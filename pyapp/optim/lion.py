@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..engine import Tensor
+from ..engine.element_programs import ElementProgram
 from ..engine.ops import zeros_like
-from .optimizer import Group, Optimizer, add_scaled, decay_parameter
+from ..engine.ops.element_updates import update_elements
+from .optimizer import Group, Optimizer
 
 __all__ = ["Lion"]
 
@@ -32,7 +34,16 @@ class Lion(Optimizer):
         entry = self.state[parameter]
         if not entry:
             entry["exp_avg"] = zeros_like(parameter)
-        mean, (beta1, beta2) = entry["exp_avg"], group["betas"]
-        decay_parameter(group, parameter)
-        add_scaled(parameter, add_scaled(mean * beta1, grad, 1 - beta1).sign(), -group["lr"])
-        add_scaled(mean.mul_(beta2), grad, 1 - beta2)
+        (beta1, beta2), rate = group["betas"], group["lr"]
+        numbers = (1 - rate * group["weight_decay"], beta1, 1 - beta1, beta2, 1 - beta2, -rate)
+        update_elements(parameter, (grad, entry["exp_avg"]), _LION, numbers)
+
+
+def _lion(
+    parameter: Any, grad: Any, mean: Any, keep: Any, beta1: Any, share1: Any, beta2: Any, share2: Any, rate: Any
+) -> Any:
+    parameter = parameter * keep + (mean * beta1 + grad * share1).sign() * rate
+    return parameter, None, mean * beta2 + grad * share2
+
+
+_LION = ElementProgram(_lion, 3, 6)

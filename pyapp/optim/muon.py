@@ -7,6 +7,9 @@ from math import sqrt
 from typing import Any
 
 from ..engine import Tensor
+from ..engine.element_programs import ElementProgram
+from ..engine.ops.element_updates import update_elements
+from ..engine.ops.linalg.products import linear
 from ..engine.user_errors import describe
 from .optimizer import Group, Optimizer, add_scaled, decay_parameter, parameter_state, update_mean
 
@@ -62,6 +65,14 @@ def _orthogonalized(x: Tensor, group: Group) -> Tensor:
     a, b, c = group["ns_coefficients"]
     x = x / x.norm().clamp(min=group["eps"])
     for _ in range(group["ns_steps"]):
-        gram = x @ x.mT  # (R, R)
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
+        gram = linear(x, x)  # (R, R)
+        mixed = update_elements(linear(gram, gram), (gram,), _COMBINED, (c, b))
+        x = update_elements(mixed @ x, (x,), _COMBINED, (1.0, a))
     return x
+
+
+def _combined(x: Any, y: Any, of_x: Any, of_y: Any) -> Any:
+    return x * of_x + y * of_y, None
+
+
+_COMBINED = ElementProgram(_combined, 2, 2)

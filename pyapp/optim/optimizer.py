@@ -175,7 +175,9 @@ def parameter_state(optimizer: Optimizer, parameter: Tensor, *names: str, **numb
     return entry
 
 
-# Steps are made of the ops that one launch of a kernel computes: products with a number, sums in place.
+def decayed(grad: Any, parameter: Any, decay: Any) -> Any:
+    """The gradient with L2 weight decay, in a program (ElementProgram); itself where the decay is None."""
+    return grad if decay is None else grad + parameter * decay
 
 
 def add_scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:
@@ -183,25 +185,9 @@ def add_scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:
     return x.add_(y * factor)
 
 
-def subtract_ratio(x: Tensor, numerator: Tensor, denominator: Tensor, factor: float) -> Tensor:
-    """x - factor * numerator / denominator, in place."""
-    return x.sub_((numerator / denominator).mul_(factor))
-
-
 def update_mean(mean: Tensor, value: Tensor, share: float) -> Tensor:
     """A moving mean, in place: mean + share * (value - mean)."""
     return mean.add_((value - mean).mul_(share))
-
-
-def update_squares(squares: Tensor, grad: Tensor, beta: float) -> Tensor:
-    """The moving mean of the squares, in place: beta * squares + (1 - beta) * grad²."""
-    return squares.mul_(beta).add_((grad * grad).mul_(1 - beta))
-
-
-def with_decay(group: Group, parameter: Tensor, grad: Tensor) -> Tensor:
-    """The gradient with L2 weight decay: grad + weight_decay * parameter."""
-    decay = group["weight_decay"]
-    return (parameter.detach() * decay).add_(grad) if decay else grad
 
 
 def decay_parameter(group: Group, parameter: Tensor) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from ..engine import Tensor
-from .optimizer import Group, Optimizer, add_scaled, with_decay
+from ..engine.element_programs import ElementProgram
+from ..engine.ops import zeros_like
+from ..engine.ops.element_updates import update_elements
+from .optimizer import Group, Optimizer, decayed
 
 __all__ = ["SGD"]
 
@@ -32,13 +36,36 @@ class SGD(Optimizer):
         super().__init__(params, {**settings, "nesterov": nesterov}, maximize, **flags)
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
-        grad, momentum = with_decay(group, parameter, grad), group["momentum"]
-        if momentum:
-            entry = self.state[parameter]
-            buffer = entry.get("momentum_buffer")
-            if buffer is None:
-                buffer = entry["momentum_buffer"] = grad.clone()
-            else:
-                add_scaled(buffer.mul_(momentum), grad, 1 - group["dampening"])
-            grad = grad + buffer * momentum if group["nesterov"] else buffer
-        add_scaled(parameter, grad, -group["lr"])
+        momentum, decay, rate = group["momentum"], group["weight_decay"], -group["lr"]
+        more = (decay,) if decay else ()
+        if not momentum:
+            update_elements(parameter, (grad,), _plain(bool(decay)), (rate, *more))
+            return
+        entry, numbers = self.state[parameter], (momentum, 1 - group["dampening"])
+        buffer = entry.get("momentum_buffer")
+        if buffer is None:  # which begins as the first gradient
+            buffer, numbers = zeros_like(parameter), (0.0, 1.0)
+            entry["momentum_buffer"] = buffer
+        program = _with_momentum(group["nesterov"], bool(decay))
+        update_elements(parameter, (grad, buffer), program, (rate, *numbers, momentum, *more))
+
+
+@cache
+def _plain(decays: bool) -> ElementProgram:
+    def sgd(parameter: Any, grad: Any, rate: Any, decay: Any = None) -> Any:
+        return parameter + decayed(grad, parameter, decay) * rate, None
+
+    return ElementProgram(sgd, 2, 1 + decays)
+
+
+@cache
+def _with_momentum(nesterov: bool, decays: bool) -> ElementProgram:
+    def sgd(
+        parameter: Any, grad: Any, buffer: Any, rate: Any, keep: Any, share: Any, momentum: Any, decay: Any = None
+    ) -> Any:
+        grad = decayed(grad, parameter, decay)
+        buffer = buffer * keep + grad * share
+        change = grad + buffer * momentum if nesterov else buffer
+        return parameter + change * rate, None, buffer
+
+    return ElementProgram(sgd, 3, 4 + decays)

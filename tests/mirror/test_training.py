@@ -82,6 +82,29 @@ def test_three_steps_of_training(name: str) -> None:
     _same(model, expected)
 
 
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "ASGD": {"weight_decay": 0.1}, "Adadelta": {}, "Adafactor": {"lr": 0.1}, "Adagrad": {},
+    "Adam": {"weight_decay": 0.1}, "Adamax": {}, "AdamW": {"amsgrad": True}, "Lion": {}, "Muon": {},
+    "NAdam": {"weight_decay": 0.1}, "RAdam": {},
+    "RMSprop": {"momentum": 0.9, "centered": True}, "Rprop": {}, "SGD": {"momentum": 0.9, "nesterov": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_steps_there(name: str) -> None:
+    values = np.random.RandomState(0).randn(3, 6, 10).astype(np.float32)
+    found = []
+    for device in ("cpu", "mirror"):
+        parameter = pyapp.from_numpy(values[0].copy()).to(device).requires_grad_()
+        optimizer = getattr(optim, name)([parameter], **OPTIMIZERS[name])
+        for gradient in values[1:]:
+            parameter.grad = pyapp.from_numpy(gradient).to(device)
+            optimizer.step()
+        found.append(parameter.detach().cpu().numpy())
+    np.testing.assert_array_equal(found[0], found[1])
+    assert np.isfinite(found[0]).all() and (found[0] != values[0]).any()
+
+
 @pytest.mark.parametrize("device", ["cpu", "mirror"])
 @pytest.mark.parametrize("name", MODELS)
 def test_captured_gradients(name: str, device: str) -> None:

@@ -35,17 +35,20 @@ def test_cross_entropy(kernels: Kernels, rows: int, columns: int) -> None:
         "rows": rows,
         "columns": columns,
         "ignore_index": -100,
-        "grad_scale": 0.25,
+        "scale": np.array([0.25], np.float32),
     }
-    run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=loss, grad_logits=grad, **arguments)
-    expected_loss, expected_grad = cross_entropy(logits, targets, -100, 0.25)
+    count, kept = np.full(1, np.nan, np.float32), int((targets != -100).sum())
+    outputs = {"loss": loss, "grad_logits": grad, "count": count}
+    run_checked(kernels, "cross_entropy_f32", *outputs, **outputs, **arguments)
+    assert count[0] == kept
+    expected_loss, expected_grad = cross_entropy(logits, targets, -100, 0.25 / max(kept, 1))
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-6, atol=2e-6)
     np.testing.assert_allclose(grad, expected_grad, rtol=5e-6, atol=5e-8)
     alone = np.full(rows, np.nan, np.float32)
     run_checked(kernels, "cross_entropy_f32", "loss", loss=alone, **arguments)
     assert alone.tobytes() == loss.tobytes()
-    run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=alone, grad_logits=logits, **arguments)
-    assert alone.tobytes() == loss.tobytes() and logits.tobytes() == grad.tobytes()
+    run_checked(kernels, "cross_entropy_f32", "grad_logits", grad_logits=logits, **arguments)
+    assert logits.tobytes() == grad.tobytes()
 
 
 def test_cross_entropy_is_stable(kernels: Kernels) -> None:
@@ -58,7 +61,7 @@ def test_cross_entropy_is_stable(kernels: Kernels) -> None:
         "rows": 4,
         "columns": 3,
         "ignore_index": -1,
-        "grad_scale": 1.0,
+        "scale": np.array([4], np.float32),  # as many as there are targets
     }
     run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=loss, grad_logits=grad, **arguments)
     np.testing.assert_allclose(loss, np.array([6e4, np.nan, np.inf, np.log(2)], np.float32), rtol=1e-6)
@@ -76,7 +79,6 @@ def test_a_target_outside_writes_nothing(kernels: Kernels, wrong: int) -> None:
         "rows": 3,
         "columns": 4,
         "ignore_index": -100,
-        "grad_scale": 1.0,
     }
     assert kernels.run("cross_entropy_f32", loss=loss, grad_logits=grad, **arguments) == INDEX_RANGE
     assert (loss == GUARD).all() and (grad == GUARD).all()

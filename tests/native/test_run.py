@@ -55,8 +55,17 @@ def test_failure_names_the_record(kernels: Kernels) -> None:
     y, w = np.zeros((1, 4), np.float32), np.ones((5, 4), np.float32)
     records = [
         kernels.record(
-            "embedding_f32", y=y, w=w, ids=np.array([i], np.int32), tokens=1, columns=4, vocabulary=5, y_stride=4
-        )
+            "embedding_copy",
+            y=y,
+            w=w,
+            ids=np.array([i], np.int32),
+            tokens=1,
+            columns=4,
+            vocabulary=5,
+            y_stride=4,
+            element_bytes=4,
+            id_bytes=4,
+        )  # fmt: skip
         for i in (4, 0, 5, -1)
     ]
     assert kernels.run_all(records[:2]) == OK

@@ -13,8 +13,9 @@ from ..native import get_num_threads
 from ..op import claims
 from ..operands import dense, is_plain
 from ..ops.kv_cache import check_cache
+from ..shape import contiguous_strides
 from ..storage import Storage
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, empty_contiguous, make
 from .layouts import rows_of
 
 _F32 = _dtype.float32
@@ -194,7 +195,9 @@ def _cached_self_attention(
     return y
 
 
-_ATTENTION_TRAIN, _ATTENTION_TRAIN_BACKWARD = K["attention_train_f32"], K["attention_train_backward_f32"]
+_MASKED, _MASKED_BACKWARD = K["masked_attention"], K["masked_attention_backward"]
+_MASKED_TYPES = (_F32, _dtype.float16, _dtype.bfloat16)
+_MASK_TYPES = (*_MASKED_TYPES, _dtype.bool_)
 
 
 def _sequences(x: Tensor) -> Tensor:
@@ -203,7 +206,7 @@ def _sequences(x: Tensor) -> Tensor:
 
 
 def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tuple[Storage, int]:
-    """The memory that attention_train and masked_attention work in (see kernels.h), and for how many workers: a record
+    """The memory that masked_attention works in (see kernels.h), and for how many workers: a record
     is cut into two chunks for each thread. Forward, several may share one head's rows.
     """
     units = k.shape[0] * k.shape[2]
@@ -214,73 +217,20 @@ def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tup
     return Storage(4 * workers * (4 * (keys + 48) * width + 96 * keys), q.device), workers
 
 
-def _attention_dims(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
-    batch, tokens, heads, size = q.shape
-    return (batch, tokens, k.shape[1], heads, k.shape[2], size, *q.strides[:2], *k.strides[:2], *v.strides[:2])
-
-
-def _takes_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    return (
-        q.dtype is k.dtype is v.dtype is _F32
-        and not (causal and q.shape[1] > k.shape[1])
-        and 0 not in q.shape + k.shape
-    )
-
-
-@claims("_attention")
-def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    if not _takes_attention(q, k, v, causal):
-        return _masked_attention(q, k, v, None, *_sight(q, k, causal), scale)
-    q, k, v = _sequences(q), _sequences(k), _sequences(v)
-    y = empty_contiguous(q.shape, _F32, q.device)
-    workspace, workers = _attention_workspace(q, k, v, backward=False)
-    _ATTENTION_TRAIN.launch(
-        q.numel() * k.shape[1] >> 10,
-        y,
-        q,
-        k,
-        v,
-        workspace,
-        *_attention_dims(q, k, v),
-        int(causal),
-        workers,
-        scale,
-    )
-    return y
-
-
-@claims("attention_backward")
-def _attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
-    if g.dtype is not _F32 or not _takes_attention(q, k, v, causal):
-        return _masked_attention_backward(g, q, k, v, None, *_sight(q, k, causal), scale)
-    q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
-    grads = tuple(empty_contiguous(t.shape, _F32, q.device) for t in (q, k, v))
-    workspace, workers = _attention_workspace(q, k, v, backward=True)
-    _ATTENTION_TRAIN_BACKWARD.launch(
-        q.numel() * k.shape[1] >> 9,
-        *(grad for grad in grads),
-        q,
-        k,
-        v,
-        g,
-        workspace,
-        *_attention_dims(q, k, v),
-        int(causal),
-        workers,
-        scale,
-    )
-    return grads
-
-
-_MASKED, _MASKED_BACKWARD = K["masked_attention"], K["masked_attention_backward"]
-_MASKED_TYPES = (_F32, _dtype.float16, _dtype.bfloat16)
-_MASK_TYPES = (*_MASKED_TYPES, _dtype.bool_)
-
-
 def _sight(q: Tensor, k: Tensor, causal: bool) -> tuple[int, int]:
     """How far each row sees, before and after its own place."""
     tokens, keys = q.shape[1], k.shape[1]
     return tokens, keys - tokens if causal else keys
+
+
+@claims("_attention")
+def _whole_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
+    return _masked_attention(q, k, v, None, *_sight(q, k, causal), scale)
+
+
+@claims("attention_backward")
+def _attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Any:
+    return _masked_attention_backward(g, q, k, v, None, *_sight(q, k, causal), scale)
 
 
 def _takes_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> bool:
@@ -334,5 +284,6 @@ def _masked_attention_backward(
     workspace, workers = _attention_workspace(q, k, v, backward=True)
     dims = _masked_dims(q, k, v, mask, before, after, workers)
     _MASKED_BACKWARD.launch(q.numel() * k.shape[1] >> 9, grad_q, grad_kv, q, k, v, g, mask, workspace, *dims, scale)
-    split = k.numel()
-    return grad_q, grad_kv[:split].reshape(k.shape), grad_kv[split:].reshape(v.shape)
+    memory = grad_kv.storage
+    grad_k = make(memory, k.shape, contiguous_strides(k.shape), q.dtype)
+    return grad_q, grad_k, make(memory, v.shape, contiguous_strides(v.shape), q.dtype, k.numel())

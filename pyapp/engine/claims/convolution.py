@@ -4,6 +4,7 @@ they lie. All are written for three spatial dims; fewer have sizes of 1 in front
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from math import gcd, prod
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ _F32 = _dtype.float32
 _MATMUL, _WINDOWS, _SUM_ROWS = (KERNELS[n] for n in ("matmul_f32", "windows_f32", "sum_rows_f32"))
 _MUCH_WORK = 1 << 28  # multiply-adds from which on several convolutions are faster than conv_transpose_f32
 _CONV_TRANSPOSE = KERNELS["conv_transpose_f32"]
+_DEPTHWISE, _DEPTHWISE_INPUT, _DEPTHWISE_WEIGHT = (
+    KERNELS[n] for n in ("depthwise_f32", "depthwise_input_backward_f32", "depthwise_weight_backward_f32")
+)
 _SLACK = 128  # floats that the kernel may read past the last window
 _FEW_ROWS = 2  # of a group: the kernel packs nothing
 _FEW_PIXELS = 512  # of a batch entry: several entries then share the panels of the product
@@ -83,6 +87,23 @@ def _times(values: Any, factors: Three) -> Three:
     return tuple(v * f for v, f in zip(values, factors, strict=True))
 
 
+# ---- every channel by itself
+
+
+def _is_depthwise(weight: Tensor, steps: _Steps) -> bool:
+    """Whether kernels for one or two dims take it: one input channel for each group, nothing cropped."""
+    flat = weight.shape[2] == steps.stride[0] == 1 and steps.sides[0] == (0, 0)
+    return flat and weight.shape[1] == 1 < steps.groups and min(side for sides in steps.sides for side in sides) >= 0
+
+
+def _depthwise_dims(weight: Tensor, x: Three, out: Three, steps: _Steps) -> tuple[int, ...]:
+    """The slots of the three kernels for an input of shape x (N, C, 1, H, W)."""
+    return (
+        *x[:2], weight.shape[0] // steps.groups, *x[3:], *weight.shape[3:], *steps.stride[1:],
+        steps.sides[1][0], steps.sides[2][0], *steps.dilation[1:], *out[1:],
+    )  # fmt: skip
+
+
 # ---- forward
 
 
@@ -93,6 +114,11 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> 
     out = _outputs(tuple(sizes), tuple(kernel), steps)
     if prod(kernel) == 1 and steps.groups == 1 and not any(map(any, steps.sides)):
         return _of_points(x, weight, bias, steps.stride, out)
+    if sizes[0] == 1 and _is_depthwise(weight, steps):
+        y = empty_contiguous((batch, outputs, *out), _F32, x.device)
+        dims = _depthwise_dims(weight, x.shape, out, steps)
+        _DEPTHWISE.launch(y.numel() * prod(kernel) >> 10, y, dense(x), weight, bias, *dims)
+        return y
     x = _framed(x, steps.sides)
     strides = x.strides[2:]
     merged = batch > 1 and prod(out) < _FEW_PIXELS and outputs // steps.groups > _FEW_ROWS
@@ -166,6 +192,11 @@ def _taps_of(weight: Tensor, phases: tuple[_Phase, ...], groups: int) -> Tensor:
 
 def _input_gradient(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps, bias: Tensor | None = None) -> Tensor:
     """The gradient in x (N, C, *sizes) from that of the outputs, g (N, O, D', H', W'), plus bias (C,)."""
+    if bias is None and sizes[0] == 1 and _is_depthwise(weight, steps):
+        grad = empty_contiguous((*g.shape[:1], steps.groups, *sizes), _F32, g.device)
+        dims = _depthwise_dims(weight, grad.shape, g.shape[2:], steps)
+        _DEPTHWISE_INPUT.launch(g.numel() * prod(weight.shape[2:]) >> 10, grad, dense(g), dense(weight), *dims)
+        return grad
     flat = sizes[0] == g.shape[2] == weight.shape[2] == steps.stride[0] == 1
     if flat and prod(steps.stride) > 1 and g.numel() * prod(weight.shape[1:]) < _MUCH_WORK:
         return _transposed_in_two(g, weight, sizes, steps, bias)
@@ -209,21 +240,33 @@ def _by_phases(g: Tensor, weight: Tensor, sizes: Three, steps: _Steps) -> Tensor
 
 
 def _weight_gradient(g: Tensor, x: Tensor, weight: Tensor, steps: _Steps) -> Tensor:
-    """g by outputs, (O, N, D', H', W'), times the windows of x with the channels together, unless each is by itself."""
+    """The gradient in the weight from that of the outputs, g (N, O, D', H', W'): g by outputs, (O, N, D', H', W'),
+    times the windows of x with the channels together, unless each is by itself."""
     outputs, inner, *kernel = weight.shape
-    batch, out = g.shape[1], g.shape[2:]
+    batch, out = g.shape[0], g.shape[2:]
+    if x.shape[2] == 1 and _is_depthwise(weight, steps):
+        grad = empty_contiguous(weight.shape, _F32, g.device)
+        dims = _depthwise_dims(weight, x.shape, out, steps)
+        _DEPTHWISE_WEIGHT.launch(g.numel() * prod(kernel) >> 10, grad, dense(x), dense(g), *dims)
+        return grad
     x = _framed(x, steps.sides, channels_last=inner > 1)
     strides = x.strides[2:]
     by_tap = empty_contiguous((outputs, *kernel, inner), _F32, g.device)
-    _WINDOWS.launch(outputs * inner * prod(kernel) * batch * prod(out) >> 10, by_tap, g, x, None,
+    _WINDOWS.launch(outputs * inner * prod(kernel) * batch * prod(out) >> 10, by_tap, _by_output(g), x, None,
         1, steps.groups, outputs // steps.groups, batch, *out, x.strides[0], *_times(strides, steps.stride),
         *kernel, inner, *_times(strides, steps.dilation), 1, 0, inner * x.strides[1],
     )  # fmt: skip
     return dense(by_tap.permute(0, 4, 1, 2, 3))
 
 
-def _bias_gradient(by_output: Tensor) -> Tensor:
-    """Sums of (O, ...) over all but the first dim."""
+def _by_output(g: Tensor) -> Tensor:
+    """(N, O, ...) as dense (O, N, ...)."""
+    return dense(g.permute(1, 0, 2, 3, 4))
+
+
+def _bias_gradient(g: Tensor) -> Tensor:
+    """Sums of g (N, O, ...) over all but the second dim."""
+    by_output = _by_output(g)
     outputs, count = by_output.shape[0], by_output.numel()
     gradient = empty_contiguous((outputs,), _F32, by_output.device)
     _SUM_ROWS.launch(count >> 10, gradient, by_output, outputs, count // outputs, count // outputs)
@@ -233,13 +276,13 @@ def _bias_gradient(by_output: Tensor) -> Tensor:
 # ---- the ops
 
 
-def _takes(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> bool:
-    """float32 with something to do; the definition says what is wrong with others."""
+def _takes(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps, sizes: Callable[..., Three]) -> bool:
+    """float32 with something to do; the definition says what is wrong with others. `sizes`: of the result."""
     if not (x.dtype is weight.dtype is _F32 and x.numel() and weight.numel() and min(steps.stride) > 0):
         return False
     if min(steps.dilation) < 1 or not (bias is None or is_plain(bias)):
         return False
-    return min(_outputs(x.shape[2:], weight.shape[2:], steps)) > 0
+    return min(sizes(x.shape[2:], weight.shape[2:], steps)) > 0
 
 
 def _steps_in_three(steps: _Steps) -> _Steps:
@@ -250,82 +293,61 @@ def _steps_in_three(steps: _Steps) -> _Steps:
     )  # fmt: skip
 
 
-@claims("_convolution")
-def _convolution(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
-) -> Any:
-    steps = _Steps(stride, sides, dilation, groups)
-    if not _takes(x, weight, bias, steps):
-        return NotImplemented
-    y = _convolve(_in_three(x), _in_three(weight), bias, _steps_in_three(steps))
-    return y.reshape(*y.shape[:2], *y.shape[5 - len(stride) :])
-
-
-@claims("convolution_backward")
-def _convolution_backward(
-    g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three,
-    groups: int,
-) -> Any:  # fmt: skip
-    steps = _Steps(stride, sides, dilation, groups)
-    if g.dtype is not _F32 or not _takes(x, weight, bias, steps):
-        return NotImplemented
-    grad_x = grad_weight = grad_bias = None
-    steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
-    if x.requires_grad:
-        grad_x = _input_gradient(g3, w3, x3.shape[2:], steps).reshape(*x.shape)
-    by_output = dense(g3.permute(1, 0, 2, 3, 4))
-    if weight.requires_grad:
-        grad_weight = _weight_gradient(by_output, x3, w3, steps).reshape(*weight.shape)
-    if bias is not None and bias.requires_grad:
-        grad_bias = _bias_gradient(by_output)
-    return grad_x, grad_weight, grad_bias
-
-
-def _transposed_sizes(x: Tensor, weight: Tensor, steps: _Steps) -> Three:
-    """What a transposed convolution of x gives, by dim."""
-    rule = zip(x.shape[2:], weight.shape[2:], steps.stride, steps.sides, steps.dilation, strict=True)
+def _transposed_sizes(sizes: Three, kernel: Three, steps: _Steps) -> Three:
+    """What a transposed convolution gives, by dim."""
+    rule = zip(sizes, kernel, steps.stride, steps.sides, steps.dilation, strict=True)
     return tuple((n - 1) * s + d * (k - 1) + 1 - sum(sides) for n, k, s, sides, d in rule)
 
 
-def _takes_transposed(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> bool:
-    if not (x.dtype is weight.dtype is _F32 and x.numel() and weight.numel() and min(steps.stride) > 0):
-        return False
-    if min(steps.dilation) < 1 or not (bias is None or is_plain(bias)):
-        return False
-    return min(_transposed_sizes(x, weight, steps)) > 0
-
-
-@claims("_convolution_transpose")
-def _convolution_transpose(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
-) -> Any:
+def _transposed(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> Tensor:
     """The input's gradient of the convolution whose outputs are x."""
-    steps = _Steps(stride, sides, dilation, groups)
-    if not _takes_transposed(x, weight, bias, steps):
-        return NotImplemented
-    sizes = _transposed_sizes(x, weight, steps)
-    ones = (1,) * (3 - len(sizes))
-    y = _input_gradient(_in_three(x), _in_three(weight), (*ones, *sizes), _steps_in_three(steps), bias)
-    return y.reshape(*y.shape[:2], *sizes)
+    return _input_gradient(x, weight, _transposed_sizes(x.shape[2:], weight.shape[2:], steps), steps, bias)
 
 
-@claims("convolution_transpose_backward")
-def _convolution_transpose_backward(
-    g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three,
-    groups: int,
-) -> Any:  # fmt: skip
-    steps = _Steps(stride, sides, dilation, groups)
-    if g.dtype is not _F32 or not _takes_transposed(x, weight, bias, steps):
-        return NotImplemented
-    grad_x = grad_weight = grad_bias = None
-    steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
-    if x.requires_grad:
-        grad_x = _convolve(g3, w3, None, steps).reshape(*x.shape)
-    if weight.requires_grad:
-        grad_weight = _weight_gradient(dense(x3.permute(1, 0, 2, 3, 4)), g3, w3, steps).reshape(*weight.shape)
-    if bias is not None and bias.requires_grad:
-        grad_bias = _bias_gradient(dense(g3.permute(1, 0, 2, 3, 4)))
-    return grad_x, grad_weight, grad_bias
+def _claim(
+    name: str,
+    sizes: Callable[..., Three],
+    forward: Callable[[Tensor, Tensor, Tensor | None, _Steps], Tensor],
+    input_gradient: Callable[[Tensor, Tensor, Three, _Steps], Tensor],
+    weight_gradient: Callable[[Tensor, Tensor, Tensor, _Steps], Tensor],
+) -> None:
+    """Claims an op and its gradient, by functions of three spatial dims; `sizes`: those of the result."""
+
+    @claims("_" + name)
+    def compute(
+        x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three, groups: int
+    ) -> Any:
+        steps = _Steps(stride, sides, dilation, groups)
+        if not _takes(x, weight, bias, steps, sizes):
+            return NotImplemented
+        y = forward(_in_three(x), _in_three(weight), bias, _steps_in_three(steps))
+        return y.reshape(*y.shape[:2], *y.shape[5 - len(stride) :])
+
+    @claims(name + "_backward")
+    def gradients(
+        g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, sides: Sides, dilation: Three,
+        groups: int,
+    ) -> Any:  # fmt: skip
+        steps = _Steps(stride, sides, dilation, groups)
+        if g.dtype is not _F32 or not _takes(x, weight, bias, steps, sizes):
+            return NotImplemented
+        grad_x = grad_weight = grad_bias = None
+        steps, g3, x3, w3 = _steps_in_three(steps), _in_three(g), _in_three(x), _in_three(weight)
+        if x.requires_grad:
+            grad_x = input_gradient(g3, w3, x3.shape[2:], steps).reshape(*x.shape)
+        if weight.requires_grad:
+            grad_weight = weight_gradient(g3, x3, w3, steps).reshape(*weight.shape)
+        if bias is not None and bias.requires_grad:
+            grad_bias = _bias_gradient(g3)
+        return grad_x, grad_weight, grad_bias
+
+
+_claim("convolution", _outputs, _convolve, _input_gradient, _weight_gradient)
+_claim(
+    "convolution_transpose", _transposed_sizes, _transposed,
+    lambda g, weight, _, steps: _convolve(g, weight, None, steps),
+    lambda g, x, weight, steps: _weight_gradient(x, g, weight, steps),
+)  # fmt: skip
 
 
 # ---- one dim: windows are rows of a matrix

@@ -20,14 +20,8 @@ _EMBEDDING: dict[Any, tuple[Any, tuple[int, ...]]] = {
     kind: (K["embedding_blocks"], (BLOCK_TYPES[name].code, name in BANDED)) for name, kind in _dtype.GGML.items()
 }
 _EMBEDDING |= {
-    d: (K["embedding_" + n], ())
-    for d, n in (
-        (_F32, "f32"),
-        (_dtype.float16, "f16"),
-        (_dtype.bfloat16, "bf16"),
-        (_dtype.q8_0, "q8_0"),
-        (_dtype.q8_group, "q8_group"),
-    )
+    _dtype.DTYPES[name]: (K["embedding_" + kernel], ())
+    for name, kernel in (("float16", "f16"), ("bfloat16", "bf16"), ("q8_0", "q8_0"), ("q8_group", "q8_group"))
 }
 # Rows that are copied as they are; the ids may be of 64 bits.
 _COPIED = {_F32, _dtype.float64, _dtype.int8, _dtype.uint8, _dtype.int32, _dtype.int64, _dtype.bool_}
@@ -36,23 +30,23 @@ _COPY = K["embedding_copy"]
 
 @claims("_embedding")
 def _embedding(weight: Tensor, ids: Tensor) -> Any:
-    found = _EMBEDDING.get(weight.dtype) if ids.dtype is _I32 else None
-    if not weight.is_contiguous():
+    kind, by = weight.dtype, ids.dtype
+    if not weight.is_contiguous() or by not in (_I32, _dtype.int64):
         return NotImplemented
     ids = dense(ids)
     vocabulary, columns = weight.shape
-    if found is None:
-        if weight.dtype not in _COPIED or ids.dtype not in (_I32, _dtype.int64):
-            return NotImplemented
-        rows = empty_contiguous((*ids.shape, columns), weight.dtype, weight.device)
-        sizes = (ids.numel(), columns, vocabulary, columns)
-        _COPY.launch(rows.numel() >> 10, rows, weight, ids, *sizes, weight.dtype.itemsize, ids.dtype.itemsize)
-        return rows
-    y = empty_contiguous((*ids.shape, columns), _F32, weight.device)
     count = ids.numel()
-    kernel, kind = found
-    work = count * columns >> 10
-    kernel.launch(work, y, weight, ids, count, columns, vocabulary, columns, *kind)
+    sizes = (count, columns, vocabulary, columns)
+    if kind in _COPIED:
+        rows = empty_contiguous((*ids.shape, columns), kind, weight.device)
+        _COPY.launch(count * columns >> 10, rows, weight, ids, *sizes, kind.itemsize, by.itemsize)
+        return rows
+    found = _EMBEDDING.get(kind) if by is _I32 else None
+    if found is None:
+        return NotImplemented
+    kernel, more = found
+    y = empty_contiguous((*ids.shape, columns), _F32, weight.device)
+    kernel.launch(count * columns >> 10, y, weight, ids, *sizes, *more)
     return y
 
 

@@ -8,6 +8,7 @@ from .. import dtype as _dtype
 from ..dtype import DType
 from ..element_types import CODES
 from ..launch import KERNELS as K
+from ..launch import launch_all
 from ..op import claims
 from ..operands import dense
 from ..ops.elementwise.compare import maximum
@@ -18,7 +19,7 @@ _F32 = _dtype.float32
 _I32, _I64 = _dtype.int32, _dtype.int64
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 _CROSS_ENTROPY, _CROSS_ENTROPY_BACKWARD = K["cross_entropy"], K["cross_entropy_backward"]
-_CROSS_ENTROPY_F32, _MUL_F32 = K["cross_entropy_f32"], K["mul_f32"]
+_CROSS_ENTROPY_F32, _SUM_ROWS, _DIV_F32 = K["cross_entropy_f32"], K["sum_rows_f32"], K["div_f32"]
 
 
 def _sums_in(logits: DType) -> DType | None:
@@ -52,8 +53,15 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
     logits, targets = dense(logits), _class_numbers(targets, fast)
     loss = empty_contiguous((rows,), wide, logits.device)
     if fast:
-        _CROSS_ENTROPY_F32.launch(logits.numel() >> 7, loss, None, logits, targets, rows, columns, ignore_index, 1.0)
-        return loss.sum() / in_type((targets != ignore_index).sum(), _F32)  # NaN where no target counts, as in torch
+        mean = empty_contiguous((), wide, logits.device)
+        count = empty_contiguous((), wide, logits.device)
+        launch_all(
+            logits.numel() >> 7,
+            (_CROSS_ENTROPY_F32, loss, None, count, logits, targets, None, rows, columns, ignore_index),
+            (_SUM_ROWS, mean, loss, 1, rows, rows),
+            (_DIV_F32, mean, mean, count, 1, 1, 1, 0, 0, 0.0),
+        )
+        return mean  # NaN where no target counts, as in torch
     weights = empty_contiguous((rows,), wide, logits.device)
     _CROSS_ENTROPY.launch(
         logits.numel() >> 7, loss, weights, logits, targets, None,
@@ -71,16 +79,13 @@ def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_i
     fast = _is_fast(logits, ignore_index)
     logits, targets = dense(logits), _class_numbers(targets, fast)
     gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
+    if fast:
+        _CROSS_ENTROPY_F32.launch(
+            logits.numel() >> 7, None, gradient, None, logits, targets, in_type(g, wide), rows, columns, ignore_index
+        )
+        return (gradient,)
     kept = in_type((targets != ignore_index).sum(), wide)
     each = in_type(g, wide) / maximum.forward(kept, 1.0)  # where no target counts, the gradient is 0
-    if fast:
-        loss = empty_contiguous((rows,), wide, logits.device)
-        _CROSS_ENTROPY_F32.launch(
-            logits.numel() >> 7, loss, gradient, logits, targets, rows, columns, ignore_index, 1.0
-        )
-        count = logits.numel()
-        _MUL_F32.launch(count >> 10, gradient, gradient, each, count, count, 1, 0, 0, 0.0)
-        return (gradient,)
     _CROSS_ENTROPY_BACKWARD.launch(
         logits.numel() >> 7, gradient, each.expand(rows).contiguous(), logits, targets, None,
         rows, columns, ignore_index, CODES[logits.dtype], CODES[targets.dtype], 0.0,

@@ -1,25 +1,26 @@
-"""Steps of optimisers (native/loss.c)."""
+"""Steps of optimisers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..dtype import float32
-from ..launch import KERNELS
+from ..element_types import CODES, opcodes
+from ..launch import KERNELS, Part, launch_all
 from ..op import claims
-from ..operands import dense
-from ..ops.optimizer_steps import AdamWSettings
-from ..tensor import Tensor
+from ..operands import dense, is_plain
+from ..ops.optimizer_steps import MATRIX_CHANGE, MEAN, STEP, AdafactorNumbers, AdamWSettings
+from ..tensor import Tensor, empty_contiguous
+from .element_updates import record
 
-_ADAMW = KERNELS["adamw_f32"]
+_ADAMW, _REDUCE, _SUM_ROWS, _MUL = (KERNELS[name] for name in ("adamw_f32", "reduce", "sum_rows_f32", "mul_f32"))
+_SQUARES = (opcodes("reduce")["sum_squares"].code, CODES[float32], CODES[float32])
 
 
 @claims("adamw_step")
-def _adamw_step(
-    parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, settings: AdamWSettings, largest: Tensor | None
-) -> Any:
-    """Dense float32 tensors of one shape, without AMSGrad."""
-    if largest is not None or not parameter.dtype is mean.dtype is squares.dtype is grad.dtype is float32:
+def _adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, settings: AdamWSettings) -> Any:
+    """Dense float32 tensors of one shape."""
+    if not parameter.dtype is mean.dtype is squares.dtype is grad.dtype is float32:
         return NotImplemented
     if not parameter.shape == mean.shape == squares.shape == grad.shape or not parameter.is_contiguous():
         return NotImplemented
@@ -29,6 +30,46 @@ def _adamw_step(
         grad = dense(grad)
     count = parameter.numel()
     _ADAMW.launch(4 * count >> 10, parameter, mean, squares, grad, settings.on(parameter.device), count)
-    for written in (parameter, mean, squares):
+    parameter.storage.version += 1
+    mean.storage.version += 1
+    squares.storage.version += 1
+    return parameter
+
+
+@claims("adafactor_step")
+def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], numbers: AdafactorNumbers) -> Any:
+    """Float32 matrices, in three calls."""
+    if len(means) != 2 or len(parameter.shape) != 2 or not parameter.shape == grad.shape:
+        return NotImplemented
+    (by_row, by_column), (rows, columns) = means, parameter.shape
+    if by_row.shape != (rows, 1) or by_column.shape != (1, columns) or not rows or not columns:
+        return NotImplemented
+    if not (is_plain(parameter) and is_plain(by_row) and is_plain(by_column) and grad.dtype is float32):
+        return NotImplemented
+    share, floor, keep, rate, smallest, by_limit = numbers
+    grad, count = dense(grad), rows * columns
+    scratch = empty_contiguous((count + rows + columns + 3,), float32, parameter.device)
+    change, of_rows, of_columns = scratch, Part(scratch, 4 * count), Part(scratch, 4 * (count + rows))
+    total, size, length = (Part(scratch, 4 * (count + rows + columns + i)) for i in range(3))
+    launch_all(
+        count >> 8,
+        (_REDUCE, size, parameter, *_SQUARES, 1, count, 1, count, 1, 1),
+        (_REDUCE, of_rows, grad, *_SQUARES, rows, columns, 1, columns, 1, 1),
+        (_REDUCE, of_columns, grad, *_SQUARES, 1, rows, columns, count, columns, 1),
+        record(MEAN, rows, (by_row, of_rows), (1 - share, share / columns)),
+    )
+    launch_all(
+        count >> 8,
+        record(MEAN, columns, (by_column, of_columns), (1 - share, share / rows)),
+        (_SUM_ROWS, total, by_row, 1, rows, rows),
+        (_MUL, change, by_row, by_column, count, rows, columns, columns, 0, 0.0),
+        record(MATRIX_CHANGE, count, (change, grad, total), (floor, 1 / rows), 4),
+    )
+    launch_all(
+        count >> 8,
+        (_REDUCE, length, change, *_SQUARES, 1, count, 1, count, 1, 1),
+        record(STEP, count, (parameter, change, size, length), (keep, rate, 1 / count, smallest, by_limit), 12),
+    )
+    for written in (parameter, by_row, by_column):
         written.storage.version += 1
     return parameter

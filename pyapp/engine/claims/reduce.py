@@ -12,6 +12,7 @@ from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense
+from ..ops import norms as _norms  # noqa: F401 (defines the ops)
 from ..shape import Shape, dense_layout, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
@@ -115,6 +116,11 @@ def _prod(x: Tensor, dim: int, keepdim: bool) -> Any:
     return _reduce("prod", x, [normalize_dim(dim, len(x.shape), "prod")] if x.shape else [], keepdim, kind)
 
 
+@claims("sum_squares")
+def _sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    return _reduce("sum_squares", x, reduced_dims(dim, len(x.shape), "sum_squares"), keepdim, x.dtype)
+
+
 # ---- running sums and products
 
 
@@ -135,6 +141,21 @@ def _claim_scan(name: str) -> None:
             length * inner, inner, 1,
         )  # fmt: skip
         return y
+
+
+@claims("_running_places")
+def _running_places(x: Tensor, dim: int, name: str) -> Any:
+    code, types, _ = opcodes("scan")[name]
+    if x.dtype not in types:
+        return NotImplemented
+    x = dense(x)
+    values, places = (empty_contiguous(x.shape, kind, x.device) for kind in (x.dtype, _dtype.int64))
+    length, inner = x.shape[dim], prod(x.shape[dim + 1 :])
+    K["scan"].launch(
+        x.numel() >> 8, values, places, x, code, CODES[x.dtype], prod(x.shape[:dim]), length, inner,
+        length * inner, inner, 1,
+    )  # fmt: skip
+    return places
 
 
 _claim_scan("cumsum")

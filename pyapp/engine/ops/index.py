@@ -7,12 +7,13 @@ from typing import Any
 from .. import dtype as _dtype
 from ..autograd import STATE, no_grad
 from ..declare import function, method
+from ..device import cpu
 from ..element_types import CODES, number_slot
 from ..in_place import check_writable, tracked, write_tracked
 from ..launch import KERNELS
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
-from ..op import primitive, view_op
+from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
@@ -91,29 +92,37 @@ def _basic(x: Tensor, entries: list[Any]) -> tuple[tuple[int, ...], tuple[int, .
     return tuple(shape), tuple(strides), offset
 
 
-def _array_index(entries: list[Any]) -> tuple[Any, ...]:
+def _listed(x: Tensor, entries: list[Any]) -> tuple[Any, ...]:
+    """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU."""
+    found = tuple(np.asarray(e) if isinstance(e, list) else e for e in entries)
+    return found if x.device is cpu else tuple(tensor_of(e) if isinstance(e, np.ndarray) else e for e in found)
+
+
+def _array_index(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(e.array() if isinstance(e, Tensor) else e for e in entries)
 
 
 @primitive(name="_take_back", saves="none")
-def _take_back(g: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) -> Tensor:
+def _take_back(g: Tensor, shape: tuple[int, ...], entries: tuple[Any, ...]) -> Tensor:
     """Zeros with g added at an index: the transpose of _take."""
     whole = np.zeros(shape, array_of(g).dtype)
-    np.add.at(whole, index, array_of(g))
+    np.add.at(whole, _array_index(entries), array_of(g))
     return tensor_of(whole, g.dtype)
 
 
 @_take_back.gradient
-def _d_take_back(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
-    return (_take(g, index),)
+def _d_take_back(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], entries: tuple[Any, ...]) -> Any:
+    return (_take(g, entries),)
 
 
-def _d_take(g: Tensor, _: Any, x: Tensor, index: tuple[Any, ...]) -> Any:
-    return (_take_back(g, x.shape, index),)
+def _d_take(g: Tensor, _: Any, x: Tensor, entries: tuple[Any, ...]) -> Any:
+    return (_take_back(g, x.shape, entries),)
 
 
 @primitive(vjp=_d_take, saves="none", name="_take")
-def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+def _take(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
+    """Entries: slices, None, and tensors or arrays of integers or bool, at least one; one for each dim of x."""
+    index = _array_index(entries)
     try:
         return (
             tensor_of(np.ascontiguousarray(x.array()[index]), x.dtype)
@@ -122,6 +131,18 @@ def _take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
         )
     except IndexError as error:
         raise IndexError(f"index: {error} (tensor: {describe(x)})") from None
+
+
+@primitive(name="_write", saves="none")
+def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Tensor:
+    """Writes a tensor or a number where _take would read, in place; returns x."""
+    kind = x.dtype
+    values = tensor_of(array_of(source, _dtype.float32), kind).array() if kind.is_bits else array_of(source)
+    try:
+        x.array()[_array_index(entries)] = values
+    except (IndexError, ValueError) as error:
+        raise type(error)(f"setitem: {error} (tensor: {describe(x)})") from None
+    return x
 
 
 def _is_int(entry: Any) -> bool:
@@ -145,8 +166,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         if not all(_is_basic(e) for e in entries):
             if any(_is_int(e) for e in entries):
                 return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
-            lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
-            return _take(x, _array_index(lists))
+            return _take(x, _listed(x, entries))
         if STATE.enabled and not x.is_contiguous():
             return _index_view(x, tuple(entries))
         return strided_slice(x, *_basic(x, entries))
@@ -166,7 +186,7 @@ def _index_view(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
 place_back(_index_view)
 
 
-@primitive(name="_put", saves="none")
+@op(name="_put", saves="none")
 def _put(x: Tensor, value: Any, index: Any) -> Tensor:
     """x with `value` at an index."""
     whole = x.clone()
@@ -199,13 +219,10 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         with no_grad():
             setitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
         return
-    kind = x.dtype
-    lists = [np.asarray(e) if isinstance(e, (list, np.ndarray)) else e for e in entries]
-    source = tensor_of(array_of(value, _dtype.float32), kind).array() if kind.is_bits else array_of(value)
-    try:
-        x.array()[_array_index(lists)] = source
-    except (IndexError, ValueError) as error:
-        raise type(error)(f"setitem: {error} (tensor: {describe(x)})") from None
+    if not isinstance(value, (Tensor, int, float)):
+        value = tensor_of(np.asarray(value)).to(x.device)
+    with no_grad():
+        _write(x, _listed(x, entries), value)
     x.storage.version += 1
 
 

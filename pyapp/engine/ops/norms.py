@@ -32,6 +32,12 @@ def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     return (wide * factors).to(x.dtype)
 
 
+@op()
+def sum_squares(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Sums of squares over dims, or over all: floats."""
+    return sum(x * x, dim, keepdim)
+
+
 def _d_norm(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     whole = _spread(y, x, dim, keepdim)
     return (_spread(g, x, dim, keepdim) * where(whole == 0, 0.0, x / whole),)
@@ -41,7 +47,7 @@ def _d_norm(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = Fa
 def _euclidean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     if is_half(x):
         return _euclidean(x.to(float32), dim, keepdim).to(x.dtype)
-    return sum(x * x, dim, keepdim).sqrt()
+    return sum_squares(x, dim, keepdim).sqrt()
 
 
 def _d_p_norm(g: Tensor, y: Tensor, x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Any:

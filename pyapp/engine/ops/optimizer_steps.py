@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..device import Device
 from ..dtype import float32
+from ..element_programs import ElementProgram
 from ..op import op
 from ..tensor import Tensor
-from .create import tensor
+from .create import empty_like, tensor
+from .element_updates import update_elements
+from .norms import sum_squares
 
 
 class AdamWNumbers(NamedTuple):
@@ -28,31 +31,28 @@ class AdamWSettings:
 
     def __init__(self) -> None:
         self.numbers: AdamWNumbers | None = None
-        self._tensors: dict[str, tuple[AdamWNumbers, Tensor]] = {}  # by device, with what they hold
+        self._tensors: dict[Device, tuple[AdamWNumbers, Tensor]] = {}  # by device, with what they hold
 
     def on(self, device: Device) -> Tensor:
         """The numbers as a tensor on a device; written only if they have changed."""
-        numbers, place = self.numbers, str(device)
-        assert numbers is not None
-        held = self._tensors.get(place)
+        numbers = self.numbers
+        held = self._tensors.get(device)
         if held is not None and held[0] == numbers:
             return held[1]
+        assert numbers is not None
         written = tensor(numbers, dtype=float32, device=device)
         if held is not None:
             written = held[1].copy_(written)
-        self._tensors[place] = numbers, written
+        self._tensors[device] = numbers, written
         return written
 
 
 @op()
-def adamw_step(
-    parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, settings: AdamWSettings, largest: Tensor | None
-) -> Tensor:
+def adamw_step(parameter: Tensor, mean: Tensor, squares: Tensor, grad: Tensor, settings: AdamWSettings) -> Tensor:
     """One step of Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101), in place; returns
     the parameter. To be called inside no_grad().
 
     parameter, mean and squares (the moving means of the gradient and of its square) and grad are of one shape.
-    `largest`, for AMSGrad (Reddi et al. 2018, arXiv 1904.09237): the largest squares so far, which take their place.
     """
     numbers = settings.numbers
     assert numbers is not None
@@ -60,7 +60,67 @@ def adamw_step(
         parameter.mul_(1 - numbers.rate * numbers.decay)
     mean.add_((grad - mean).mul_(1 - numbers.beta1))
     squares.mul_(numbers.beta2).add_((grad * grad).mul_(1 - numbers.beta2))
-    if largest is not None:
-        squares = largest.copy_(largest.maximum(squares))
     root = squares.sqrt().div_(numbers.square_correction**0.5).add_(numbers.epsilon)
     return parameter.sub_((mean / root).mul_(numbers.rate / numbers.mean_correction))
+
+
+class AdafactorNumbers(NamedTuple):
+    """The numbers of a step of Adafactor."""
+
+    share: float  # of the new squares in their moving means
+    floor: float  # of the means of squares, and by its square of the squares
+    keep: float  # the factor of the parameter: decoupled weight decay
+    rate: float  # below zero
+    smallest: float  # root mean square of the parameter
+    by_limit: float  # 1 / the largest root mean square of a change
+
+
+@op()
+def adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], numbers: AdafactorNumbers) -> Tensor:
+    """One step of Adafactor (Shazeer and Stern 2018, arXiv 1804.04235), in place; returns the parameter. To be called
+    inside no_grad().
+
+    parameter and grad are (..., R, C). means are the moving means of the gradient's squares by rows, (..., R, 1), and
+    by columns, (..., 1, C); or that of each element, as for vectors.
+    """
+    share, floor, keep, rate, smallest, by_limit = numbers
+    size = sum_squares(parameter)  # ()
+    if len(means) == 2:
+        rows, columns = means
+        for dim, mean in ((-1, rows), (-2, columns)):
+            update_elements(mean, (sum_squares(grad, dim, True),), MEAN, (1 - share, share / grad.shape[dim]))
+        total = rows.sum(-2, True)  # (..., 1, 1)
+        if total.numel() > 1:
+            total = total.expand(grad.shape).contiguous()
+        change = update_elements(rows * columns, (grad, total), MATRIX_CHANGE, (floor, 1 / rows.shape[-2]))
+    else:
+        change = update_elements(empty_like(parameter), (grad, *means), CHANGE, (floor, 1 - share, share))
+    more = (keep, rate, 1 / parameter.numel(), smallest, by_limit)
+    return update_elements(parameter, (change, size, sum_squares(change)), STEP, more)
+
+
+def _mean(mean: Any, total: Any, keep: Any, share: Any) -> Any:
+    return mean * keep + total * share, None
+
+
+def _matrix_change(outer: Any, grad: Any, total: Any, floor: Any, share: Any) -> Any:
+    """outer: the products of the means of rows and of columns; total: the sum of the former."""
+    variance = outer / (total * share).maximum(floor)
+    return grad / variance.maximum(floor * floor).sqrt(), None, None
+
+
+def _change(change: Any, grad: Any, variance: Any, floor: Any, keep: Any, share: Any) -> Any:
+    variance = variance * keep + grad * grad * share
+    return grad / variance.maximum(floor * floor).sqrt(), None, variance
+
+
+def _step(
+    parameter: Any, change: Any, size: Any, length: Any, keep: Any, rate: Any, share: Any, smallest: Any, by_limit: Any
+) -> Any:
+    """size and length: the sums of the squares of the parameter and of the change."""
+    factor = (size * share).sqrt().maximum(smallest) / ((length * share).sqrt() * by_limit).maximum(1.0)
+    return parameter * keep + change * (factor * rate), None, None, None
+
+
+MEAN, STEP = ElementProgram(_mean, 2, 2), ElementProgram(_step, 4, 5)
+MATRIX_CHANGE, CHANGE = ElementProgram(_matrix_change, 3, 2), ElementProgram(_change, 3, 3)

@@ -9,7 +9,7 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
-from ..shape import as_shape, normalize_dim
+from ..shape import as_shape, normalize_dim, normalize_dims
 from ..tensor import Tensor
 from ..user_errors import describe
 from .view import reshape, transpose
@@ -27,7 +27,7 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 @function(method=True)
 def flip(x: Tensor, *along: Any, dims: Any = None) -> Tensor:
     """Reverses the order along dims."""
-    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(along if dims is None else dims)))
+    return _flip(x, normalize_dims(as_shape(along if dims is None else dims), x.ndim, "flip"))
 
 
 def _d_roll(g: Tensor, _: Any, x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:

@@ -31,16 +31,22 @@ def _cumsum_by_name(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
 cumsum.by_name = _cumsum_by_name
 
 
-def _running(name: str, accumulate: Any) -> Any:
+@primitive(saves="none", name="_running_places")
+def _running_places(x: Tensor, dim: int, name: str) -> Tensor:
+    """Where the largest (cummax) or smallest (cummin) element so far is, int64: of equals the last; NaN wins."""
+    array = array_of(x)
+    values = (np.maximum if name == "cummax" else np.minimum).accumulate(array, axis=dim)
+    at = np.arange(array.shape[dim], dtype=np.int64).reshape((-1,) + (1,) * (x.ndim - 1 - dim))
+    hit = np.where((array == values) | (array != array), at, 0)
+    return tensor_of(np.maximum.accumulate(hit, axis=dim), _dtype.int64)
+
+
+def _running(name: str) -> Any:
     def function(x: Tensor, dim: int) -> Found:
         if not x.ndim:
-            return Found(x.clone(), tensor_of(np.zeros((), np.int64)))
+            return Found(x.clone(), x.new_zeros((), dtype=_dtype.int64))
         d = normalize_dim(dim, x.ndim, name)
-        array = array_of(x)
-        values = accumulate().accumulate(array, axis=d)
-        at = np.arange(array.shape[d], dtype=np.int64).reshape((-1,) + (1,) * (x.ndim - 1 - d))
-        hit = np.where((array == values) | (array != array), at, 0)
-        indices = tensor_of(np.maximum.accumulate(hit, axis=d), _dtype.int64)
+        indices = _running_places(x.detach(), d, name)
         return Found(x.gather(d, indices), indices)
 
     function.__name__ = name
@@ -48,5 +54,5 @@ def _running(name: str, accumulate: Any) -> Any:
     return function
 
 
-cummax = function(method=True)(_running("cummax", lambda: np.maximum))
-cummin = function(method=True)(_running("cummin", lambda: np.minimum))
+cummax = function(method=True)(_running("cummax"))
+cummin = function(method=True)(_running("cummin"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..declare import function, method
+from ..dtype import bool_
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
@@ -16,7 +17,7 @@ from ..user_errors import describe
 from .create import ones, zeros
 from .diagonals import diagonal
 from .elementwise.select import where
-from .index import _array_index, _put, _take_back
+from .index import _put, _take_back
 from .padding import pad
 from .selection import _grid, _index_array
 from .view import expand, reshape
@@ -150,8 +151,9 @@ def index_put(x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: 
     if not accumulate:
         return _put(x, values, index)
 
+    entries = (*index, *(slice(None),) * (x.ndim - sum(i.ndim if i.dtype is bool_ else 1 for i in index)))
     shape = x.detach()[index].shape
-    return x + _take_back(expand(values, shape), x.shape, _array_index(list(index)))
+    return x + _take_back(expand(values, shape), x.shape, entries)
 
 
 @function(method=True, in_place=True)

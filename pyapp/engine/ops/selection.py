@@ -6,15 +6,14 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function
-from ..launch import capturing
 from ..lazy import np
-from ..numpy_arrays import array_of, int64_tensor
+from ..numpy_arrays import array_of, int64_tensor, tensor_of
 from ..op import primitive
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor, adopt_array
 from ..user_errors import describe
 from .create import from_numpy
-from .index import getitem
+from .index import _take_back
 from .view import expand, reshape
 
 
@@ -61,9 +60,21 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
         raise (IndexError if index.ndim > 1 else TypeError)(
             f"index_select: the index is a vector of int32 or int64, not {describe(index)}"
         )
-    if not capturing() and index.numel() and int(index.amin()) < 0:
-        raise IndexError(f"index_select: the index has negative values, to {int(index.amin())} ({describe(x)})")
-    return getitem(x, (slice(None),) * d + (reshape(index, -1),))
+    return _index_select(x, d, reshape(index, -1))
+
+
+def _d_index_select(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor) -> Any:
+    return (_take_back(g, x.shape, (*(slice(None),) * dim, index, *(slice(None),) * (x.ndim - dim - 1))),)
+
+
+@primitive(vjp=_d_index_select, saves="none", name="_index_select")
+def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    array = index.array()
+    if array.size and (array.min() < 0 or array.max() >= x.shape[dim]):
+        raise IndexError(
+            f"index_select: index values {array.min()} .. {array.max()} are outside dim {dim} of {describe(x)}"
+        )
+    return tensor_of(array_of(x)[(slice(None),) * dim + (array,)], x.dtype)
 
 
 @function(method=True)

@@ -1,0 +1,103 @@
+/* Short programs for every element of some tensors: steps of optimisers and other chains of simple operations. */
+#include "simd.h"
+
+enum {
+    TENSORS = 6,
+    TEMPORARIES = 8,
+    NUMBERS = 16,
+    PLACES = TENSORS + TEMPORARIES + NUMBERS,
+    BLOCK = 128, /* elements that are computed together, in cache */
+    SHARE = 64
+};
+
+typedef struct instruction {
+    uint8_t opcode, to, a, b, c; /* places: tensors, then temporaries, then numbers */
+} instruction;
+
+#define EACH(name, expression)                                                                                         \
+    case COMPUTE_F32_##name:                                                                                           \
+        ROLLED for (int64_t i = 0; i < n; i += LANES)                                                                  \
+        {                                                                                                              \
+            const vfloat a = vload(left + i), b = vload(right + i), c = vload(third + i);                              \
+            vstore(y + i, expression);                                                                                 \
+        }                                                                                                              \
+        break;
+
+/* n is a multiple of LANES; y may be an operand. */
+static void compute(int opcode, float *y, const float *left, const float *right, const float *third, int64_t n)
+{
+    switch (opcode) {
+        EACH(add, ((void)c, a + b))
+        EACH(sub, ((void)c, a - b))
+        EACH(mul, ((void)c, a * b))
+        EACH(div, ((void)c, a / b))
+        EACH(maximum, ((void)c, vmaximum(a, b)))
+        EACH(minimum, ((void)c, vminimum(a, b)))
+        EACH(greater, ((void)c, vselect(a > b, vsplat(1), vzero())))
+        EACH(where, vselect(a != vzero(), b, c))
+        EACH(multiply_add, a * b + c)
+        EACH(sqrt, ((void)b, (void)c, vsqrt(a)))
+        EACH(abs, ((void)b, (void)c, vabs(a)))
+        EACH(sign, ((void)b, (void)c, vselect(a > vzero(), vsplat(1), vselect(a < vzero(), vsplat(-1), vzero()))))
+    }
+}
+
+KERNEL(compute_f32)
+{
+    float scratch[PLACES][BLOCK];
+    float *tensors[TENSORS], *place[PLACES];
+    const int64_t count = record->dims[compute_f32_count], steps = record->dims[compute_f32_steps],
+                  single = record->dims[compute_f32_single];
+    const instruction *program = record->pointers[compute_f32_program];
+    unsigned written = 0;
+    int64_t first, last;
+    if (count < 0 || steps < 0)
+        return KERNEL_BAD_ARGUMENT;
+    if (count == 0)
+        return KERNEL_OK;
+    for (int k = 0; k < PLACES; k++)
+        place[k] = scratch[k];
+    for (int k = 0; k < TENSORS; k++) {
+        tensors[k] = record->pointers[compute_f32_x0 + k];
+        if (tensors[k] && single >> k & 1)
+            for (int i = 0; i < BLOCK; i++)
+                scratch[k][i] = *tensors[k];
+    }
+    for (int64_t s = 0; s < steps; s++) {
+        const uint8_t places[] = {program[s].to, program[s].a, program[s].b, program[s].c};
+        for (int k = 0; k < 4; k++)
+            if (places[k] >= PLACES || (places[k] < TENSORS && !tensors[places[k]]))
+                return KERNEL_BAD_ARGUMENT;
+        if (program[s].opcode >= COMPUTE_F32_COUNT || program[s].to >= TENSORS + TEMPORARIES ||
+            (program[s].to < TENSORS && single >> program[s].to & 1))
+            return KERNEL_BAD_ARGUMENT;
+        written |= 1u << program[s].to;
+    }
+    for (int k = 0; k < NUMBERS; k++) {
+        double number;
+        memcpy(&number, &record->dims[compute_f32_number0 + k], sizeof number);
+        for (int i = 0; i < BLOCK; i++)
+            scratch[TENSORS + TEMPORARIES + k][i] = (float)number;
+    }
+    worker_share(count, SHARE, worker, workers, &first, &last);
+    for (int64_t at = first; at < last; at += BLOCK) {
+        const int64_t n = last - at < BLOCK ? last - at : BLOCK, whole = n & -LANES;
+        const int copied = whole != n;
+        for (int k = 0; k < TENSORS; k++) {
+            if (!tensors[k] || single >> k & 1)
+                continue;
+            place[k] = copied ? scratch[k] : tensors[k] + at;
+            if (copied) {
+                memset(scratch[k] + whole, 0, LANES * sizeof(float));
+                memcpy(scratch[k], tensors[k] + at, (size_t)n * sizeof(float));
+            }
+        }
+        for (int64_t s = 0; s < steps; s++)
+            compute(program[s].opcode, place[program[s].to], place[program[s].a], place[program[s].b],
+                    place[program[s].c], copied ? whole + LANES : n);
+        for (int k = 0; copied && k < TENSORS; k++)
+            if (written >> k & 1)
+                memcpy(tensors[k] + at, scratch[k], (size_t)n * sizeof(float));
+    }
+    return KERNEL_OK;
+}

@@ -1,0 +1,59 @@
+"""Programs for every element of some tensors (native/compute.c)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtype import float32
+from ..element_programs import TENSORS, ElementProgram
+from ..launch import KERNELS
+from ..op import claims
+from ..operands import dense
+from ..ops import element_updates as _element_updates  # noqa: F401 (defines the op)
+from ..tensor import Tensor
+
+_COMPUTE = KERNELS["compute_f32"]
+_NONE = tuple((None,) * n for n in range(TENSORS + 1))
+
+
+def record(
+    program: ElementProgram, count: int, tensors: tuple[Any, ...], numbers: tuple[float, ...], single: int = 0
+) -> tuple[Any, ...]:
+    """The kernel and its slots, for `count` elements. Bit k of `single`: tensor k is one element."""
+    steps = program.on(tensors[0].device)
+    return (
+        _COMPUTE, *tensors, *_NONE[TENSORS - len(tensors)], steps, count, steps.shape[0] // 5, single,
+        *program.slots(numbers),
+    )  # fmt: skip
+
+
+@claims("update_elements")
+def _update_elements(
+    first: Tensor, others: tuple[Tensor, ...], program: ElementProgram, numbers: tuple[float, ...]
+) -> Any:
+    """Float32 tensors, dense where they are written."""
+    shape, steps = first.shape, program.on(first.device)
+    tensors, single, written = [first], 0, program.written
+    for at, x in enumerate(others, 1):
+        if x.dtype is not float32:
+            return NotImplemented
+        if x.shape != shape:
+            if at in written or x.numel() != 1:
+                return NotImplemented
+            single |= 1 << at
+        elif at not in written:
+            x = dense(x)
+        tensors.append(x)
+    for at in written:
+        if not tensors[at].is_contiguous():
+            return NotImplemented
+    if first.dtype is not float32:
+        return NotImplemented
+    count = first.numel()
+    _COMPUTE.launch(
+        count * steps.shape[0] >> 14, *tensors, *_NONE[TENSORS - len(tensors)], steps,
+        count, steps.shape[0] // 5, single, *program.slots(numbers),
+    )  # fmt: skip
+    for at in written:
+        tensors[at].storage.version += 1
+    return first

@@ -1,0 +1,226 @@
+"""Indexing by tensors of integers: x[i, :, j], x[i] = v and their gradients, index_select, index_add."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+from .. import dtype as _dtype
+from ..device import Device, cpu
+from ..element_types import CODES, opcodes
+from ..launch import KERNELS as K
+from ..launch import capturing
+from ..op import claims
+from ..operands import dense
+from ..ops.create import zeros
+from ..ops.index import _basic, fill_
+from ..ops.view import copy_strided
+from ..shape import Shape, broadcast_shapes
+from ..tensor import Tensor, empty_contiguous, make
+from .elementwise import broadcast_strides
+from .layouts import in_type
+from .reduce import merged
+
+_GET, _PUT = K["index_get"], K["index_put"]
+_OPCODES = opcodes("scatter")
+_INDICES = 4  # at most
+_ALL = slice(None)
+_MOST_COPIED = 4  # elements of a view that are made dense, for each that is read
+
+
+class _Chosen(NamedTuple):
+    """What an index chooses of a view: dims `first` to `last` of it by one int64 tensor each, all of one shape."""
+
+    view: Tensor
+    first: int
+    last: int
+    indices: tuple[Tensor, ...]
+    shape: Shape
+
+    def result(self) -> Shape:
+        shape = self.view.shape
+        return (*shape[: self.first], *self.shape, *shape[self.last :])
+
+    def steps(self) -> tuple[int, int, int] | None:
+        """(outer, inner, the stride of the outer ones) where each part is one walk and the inner one dense."""
+        shape, first, last = self.view.shape, self.first, self.last
+        if self.view.is_contiguous():
+            inner = prod(shape[last:])
+            return prod(shape[:first]), inner, inner * prod(shape[first:last])
+        front = merged(shape[:first], self.view.strides[:first])
+        block = merged(shape[last:], self.view.strides[last:])
+        return (front[0], block[0], front[1]) if front and block and (block[1] == 1 or block[0] == 1) else None
+
+    def slots(self) -> tuple[int, ...]:
+        """Sizes and strides of the indexed dims."""
+        none = (0,) * (_INDICES - len(self.indices))
+        return (
+            *self.view.shape[self.first : self.last], *none, *self.view.strides[self.first : self.last], *none,
+        )  # fmt: skip
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return (*self.indices, *(None,) * (_INDICES - len(self.indices)))
+
+
+def _chosen(x: Tensor, entries: tuple[Any, ...]) -> _Chosen | None:
+    """None for masks, and for indices that are not tensors of integers or are too many. As in NumPy, the indexed dims
+    of the result stand where the first is, or in front where others lie between them."""
+    if x.dtype not in CODES:
+        return None
+    places, plain = [], True
+    for at, entry in enumerate(entries):
+        if isinstance(entry, Tensor):
+            if entry.dtype.category != 1:
+                return None
+            places.append(at)
+        elif entry is None:
+            plain = False
+        elif not isinstance(entry, slice) or (entry.step is not None and entry.step < 0):
+            return None
+        elif entry != _ALL:
+            plain = False
+    if not places or len(places) > _INDICES:
+        return None
+    indices = tuple(_on(in_type(entries[at], _dtype.int64), x.device) for at in places)
+    if plain:
+        shape, strides, offset = x.shape, x.strides, 0
+    else:
+        shape, strides, offset = _basic(x, [_ALL if isinstance(e, Tensor) else e for e in entries])
+    first, last = places[0], places[-1] + 1
+    if last - first != len(places):
+        order = (*places, *(d for d in range(len(shape)) if d not in places))
+        shape, strides = tuple(shape[d] for d in order), tuple(strides[d] for d in order)
+        first, last = 0, len(places)
+    if plain and shape is x.shape:
+        view = x
+    else:
+        view = make(x.storage, shape, strides, x.dtype, x.offset + offset)
+    of = indices[0].shape
+    if len(indices) > 1:
+        of = broadcast_shapes(*(i.shape for i in indices), op="index")
+        indices = tuple(i if i.shape == of else i.expand(of) for i in indices)
+    return _Chosen(view, first, last, tuple(dense(i) for i in indices), of)
+
+
+def _on(index: Tensor, device: Device) -> Tensor:
+    """Indices on the CPU serve every device, as in torch."""
+    return index.to(device) if index.device is cpu is not device else index
+
+
+def _get(x: Tensor, entries: tuple[Any, ...], negative: bool) -> Any:
+    chosen = _chosen(x, entries)
+    if chosen is None:
+        return NotImplemented
+    steps = chosen.steps()
+    y = empty_contiguous(chosen.result(), x.dtype, x.device)
+    if steps is None:
+        if x.device is cpu and chosen.view.numel() > _MOST_COPIED * y.numel():
+            return NotImplemented
+        chosen = chosen._replace(view=dense(chosen.view))
+        steps = chosen.steps()
+        assert steps is not None
+    outer, inner, step = steps
+    count = prod(chosen.shape)
+    try:
+        _GET.launch(
+            y.numel() >> 8, y, chosen.view, *chosen.tensors(), x.dtype.itemsize, outer, count, inner, step,
+            int(negative), *chosen.slots(),
+        )  # fmt: skip
+    except IndexError:
+        if x.device is not cpu:
+            raise
+        return NotImplemented  # NumPy's way says which index it is
+    return y
+
+
+def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
+    """Combines a source that broadcasts to the result with what is there; False where nothing was written: an index is
+    out of range."""
+    view, shape = chosen.view, chosen.result()
+    steps = chosen.steps()
+    if steps is None:
+        copied = chosen._replace(view=dense(view))
+        return _put(copied, source, opcode) and copy_strided(view, copied.view)
+    (outer, inner, step), count = steps, prod(chosen.shape)
+    walks: tuple[int, ...]
+    if source.shape == shape and source.is_contiguous():
+        walks = (count * inner, inner, 1)
+    elif source.numel() == 1:
+        walks = (0, 0, 0)
+    else:
+        source, walks = _walks(source, shape, chosen.first, chosen.first + len(chosen.shape))
+    try:
+        _PUT.launch(
+            prod(shape) >> 6, view, source, *chosen.tensors(), _OPCODES[opcode].code, CODES[view.dtype], outer,
+            count, inner, step, *walks, *chosen.slots(),
+        )  # fmt: skip
+    except IndexError:
+        if view.device is not cpu:
+            raise
+        return False
+    return True
+
+
+def _walks(source: Tensor, shape: Shape, first: int, last: int) -> tuple[Tensor, tuple[int, ...]]:
+    """A source as if it had the shape, and its strides over the dims before `first`, from there to `last`, and behind;
+    a dense copy where these are not one walk each."""
+    wide = make(source.storage, shape, broadcast_strides(source, shape), source.dtype, source.offset)
+    parts = ((0, first), (first, last), (last, len(shape)))
+    found = [merged(shape[a:b], wide.strides[a:b]) for a, b in parts]
+    if None in found:
+        wide = dense(wide)
+        found = [merged(shape[a:b], wide.strides[a:b]) for a, b in parts]
+    return wide, tuple(walk[1] for walk in found if walk)
+
+
+@claims("_take")
+def _take(x: Tensor, entries: tuple[Any, ...]) -> Any:
+    return _get(x, entries, True)
+
+
+@claims("_index_select")
+def _index_select(x: Tensor, dim: int, index: Tensor) -> Any:
+    return _get(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)), False)
+
+
+@claims("_take_back")
+def _take_back(g: Tensor, shape: Shape, entries: tuple[Any, ...]) -> Any:
+    if g.dtype not in _OPCODES["add"].types:
+        return NotImplemented
+    whole = zeros(shape, dtype=g.dtype, device=g.device)
+    chosen = _chosen(whole, entries)
+    if chosen is None or not _put(chosen, g, "add"):
+        return NotImplemented
+    return whole
+
+
+@claims("_index_add")
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    if x.dtype not in _OPCODES["add"].types:
+        return NotImplemented
+    y = dense(x).clone()
+    chosen = _chosen(y, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)))
+    return y if chosen is not None and _put(chosen, source, "add") else NotImplemented
+
+
+@claims("_write")
+def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Any:
+    if not isinstance(source, Tensor):
+        if x.device is cpu and not capturing():
+            return NotImplemented  # NumPy's way is faster
+        source = fill_(empty_contiguous((), x.dtype, x.device), source)
+    chosen = _chosen(x, entries)
+    if chosen is None:
+        return NotImplemented
+    shape = chosen.result()
+    if source.shape and source.shape != shape:
+        try:
+            if broadcast_shapes(shape, source.shape, op="setitem") != shape:
+                return NotImplemented
+        except ValueError:
+            if x.device is not cpu:
+                raise
+            return NotImplemented  # NumPy takes more dims of size one
+    if source.storage.address == x.storage.address:
+        source = source.clone()
+    return x if _put(chosen, in_type(source, x.dtype), "set") else NotImplemented
