@@ -9,7 +9,7 @@ from ..blocks.layout import BLOCK_TYPES
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense
-from ..quant import BANDED
+from ..quant import BANDED, is_transposed
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_int32
 
@@ -37,7 +37,7 @@ _COPY = K["embedding_copy"]
 @claims("_embedding")
 def _embedding(weight: Tensor, ids: Tensor) -> Any:
     found = _EMBEDDING.get(weight.dtype) if ids.dtype is _I32 else None
-    if not weight.is_contiguous():
+    if not weight.is_contiguous() or (weight.dtype.is_quantized and is_transposed(weight)):
         return NotImplemented
     ids = dense(ids)
     vocabulary, columns = weight.shape
