@@ -22,7 +22,11 @@ from .tensor import Tensor, adopt_array, empty_contiguous, make
 BAND = 8  # rows packed side by side
 BLOCK = 32  # columns that share a scale in q8_0 and q8_group
 # Bytes of eight rows' blocks, packed.
-BANDED = {"q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_K": BAND * 148, "q6_K": BAND * 210}
+BANDED = {
+    "q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_1": BAND * 20, "q5_0": BAND * 22,
+    "q5_1": BAND * 24, "q2_K": BAND * 84, "q3_K": BAND * 114, "q4_K": BAND * 148, "q5_K": BAND * 180,
+    "q6_K": BAND * 210,
+}  # fmt: skip
 
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
@@ -188,7 +192,7 @@ def dequantize(x: Tensor) -> Tensor:
     rows, columns = x.shape
     result = empty_contiguous((rows, columns), _dtype.float32, x.device)
     kernel = KERNELS.get("unpack_" + x.dtype.name)
-    kind = () if kernel else (BLOCK_TYPES[x.dtype.name].code, x.dtype.name in BANDED)
+    kind = () if kernel else (BLOCK_TYPES[x.dtype.name].code,)
     (kernel or KERNELS["unpack_blocks"]).launch(rows * columns >> 10, result, x, rows, columns, *kind)
     return result
 

@@ -9,7 +9,7 @@ from ..blocks.layout import BLOCK_TYPES
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense
-from ..quant import BANDED, is_transposed
+from ..quant import is_transposed
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_int32
 
@@ -17,7 +17,7 @@ _F32 = _dtype.float32
 _I32 = _dtype.int32
 
 _EMBEDDING: dict[Any, tuple[Any, tuple[int, ...]]] = {
-    kind: (K["embedding_blocks"], (BLOCK_TYPES[name].code, name in BANDED)) for name, kind in _dtype.GGML.items()
+    kind: (K["embedding_blocks"], (BLOCK_TYPES[name].code,)) for name, kind in _dtype.GGML.items()
 }
 _EMBEDDING |= {
     d: (K["embedding_" + n], ())
