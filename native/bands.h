@@ -44,9 +44,10 @@ typedef struct band_type {
 
 enum { NIBBLES = BAND * 16, TWO_BITS = BAND * 8, ONE_BIT = BAND * 4, HALF_SCALES = BAND * 2, RUN_SCALES = BAND * 2 };
 #define RUN_BYTES(large, nibbles, two_bits, one_bit)                                                                   \
-    ((large)*RUN_SCALES + (nibbles)*NIBBLES + (two_bits)*TWO_BITS + (one_bit)*ONE_BIT)
+    ((large) * RUN_SCALES + (nibbles) * NIBBLES + (two_bits) * TWO_BITS + (one_bit) * ONE_BIT)
 #define BAND_BLOCK_BYTES(large, minimums, nibbles, two_bits, one_bit)                                                  \
-    ((1 + (minimums)) * HALF_SCALES + ((large) ? MOST_VALUES / BLOCK : 1) * RUN_BYTES(large, nibbles, two_bits, one_bit))
+    ((1 + (minimums)) * HALF_SCALES +                                                                                  \
+     ((large) ? MOST_VALUES / BLOCK : 1) * RUN_BYTES(large, nibbles, two_bits, one_bit))
 #define NAME_BYTES(name, code, large, minimums, halves, nibbles, two_bits, one_bit)                                    \
     name##_bytes = BAND_BLOCK_BYTES(large, minimums, nibbles, two_bits, one_bit),
 enum { BAND_TYPES(NAME_BYTES) q8_0_bytes = sizeof(q8_0_band), q8_group_bytes = sizeof(q8_group_band) };
@@ -124,7 +125,8 @@ INLINE void add_four_bytes(uint8_t *to, uint32_t bits)
 INLINE void put_band_step(uint8_t *at, const band_type t, int s, four_and_four n)
 {
     if (t.nibbles) {
-        add_four_bytes(at + s * BAND * 4, (n.low & 15 * EACH_BYTE) | (n.high & 15 * EACH_BYTE) << 4);
+        const uint32_t both = (n.low & 15 * EACH_BYTE) | (n.high & 15 * EACH_BYTE) << 4;
+        memcpy(at + s * BAND * 4, &both, 4);
         n.low = n.low >> 4 & 15 * EACH_BYTE, n.high = n.high >> 4 & 15 * EACH_BYTE;
         at += NIBBLES;
     }

@@ -94,7 +94,7 @@ typedef struct block_layout {
     bit_plane low, high;
 } block_layout;
 
-static block_layout layout_of(int64_t type)
+INLINE block_layout layout_of(int64_t type)
 {
     switch (type) {
     case Q4_0:
@@ -119,7 +119,7 @@ static block_layout layout_of(int64_t type)
 }
 
 /* Columns c .. c + 3 of a plane, a byte each. A plane with runs of a byte has 32 bits. */
-static uint32_t plane_step(const uint8_t *block, bit_plane plane, int c)
+INLINE uint32_t plane_step(const uint8_t *block, bit_plane plane, int c)
 {
     const int each = 3 - plane.bits, inside = c & ((1 << plane.run) - 1);
     const uint32_t mask = (1u << (1 << plane.bits)) - 1;
@@ -144,7 +144,7 @@ static void put_plane_step(uint8_t *block, bit_plane plane, int c, uint32_t numb
 }
 
 /* A row's block, as files have it, into its place in a band of zeros. */
-static void pack_block(uint8_t *to, const uint8_t *from, const band_type t, const block_layout *layout, int row)
+INLINE void pack_block(uint8_t *to, const uint8_t *from, const band_type t, const block_layout *layout, int row)
 {
     const six_bit_scales six = six_bits(from + layout->scales); /* of q4_K and q5_K */
     const uint8_t *own = from + layout->scales;
@@ -165,9 +165,9 @@ static void pack_block(uint8_t *to, const uint8_t *from, const band_type t, cons
         at = to + band_numbers(t, run) + 4 * row;
         for (int s = 0; s < 4; s++) {
             const int c = run * BLOCK + 4 * s;
-            const four_and_four n = {
-                plane_step(from, layout->low, c) | plane_step(from, layout->high, c) << low_bits,
-                plane_step(from, layout->low, c + 16) | plane_step(from, layout->high, c + 16) << low_bits};
+            const four_and_four n = {plane_step(from, layout->low, c) | plane_step(from, layout->high, c) << low_bits,
+                                     plane_step(from, layout->low, c + 16) | plane_step(from, layout->high, c + 16)
+                                                                                 << low_bits};
             put_band_step(at, t, s, n);
         }
     }
@@ -216,6 +216,22 @@ static void unpack_block(uint8_t *to, const uint8_t *from, const band_type t, co
     }
 }
 
+/* Bands first .. last - 1; from: `count` blocks of each of the rows. */
+INLINE void pack_bands(uint8_t *packed, const uint8_t *from, int64_t rows, int64_t count, int64_t first, int64_t last,
+                       const int64_t type)
+{
+    const int64_t nbytes = band_bytes(type), row_bytes = count * type_of(type).nbytes;
+    const block_layout layout = layout_of(type);
+    for (int64_t band = first; band < last; band++)
+        for (int64_t k = 0; k < count; k++) {
+            uint8_t *to = packed + (band * count + k) * nbytes;
+            memset(to, 0, (size_t)nbytes);
+            for (int row = 0; row < BAND && band * BAND + row < rows; row++)
+                pack_block(to, from + (band * BAND + row) * row_bytes + k * type_of(type).nbytes, band_type_of(type),
+                           &layout, row);
+        }
+}
+
 /* blocks: as files have them, row after row; columns must be whole blocks. Rows past the last are zero. */
 KERNEL(pack_blocks)
 {
@@ -223,22 +239,19 @@ KERNEL(pack_blocks)
     const uint8_t *from = record->pointers[pack_blocks_blocks];
     const int64_t rows = record->dims[pack_blocks_rows], columns = record->dims[pack_blocks_columns],
                   type = record->dims[pack_blocks_type];
-    const block_type kind = type_of(type);
     int64_t first, last;
     if (rows == 0)
         return KERNEL_OK;
     if (is_bad(type, columns, 1))
         return KERNEL_BAD_ARGUMENT;
-    const int64_t count = columns / kind.values, nbytes = band_bytes(type);
-    const block_layout layout = layout_of(type);
     worker_share((rows + BAND - 1) / BAND, 1, worker, workers, &first, &last);
-    for (int64_t band = first; band < last; band++)
-        for (int64_t k = 0; k < count; k++) {
-            uint8_t *to = packed + (band * count + k) * nbytes;
-            memset(to, 0, (size_t)nbytes);
-            for (int row = 0; row < BAND && band * BAND + row < rows; row++)
-                pack_block(to, from + ((band * BAND + row) * count + k) * kind.nbytes, band_type_of(type), &layout, row);
-        }
+#define PACK(name, code, ...)                                                                                          \
+    case code:                                                                                                         \
+        pack_bands(packed, from, rows, columns / type_of(code).values, first, last, code);                             \
+        break;
+    switch (type) {
+        BAND_TYPES(PACK)
+    }
     return KERNEL_OK;
 }
 

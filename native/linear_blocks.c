@@ -11,12 +11,7 @@
 #include "dot_u7.h"
 
 enum { FEW_ROWS = 3, STREAM_BLOCKS = 128 };
-enum {
-    MOST_DOT_ROWS = 4,
-    DOT_ROWS = 4,
-    DOT_GROUPS = 16,
-    GROUP_BLOCKS = MOST_VALUES / BLOCK
-};
+enum { MOST_DOT_ROWS = 4, DOT_ROWS = 4, DOT_GROUPS = 16, GROUP_BLOCKS = MOST_VALUES / BLOCK };
 enum { TILE_ROWS = 4, TILE_BANDS = 8, TILE_BLOCKS = 16 };
 #if defined(__wasm__)
 #define DOT_UNROLL ROLLED
@@ -40,11 +35,6 @@ INLINE int is_wide(const block_type *kind) { return !U7_TAKES_U8 && kind->bias =
 
 /* Bands streamed side by side, and those of them that are added to at once. */
 enum { STREAM_BANDS = 4 };
-#if defined(__wasm__)
-enum { LAST_BANDS = STREAM_BANDS }; /* one band four times: code of its own for the last three would be downloaded */
-#else
-enum { LAST_BANDS = 1 };
-#endif
 #if LANES == 16 || (defined(__wasm_simd128__) && !U7_WORDS)
 enum { BANDS_AT_ONCE = 4 };
 #elif U7_WORDS && !defined(__wasm__)
@@ -58,14 +48,20 @@ typedef struct run_sums {
     u7_sums low[BANDS_AT_ONCE][PARTS], high[BANDS_AT_ONCE][PARTS]; /* of the first and the last 16 columns */
 } run_sums;
 
-/* n shifted right; left by a negative number. */
-INLINE part_bits shifted(part_bits n, const int by) { return by < 0 ? n << -by : n >> by; }
+/* Bits `from` .. of each byte, as many as the mask has, moved to bits `to` ..: by one shift where both are constants. */
+INLINE part_bits moved(part_bits n, const int from, const uint32_t mask, const int to)
+{
+    if (__builtin_constant_p(from) && __builtin_constant_p(to))
+        return (from >= to ? n >> (from - to) : n << (to - from)) & mask << to;
+    return (n >> from & mask) << to;
+}
 
 /* 4 columns of rows from the planes of a run: step s into `low`, step s + 4 into `high`. */
-INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, const band_type t, const int s, const int p)
+INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, const band_type t, const int s,
+                         const int p)
 {
     const uint8_t *at = run + p * PART_BYTES;
-    const int first = 4 * t.nibbles, second = first + 2 * t.two_bits; /* the lowest bit of the planes after nibbles */
+    const int first = 4 * t.nibbles, second = first + 2 * t.two_bits; /* the lowest bits of the planes after nibbles */
     *low = *high = (part_bits){0};
     if (t.nibbles) {
         const part_bits both = bits_load(at + s * BAND * 4);
@@ -73,15 +69,14 @@ INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, co
         at += NIBBLES;
     }
     if (t.two_bits) {
-        const part_bits four = bits_load(at + s / 2 * BAND * 4), mask = {0};
-        *low |= shifted(four, s % 2 * 4 - first) & (mask + 0x03030303 * (1 << first));
-        *high |= shifted(four, s % 2 * 4 + 2 - first) & (mask + 0x03030303 * (1 << first));
+        const part_bits four = bits_load(at + s / 2 * BAND * 4);
+        *low |= moved(four, s % 2 * 4, 3 * EACH_BYTE, first);
+        *high |= moved(four, s % 2 * 4 + 2, 3 * EACH_BYTE, first);
         at += TWO_BITS;
     }
     if (t.one_bit) {
-        const part_bits eight = bits_load(at), mask = {0};
-        *low |= shifted(eight, s - second) & (mask + 0x01010101 * (1 << second));
-        *high |= shifted(eight, s + 4 - second) & (mask + 0x01010101 * (1 << second));
+        const part_bits eight = bits_load(at);
+        *low |= moved(eight, s, EACH_BYTE, second), *high |= moved(eight, s + 4, EACH_BYTE, second);
     }
 }
 
@@ -95,19 +90,19 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
     }
     UNROLL_SAFE for (int u = 0; u < 2; u++) UNROLL for (int i = 0; i < 2; i++)
     {
-        const int step = 2 * u + i;
-        const u7_step first = u7_step_load(x, step), last = u7_step_load(x, step + 4);
+        const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
         UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
             const uint8_t *at = w + b * stride;
             if (t.two_bits || t.one_bit) {
                 u7_sums *end = t.halves ? &s->high[b][p] : &s->low[b][p];
                 part_bits low, high;
-                load_numbers(&low, &high, at, t, step, p);
+                load_numbers(&low, &high, at, t, 2 * u + i, p);
                 s->low[b][p] = u7_add(s->low[b][p], u7_part_of(low), first);
                 *end = u7_add(*end, u7_part_of(high), last);
             } else
-                s->low[b][p] = u7_add_nibbles(s->low[b][p], bits_load(at + step * BAND * 4 + p * PART_BYTES), first, last);
+                s->low[b][p] =
+                    u7_add_nibbles(s->low[b][p], bits_load(at + (2 * u + i) * BAND * 4 + p * PART_BYTES), first, last);
             u7_in_order(&s->low[b][p]);
         }
     }
@@ -141,7 +136,6 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
     run_sums s;
     band_sums sum[BANDS_AT_ONCE] = {0}, least[BANDS_AT_ONCE] = {0};
     for (int run = 0; run < (t.large ? MOST_VALUES / BLOCK : 1); run++, x++) {
-        const part_float scale = part_splat(x->scale);
         add_run(&s, w + band_numbers(t, run), stride, x, bands, t);
         UNROLL for (int b = 0; b < bands; b++)
         {
@@ -150,7 +144,7 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
                 load_factors(&f, w + b * stride + band_run(t, run), t);
             UNROLL for (int p = 0; p < PARTS; p++)
             {
-                const part_float dot = floats_of(s.low[b][p]);
+                const part_float dot = floats_of(s.low[b][p]), scale = part_splat(x->scale);
                 if (t.large)
                     sum[b][p] = part_fma(dot, f.scales[0][p] * scale, sum[b][p]);
                 else
@@ -176,6 +170,9 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
 }
 
 /* out[band] = sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. */
+typedef void stream_function(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
+                             int64_t blocks);
+
 INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
                          int64_t blocks, const int64_t type, const int bands)
 {
@@ -190,11 +187,48 @@ INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_
         (part_unaligned *)&out[b][p * PART_ROWS] = total[b][p];
 }
 
+/* Of each type: for STREAM_BANDS bands and for LAST_BANDS, which is the same where code is downloaded. */
+#define STREAM_FUNCTION(name, code, ...)                                                                               \
+    static void stream_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,         \
+                              int64_t blocks)                                                                          \
+    {                                                                                                                  \
+        stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS);                                                   \
+    }
+BAND_TYPES(STREAM_FUNCTION)
+#if defined(__wasm__)
+enum { LAST_BANDS = STREAM_BANDS };
+#define STREAM_CASE(name, code, ...)                                                                                   \
+    case code:                                                                                                         \
+        return stream_##name;
+#else
+enum { LAST_BANDS = 1 };
+#define STREAM_LAST_FUNCTION(name, code, ...)                                                                          \
+    static void stream_last_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,    \
+                                   int64_t blocks)                                                                     \
+    {                                                                                                                  \
+        stream_bands(out, w, stride, x, blocks, code, LAST_BANDS);                                                     \
+    }
+BAND_TYPES(STREAM_LAST_FUNCTION)
+#define STREAM_CASE(name, code, ...)                                                                                   \
+    case code:                                                                                                         \
+        return last ? stream_last_##name : stream_##name;
+#endif
+
+static stream_function *stream_function_of(int64_t type, int last)
+{
+    switch (type) {
+        BAND_TYPES(STREAM_CASE)
+    default:
+        return NULL;
+    }
+}
+
 /* One row of x through bands first .. last - 1, in far streams: memory likes that better. */
-INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, const int64_t type)
+static void stream(const task *t, int64_t row, int64_t first, int64_t last)
 {
     ready x[STREAM_BLOCKS];
     float out[STREAM_BANDS][BAND];
+    stream_function *const several = stream_function_of(t->type, 0), *const single = stream_function_of(t->type, 1);
     const int64_t values = t->kind.values / BLOCK, bytes = t->blocks / values * t->packed_bytes;
     const int64_t far = (last - first) / STREAM_BANDS;
     for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
@@ -202,15 +236,14 @@ INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, cons
         const uint8_t *w = t->w + start / values * t->packed_bytes;
         for (int64_t k = 0; k < blocks; k++)
             make_ready(&x[k], t->x + row * t->blocks + start + k, t->kind.bias, t->kind.runs16);
-        for (int64_t i = 0, rest = (last - first) % STREAM_BANDS; i < far + rest; i++) {
-            const int single = i >= far;
-            const int64_t band = first + (single ? i + (STREAM_BANDS - 1) * far : i), stride = single ? 0 : far * bytes;
-            if (single && LAST_BANDS == 1)
-                stream_bands(out, w + band * bytes, 0, x, blocks, type, 1);
-            else
-                stream_bands(out, w + band * bytes, stride, x, blocks, type, STREAM_BANDS);
-            for (int b = 0; b < (single ? 1 : STREAM_BANDS); b++)
+        for (int64_t band = first; band < first + far; band++) {
+            several(out, w + band * bytes, far * bytes, x, blocks);
+            for (int b = 0; b < STREAM_BANDS; b++)
                 store_band(&t->to, out[b], row, band + b * far, start == 0);
+        }
+        for (int64_t band = first + STREAM_BANDS * far; band < last; band++) {
+            single(out, w + band * bytes, 0, x, blocks);
+            store_band(&t->to, out[0], row, band, start == 0);
         }
     }
 }
@@ -364,6 +397,11 @@ typedef struct tile_block {
 /* 32 columns of a packed band, whose steps lie in the order of a tile. */
 INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *run, const band_type t)
 {
+    if (!t.two_bits && !t.one_bit) { /* in vectors as long as the compiler has */
+        for (int i = 0; i < NIBBLES; i++)
+            numbers[i] = run[i] & 15, numbers[NIBBLES + i] = run[i] >> 4;
+        return;
+    }
     UNROLL for (int s = 0; s < 4; s++) UNROLL for (int p = 0; p < PARTS; p++)
     {
         uint8_t *at = numbers + s * BAND * 4 + p * PART_BYTES;
@@ -375,9 +413,9 @@ INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *run, cons
 }
 
 /* The same blocks of a packed band as decode_tile's. */
-static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+INLINE void unpack_tile_of(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks,
+                           const band_type kind)
 {
-    const band_type kind = band_type_of(t->type);
     const int64_t inner = t->kind.values / BLOCK;
     const uint8_t *w = t->w + (band * t->blocks + first) / inner * t->packed_bytes;
     for (int64_t k = 0; k < blocks; k++, to++) {
@@ -402,6 +440,17 @@ static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t fir
         unpack_numbers(to->numbers, w + band_numbers(kind, run), kind);
         if (run == inner - 1)
             w += t->packed_bytes;
+    }
+}
+
+static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+{
+#define UNPACK(name, code, ...)                                                                                        \
+    case code:                                                                                                         \
+        unpack_tile_of(to, t, band, first, blocks, band_type_of(code));                                                \
+        break;
+    switch (t->type) {
+        BAND_TYPES(UNPACK)
     }
 }
 
@@ -572,14 +621,8 @@ KERNEL(linear_blocks)
         return KERNEL_OK;
     }
     if (t.packed_bytes && t.rows <= FEW_ROWS) {
-#define STREAM(name, code, ...)                                                                                        \
-    case code:                                                                                                         \
-        stream(&t, row, first, last, code);                                                                            \
-        break;
         for (int64_t row = 0; row < t.rows; row++)
-            switch (type) {
-                BAND_TYPES(STREAM)
-            }
+            stream(&t, row, first, last);
         return KERNEL_OK;
     }
     if (!t.packed_bytes && t.rows <= MOST_DOT_ROWS) {
