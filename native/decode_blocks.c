@@ -1,4 +1,4 @@
-/* Decodes blocks of every type (layouts: block_types.h), 32 columns at a time in registers. */
+/* Decodes blocks (layouts: block_types.h, bands.h): of types that lie row after row 32 columns at a time in registers. */
 #include "bands.h"
 #include "decode_blocks.h"
 #include "dot_u7.h"
@@ -19,30 +19,6 @@ INLINE void store_numbers(uint8_t *to, numbers n)
 {
     for (int p = 0; p < PARTS; p++)
         *(part_bits_unaligned *)(to + p * PART_BYTES) = n.part[p];
-}
-
-INLINE numbers load_numbers(const uint8_t *from)
-{
-    numbers n;
-    for (int p = 0; p < PARTS; p++)
-        n.part[p] = bits_load(from + p * PART_BYTES);
-    return n;
-}
-
-/* `mask` (for each byte) of n shifted right. */
-INLINE numbers bits_of(numbers n, int shift, uint32_t mask)
-{
-    for (int p = 0; p < PARTS; p++)
-        n.part[p] = n.part[p] >> shift & mask;
-    return n;
-}
-
-/* low | high << shift. */
-INLINE numbers join_bits(numbers low, numbers high, int shift)
-{
-    for (int p = 0; p < PARTS; p++)
-        low.part[p] |= high.part[p] << shift;
-    return low;
 }
 
 /* 32 numbers of four bits in 16 bytes, the low ones first. */
@@ -80,23 +56,6 @@ INLINE numbers look_up(const uint8_t table[16], numbers n)
 #endif
 }
 
-/* 32 bits as bytes 0 or 255. */
-INLINE numbers single_bits(const uint8_t *from)
-{
-#if defined(__AVX2__)
-    const __m256i bytes = _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0);
-    const __m256i each = _mm256_set1_epi64x((int64_t)0x8040201008040201);
-    const __m256i all = _mm256_shuffle_epi8(_mm256_set1_epi32((int32_t)four_bytes(from)), bytes);
-    return (numbers){{(part_bits)_mm256_cmpeq_epi8(_mm256_and_si256(all, each), each)}};
-#else
-    const bytes16_of each = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const bytes16_of four = (bytes16_of)((bits16){0} + four_bytes(from));
-    const bytes16_of low = __builtin_shufflevector(four, four, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1) & each;
-    const bytes16_of high = __builtin_shufflevector(four, four, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3) & each;
-    return (numbers){{(part_bits)(low == each), (part_bits)(high == each)}};
-#endif
-}
-
 /* What four bits stand for in iq4_nl and iq4_xs, and (doubled) in mxfp4, plus the bias. */
 static const uint8_t IQ4_NUMBERS[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 static const uint8_t MXFP4_NUMBERS[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
@@ -127,10 +86,8 @@ INLINE void store_scales(float to[8], const part_float from[PARTS])
         *(part_unaligned *)(to + p * PART_ROWS) = from[p];
 }
 
-INLINE void no_minimums(decoded *to) { memset(to->minimums, 0, sizeof to->minimums); }
-
-/* The f16 at `from` and seven more, nbytes apart; negative: times -1. */
-INLINE void halves_apart(float to[2][8], const uint8_t *from, const int nbytes, const int negative)
+/* The f16 at `from` and seven more, nbytes apart. */
+INLINE void halves_apart(float to[2][8], const uint8_t *from, const int nbytes)
 {
     const words8 halves = {word_at(from),
                            word_at(from + nbytes),
@@ -149,8 +106,6 @@ INLINE void halves_apart(float to[2][8], const uint8_t *from, const int nbytes, 
     for (int p = 0; p < PARTS; p++)
         floats[p] = vload_f16(stored + p * PART_ROWS);
 #endif
-    for (int p = 0; negative && p < PARTS; p++)
-        floats[p] = -floats[p];
     store_scales(to[0], floats);
     store_scales(to[1], floats);
 }
@@ -168,44 +123,7 @@ INLINE void scale_runs(float to[2][8], float factor, uint64_t bytes, float offse
     store_scales(to[1], numbers);
 }
 
-/* factor * (byte + offset) of sixteen bytes: two for each 32 columns. */
-INLINE void scale_halves(float to[2][8], float factor, bits16 bytes, float offset)
-{
-    const words8 pairs = (words8)bytes, each[2] = {pairs & 255, pairs >> 8};
-    for (int h = 0; h < 2; h++) {
-        part_float numbers[PARTS];
-#if defined(__AVX2__)
-        numbers[0] = (part_float)_mm256_cvtepi32_ps(_mm256_cvtepu16_epi32((__m128i)each[h]));
-#else
-        uint16_t words[8];
-        memcpy(words, &each[h], sizeof words);
-        for (int p = 0; p < PARTS; p++)
-            numbers[p] = vfrom_int((vint)vload_u16(words + p * PART_ROWS));
-#endif
-        for (int p = 0; p < PARTS; p++)
-            numbers[p] = part_splat(factor) * (numbers[p] + part_splat(offset));
-        store_scales(to[h], numbers);
-    }
-}
-
 /* ---- types: 256 columns of each */
-
-/* q4_0 q4_1 q5_0 q5_1: a scale, perhaps a minimum, perhaps 32 fifth bits, nibbles. */
-INLINE void decode_few_bits(decoded *to, const uint8_t *from, const int five, const int minimum)
-{
-    const int begin = minimum ? 4 : 2, nbytes = begin + (five ? 20 : 16);
-    halves_apart(to->scales, from, nbytes, 0);
-    if (minimum)
-        halves_apart(to->minimums, from + 2, nbytes, 1);
-    else
-        no_minimums(to);
-    for (int run = 0; run < 8; run++, from += nbytes) {
-        numbers n = nibbles(from + begin + (five ? 4 : 0));
-        if (five)
-            n = join_bits(n, bits_of(single_bits(from + begin), 0, 0x10101010), 0);
-        store_numbers(to->numbers + 32 * run, n);
-    }
-}
 
 /* int8 plus 128, nbytes from each 32 to the next. */
 INLINE void decode_bytes(decoded *to, const uint8_t *from, const int nbytes)
@@ -219,8 +137,7 @@ INLINE void decode_bytes(decoded *to, const uint8_t *from, const int nbytes)
 /* q8_0 q8_1: the scale comes first, the numbers last. */
 INLINE void decode_q8(decoded *to, const uint8_t *from, const int nbytes)
 {
-    halves_apart(to->scales, from, nbytes, 0);
-    no_minimums(to);
+    halves_apart(to->scales, from, nbytes);
     decode_bytes(to, from + nbytes - 32, nbytes);
 }
 
@@ -231,73 +148,7 @@ INLINE void decode_q8_k(decoded *to, const uint8_t *from)
     for (int h = 0; h < 2; h++)
         for (int run = 0; run < 8; run++)
             to->scales[h][run] = scale;
-    no_minimums(to);
     decode_bytes(to, from + 4, 32);
-}
-
-INLINE void decode_q2_k(decoded *to, const uint8_t *from)
-{
-    const bits16 both = load16(from);
-    scale_halves(to->scales, half_at(from + 80), both & 0x0f0f0f0f, 0);
-    scale_halves(to->minimums, half_at(from + 82), both >> 4 & 0x0f0f0f0f, 0);
-    for (int half = 0; half < 2; half++) {
-        const numbers four = load_numbers(from + 16 + 32 * half);
-        UNROLL for (int i = 0; i < 4; i++)
-            store_numbers(to->numbers + 128 * half + 32 * i, bits_of(four, 2 * i, 0x03030303));
-    }
-}
-
-INLINE void decode_q3_k(decoded *to, const uint8_t *from)
-{
-    const numbers above = load_numbers(from);
-    const uint32_t first = four_bytes(from + 96), second = four_bytes(from + 100), high = four_bytes(from + 104);
-    const bits16 low = {first & 0x0f0f0f0f, second & 0x0f0f0f0f, first >> 4 & 0x0f0f0f0f, second >> 4 & 0x0f0f0f0f};
-    const bits16 two = {high & 0x03030303, high >> 2 & 0x03030303, high >> 4 & 0x03030303, high >> 6 & 0x03030303};
-    scale_halves(to->scales, half_at(from + 108), low | two << 4, -32);
-    no_minimums(to);
-    UNROLL for (int half = 0; half < 2; half++)
-    {
-        const numbers four = load_numbers(from + 32 + 32 * half);
-        UNROLL for (int i = 0; i < 4; i++)
-            store_numbers(to->numbers + 128 * half + 32 * i,
-                          join_bits(bits_of(four, 2 * i, 0x03030303), bits_of(above, 4 * half + i, 0x01010101), 2));
-    }
-}
-
-INLINE void decode_q4_q5_k(decoded *to, const uint8_t *from, const int five)
-{
-    const six_bit_scales packed = six_bits(from + 4);
-    scale_runs(to->scales, half_at(from), packed.scales, 0);
-    scale_runs(to->minimums, half_at(from + 2), packed.minimums, 0);
-    const uint8_t *low = from + (five ? 48 : 16);
-    const numbers fifth = load_numbers(from + 16); /* of q4_K: not used */
-    UNROLL for (int pair = 0; pair < 4; pair++)
-    {
-        const numbers both = load_numbers(low + 32 * pair);
-        numbers first = bits_of(both, 0, 0x0f0f0f0f), second = bits_of(both, 4, 0x0f0f0f0f);
-        if (five) {
-            first = join_bits(first, bits_of(fifth, 2 * pair, 0x01010101), 4);
-            second = join_bits(second, bits_of(fifth, 2 * pair + 1, 0x01010101), 4);
-        }
-        store_numbers(to->numbers + 64 * pair, first);
-        store_numbers(to->numbers + 64 * pair + 32, second);
-    }
-}
-
-INLINE void decode_q6_k(decoded *to, const uint8_t *from)
-{
-    scale_halves(to->scales, half_at(from + 208), load16(from + 192) ^ 0x80808080, -128);
-    no_minimums(to);
-    for (int half = 0; half < 2; half++) {
-        const numbers above = load_numbers(from + 128 + 32 * half);
-        UNROLL for (int i = 0; i < 2; i++)
-        {
-            const numbers both = load_numbers(from + 64 * half + 32 * i);
-            uint8_t *at = to->numbers + 128 * half + 32 * i;
-            store_numbers(at, join_bits(bits_of(both, 0, 0x0f0f0f0f), bits_of(above, 2 * i, 0x03030303), 4));
-            store_numbers(at + 64, join_bits(bits_of(both, 4, 0x0f0f0f0f), bits_of(above, 4 + 2 * i, 0x03030303), 4));
-        }
-    }
 }
 
 /* Numbers from a table, nbytes from each 32 to the next. */
@@ -309,8 +160,7 @@ INLINE void decode_table(decoded *to, const uint8_t *from, const int nbytes, con
 
 INLINE void decode_iq4_nl(decoded *to, const uint8_t *from)
 {
-    halves_apart(to->scales, from, 18, 0);
-    no_minimums(to);
+    halves_apart(to->scales, from, 18);
     decode_table(to, from + 2, 18, IQ4_NUMBERS);
 }
 
@@ -324,7 +174,6 @@ INLINE void decode_iq4_xs(decoded *to, const uint8_t *from)
     low = (low | low << 8) & 0x00ff00ff00ff00ff;
     low = (low | low << 4) & 0x0f0f0f0f0f0f0f0f;
     scale_runs(to->scales, half_at(from), low | high << 4, -32);
-    no_minimums(to);
     decode_table(to, from + 8, 16, IQ4_NUMBERS);
 }
 
@@ -338,45 +187,17 @@ INLINE void decode_mxfp4(decoded *to, const uint8_t *from)
         } scale = {exponent < 2 ? 0x200000u << exponent : (uint32_t)(exponent - 1) << 23}; /* 2^(e - 128) */
         to->scales[0][run] = to->scales[1][run] = scale.value;
     }
-    no_minimums(to);
     decode_table(to, from + 1, 17, MXFP4_NUMBERS);
 }
 
 INLINE void decode_256(decoded *to, const uint8_t *from, int64_t type)
 {
     switch (type) {
-    case Q4_0:
-        decode_few_bits(to, from, 0, 0);
-        break;
-    case Q4_1:
-        decode_few_bits(to, from, 0, 1);
-        break;
-    case Q5_0:
-        decode_few_bits(to, from, 1, 0);
-        break;
-    case Q5_1:
-        decode_few_bits(to, from, 1, 1);
-        break;
     case Q8_0:
         decode_q8(to, from, 34);
         break;
     case Q8_1:
         decode_q8(to, from, 36);
-        break;
-    case Q2_K:
-        decode_q2_k(to, from);
-        break;
-    case Q3_K:
-        decode_q3_k(to, from);
-        break;
-    case Q4_K:
-        decode_q4_q5_k(to, from, 0);
-        break;
-    case Q5_K:
-        decode_q4_q5_k(to, from, 1);
-        break;
-    case Q6_K:
-        decode_q6_k(to, from);
         break;
     case Q8_K:
         decode_q8_k(to, from);
@@ -405,48 +226,30 @@ void decode_blocks(decoded *to, const uint8_t *from, int64_t type, int runs)
 
 /* ---- one row of a block of a band */
 
-INLINE void band_numbers(uint8_t *to, band_nibbles const nibbles, int row)
-{
-    for (int i = 0; i < 16; i++)
-        to[i] = nibbles[i / 4][row][i % 4] & 15, to[i + 16] = nibbles[i / 4][row][i % 4] >> 4;
-}
-
-static void decode_q4_k_row(decoded *to, const q4_K_band *from, int row)
-{
-    const float d = f16_to_float(from->scales[row]), m = f16_to_float(from->minimums[row]);
-    for (int run = 0; run < 8; run++) {
-        to->scales[0][run] = to->scales[1][run] = d * (float)from->runs[run].scales[row];
-        to->minimums[0][run] = to->minimums[1][run] = m * (float)from->runs[run].minimums[row];
-        band_numbers(to->numbers + 32 * run, from->runs[run].nibbles, row);
-    }
-}
-
-static void decode_q6_k_row(decoded *to, const q6_K_band *from, int row)
-{
-    const float d = f16_to_float(from->scales[row]);
-    no_minimums(to);
-    for (int run = 0; run < 8; run++) {
-        uint8_t *numbers = to->numbers + 32 * run;
-        for (int h = 0; h < 2; h++)
-            to->scales[h][run] = d * (float)from->runs[run].scales[h][row];
-        band_numbers(numbers, from->runs[run].nibbles, row);
-        for (int i = 0; i < 16; i++) {
-            const int four = from->runs[run].two_bits[i / 8][row][i % 4] >> i / 4 % 2 * 4;
-            numbers[i] |= (uint8_t)((four & 3) << 4), numbers[i + 16] |= (uint8_t)((four >> 2 & 3) << 4);
-        }
-    }
-}
-
 void decode_band_row(decoded *to, const uint8_t *from, int64_t type, int row)
 {
-    const q4_0_band *small = (const void *)from;
-    if (type == Q4_K)
-        decode_q4_k_row(to, (const void *)from, row);
-    else if (type == Q6_K)
-        decode_q6_k_row(to, (const void *)from, row);
-    else {
-        no_minimums(to);
-        to->scales[0][0] = to->scales[1][0] = f16_to_float(small->scales[row]);
-        band_numbers(to->numbers, small->nibbles, row);
+    const band_type t = band_type_of(type);
+    const uint8_t *halves = from + 2 * row;
+    const float d = half_at(halves), m = t.minimums ? half_at(halves + HALF_SCALES) : 0;
+    for (int run = 0; run < (t.large ? MOST_VALUES / BLOCK : 1); run++) {
+        const uint8_t *at = from + band_run(t, run) + row;
+        for (int h = 0; h < 2; h++) {
+            const uint8_t *own = at + (t.halves ? h * BAND : 0);
+            int scale = 1, minimum = -1;
+            if (t.halves && t.minimums)
+                scale = *own & 15, minimum = *own >> 4;
+            else if (t.halves)
+                scale = (int8_t)*own;
+            else if (t.large)
+                scale = *own, minimum = own[BAND];
+            to->scales[h][run] = d * (float)scale;
+            to->minimums[h][run] = m * (float)minimum;
+        }
+        at = from + band_numbers(t, run) + 4 * row;
+        for (int s = 0; s < 4; s++) {
+            const four_and_four n = band_step(at, t, s);
+            memcpy(to->numbers + run * BLOCK + 4 * s, &n.low, 4);
+            memcpy(to->numbers + run * BLOCK + 4 * s + 16, &n.high, 4);
+        }
     }
 }

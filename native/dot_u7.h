@@ -76,6 +76,13 @@ INLINE void u7_put_row(u7_value *to, const int8_t *from)
 #endif
 }
 
+/* Whether dots are exact for weights up to 255, too. */
+#if U7_WORDS || defined(__AVX512VNNI__)
+#define U7_TAKES_U8 1
+#else
+#define U7_TAKES_U8 0
+#endif
+
 INLINE part_bits bits_load(const uint8_t *p) { return *(const part_bits_unaligned *)p; }
 INLINE part_bits low_nibbles(part_bits w) { return w & 0x0f0f0f0f; }
 INLINE part_bits high_nibbles(part_bits w) { return w >> 4 & 0x0f0f0f0f; }
@@ -163,7 +170,7 @@ INLINE void u7_in_order(u7_sums *s) { (void)s; }
 
 INLINE u7_step u7_step_load(const ready *x, int index) { return u7_step_at(x->values + 4 * index); }
 
-/* BAND bytes as f32. */
+/* BAND bytes as f32; floats_of_nibbles: their low and their high nibbles. */
 #if defined(__AVX2__)
 INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)
 {
@@ -172,6 +179,12 @@ INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)
 INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
 {
     to[0] = (part_float)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+}
+INLINE void floats_of_nibbles(part_float low[PARTS], part_float high[PARTS], const uint8_t *p)
+{
+    const __m256i both = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
+    low[0] = (part_float)_mm256_cvtepi32_ps(_mm256_and_si256(both, _mm256_set1_epi32(15)));
+    high[0] = (part_float)_mm256_cvtepi32_ps(_mm256_srli_epi32(both, 4));
 }
 #elif defined(__wasm_simd128__)
 INLINE part_float wide_floats(v128_t wide)
@@ -191,6 +204,15 @@ INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
     to[0] = wide_floats(wasm_i32x4_extend_low_i16x8(wide));
     to[1] = wide_floats(wasm_i32x4_extend_high_i16x8(wide));
 }
+INLINE void floats_of_nibbles(part_float low[PARTS], part_float high[PARTS], const uint8_t *p)
+{
+    const v128_t both = wasm_u16x8_load8x8(p), ones = wasm_i16x8_splat(15);
+    const v128_t first = wasm_v128_and(both, ones), last = wasm_u16x8_shr(both, 4);
+    low[0] = wide_floats(wasm_u32x4_extend_low_u16x8(first));
+    low[1] = wide_floats(wasm_u32x4_extend_high_u16x8(first));
+    high[0] = wide_floats(wasm_u32x4_extend_low_u16x8(last));
+    high[1] = wide_floats(wasm_u32x4_extend_high_u16x8(last));
+}
 #else
 INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)
 {
@@ -201,6 +223,12 @@ INLINE void floats_of_i8(part_float to[PARTS], const uint8_t *p)
 {
     for (int i = 0; i < PARTS; i++, p += PART_ROWS)
         to[i] = (part_float){(float)(int8_t)p[0], (float)(int8_t)p[1], (float)(int8_t)p[2], (float)(int8_t)p[3]};
+}
+INLINE void floats_of_nibbles(part_float low[PARTS], part_float high[PARTS], const uint8_t *p)
+{
+    for (int i = 0; i < PARTS; i++, p += PART_ROWS)
+        for (int r = 0; r < PART_ROWS; r++)
+            low[i][r] = (float)(p[r] & 15), high[i][r] = (float)(p[r] >> 4);
 }
 #endif
 #endif

@@ -23,7 +23,9 @@
 #define LAUNCH_DIMS 24
 #define LAUNCH_FLOATS 4
 #define BANDED(FORMAT) /* formats packed in bands, and the bytes of eight rows' blocks */                              \
-    FORMAT(q8_0, 272) FORMAT(q8_group, 288) FORMAT(q4_0, 144) FORMAT(q4_K, 1184) FORMAT(q6_K, 1680)
+    FORMAT(q8_0, 272)                                                                                                  \
+    FORMAT(q8_group, 288) FORMAT(q4_0, 144) FORMAT(q4_1, 160) FORMAT(q5_0, 176) FORMAT(q5_1, 192) FORMAT(q2_K, 672)    \
+        FORMAT(q3_K, 912) FORMAT(q4_K, 1184) FORMAT(q5_K, 1440) FORMAT(q6_K, 1680)
 #define ATTENTION_ROWS 48 /* the workspace of masked_attention is measured in these two */
 #define ATTENTION_KEY_UNIT 24
 #define ATTENTION_Q8_KEYS 64  /* values that share scales */
@@ -368,13 +370,13 @@ KERNEL(pack_q8_group, "packed quants scales | rows columns group |")
 KERNEL(quantize_q8_0, "packed x | rows columns x_stride |")
 KERNEL(unpack_q8_0, "y packed | rows columns |")
 KERNEL(unpack_q8_group, "y packed | rows columns |")
-/* Packs GGML's q4_0, q4_K and q6_K in bands of 8 rows (bands.h) for linear_blocks. Rows of other types stay as files have
- * them, one after the other. */
+/* Packs blocks of GGML's types in bands of 8 rows (bands.h) for linear_blocks. Rows of types that bands.h does not have
+ * stay as files have them, one after the other. */
 KERNEL(pack_blocks, "packed blocks | rows columns type |")
 /* The way back from pack_blocks and pack_q8_0, bit for bit. */
 KERNEL(unpack_bands, "blocks packed | rows columns type |")
-/* To f32. packed: 1 where pack_blocks packed the blocks, else 0. */
-KERNEL(unpack_blocks, "y blocks | rows columns type packed |")
+/* To f32; blocks as linear_blocks takes them. */
+KERNEL(unpack_blocks, "y blocks | rows columns type |")
 /* c[b, m, n] = sum over k of a[b, m, k] * b[b, k, n], any strides; rows of c are dense. */
 KERNEL(matmul_f32, "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")
 /* Sums are made in f32 and rounded once. */
@@ -469,7 +471,7 @@ KERNEL(embedding_f16, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_bf16, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_q8_0, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_q8_group, "y w ids | tokens columns vocabulary y_stride |")
-KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type packed |")
+KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type |")
 /* grad_w[id] is the sum of the rows of grad_y with that id, in their order; 0 where there are none. */
 KERNEL(embedding_backward_f32, "grad_w grad_y ids | tokens columns vocabulary |")
 

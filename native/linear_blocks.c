@@ -1,7 +1,7 @@
 /* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations, in three ways:
  *
- * stream: a few rows of x with q4_0, q4_K or q6_K, whose bands are streamed and whose bits are taken apart in registers.
- * dots: a few rows of x with any other type: 256 columns of one row of weights are decoded at a time.
+ * stream: a few rows of x with a type of bands.h, whose bands are streamed and whose bits are taken apart in registers.
+ * dots: a few rows of x with any other type (none of them has scales for 16 columns): 256 columns of one row of weights are decoded at a time.
  * tiles: many rows of x: a tile of weights is decoded into bytes, which serve all rows of x.
  *
  * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a minimum.
@@ -11,13 +11,7 @@
 #include "dot_u7.h"
 
 enum { FEW_ROWS = 3, STREAM_BLOCKS = 128 };
-enum {
-    MOST_DOT_ROWS = 4,
-    DOT_ROWS = 4,
-    DOT_GROUPS = 16,
-    GROUP_BLOCKS = MOST_VALUES / BLOCK,
-    GROUP_RUNS = MOST_VALUES / RUN
-};
+enum { MOST_DOT_ROWS = 4, DOT_ROWS = 4, DOT_GROUPS = 16, GROUP_BLOCKS = MOST_VALUES / BLOCK };
 enum { TILE_ROWS = 4, TILE_BANDS = 8, TILE_BLOCKS = 16 };
 #if defined(__wasm__)
 #define DOT_UNROLL ROLLED
@@ -33,6 +27,9 @@ typedef struct task {
     int64_t rows, blocks, type, packed_bytes; /* of eight rows' blocks; 0: not in bands */
     block_type kind;
 } task;
+
+/* Whether numbers are larger than a dot takes. */
+INLINE int is_wide(const block_type *kind) { return !U7_TAKES_U8 && kind->bias == 128; }
 
 /* ---- streaming: one row of x */
 
@@ -51,9 +48,40 @@ typedef struct run_sums {
     u7_sums low[BANDS_AT_ONCE][PARTS], high[BANDS_AT_ONCE][PARTS]; /* of the first and the last 16 columns */
 } run_sums;
 
-/* 32 columns of bands that lie `stride` bytes apart: nibbles, and with `six` the two bits above them, for which all sums
- * stay apart; without, they are in `low`. */
-INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands, const int six)
+/* Bits `from` .. of each byte, as many as the mask has, moved to bits `to` ..: by one shift where both are constants. */
+INLINE part_bits moved(part_bits n, const int from, const uint32_t mask, const int to)
+{
+    if (__builtin_constant_p(from) && __builtin_constant_p(to))
+        return (from >= to ? n >> (from - to) : n << (to - from)) & mask << to;
+    return (n >> from & mask) << to;
+}
+
+/* 4 columns of rows from the planes of a run: step s into `low`, step s + 4 into `high`. */
+INLINE void load_numbers(part_bits *low, part_bits *high, const uint8_t *run, const band_type t, const int s,
+                         const int p)
+{
+    const uint8_t *at = run + p * PART_BYTES;
+    const int first = 4 * t.nibbles, second = first + 2 * t.two_bits; /* the lowest bits of the planes after nibbles */
+    *low = *high = (part_bits){0};
+    if (t.nibbles) {
+        const part_bits both = bits_load(at + s * BAND * 4);
+        *low = low_nibbles(both), *high = high_nibbles(both);
+        at += NIBBLES;
+    }
+    if (t.two_bits) {
+        const part_bits four = bits_load(at + s / 2 * BAND * 4);
+        *low |= moved(four, s % 2 * 4, 3 * EACH_BYTE, first);
+        *high |= moved(four, s % 2 * 4 + 2, 3 * EACH_BYTE, first);
+        at += TWO_BITS;
+    }
+    if (t.one_bit) {
+        const part_bits eight = bits_load(at);
+        *low |= moved(eight, s, EACH_BYTE, second), *high |= moved(eight, s + 4, EACH_BYTE, second);
+    }
+}
+
+/* 32 columns of bands that lie `stride` bytes apart, from their numbers on. All sums are in `low` but with halves. */
+INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands, const band_type t)
 {
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
     {
@@ -65,16 +93,16 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
         const u7_step first = u7_step_load(x, 2 * u + i), last = u7_step_load(x, 2 * u + i + 4);
         UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
         {
-            const uint8_t *at = w + b * stride + p * PART_BYTES;
-            const part_bits both = bits_load(at + (2 * u + i) * BAND * 4);
-            if (six) {
-                const part_bits above = bits_load(at + sizeof(band_nibbles) + u * BAND * 4);
-                const part_bits low = low_nibbles(both) | ((i ? above : above << 4) & 0x30303030);
-                const part_bits high = high_nibbles(both) | ((i ? above >> 2 : above << 2) & 0x30303030);
+            const uint8_t *at = w + b * stride;
+            if (t.two_bits || t.one_bit) {
+                u7_sums *end = t.halves ? &s->high[b][p] : &s->low[b][p];
+                part_bits low, high;
+                load_numbers(&low, &high, at, t, 2 * u + i, p);
                 s->low[b][p] = u7_add(s->low[b][p], u7_part_of(low), first);
-                s->high[b][p] = u7_add(s->high[b][p], u7_part_of(high), last);
+                *end = u7_add(*end, u7_part_of(high), last);
             } else
-                s->low[b][p] = u7_add_nibbles(s->low[b][p], both, first, last);
+                s->low[b][p] =
+                    u7_add_nibbles(s->low[b][p], bits_load(at + (2 * u + i) * BAND * 4 + p * PART_BYTES), first, last);
             u7_in_order(&s->low[b][p]);
         }
     }
@@ -82,33 +110,53 @@ INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *
 
 INLINE part_float floats_of(u7_sums s) { return part_from_int(u7_finish(s)); }
 
-/* Adds the products of a block: 32 columns of q4_0, 256 of the others. x: its blocks of 32. */
-INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const ready *x, const int64_t type,
+/* The factors of a run's sums: of the first and of the last 16 columns, or of all; and of its minimums. */
+typedef struct run_factors {
+    part_float scales[2][PARTS], minimums[2][PARTS];
+} run_factors;
+
+INLINE void load_factors(run_factors *to, const uint8_t *at, const band_type t)
+{
+    if (t.halves && t.minimums) {
+        floats_of_nibbles(to->scales[0], to->minimums[0], at);
+        floats_of_nibbles(to->scales[1], to->minimums[1], at + BAND);
+    } else if (t.halves) {
+        floats_of_i8(to->scales[0], at);
+        floats_of_i8(to->scales[1], at + BAND);
+    } else {
+        floats_of_u8(to->scales[0], at);
+        floats_of_u8(to->minimums[0], at + BAND);
+    }
+}
+
+/* Adds the products of a block: 32 columns, or 256. x: its blocks of 32. */
+INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const ready *x, const band_type t,
                       const int bands)
 {
     run_sums s;
     band_sums sum[BANDS_AT_ONCE] = {0}, least[BANDS_AT_ONCE] = {0};
-    for (int run = 0; run < (type == Q4_0 ? 1 : 8); run++, x++) {
-        const uint8_t *at = band_run(w, type, run);
-        add_run(&s, at + RUN_NIBBLES, stride, x, bands, type == Q6_K);
+    for (int run = 0; run < (t.large ? MOST_VALUES / BLOCK : 1); run++, x++) {
+        add_run(&s, w + band_numbers(t, run), stride, x, bands, t);
         UNROLL for (int b = 0; b < bands; b++)
         {
-            part_float first[PARTS], last[PARTS];
-            if (type == Q4_K)
-                floats_of_u8(first, at + b * stride), floats_of_u8(last, at + b * stride + BAND);
-            else if (type == Q6_K)
-                floats_of_i8(first, at + b * stride), floats_of_i8(last, at + b * stride + BAND);
+            run_factors f;
+            if (t.large)
+                load_factors(&f, w + b * stride + band_run(t, run), t);
             UNROLL for (int p = 0; p < PARTS; p++)
             {
                 const part_float dot = floats_of(s.low[b][p]), scale = part_splat(x->scale);
-                if (type == Q4_0)
-                    sum[b][p] = dot * scale;
+                if (t.large)
+                    sum[b][p] = part_fma(dot, f.scales[0][p] * scale, sum[b][p]);
                 else
-                    sum[b][p] = part_fma(dot, first[p] * scale, sum[b][p]);
-                if (type == Q4_K)
-                    least[b][p] = part_fma(last[p], part_splat(x->weighted[0]), least[b][p]);
-                else if (type == Q6_K)
-                    sum[b][p] = part_fma(floats_of(s.high[b][p]), last[p] * scale, sum[b][p]);
+                    sum[b][p] = dot * scale;
+                if (t.halves)
+                    sum[b][p] = part_fma(floats_of(s.high[b][p]), f.scales[1][p] * scale, sum[b][p]);
+                if (t.minimums && !t.large)
+                    least[b][p] = part_splat(-x->weighted[0]);
+                else if (t.minimums)
+                    least[b][p] = part_fma(f.minimums[0][p], part_splat(x->weighted[0]), least[b][p]);
+                if (t.minimums && t.halves)
+                    least[b][p] = part_fma(f.minimums[1][p], part_splat(x->weighted[1]), least[b][p]);
             }
         }
     }
@@ -116,30 +164,71 @@ INLINE void add_block(band_sums *total, const uint8_t *w, int64_t stride, const 
     {
         const uint8_t *at = w + b * stride + p * PART_ROWS * 2;
         total[b][p] = part_fma(scales_load_f16(at), sum[b][p], total[b][p]);
-        if (type == Q4_K)
-            total[b][p] -= scales_load_f16(at + 2 * BAND) * least[b][p];
+        if (t.minimums)
+            total[b][p] -= scales_load_f16(at + HALF_SCALES) * least[b][p];
     }
 }
 
 /* out[band] = sums over `blocks` blocks of 32 columns, of bands that lie `stride` bytes apart. */
+typedef void stream_function(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
+                             int64_t blocks);
+
 INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,
                          int64_t blocks, const int64_t type, const int bands)
 {
-    const int64_t step = type == Q4_0 ? 1 : 8, nbytes = band_bytes(type);
+    const band_type t = band_type_of(type);
+    const int64_t step = t.large ? MOST_VALUES / BLOCK : 1, nbytes = band_bytes(type);
     band_sums total[STREAM_BANDS] = {0};
     const int once = bands < BANDS_AT_ONCE ? bands : BANDS_AT_ONCE;
     for (int64_t k = 0; k < blocks; k += step, w += nbytes)
         for (int b = 0; b < bands; b += once)
-            add_block(total + b, w + b * stride, stride, x + k, type, once);
+            add_block(total + b, w + b * stride, stride, x + k, t, once);
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++) *
         (part_unaligned *)&out[b][p * PART_ROWS] = total[b][p];
 }
 
+/* Of each type: for STREAM_BANDS bands and for LAST_BANDS, which is the same where code is downloaded. */
+#define STREAM_FUNCTION(name, code, ...)                                                                               \
+    static void stream_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,         \
+                              int64_t blocks)                                                                          \
+    {                                                                                                                  \
+        stream_bands(out, w, stride, x, blocks, code, STREAM_BANDS);                                                   \
+    }
+BAND_TYPES(STREAM_FUNCTION)
+#if defined(__wasm__)
+enum { LAST_BANDS = STREAM_BANDS };
+#define STREAM_CASE(name, code, ...)                                                                                   \
+    case code:                                                                                                         \
+        return stream_##name;
+#else
+enum { LAST_BANDS = 1 };
+#define STREAM_LAST_FUNCTION(name, code, ...)                                                                          \
+    static void stream_last_##name(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_t stride, const ready *x,    \
+                                   int64_t blocks)                                                                     \
+    {                                                                                                                  \
+        stream_bands(out, w, stride, x, blocks, code, LAST_BANDS);                                                     \
+    }
+BAND_TYPES(STREAM_LAST_FUNCTION)
+#define STREAM_CASE(name, code, ...)                                                                                   \
+    case code:                                                                                                         \
+        return last ? stream_last_##name : stream_##name;
+#endif
+
+static stream_function *stream_function_of(int64_t type, int last)
+{
+    switch (type) {
+        BAND_TYPES(STREAM_CASE)
+    default:
+        return NULL;
+    }
+}
+
 /* One row of x through bands first .. last - 1, in far streams: memory likes that better. */
-INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, const int64_t type)
+static void stream(const task *t, int64_t row, int64_t first, int64_t last)
 {
     ready x[STREAM_BLOCKS];
     float out[STREAM_BANDS][BAND];
+    stream_function *const several = stream_function_of(t->type, 0), *const single = stream_function_of(t->type, 1);
     const int64_t values = t->kind.values / BLOCK, bytes = t->blocks / values * t->packed_bytes;
     const int64_t far = (last - first) / STREAM_BANDS;
     for (int64_t start = 0; start < t->blocks; start += STREAM_BLOCKS) {
@@ -148,18 +237,18 @@ INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, cons
         for (int64_t k = 0; k < blocks; k++)
             make_ready(&x[k], t->x + row * t->blocks + start + k, t->kind.bias, t->kind.runs16);
         for (int64_t band = first; band < first + far; band++) {
-            stream_bands(out, w + band * bytes, far * bytes, x, blocks, type, STREAM_BANDS);
+            several(out, w + band * bytes, far * bytes, x, blocks);
             for (int b = 0; b < STREAM_BANDS; b++)
                 store_band(&t->to, out[b], row, band + b * far, start == 0);
         }
         for (int64_t band = first + STREAM_BANDS * far; band < last; band++) {
-            stream_bands(out, w + band * bytes, 0, x, blocks, type, 1);
+            single(out, w + band * bytes, 0, x, blocks);
             store_band(&t->to, out[0], row, band, start == 0);
         }
     }
 }
 
-/* ---- dots: any type, a few rows of x */
+/* ---- dots: types that are not in bands, a few rows of x */
 
 /* 256 columns of a row of x; a scale, and scale * sum, for each 16 of them, as in `decoded`. */
 typedef struct dot_input {
@@ -169,7 +258,7 @@ typedef struct dot_input {
 
 /* A row of x with a row of weights: the sums, to be added up, and what they are less. */
 typedef struct dot_sums {
-    part_float total[PARTS];
+    part_float total;
     vfloat least;
 } dot_sums;
 
@@ -186,16 +275,6 @@ static void prepare_dots(dot_input *to, const activations *x, int64_t blocks)
         }
 }
 
-/* The factors of the sums of part p: of columns 32 i .., with `halves` those of the first and of the last 16. */
-INLINE part_float dot_factors(const float factors[2][GROUP_BLOCKS], int i, int p, const int halves)
-{
-#if defined(__AVX2__)
-    if (halves)
-        return (part_float)_mm256_blend_ps((__m256)part_splat(factors[0][i]), (__m256)part_splat(factors[1][i]), 0xf0);
-#endif
-    return part_splat(factors[halves ? p : 0][i]);
-}
-
 INLINE float part_sum(part_float s)
 {
     float sum = 0;
@@ -204,37 +283,33 @@ INLINE float part_sum(part_float s)
     return sum;
 }
 
-/* Adds 32 columns. halves: scales for each 16 columns; wide: numbers up to 255. */
-INLINE void dot_block(part_float total[PARTS], const uint8_t *numbers, const u7_value *x,
-                      const float factors[2][GROUP_BLOCKS], int i, const int halves, const int wide)
+/* Adds 32 columns. wide: numbers up to 255, in two halves. */
+INLINE part_float dot_block(part_float total, const uint8_t *numbers, const u7_value *x, float factor, int i,
+                            const int wide)
 {
-    part_sums sum[PARTS];
+    part_sums sum = {0};
     UNROLL for (int p = 0; p < PARTS; p++)
     {
         const part_bits w = bits_load(numbers + i * BLOCK + p * PART_BYTES);
         const u7_step row = u7_row_load(x + i * BLOCK + p * PART_BYTES);
-        sum[p] = u7_finish(u7_add(u7_start(0), u7_part_of(wide ? w >> 1 & 0x7f7f7f7f : w), row));
+        part_sums each = u7_finish(u7_add(u7_start(0), u7_part_of(wide ? w >> 1 & 0x7f7f7f7f : w), row));
         if (wide)
-            sum[p] = u7_finish(u7_add(sum[p] + sum[p], u7_part_of(w & 0x01010101), row));
+            each = u7_finish(u7_add(each + each, u7_part_of(w & 0x01010101), row));
+        sum += each;
     }
-    if (!halves)
-        for (int p = 1; p < PARTS; p++)
-            sum[0] += sum[p];
-    for (int p = 0; p < (halves ? PARTS : 1); p++)
-        total[p] = part_fma(part_from_int(sum[p]), dot_factors(factors, i, p, halves), total[p]);
+    return part_fma(part_from_int(sum), part_splat(factor), total);
 }
 
 /* Adds up to 256 columns. Their sums are made apart, so that one group does not wait for the one before. */
-INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int blocks, float bias, const int halves,
-                      const int wide)
+INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int blocks, float bias, const int wide)
 {
-    float factors[2][GROUP_BLOCKS];
-    part_float even[PARTS] = {0}, odd[PARTS] = {0};
+    float factors[2 * GROUP_BLOCKS];
+    part_float even = {0}, odd = {0};
     vfloat least = {0};
     UNROLL for (int i = 0; i < 2 * GROUP_BLOCKS; i += LANES)
     {
-        const vfloat scales = vload(w->scales[0] + i), minimums = vfma(scales, vsplat(bias), vload(w->minimums[0] + i));
-        vstore(factors[0] + i, scales * vload(x->scales[0] + i));
+        const vfloat scales = vload(w->scales[0] + i), minimums = scales * vsplat(bias);
+        vstore(factors + i, scales * vload(x->scales[0] + i));
         least = vfma(minimums, vload(x->weighted[0] + i), least);
     }
     __asm__ volatile(""
@@ -244,19 +319,18 @@ INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int bl
     if (blocks == GROUP_BLOCKS)
         DOT_UNROLL for (int i = 0; i < GROUP_BLOCKS; i += 2)
         {
-            dot_block(even, w->numbers, x->values, factors, i, halves, wide);
-            dot_block(odd, w->numbers, x->values, factors, i + 1, halves, wide);
+            even = dot_block(even, w->numbers, x->values, factors[i], i, wide);
+            odd = dot_block(odd, w->numbers, x->values, factors[i + 1], i + 1, wide);
         }
     else
-        ROLLED for (int i = 0; i < blocks; i++) dot_block(even, w->numbers, x->values, factors, i, halves, wide);
+        ROLLED for (int i = 0; i < blocks; i++) even = dot_block(even, w->numbers, x->values, factors[i], i, wide);
     to->least += least;
-    for (int p = 0; p < (halves ? PARTS : 1); p++)
-        to->total[p] += even[p] + odd[p];
+    to->total += even + odd;
 }
 
 /* out[r] = the product of a row of weights, from w on, with rows of x that lie DOT_GROUPS apart. */
 INLINE void dot_row(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, const int rows,
-                    int64_t blocks, const int halves, const int wide)
+                    int64_t blocks, const int wide)
 {
     const int64_t nbytes = MOST_VALUES / t->kind.values * t->kind.nbytes;
     const float bias = (float)t->kind.bias;
@@ -268,24 +342,20 @@ INLINE void dot_row(float out[DOT_ROWS], const task *t, const uint8_t *w, const 
         const int some = blocks - k < GROUP_BLOCKS ? (int)(blocks - k) : GROUP_BLOCKS;
         decode_blocks(&group, w, t->type, some);
         for (int r = 0; r < rows; r++)
-            dot_group(&sums[r], &group, x + r * DOT_GROUPS, some, bias, halves, wide);
+            dot_group(&sums[r], &group, x + r * DOT_GROUPS, some, bias, wide);
     }
-    for (int r = 0; r < rows; r++) {
-        part_float total = sums[r].total[0];
-        for (int p = 1; p < (halves ? PARTS : 1); p++)
-            total += sums[r].total[p];
-        out[r] = part_sum(total) - vsum(sums[r].least);
-    }
+    for (int r = 0; r < rows; r++)
+        out[r] = part_sum(sums[r].total) - vsum(sums[r].least);
 }
 
 /* The way of a type; one row of x keeps its sums in registers. */
 INLINE void dot_rows(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, int rows, int64_t blocks,
-                     const int halves, const int wide)
+                     const int wide)
 {
     if (rows == 1)
-        dot_row(out, t, w, x, 1, blocks, halves, wide);
+        dot_row(out, t, w, x, 1, blocks, wide);
     else
-        dot_row(out, t, w, x, rows, blocks, halves, wide);
+        dot_row(out, t, w, x, rows, blocks, wide);
 }
 
 /* Rows first .. first + rows - 1 of x, at most DOT_ROWS, with the weights of bands first_band .. last_band - 1. */
@@ -302,12 +372,10 @@ static void dots(const task *t, int64_t first, int rows, int64_t first_band, int
         for (int64_t band = first_band; band < last_band; band++) {
             for (int i = 0; i < BAND && band * BAND + i < t->to.outputs; i++) {
                 const uint8_t *w = t->w + (band * BAND + i) * row_bytes + start / inner * t->kind.nbytes;
-                if (t->kind.bias == 128)
-                    dot_rows(out[i], t, w, x, rows, blocks, 0, 1);
-                else if (t->kind.runs16)
-                    dot_rows(out[i], t, w, x, rows, blocks, 1, 0);
+                if (is_wide(&t->kind))
+                    dot_rows(out[i], t, w, x, rows, blocks, 1);
                 else
-                    dot_rows(out[i], t, w, x, rows, blocks, 0, 0);
+                    dot_rows(out[i], t, w, x, rows, blocks, 0);
             }
             for (int r = 0; r < rows; r++) {
                 for (int i = 0; i < BAND; i++)
@@ -326,49 +394,63 @@ typedef struct tile_block {
     float scales[2][BAND], minimums[2][BAND];
 } tile_block;
 
-/* 32 columns of a packed band, whose nibbles lie in the order of a tile. */
-INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *w, const int six)
+/* 32 columns of a packed band, whose steps lie in the order of a tile. */
+INLINE void unpack_numbers(uint8_t numbers[BAND_BYTES], const uint8_t *run, const band_type t)
 {
-    enum { HALF = sizeof(band_nibbles) };
-    const uint8_t *above = w + HALF;
-    for (int i = 0; i < HALF; i++)
-        numbers[i] = w[i] & 15, numbers[HALF + i] = w[i] >> 4;
-    for (int p = 0; six && p < 4; p++, numbers += BAND * 4)
-        for (int i = 0; i < BAND * 4; i++) {
-            const int four = above[p / 2 * BAND * 4 + i] >> p % 2 * 4;
-            numbers[i] |= (uint8_t)((four & 3) << 4), numbers[HALF + i] |= (uint8_t)((four & 12) << 2);
-        }
+    if (!t.two_bits && !t.one_bit) { /* in vectors as long as the compiler has */
+        for (int i = 0; i < NIBBLES; i++)
+            numbers[i] = run[i] & 15, numbers[NIBBLES + i] = run[i] >> 4;
+        return;
+    }
+    UNROLL for (int s = 0; s < 4; s++) UNROLL for (int p = 0; p < PARTS; p++)
+    {
+        uint8_t *at = numbers + s * BAND * 4 + p * PART_BYTES;
+        part_bits low, high;
+        load_numbers(&low, &high, run, t, s, p);
+        *(part_bits_unaligned *)at = low;
+        *(part_bits_unaligned *)(at + NIBBLES) = high;
+    }
 }
 
 /* The same blocks of a packed band as decode_tile's. */
-static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+INLINE void unpack_tile_of(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks,
+                           const band_type kind)
 {
-    const int64_t inner = t->kind.values / BLOCK, type = t->type;
+    const int64_t inner = t->kind.values / BLOCK;
     const uint8_t *w = t->w + (band * t->blocks + first) / inner * t->packed_bytes;
     for (int64_t k = 0; k < blocks; k++, to++) {
         const int run = (int)(k % inner);
-        const uint8_t *at = band_run(w, type, run);
-        part_float factors[2][PARTS];
-        if (type == Q4_K)
-            floats_of_u8(factors[0], at), floats_of_u8(factors[1], at + BAND);
-        else if (type == Q6_K)
-            floats_of_i8(factors[0], at), floats_of_i8(factors[1], at + BAND);
+        run_factors f;
+        if (kind.large)
+            load_factors(&f, w + band_run(kind, run), kind);
         for (int p = 0; p < PARTS; p++)
             for (int h = 0; h < 2; h++) {
-                const part_float scale = scales_load_f16(w + 2 * p * PART_ROWS);
-                part_float scales = scale, minimums = part_splat(0);
-                if (type == Q4_K) {
-                    scales = scale * factors[0][p];
-                    minimums = scales_load_f16(w + 2 * BAND + 2 * p * PART_ROWS) * factors[1][p];
-                } else if (type == Q6_K)
-                    scales = scale * factors[h][p];
+                const int half = kind.halves ? h : 0;
+                part_float scales = scales_load_f16(w + 2 * p * PART_ROWS), minimums = part_splat(0);
+                if (kind.minimums)
+                    minimums = scales_load_f16(w + HALF_SCALES + 2 * p * PART_ROWS);
+                if (kind.large)
+                    scales *= f.scales[half][p];
+                if (kind.minimums)
+                    minimums = kind.large ? minimums * f.minimums[half][p] : -minimums;
                 *(part_unaligned *)&to->scales[h][p * PART_ROWS] = scales;
                 *(part_unaligned *)&to->minimums[h][p * PART_ROWS] =
                     minimums + scales * part_splat((float)t->kind.bias);
             }
-        unpack_numbers(to->numbers, at + RUN_NIBBLES, type == Q6_K);
+        unpack_numbers(to->numbers, w + band_numbers(kind, run), kind);
         if (run == inner - 1)
             w += t->packed_bytes;
+    }
+}
+
+static void unpack_tile(tile_block *to, const task *t, int64_t band, int64_t first, int64_t blocks)
+{
+#define UNPACK(name, code, ...)                                                                                        \
+    case code:                                                                                                         \
+        unpack_tile_of(to, t, band, first, blocks, band_type_of(code));                                                \
+        break;
+    switch (t->type) {
+        BAND_TYPES(UNPACK)
     }
 }
 
@@ -392,7 +474,7 @@ static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t fir
                 for (int h = 0; h < 2; h++) {
                     const float scale = group.scales[h][i];
                     at->scales[h][row] = scale;
-                    at->minimums[h][row] = group.minimums[h][i] + scale * (float)t->kind.bias;
+                    at->minimums[h][row] = scale * (float)t->kind.bias;
                 }
             }
         }
@@ -400,7 +482,7 @@ static void decode_tile(tile_block *to, const task *t, int64_t band, int64_t fir
 
 typedef u7_sums tile_sums[TILE_ROWS][TILE_AT_ONCE][PARTS];
 
-/* Adds one step of weights; `wide`: numbers up to 255, in two halves where an instruction takes only 127. */
+/* Adds one step of weights; `wide`: numbers up to 255, in two halves. */
 INLINE void tile_step(tile_sums sum, tile_sums ones, const tile_block *w, const ready *const x[TILE_ROWS], int64_t k,
                       int s, const int rows, const int bands, const int wide)
 {
@@ -463,7 +545,7 @@ INLINE void multiply_tile(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_b
 static void multiply_rows(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w,
                           const ready *const x[TILE_ROWS], int64_t blocks, const block_type *kind)
 {
-    if (kind->bias == 128)
+    if (is_wide(kind))
         multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 1, 1);
     else if (kind->runs16)
         multiply_tile(out, w, x, blocks, TILE_ROWS, TILE_AT_ONCE, 2, 0);
@@ -474,7 +556,7 @@ static void multiply_rows(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_b
 static void multiply_row(float out[TILE_ROWS][TILE_AT_ONCE][BAND], const tile_block *w, const ready *const x[TILE_ROWS],
                          int64_t blocks, const block_type *kind)
 {
-    if (kind->bias == 128)
+    if (is_wide(kind))
         multiply_tile(out, w, x, blocks, 1, 1, 1, 1);
     else if (kind->runs16)
         multiply_tile(out, w, x, blocks, 1, 1, 2, 0);
@@ -540,16 +622,7 @@ KERNEL(linear_blocks)
     }
     if (t.packed_bytes && t.rows <= FEW_ROWS) {
         for (int64_t row = 0; row < t.rows; row++)
-            switch (type) {
-            case Q4_0:
-                stream(&t, row, first, last, Q4_0);
-                break;
-            case Q4_K:
-                stream(&t, row, first, last, Q4_K);
-                break;
-            default:
-                stream(&t, row, first, last, Q6_K);
-            }
+            stream(&t, row, first, last);
         return KERNEL_OK;
     }
     if (!t.packed_bytes && t.rows <= MOST_DOT_ROWS) {

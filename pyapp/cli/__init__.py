@@ -188,7 +188,7 @@ def inspect(file: str, as_json: bool) -> int:
 @click.argument("source", metavar="IN", type=click.Path())
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
 @click.option("-t", "--type", "kind", required=True, metavar="TYPE",
-              help="q8_0, q4_K …, f16, bf16, f32, or a mixture: Q4_K_M, Q5_K_M, Q4_K_S …")  # fmt: skip
+              help="q8_0, q4_K …, f16, bf16, f32, or a mixture of llama.cpp: Q4_K_M, Q5_K_M, Q2_K, Q4_0 …")  # fmt: skip
 @click.option("--imatrix", type=click.Path(), help="Which columns count: a file that llama.cpp's llama-imatrix made.")
 @click.option("--keep", metavar="REGEX", help="Leave tensors as they are whose names match this.")
 @json_option

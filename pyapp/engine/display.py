@@ -83,7 +83,8 @@ def tensor_repr(x: Tensor) -> str:
     """tensor(…, dtype=…, requires_grad=…)."""
     notes = []
     if x.dtype.is_quantized:
-        return f"tensor(<{x.dtype.name} blocks>, size={x.shape}, dtype={x.dtype!r})"
+        blocks = f"{x.dtype.name} blocks{', transposed' if x.strides != (x.shape[1], 1) else ''}"
+        return f"tensor(<{blocks}>, size={x.shape}, dtype={x.dtype!r})"
     array = x.detach().numpy()
     kind = x.dtype
     if kind not in (_dtype.float32, _dtype.int64, _dtype.bool_):

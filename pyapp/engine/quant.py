@@ -22,7 +22,11 @@ from .tensor import Tensor, adopt_array, empty_contiguous, make
 BAND = 8  # rows packed side by side
 BLOCK = 32  # columns that share a scale in q8_0 and q8_group
 # Bytes of eight rows' blocks, packed.
-BANDED = {"q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_K": BAND * 148, "q6_K": BAND * 210}
+BANDED = {
+    "q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_1": BAND * 20, "q5_0": BAND * 22,
+    "q5_1": BAND * 24, "q2_K": BAND * 84, "q3_K": BAND * 114, "q4_K": BAND * 148, "q5_K": BAND * 180,
+    "q6_K": BAND * 210,
+}  # fmt: skip
 
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
@@ -51,6 +55,39 @@ def empty(shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Ten
     """A matrix in a block format, of any values. ValueError where its rows are not whole blocks."""
     storage = Storage(packed_bytes(shape, dtype), device)
     return make(storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
+
+
+def is_transposed(x: Tensor) -> bool:
+    """Whether a block-quantised tensor is a transposed view (K, N) of a matrix (N, K), as `q.T` gives it."""
+    return x.strides != (x.shape[1], 1)
+
+
+def transposed(x: Tensor) -> Tensor:
+    """The transposed view of a block-quantised matrix; of such a view, the matrix. The memory is the same."""
+    return make(x.storage, x.shape[::-1], x.strides[::-1], x.dtype)
+
+
+def check_not_transposed(x: Tensor, name: str) -> None:
+    """TypeError for a transposed view, whose blocks run along the other dim."""
+    if is_transposed(x):
+        raise TypeError(
+            f"{name}: a {x.dtype} tensor of shape {tuple(x.shape)} is a transposed view, whose blocks lie along dim 0: "
+            "use the matrix itself (.T), or convert it with .to(float32)"
+        )
+
+
+def clone(x: Tensor) -> Tensor:
+    """A copy of the blocks; of a transposed view, a transposed view of a copy."""
+    matrix = transposed(x) if is_transposed(x) else x
+    result = empty(matrix.shape, x.dtype, x.device)
+    copy_blocks(result, matrix)
+    return result if matrix is x else transposed(result)
+
+
+def copy_blocks(result: Tensor, x: Tensor) -> None:
+    """Writes the blocks of x into those of `result`: matrices of one shape, type and device, neither transposed."""
+    size = packed_bytes(x.shape, x.dtype)
+    KERNELS["copy_bytes"].launch(size >> 10, result, x, size)
 
 
 def _on_device(data: Any, device: Device) -> Tensor:
@@ -93,7 +130,9 @@ def pack_rows(result: Tensor, first: int, blocks: Tensor, rows: int) -> None:
 
 def to_blocks(x: Tensor) -> GgmlBlocks:
     """The way back from `from_blocks`, bit for bit: what write_gguf stores. ValueError for q8_group and q8_0 of columns
-    that are not whole blocks."""
+    that are not whole blocks, TypeError for transposed views."""
+    if x.dtype.is_quantized:
+        check_not_transposed(x, "to_blocks")
     if x.dtype.name not in BLOCK_TYPES or x.shape[1] % x.dtype.block:
         raise ValueError(f"to_blocks: {x.dtype} of shape {tuple(x.shape)} is not in GGML's blocks")
     (rows, columns), name = x.shape, x.dtype.name
@@ -144,13 +183,16 @@ def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> 
 
 
 def dequantize(x: Tensor) -> Tensor:
-    """A block-quantised matrix as float32; any other tensor as it is."""
+    """A block-quantised matrix as float32, a transposed view as a view; any other tensor as it is."""
     if not x.dtype.is_quantized:
         return x
+    if is_transposed(x):
+        values = dequantize(transposed(x))
+        return make(values.storage, values.shape[::-1], values.strides[::-1], values.dtype)
     rows, columns = x.shape
     result = empty_contiguous((rows, columns), _dtype.float32, x.device)
     kernel = KERNELS.get("unpack_" + x.dtype.name)
-    kind = () if kernel else (BLOCK_TYPES[x.dtype.name].code, x.dtype.name in BANDED)
+    kind = () if kernel else (BLOCK_TYPES[x.dtype.name].code,)
     (kernel or KERNELS["unpack_blocks"]).launch(rows * columns >> 10, result, x, rows, columns, *kind)
     return result
 
@@ -158,10 +200,11 @@ def dequantize(x: Tensor) -> Tensor:
 def concatenate(parts: Sequence[Tensor]) -> Tensor:
     """Matrices of one format and width on top of each other: (N1, K), (N2, K) … → (N1 + N2 + …, K), without arithmetic.
 
-    Banded formats need row counts that are multiples of 8; where one is not, all become float32.
+    Banded formats need row counts that are multiples of 8; where one is not, or is transposed, all become float32.
     """
     kind = parts[0].dtype
-    if any(p.dtype is not kind for p in parts) or (kind.name in BANDED and any(p.shape[0] % BAND for p in parts)):
+    apart = kind.name in BANDED and any(p.shape[0] % BAND for p in parts)
+    if apart or any(p.dtype is not kind or (kind.is_quantized and is_transposed(p)) for p in parts):
         parts = [dequantize(p).to(_dtype.float32) for p in parts]
         kind = _dtype.float32
     shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])

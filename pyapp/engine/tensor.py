@@ -261,7 +261,7 @@ class Tensor(_Slots, TensorMethods):
             raise ValueError(f"data_view: a tensor of shape {self.shape} with strides {self.strides} is not contiguous")
         size = self.dtype.itemsize
         if self.dtype.is_quantized:
-            raise TypeError(f"data_view: a {self.dtype} tensor has no elements to view: dequantize it first")
+            raise TypeError(f"data_view: a {self.dtype} tensor has no elements to view: convert it with .to(float32)")
         if not self.device.backend.host_visible:
             return self.read_values().toreadonly()
         memory = (ctypes.c_ubyte * (self.numel() * size)).from_address(self.address)
@@ -277,7 +277,7 @@ class Tensor(_Slots, TensorMethods):
     def constant_array(self) -> Array:
         """As `array`, also while a Graph is captured: for elements that no replay changes."""
         if self.dtype.is_quantized:
-            raise TypeError(f"a {self.dtype} tensor has no elements to view: dequantize it first")
+            raise TypeError(f"a {self.dtype} tensor has no elements to view: convert it with .to(float32)")
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype.numpy_name)
         if self.device.backend.host_visible:

@@ -49,6 +49,7 @@ def rows_of_matrix(x: Tensor) -> tuple[str, tuple[int, int], bytes]:
     from pyapp.engine import quant
     from pyapp.engine.tensor import make
 
+    quant.check_not_transposed(x, "saving blocks")
     rows, columns = x.shape
     kind = x.dtype.name
     whole = -(-columns // x.dtype.block) * x.dtype.block

@@ -41,7 +41,12 @@ PIECE = 1 << 20  # bytes copied together
 DENSE = ("float32", "float16", "bfloat16")
 CHUNK = 1 << 20  # values quantised between two reports of progress
 # Small, or read otherwise than by matrix products: norms, positions, convolutions, routers of experts.
-KEPT = re.compile(r"norm|ln_|pos(ition)?_?emb|rotary|conv|bias|token_types|ffn_gate_inp|gamma|beta", re.IGNORECASE)
+KEPT = re.compile(
+    r"norm|ln_|pos(ition)?_?emb|rotary|conv|bias|token_types|gamma|beta|attn_rel_b|altup|laurel|per_layer_model_proj"
+    r"|ffn_gate_inp|(mlp|block_sparse_moe)\.gate\.|indexer\.[kq]_proj"
+    r"|time_mix_(first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.",
+    re.IGNORECASE,
+)
 # general.file_type of llama.cpp, for a file that is of one type throughout; mixtures have theirs in MIXTURES.
 FILE_TYPES = {
     "float32": 0, "float16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_K": 10, "q3_K": 11,
@@ -52,13 +57,17 @@ READ_AS_FLOAT32 = re.compile(r"q8_group|.* of (ggml|ggmf|ggjt)( v\d+)?")
 
 
 def type_name(text: str) -> str:
-    """ "Q4_K", "f16", "q4_k_m" … as pyapp spells it: one of QUANTIZABLE, DENSE and MIXTURES. OptionError for others."""
-    for name in (*QUANTIZABLE, *DENSE, *MIXTURES):
+    """ "Q4_K", "f16", "q4_k_m" … as pyapp spells it: one of QUANTIZABLE, DENSE and MIXTURES. Where a type and a mixture
+    differ in their case only ("q4_0", "Q4_0"), that decides. OptionError for others."""
+    names = (*QUANTIZABLE, *DENSE, *MIXTURES)
+    if text in names:  # "q4_0" is a type, "Q4_0" a mixture
+        return text
+    for name in names:
         if text.lower() == name.lower():
             return name
     if text in ALIASES and ALIASES[text].name in DENSE:
         return ALIASES[text].name
-    known = ", ".join((*QUANTIZABLE, *DENSE, *MIXTURES))
+    known = ", ".join(names)
     raise OptionError(f"unknown type {text[:50]!r}", where="type", hint=f"Types and mixtures: {known}")
 
 
@@ -75,9 +84,9 @@ def quantize_file(
     """Writes `target` (.gguf or .safetensors) with the matrices of `source` as `kind`; `source` is any file that
     open_checkpoint takes.
 
-    `kind` is a type ("q4_K", "q8_0", "f16" …), which all matrices get, or one of MIXTURES ("Q4_K_M" …), which gives
-    some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices whose
-    names match KEPT or the regular expression `keep`. Rows that are no multiple of 256 get the SHORTER type. Blocks in
+    `kind` is a type ("q4_K", "q8_0", "f16" …), which all matrices get, or one of MIXTURES ("Q4_K_M", "Q4_0" …), which
+    gives some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices
+    whose names match KEPT or the regular expression `keep`. Rows that are no multiple of 256 get the SHORTER type. Blocks in
     .safetensors are read by pyapp alone (block_rows.py). `imatrix` names the columns that count. `report` receives
     Progress in bytes of the source. Returns what was written: `file size types weighted source_size`. Raises
     OptionError, FileFormatError, ModelError for NaN and infinite weights, Cancelled once `cancel` is set.
@@ -90,7 +99,7 @@ def quantize_file(
     try:
         work = _Work(checkpoint, importance, report or (lambda event: None), cancel or Cancel())
         config = checkpoint.config or _config_beside(source)
-        kinds = _chosen_types(checkpoint, config, kind, pattern)
+        kinds = _chosen_types(checkpoint, config, kind, pattern, weighted=bool(importance))
         for name, chosen in kinds.items():
             _check_storable(name, chosen, path, checkpoint.source.name)
         tensors = {name: work.deferred(checkpoint.tensors[name], chosen) for name, chosen in kinds.items()}
@@ -137,13 +146,14 @@ def _own_type(info: TensorInfo) -> str:
 
 
 def _chosen_types(
-    checkpoint: Checkpoint, config: Mapping[str, Any], kind: str, keep: re.Pattern[str] | None
+    checkpoint: Checkpoint, config: Mapping[str, Any], kind: str, keep: re.Pattern[str] | None, weighted: bool
 ) -> dict[str, str]:
     """The type of each tensor, by name."""
     infos = checkpoint.tensors.values()
     if kind not in MIXTURES:
         return {info.name: chosen_type(info, kind, keep) for info in infos}
-    mixture = Mixture(kind, (info.name for info in infos if len(info.shape) in (2, 3)), config)
+    names, stacks = ([info.name for info in infos if len(info.shape) in ranks] for ranks in ((2, 3), (3,)))
+    mixture = Mixture(kind, names, config, stacks=stacks, weighted=weighted)
     return {info.name: chosen_type(info, mixture.type_of(info.name), keep) for info in infos}
 
 

@@ -1,38 +1,47 @@
 """Mixtures of block types: which type each tensor of a language model gets, as llama.cpp's quantize chooses.
 
 Source of the rules: llama_tensor_get_type in src/llama-quant.cpp of https://github.com/ggml-org/llama.cpp. A mixture is
-called after its main type and a size, "Q4_K_M". Some tensors get more bits than the main type, since errors in them
-cost more: the output matrix (the embedding where there is no output matrix), and, above all in the first and the last
-layers, attn_v and ffn_down. The rules for Falcon, where llama.cpp has others, are not here.
+called after its main type, perhaps with a size: "Q4_0", "Q4_K_M". Some tensors get more bits than the main type, since
+errors in them cost more: the output matrix (the embedding where there is no output matrix), and, above all in the first
+and the last layers, attn_v and ffn_down. Falcon has rules of its own, and so have models with experts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 # The main type of a mixture, and llama.cpp's number for it (general.file_type).
 MIXTURES: dict[str, tuple[str, int]] = {
-    "Q2_K_S": ("q2_K", 21), "Q3_K_S": ("q3_K", 11), "Q3_K_M": ("q3_K", 12), "Q3_K_L": ("q3_K", 13),
+    "Q4_0": ("q4_0", 2), "Q4_1": ("q4_1", 3), "Q8_0": ("q8_0", 7), "Q5_0": ("q5_0", 8), "Q5_1": ("q5_1", 9),
+    "Q2_K": ("q2_K", 10), "Q2_K_S": ("q2_K", 21),
+    "Q3_K_S": ("q3_K", 11), "Q3_K_M": ("q3_K", 12), "Q3_K_L": ("q3_K", 13),
     "Q4_K_S": ("q4_K", 14), "Q4_K_M": ("q4_K", 15), "Q5_K_S": ("q5_K", 16), "Q5_K_M": ("q5_K", 17),
+    "Q6_K": ("q6_K", 18), "IQ4_NL": ("iq4_nl", 25), "IQ4_XS": ("iq4_xs", 30), "MXFP4_MOE": ("mxfp4", 38),
 }  # fmt: skip
 
-# What a tensor is for, by its name in GGUF files, in llama2.c's and Meta's, and in Hugging Face's.
+# What a tensor is for, by its name in GGUF files, in llama2.c's and Meta's, and in Hugging Face's. attn_v: the matrix
+# of values, also together with those of queries and keys.
 _ROLES = (
     ("output", re.compile(r"(output|lm_head)\.weight")),
-    ("embedding", re.compile(r"(token_embd|tok_embeddings|(model\.)?embed_tokens)\.weight")),
-    ("attn_v", re.compile(r".*(attn_v|attention\.wv|self_attn\.v_proj)\.weight")),
+    ("embedding", re.compile(
+        r"((per_layer_)?token_embd|tok_embeddings|(model\.)?embed_tokens|(transformer\.)?word_embeddings)\.weight")),
+    ("attn_v", re.compile(
+        r".*(attn_v|attn_qkv|attn_kv_b|attention\.wv|self_attn\.(v_proj|qkv_proj|kv_b_proj)"
+        r"|self_attention\.query_key_value)\.weight")),
     ("attn_k", re.compile(r".*(attn_k|attention\.wk|self_attn\.k_proj)\.weight")),
-    ("attn_output", re.compile(r".*(attn_output|attention\.wo|self_attn\.o_proj)\.weight")),
-    ("attn_qkv", re.compile(r".*(attn_qkv|self_attn\.qkv_proj)\.weight")),
-    ("ffn_down", re.compile(r".*(ffn_down(_exps)?|feed_forward\.w2|mlp\.down_proj)\.weight")),
-)
+    ("attn_output", re.compile(r".*(attn_output|attention\.wo|self_attn\.o_proj|self_attention\.dense)\.weight")),
+    ("ffn_down", re.compile(
+        r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|mlp\.(\w+\.)*(experts\.\d+\.)?down_proj"
+        r"|experts\.\d+\.w2|mlp\.dense_4h_to_h)\.weight")),
+)  # fmt: skip
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h)\.(\d{1,6})\.")
 # What GGUF, Hugging Face and llama2.c call the numbers of heads, of heads of keys and values, and of experts.
 _HEADS = ("attention.head_count", "num_attention_heads", "n_heads")
-_KV_HEADS = ("attention.head_count_kv", "num_key_value_heads", "n_kv_heads")
-_EXPERTS = ("expert_count", "num_local_experts")
+_KV_HEADS = ("attention.head_count_kv", "num_key_value_heads", "num_kv_heads", "n_kv_heads")
+_EXPERTS = ("expert_count", "num_local_experts", "num_experts", "n_routed_experts")
+_FALCON = ("falcon", "RefinedWeb", "RefinedWebModel")  # model_type
 LARGE_LAYERS = 80  # of the 70B model, whose matrix of values is small beside the others
 
 
@@ -47,76 +56,96 @@ def _layer_of(name: str) -> int:
 
 
 def _number(config: Mapping[str, Any], names: Iterable[str], default: int) -> int:
-    return next((value for name in names if type(value := config.get(name)) is int and value > 0), default)
+    """A positive number of the configuration; of one for each layer the first."""
+    found = [config[name] for name in names if name in config]
+    found = [value[0] if isinstance(value, list) and value else value for value in found]
+    return next((value for value in found if type(value) is int and value > 0), default)
 
 
 class Mixture:
-    """The types of one model's tensors. `names` are those of its matrices; `config` has its numbers of heads and
-    experts, under the names of GGUF, Hugging Face or llama2.c."""
+    """The types of one model's tensors. `names` are those of its matrices, `stacks` those that hold a matrix for each
+    expert; `config` has the architecture as `model_type` and the numbers of heads and experts, under the names of GGUF,
+    Hugging Face or llama2.c; `weighted`: an imatrix says which columns count."""
 
-    def __init__(self, mixture: str, names: Iterable[str], config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, mixture: str, names: Iterable[str], config: Mapping[str, Any], *, stacks: Collection[str] = (),
+        weighted: bool = False,
+    ) -> None:  # fmt: skip
         names = list(names)
-        self.mixture = mixture
+        self.mixture, self._stacks, self._weighted = mixture, stacks, weighted
+        self._layers = len({_layer_of(name) for name in names if _LAYER.search(name)})
+        experts = _number(config, _EXPERTS, 1)
+        self._eight_experts = experts == 8
         self._places: dict[str, tuple[int, int]] = {}  # which of its role a tensor is, by layers, and of how many
-        for role, _ in _ROLES:
+        for role in ("attn_v", "ffn_down"):
             found = sorted((name for name in names if role_of(name) == role), key=_layer_of)
-            self._places |= {name: (index, len(found)) for index, name in enumerate(found)}
+            for index, name in enumerate(found):
+                by_layer = role == "ffn_down" and experts > 1  # there may be several in a layer
+                self._places[name] = (_layer_of(name), self._layers) if by_layer else (index, len(found))
         heads = _number(config, _HEADS, 1)
         self._sharing = heads // _number(config, _KV_HEADS, heads)  # heads that share keys and values
-        self._eight_experts = _number(config, _EXPERTS, 1) == 8
+        self._falcon = config.get("model_type") in _FALCON
         self._has_output = any(role_of(name) == "output" for name in names)
-        self._layers = len({_layer_of(name) for name in names if _LAYER.search(name)})
 
     def type_of(self, name: str) -> str:
         """The block type of a matrix."""
         main = MIXTURES[self.mixture][0]
         role = role_of(name)
-        if role == "output" or (role == "embedding" and not self._has_output):
-            return "q6_K"
-        if role in ("", "embedding"):
-            return main
-        index, count = self._places[name]
-        rules = {
-            "attn_v": self._attn_v,
-            "attn_k": self._attn_k,
-            "attn_output": self._attn_output,
-            "attn_qkv": self._attn_qkv,
-            "ffn_down": self._ffn_down,
-        }
-        return rules[role](main, index, count) or main
+        is_output = role == "output" or (role == "embedding" and not self._has_output)
+        if self.mixture == "MXFP4_MOE":
+            return "mxfp4" if name in self._stacks and not is_output else "q8_0"
+        if is_output:
+            return "q8_0" if self._falcon or main == "q8_0" else "q6_K"
+        if role == "attn_k":
+            return "q8_0" if self._eight_experts else main
+        if role == "attn_output":
+            return self._attn_output() or main
+        if role == "attn_v":
+            return self._attn_v(main, *self._places[name])
+        return (role == "ffn_down" and self._ffn_down(*self._places[name])) or main
 
     def _attn_v(self, main: str, index: int, count: int) -> str:
+        if self._eight_experts:
+            return "q8_0"
+        many = self._sharing >= 4
+        more = "q6_K" if _more_bits(index, count) else ""
         kind = {
-            "Q2_K_S": "q4_K" if self._sharing >= 4 else "",
+            "Q2_K": "q4_K" if many else "q3_K",
+            "Q2_K_S": "q4_K" if many else "",
             "Q3_K_M": "q5_K" if index < 2 else "q4_K",
             "Q3_K_L": "q5_K",
-            "Q4_K_M": "q6_K" if _more_bits(index, count) else "",
-            "Q5_K_M": "q6_K" if _more_bits(index, count) else "",
+            "Q4_K_M": more,
+            "Q5_K_M": more,
             "Q4_K_S": "q5_K" if index < 4 else "",
-        }.get(self.mixture, "")
-        if self._layers == LARGE_LAYERS and self._sharing > 1 and (kind or main) in ("q3_K", "q4_K"):
-            kind = "q5_K"
-        return "q8_0" if self._eight_experts else kind
+            "IQ4_NL": "q5_K" if many else "",
+            "IQ4_XS": "q5_K" if many else "",
+        }.get(self.mixture) or main
+        large = self._layers == LARGE_LAYERS and self._sharing > 1
+        return "q5_K" if large and kind in ("q3_K", "q4_K") else kind
 
-    def _attn_k(self, main: str, index: int, count: int) -> str:
-        return "q8_0" if self._eight_experts else ""
-
-    def _attn_output(self, main: str, index: int, count: int) -> str:
+    def _attn_output(self) -> str:
+        if self._falcon:
+            return "q4_K" if self.mixture == "Q3_K_L" else ""
         if self._eight_experts:
-            return "q5_K" if self.mixture in ("Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M") else ""
-        return {"Q3_K_M": "q4_K", "Q3_K_L": "q5_K"}.get(self.mixture, "")
+            raised = ("Q2_K", "Q3_K_S", "Q3_K_M", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS")
+            return "q5_K" if self.mixture in raised else ""
+        return {"Q2_K": "q3_K", "Q3_K_M": "q4_K", "Q3_K_L": "q5_K"}.get(self.mixture, "")
 
-    def _attn_qkv(self, main: str, index: int, count: int) -> str:
-        return {"Q3_K_M": "q4_K", "Q3_K_L": "q4_K", "Q4_K_M": "q5_K", "Q5_K_M": "q6_K"}.get(self.mixture, "")
-
-    def _ffn_down(self, main: str, index: int, count: int) -> str:
+    def _ffn_down(self, index: int, count: int) -> str:
+        first, falcon, more = index < count // 8, self._falcon, _more_bits(index, count)
+        begin = index < count // 16
         return {
-            "Q2_K_S": "q4_K" if index < count // 8 else "",
-            "Q3_K_M": "q5_K" if index < count // 16 else "q4_K",
-            "Q3_K_L": "q5_K",
-            "Q4_K_S": "q5_K" if index < count // 8 else "",
-            "Q4_K_M": "q6_K" if _more_bits(index, count) else "",
-            "Q5_K_M": "q6_K" if _more_bits(index, count) else "",
+            "Q2_K": "q3_K",
+            "Q2_K_S": "q4_K" if first else "",
+            "Q3_K_M": "q5_K" if begin else "q4_K" if more or not falcon else "",
+            "Q3_K_L": "q4_K" if falcon else "q5_K",
+            "Q4_K_S": "q5_K" if first and not falcon else "",
+            "Q4_K_M": ("q6_K" if begin or not falcon else "q5_K") if begin or more else "",
+            "Q5_K_M": "q6_K" if more else "",
+            "IQ4_NL": "q5_K" if first and not self._weighted else "",
+            "IQ4_XS": "q5_K" if first and not self._weighted else "",
+            "Q4_0": "q4_1" if first and self._weighted else "",
+            "Q5_0": "q5_1" if first and self._weighted else "",
         }.get(self.mixture, "")
 
 

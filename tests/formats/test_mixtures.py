@@ -59,14 +59,87 @@ def test_a_shared_embedding_counts_as_the_output() -> None:
     assert types("Q4_K_M", names)["token_embd.weight"] == "q6_K"
 
 
-def test_many_experts_and_the_largest_model() -> None:
-    experts = types("Q4_K_M", config=LLAMA | {"expert_count": 8})
-    assert {experts[f"blk.{i}.{part}.weight"] for i in range(LAYERS) for part in ("attn_v", "attn_k")} == {"q8_0"}
-    assert experts["blk.5.attn_output.weight"] == "q5_K"
-    names = [f"blk.{i}.attn_v.weight" for i in range(80)]
-    large = types("Q4_K_S", names, {"num_attention_heads": 64, "num_key_value_heads": 8})
-    assert set(large.values()) == {"q5_K"}
-    assert "q4_K" in types("Q4_K_S", names, {"num_attention_heads": 64, "num_key_value_heads": 64}).values()
+FALCON = {"model_type": "falcon", "attention.head_count": 71, "attention.head_count_kv": 1}
+EXPERTS = LLAMA | {"model_type": "llama", "expert_count": 8}
+MANY = LLAMA | {"model_type": "qwen2moe", "expert_count": 60}
+
+
+@pytest.mark.parametrize(
+    "mixture, config, layers, name, expected",
+    [
+        ("Q2_K", LLAMA, 32, "blk.9.attn_v.weight", "q4_K"),
+        ("Q2_K", {}, 32, "blk.9.attn_v.weight", "q3_K"),
+        ("Q2_K", LLAMA, 32, "blk.9.ffn_down.weight", "q3_K"),
+        ("Q2_K", LLAMA, 32, "blk.9.attn_output.weight", "q3_K"),
+        ("Q2_K", LLAMA, 32, "blk.9.attn_q.weight", "q2_K"),
+        ("Q4_0", LLAMA, 32, "output.weight", "q6_K"),
+        ("Q4_0", LLAMA, 32, "blk.0.ffn_down.weight", "q4_0"),
+        ("Q8_0", LLAMA, 32, "output.weight", "q8_0"),
+        ("Q6_K", LLAMA, 32, "blk.0.attn_v.weight", "q6_K"),
+        ("IQ4_XS", LLAMA, 32, "blk.9.attn_v.weight", "q5_K"),
+        ("IQ4_XS", LLAMA, 32, "blk.3.ffn_down.weight", "q5_K"),
+        ("IQ4_XS", LLAMA, 32, "blk.4.ffn_down.weight", "iq4_xs"),
+        ("Q4_K_M", {"attention.head_count": 8, "attention.head_count_kv": [2, 2]}, 8, "blk.0.attn_kv_b.weight", "q6_K"),
+        # Falcon
+        ("Q4_K_M", FALCON, 32, "output.weight", "q8_0"),
+        ("Q4_K_M", FALCON, 32, "blk.1.ffn_down.weight", "q6_K"),
+        ("Q4_K_M", FALCON, 32, "blk.3.ffn_down.weight", "q5_K"),
+        ("Q4_K_M", FALCON, 32, "blk.4.ffn_down.weight", "q4_K"),
+        ("Q4_K_M", FALCON, 32, "blk.6.attn_qkv.weight", "q6_K"),
+        ("Q4_K_S", FALCON, 32, "blk.0.ffn_down.weight", "q4_K"),
+        ("Q3_K_M", FALCON, 32, "blk.1.ffn_down.weight", "q5_K"),
+        ("Q3_K_M", FALCON, 32, "blk.2.ffn_down.weight", "q4_K"),
+        ("Q3_K_M", FALCON, 32, "blk.4.ffn_down.weight", "q3_K"),
+        ("Q3_K_M", FALCON, 32, "blk.4.attn_output.weight", "q3_K"),
+        ("Q3_K_L", FALCON, 32, "blk.4.ffn_down.weight", "q4_K"),
+        ("Q3_K_L", FALCON, 32, "blk.4.attn_output.weight", "q4_K"),
+        ("Q4_K_M", {"model_type": "falcon"}, 32, "transformer.h.1.mlp.dense_4h_to_h.weight", "q6_K"),
+        # experts
+        ("Q4_K_M", EXPERTS, 32, "blk.7.attn_v.weight", "q8_0"),
+        ("Q4_K_M", EXPERTS, 32, "blk.7.attn_k.weight", "q8_0"),
+        ("Q4_K_M", EXPERTS, 32, "blk.7.attn_output.weight", "q5_K"),
+        ("Q5_K_M", EXPERTS, 32, "blk.7.attn_output.weight", "q5_K"),
+        ("Q3_K_L", EXPERTS, 32, "blk.7.attn_output.weight", "q3_K"),
+        ("Q4_K_M", EXPERTS, 32, "blk.6.ffn_down_exps.weight", "q6_K"),
+        ("Q4_K_M", EXPERTS, 32, "blk.7.ffn_down_exps.weight", "q4_K"),
+        ("Q4_K_M", MANY, 32, "blk.6.ffn_down_shexp.weight", "q6_K"),
+        ("Q4_K_M", MANY, 32, "blk.7.ffn_down_shexp.weight", "q4_K"),
+        ("Q4_K_M", MANY, 32, "blk.7.attn_k.weight", "q4_K"),
+        ("Q4_K_M", EXPERTS, 32, "model.layers.6.block_sparse_moe.experts.5.w2.weight", "q6_K"),
+        ("Q4_K_M", EXPERTS, 32, "model.layers.7.mlp.experts.5.down_proj.weight", "q4_K"),
+        ("MXFP4_MOE", EXPERTS, 32, "blk.7.ffn_down_exps.weight", "mxfp4"),
+        ("MXFP4_MOE", EXPERTS, 32, "blk.7.attn_q.weight", "q8_0"),
+        ("MXFP4_MOE", EXPERTS, 32, "output.weight", "q8_0"),
+        # the largest llama
+        ("Q4_K_S", {"num_attention_heads": 64, "num_key_value_heads": 8}, 80, "blk.70.attn_v.weight", "q5_K"),
+        ("Q4_K_S", {"num_attention_heads": 64, "num_key_value_heads": 64}, 80, "blk.70.attn_v.weight", "q4_K"),
+    ],
+)  # fmt: skip
+def test_single_tensors(mixture: str, config: Any, layers: int, name: str, expected: str) -> None:
+    """The tensor, and one of its kind in every other layer."""
+    layer = next((part for part in name.split(".") if part.isdecimal()), "")
+    names = ["token_embd.weight", "output.weight"] if layer else ["token_embd.weight", name]
+    names += [name.replace(f".{layer}.", f".{i}.", 1) for i in range(layers)] if layer else []
+    stacks = [name for name in names if "_exps" in name]
+    assert Mixture(mixture, names, config, stacks=stacks).type_of(name) == expected
+
+
+def test_several_matrices_of_a_layer_share_its_rule() -> None:
+    """The first layer of such a model is dense; experts and what they share are two matrices of the others."""
+    names = ["blk.0.ffn_down.weight"]
+    names += [f"blk.{i}.{part}.weight" for i in range(1, 16) for part in ("ffn_down_exps", "ffn_down_shexp")]
+    found = types("Q4_K_M", names, {"model_type": "deepseek2", "expert_count": 64})
+    assert {name for name, kind in found.items() if kind == "q6_K"} == {
+        name for name in names if int(name.split(".")[1]) in (0, 1, 4, 7, 10, 13, 14, 15)
+    }
+
+
+def test_an_imatrix_changes_the_first_layers() -> None:
+    for mixture, plain, weighted in (("Q4_0", "q4_0", "q4_1"), ("Q5_0", "q5_0", "q5_1"), ("IQ4_NL", "q5_K", "iq4_nl")):
+        for has, expected in ((False, plain), (True, weighted)):
+            chosen = Mixture(mixture, GGUF_NAMES, LLAMA, weighted=has)
+            assert chosen.type_of("blk.3.ffn_down.weight") == expected
+            assert chosen.type_of("blk.4.ffn_down.weight") == MIXTURES[mixture][0]
 
 
 def test_other_names_of_the_same_tensors() -> None:
@@ -146,3 +219,4 @@ def test_llama2c_by_its_configuration(tmp_path: Path) -> None:
 
 def test_names_of_types() -> None:
     assert type_name("Q4_K_M") == type_name("q4_k_m") == "Q4_K_M" and type_name("Q4_K") == "q4_K"
+    assert type_name("Q2_K") == "Q2_K" and type_name("q2_K") == type_name("q2_k") == "q2_K" != type_name("Q2_K")

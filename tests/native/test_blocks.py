@@ -13,7 +13,11 @@ from tests.native.kernels import BAD_ARGUMENT, INDEX_RANGE, OK, Kernels, unalign
 from tests.native.test_quant import ACTIVATIONS, activations, normal
 
 KINDS = tuple(BLOCK_TYPES)
-PACKED = ("q4_0", "q4_K", "q6_K")
+# Of the types that are packed: the bits of the planes that their numbers are cut into, the lowest first.
+PACKED = {
+    "q4_0": (4,), "q4_1": (4,), "q5_0": (4, 1), "q5_1": (4, 1), "q2_K": (2,), "q3_K": (2, 1), "q4_K": (4,),
+    "q5_K": (4, 1), "q6_K": (4, 2),
+}  # fmt: skip
 # Fields that hold scales in each struct; random bytes there would be NaN, infinite, or beyond all proportion.
 SCALES = ("d", "m", "sum")
 
@@ -42,61 +46,66 @@ def shapes(kind: str) -> list[tuple[int, int]]:
     return [(1, values), (3, 3 * values), (8, values), (9, 2 * values), (33, 5 * values)]
 
 
-def nibbles_of(numbers: np.ndarray) -> np.ndarray:
-    """(8 rows, 32 columns) to the 128 bytes of kernels.h."""
-    first, second = (part.reshape(8, 4, 4).transpose(1, 0, 2) for part in (numbers[:, :16], numbers[:, 16:]))
-    return ((first & 15) | (second & 15) << 4).reshape(-1)
+def plane_of(numbers: np.ndarray, bits: int) -> np.ndarray:
+    """A plane of bands.h: of (8 rows, 32 columns) of small numbers, so many bits each. A byte has numbers of steps s and
+    s + 4, then those of the next step."""
+    steps = (numbers & (1 << bits) - 1).reshape(8, 2, 4, 4).transpose(2, 1, 0, 3)  # s, s or s + 4, row, column
+    each = 4 // bits  # steps in a byte
+    if bits == 1:
+        parts = steps.transpose(1, 0, 2, 3).reshape(1, 8, 8, 4)
+    else:
+        parts = steps.reshape(4 // each, each * 2, 8, 4) if bits == 2 else steps
+    shifts = (np.arange(parts.shape[1]) * bits).astype(np.uint8)[None, :, None, None]
+    return np.bitwise_or.reduce(parts << shifts, axis=1).reshape(-1)
 
 
-def two_bits_of(numbers: np.ndarray) -> np.ndarray:
-    """(8 rows, 32 columns) of 0 .. 3 to the 64 bytes of kernels.h."""
-    first, second = (part.reshape(8, 4, 4).transpose(1, 0, 2) for part in (numbers[:, :16], numbers[:, 16:]))
-    pairs = first | second << 2
-    return np.concatenate([pairs[0] | pairs[1] << 4, pairs[2] | pairs[3] << 4]).reshape(-1)
+def run_scales(kind: str, block: np.void) -> np.ndarray:
+    """The bytes of a row that a band has beside the numbers of each run: (8, 2)."""
+    s = block["scales"].view(np.uint8)
+    if kind == "q3_K":
+        low, high = (s[:8, None] >> np.array([0, 4]) & 15).T.reshape(-1), s[8:, None] >> np.array([0, 2, 4, 6]) & 3
+        return (low.astype(np.int64) + 16 * high.T.reshape(-1) - 32).astype(np.int8).view(np.uint8).reshape(8, 2)
+    if kind in ("q2_K", "q6_K"):
+        return s.reshape(8, 2)
+    low, high = s[:8].reshape(2, 4), s[8:]
+    upper = np.stack([high & 15 | low[0] >> 6 << 4, high >> 4 | low[1] >> 6 << 4])
+    return np.concatenate([low & 63, upper], axis=1).T
 
 
-def parts_of(kind: str, block: np.void) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers, scales [and minimums] as bytes, a row for each 32 columns) of one block of a packed type."""
-    low = block["low"].astype(np.uint8)
-    if kind == "q4_0":
-        return np.concatenate([low & 15, low >> 4]), np.zeros((1, 0), np.uint8)
-    if kind == "q6_K":
-        high = block["high"]
-        numbers = [
-            (low[half * 64 + r % 2 * 32 :][:32] >> (r // 2 * 4) & 15)
-            | (high[half * 32 : half * 32 + 32] >> (2 * r) & 3) << 4
-            for half in range(2)
-            for r in range(4)
-        ]
-        return np.concatenate(numbers), block["scales"].view(np.uint8).reshape(8, 2)
-    s = block["scales"]
-    pairs = []
-    for run in range(8):
-        if run < 4:
-            pairs.append((s[run] & 63, s[run + 4] & 63))
-        else:
-            pairs.append(((s[run + 4] & 15) | s[run - 4] >> 6 << 4, s[run + 4] >> 4 | s[run] >> 6 << 4))
-    return np.concatenate([low[run // 2 * 32 :][:32] >> (run % 2 * 4) & 15 for run in range(8)]), np.array(pairs)
+def numbers_of(kind: str, block: np.void) -> np.ndarray:
+    """The numbers of a row's block, without bias: the values where scales are 1 and minimums 0, plus the bias."""
+    plain = np.zeros(1, block.dtype)
+    for name in set(block.dtype.names or ()) & {"low", "high"}:
+        plain[name] = block[name]
+    plain["d"] = 1
+    if "scales" in (block.dtype.names or ()):
+        ones = {"q2_K": 1, "q6_K": 1, "q3_K": [17] * 8 + [170] * 4, "q4_K": [1] * 4 + [0] * 4 + [1] * 4}
+        plain["scales"] = ones.get(kind, ones["q4_K"])
+    bias = {"q4_0": 8, "q5_0": 16, "q3_K": 4, "q6_K": 32}.get(kind, 0)
+    return (values_of(kind, plain[None])[0] + bias).astype(np.uint8)
 
 
 def pack(kind: str, blocks: np.ndarray) -> np.ndarray:
-    """Definition of the packed layouts in kernels.h."""
+    """Definition of the packed layouts in bands.h."""
     rows, count = blocks.shape
     padded = np.zeros((-(-rows // 8) * 8, count), blocks.dtype)
     padded[:rows] = blocks
     out = [np.zeros(0, np.uint8)]
     for band in padded.reshape(len(padded) // 8, 8, count):
         for column in band.T:
-            out.append(column["d"].copy().view(np.uint8))
-            if kind == "q4_K":
-                out.append(column["m"].copy().view(np.uint8))
-            numbers, scales = zip(*(parts_of(kind, block) for block in column), strict=True)
+            out += [column[name].copy().view(np.uint8) for name in ("d", "m") if name in (column.dtype.names or ())]
+            numbers = np.array([numbers_of(kind, block) for block in column])
+            numbers[[not block.tobytes().strip(b"\0") for block in column]] = 0  # rows past the last
+            if BLOCK_TYPES[kind].values == 256:
+                scales = np.array([run_scales(kind, block) for block in column])
+                scales[[not block.tobytes().strip(b"\0") for block in column]] = 0
             for run in range(BLOCK_TYPES[kind].values // 32):
-                part = np.array(numbers)[:, run * 32 : run * 32 + 32]
-                out.append(np.array(scales, np.uint8)[:, run].T.reshape(-1))
-                out.append(nibbles_of(part))
-                if kind == "q6_K":
-                    out.append(two_bits_of(part >> 4))
+                part = numbers[:, run * 32 : run * 32 + 32]
+                if BLOCK_TYPES[kind].values == 256:
+                    out.append(scales[:, run].T.reshape(-1))
+                for bits in PACKED[kind]:
+                    out.append(plane_of(part, bits))
+                    part = part >> bits
     return np.concatenate(out)
 
 
@@ -112,9 +121,8 @@ def test_unpack_is_the_definition_bit_for_bit(kernels: Kernels, kind: str) -> No
         blocks = random_blocks(kind, rows, columns)
         expected = values_of(kind, blocks)
         y = np.full_like(expected, np.nan)
-        raw = unaligned(np.frombuffer(blocks.tobytes(), np.uint8))
         arguments = dict(rows=rows, columns=columns, type=BLOCK_CODES[kind])
-        run_checked(kernels, "unpack_blocks", "y", y=y, blocks=raw, **arguments)
+        run_checked(kernels, "unpack_blocks", "y", y=y, blocks=weights_of(kernels, kind, blocks), **arguments)
         np.testing.assert_array_equal(y.view(np.uint32), expected.view(np.uint32))
 
 
@@ -128,9 +136,6 @@ def test_pack_and_unpack_packed(kernels: Kernels, kind: str) -> None:
         arguments = dict(rows=rows, columns=columns, type=BLOCK_CODES[kind])
         run_checked(kernels, "pack_blocks", "packed", packed=packed, blocks=raw, **arguments)
         assert (packed == expected).all()
-        y = np.zeros((rows, columns), np.float32)
-        assert kernels.run("unpack_blocks", y=y, blocks=packed, packed=1, **arguments) == OK
-        np.testing.assert_array_equal(y.view(np.uint32), values_of(kind, blocks).view(np.uint32))
 
 
 @pytest.mark.parametrize("kind", [*PACKED, "q8_0"])
@@ -157,7 +162,7 @@ def test_embedding(kernels: Kernels, kind: str) -> None:
     ids = np.array([10, 0, 7, 0], np.int32)
     y = np.full((4, columns + 1), np.nan, np.float32)
     arguments = dict(tokens=4, columns=columns, vocabulary=rows, y_stride=columns + 1)
-    arguments |= dict(type=BLOCK_CODES[kind], packed=int(kind in PACKED))
+    arguments |= dict(type=BLOCK_CODES[kind])
     assert kernels.run("embedding_blocks", y=y, w=w, ids=unaligned(ids), **arguments) == OK
     assert (y[:, :columns] == expected[ids]).all() and np.isnan(y[:, columns]).all()
     for bad in (-1, rows):
@@ -256,6 +261,4 @@ def test_wrong_arguments(kernels: Kernels) -> None:
         for code, columns in ((12, 128), (2, 33), (4, 256), (99, 256), (-1, 256)):
             assert kernels.run(kernel, **arrays, rows=1, type=code, **{width: columns}, **more) == BAD_ARGUMENT
     for kernel in ("pack_blocks", "unpack_bands"):
-        assert kernels.run(kernel, packed=nothing, blocks=nothing, rows=1, columns=256, type=13) == BAD_ARGUMENT
-    arguments = dict(rows=1, columns=256, type=10, packed=1)
-    assert kernels.run("unpack_blocks", y=nothing, blocks=nothing, **arguments) == BAD_ARGUMENT
+        assert kernels.run(kernel, packed=nothing, blocks=nothing, rows=1, columns=256, type=23) == BAD_ARGUMENT

@@ -87,3 +87,16 @@ def test_weights_that_are_no_numbers_are_named(kind: str) -> None:
         model[0].weight[1, 3] = float("inf")
     with pytest.raises(ValueError, match=f"quantize: 0.weight: cannot quantize NaN or infinite values to {kind}"):
         nn.quantize(model, kind)
+
+
+def test_states_go_between_quantised_and_floating_point_models(model: Any) -> None:
+    exact = {name: value.clone() for name, value in model.state_dict().items()}
+    nn.quantize(model, "q4_K")
+    other, plain = Tied(), Tied()
+    nn.quantize(other, "q4_K")
+    other.load_state_dict(model.state_dict())
+    assert other.inner.weight.equal(model.inner.weight) and other.inner.weight.storage is not model.inner.weight.storage
+    plain.load_state_dict(model.state_dict())
+    assert plain.inner.weight.dtype.name == "float32" and plain.inner.weight.equal(model.inner.weight)
+    other.load_state_dict(exact)
+    assert other.inner.weight.equal(exact["inner.weight"].to("q4_K"))

@@ -374,7 +374,7 @@ def _gelu_backward(g: Tensor, x: Tensor, approximate: str = "none") -> Any:
 
 @claims("clone")
 def _clone(x: Tensor) -> Any:
-    return NotImplemented if x.dtype.is_quantized else dense_copy(x)
+    return dense_copy(x)
 
 
 _CONVERT = {

@@ -9,7 +9,7 @@ from ..blocks.layout import BLOCK_TYPES
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import dense
-from ..quant import BANDED
+from ..quant import is_transposed
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_int32
 
@@ -17,7 +17,7 @@ _F32 = _dtype.float32
 _I32 = _dtype.int32
 
 _EMBEDDING: dict[Any, tuple[Any, tuple[int, ...]]] = {
-    kind: (K["embedding_blocks"], (BLOCK_TYPES[name].code, name in BANDED)) for name, kind in _dtype.GGML.items()
+    kind: (K["embedding_blocks"], (BLOCK_TYPES[name].code,)) for name, kind in _dtype.GGML.items()
 }
 _EMBEDDING |= {
     _dtype.DTYPES[name]: (K["embedding_" + kernel], ())
@@ -31,7 +31,7 @@ _COPY = K["embedding_copy"]
 @claims("_embedding")
 def _embedding(weight: Tensor, ids: Tensor) -> Any:
     kind, by = weight.dtype, ids.dtype
-    if not weight.is_contiguous() or by not in (_I32, _dtype.int64):
+    if not weight.is_contiguous() or by not in (_I32, _dtype.int64) or (kind.is_quantized and is_transposed(weight)):
         return NotImplemented
     ids = dense(ids)
     vocabulary, columns = weight.shape

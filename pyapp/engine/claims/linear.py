@@ -12,7 +12,7 @@ from ..launch import capturing, launch_all
 from ..native import IN_BROWSER
 from ..op import OPS, claims
 from ..ops.linalg.products import check_linear, matmul_shape
-from ..quant import activation_bytes
+from ..quant import activation_bytes, dequantize, is_transposed, transposed
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
 from .layouts import rows_of
@@ -70,6 +70,8 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
         y = empty_contiguous(x.shape[:-1] + (outputs,), dtype, x.device)
         kernel.launch(work, y, x, weight, added, *sizes, x_stride, added_stride)
         return y
+    if weight.strides[0] != inputs or weight.strides[1] != 1:  # transposed
+        return NotImplemented
     y = empty_contiguous(x.shape[:-1] + (outputs,), dtype, x.device)
     scratch = Storage(activation_bytes(rows, columns), x.device)
     quantize = (_QUANTIZE_ROWS[dtype], scratch, x, rows, columns, x_stride)
@@ -118,7 +120,7 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
     """As fast as NumPy's BLAS in float32, and unlike it the same bits for any number of threads."""
     dtype = a.dtype
     if getattr(b, "dtype", None) is not dtype or dtype not in _MATMUL:
-        return NotImplemented
+        return _matmul_of_blocks(a, b)
     if dtype is _dtype.float64 and not IN_BROWSER and not capturing():
         return NotImplemented  # NumPy's BLAS takes two thirds of the kernel's time
     a_shape, b_shape = a.shape, b.shape
@@ -135,6 +137,20 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
     if len(a_shape) < 2 or len(b_shape) < 2:
         return NotImplemented
     return _batched_matmul(a, b)
+
+
+def _matmul_of_blocks(a: Tensor, b: Any) -> Any:
+    """With block-quantised matrices: a @ q.T is linear(a, q), any other product unpacks them. NotImplemented where
+    neither is block-quantised, or the other is not of floats."""
+    if not isinstance(b, Tensor) or not (a.dtype.is_quantized or b.dtype.is_quantized):
+        return NotImplemented
+    matmul_shape(a, b)
+    if a.dtype in _QUANTIZE_ROWS and is_transposed(b):
+        return OPS["_linear"].forward(a, transposed(b))
+    kinds = [t.dtype for t in (a, b) if not t.dtype.is_quantized] or [_F32]
+    if not kinds[0].is_floating_point:
+        return NotImplemented
+    return OPS["matmul"].forward(*(dequantize(t).to(kinds[0]) if t.dtype.is_quantized else t for t in (a, b)))
 
 
 def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:

@@ -119,6 +119,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         with no_grad():
             result = data.detach().clone() if dtype is None else data.detach().to(dtype, copy=True)
         return _finish(result, device, requires_grad)
+    if dtype is not None and as_dtype(dtype).is_quantized:
+        return _finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
     if _contains_tensor(data):
         data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
     from_python = not isinstance(data, (np.ndarray, np.generic))

@@ -15,9 +15,11 @@ from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
+from ..quant import check_not_transposed, copy_blocks
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
 from ..user_errors import MISTAKES, describe, names_itself, tell
+from .create import fill_storage_with_zeros
 from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
 
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
@@ -228,8 +230,8 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
 
 @method()
 def copy_(x: Tensor, source: Any) -> Tensor:
-    """Writes `source` (a tensor, array or number, broadcast) into x."""
-    if tracked(x, source):
+    """Writes `source` (a tensor, array or number, broadcast) into x; into a block format, quantised."""
+    if tracked(x, source) and not x.dtype.is_quantized:  # blocks have no gradient
         return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
     check_writable(x, "copy_")
     if not isinstance(source, Tensor):
@@ -238,7 +240,7 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         raise ValueError(f"copy_: {describe(source)} does not fit into {describe(x)}")
     source = source.detach()
     if source.dtype is not x.dtype:
-        source = source.to(x.dtype)
+        source = (source.expand(x.shape) if x.dtype.is_quantized else source).to(x.dtype)
     if source.storage.address == x.storage.address and (source.offset, source.shape, source.strides) != (
         x.offset,
         x.shape,
@@ -246,9 +248,19 @@ def copy_(x: Tensor, source: Any) -> Tensor:
     ):
         source = source.clone()  # source and target may overlap
     if not copy_strided(x, source.expand(x.shape)):
-        np.copyto(x.array(), source.array())
+        if x.dtype.is_quantized:
+            _copy_blocks(x, source)
+        else:
+            np.copyto(x.array(), source.array())
     x.storage.version += 1
     return x
+
+
+def _copy_blocks(x: Tensor, source: Tensor) -> None:
+    """Writes a matrix into another one of its block type and shape."""
+    for each in (x, source):
+        check_not_transposed(each, "copy_")
+    copy_blocks(x, source.to(x.device))
 
 
 @method("_accumulate")
@@ -276,8 +288,8 @@ def add_into(x: Tensor, other: Tensor) -> None:
 
 @method()
 def fill_(x: Tensor, value: Any) -> Tensor:
-    """Writes one number into every element."""
-    if tracked(x, value):
+    """Writes one number into every element; into a block format, 0 only."""
+    if tracked(x, value) and not x.dtype.is_quantized:
         return write_tracked(x, "fill_", lambda old: _put(old, value, Ellipsis), copy=False)
     check_writable(x, "fill_")
     check_number("fill_", value, x.dtype)
@@ -285,6 +297,10 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         _FILL.launch(x.numel() >> 10, x, x.numel(), float(value))
     elif isinstance(value, Tensor):
         return copy_(x, value)
+    elif x.dtype.is_quantized:
+        if value != 0:
+            raise TypeError(f"fill_: {describe(x)} is block-quantised and takes 0 only; copy_() a tensor into it")
+        fill_storage_with_zeros(x)
     elif x.is_contiguous():
         whole = int(value) if not x.dtype.is_floating_point else value
         number = number_slot(whole, x.dtype)

@@ -31,7 +31,7 @@ def _resize(x: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     if any(size < 0 for size in shape):
         raise ValueError(f"resize_: a tensor cannot have the shape {shape}: sizes are not negative")
     if x.dtype.is_quantized:
-        raise TypeError(f"resize_: a {x.dtype} matrix cannot be resized; dequantize it first")
+        raise TypeError(f"resize_: a {x.dtype} matrix cannot be resized; convert it with .to(float32)")
     needed = (x.offset + prod(shape)) * x.dtype.itemsize
     if needed > x.storage.nbytes:
         whole = Storage(needed)

@@ -89,8 +89,10 @@ def _float(dtype: Any) -> Any:
 
 def _check_float(name: str, dtype: Any) -> None:
     """TypeError for a dtype that random fractions would be cut to."""
-    if dtype is not None and not _dtype.as_dtype(dtype).is_floating_point:
-        raise TypeError(f"{name}: draws floating-point numbers, not {_dtype.as_dtype(dtype)}; use randint()")
+    kind = _dtype.Default.dtype if dtype is None else _dtype.as_dtype(dtype)
+    if not kind.is_floating_point:
+        hint = "convert them with .to(dtype)" if kind.is_quantized else "use randint()"
+        raise TypeError(f"{name}: draws floating-point numbers, not {kind}; {hint}")
 
 
 def _draw(kernel: Any, size: Any, generator: Generator | None, device: Any = None) -> Tensor:

@@ -13,6 +13,7 @@ from ..dtype import DType
 from ..launch import KERNELS
 from ..lazy import np
 from ..op import Op, op, primitive, view_op
+from ..quant import clone as clone_blocks
 from ..shape import as_shape, broadcast_shapes, contiguous_strides, infer_shape, normalize_dim, view_strides
 from ..tensor import Tensor, empty_contiguous, make
 from ..user_errors import MISTAKES, describe, names_itself, tell
@@ -27,7 +28,9 @@ def _alias(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: 
 
 def _no_blocks(x: Tensor, name: str) -> None:
     if x.dtype.is_quantized:
-        raise TypeError(f"{name}: {describe(x)} is block-quantised and cannot be rearranged; dequantize it first")
+        raise TypeError(
+            f"{name}: {describe(x)} is block-quantised and cannot be rearranged; convert it with .to(float32)"
+        )
 
 
 @view_op(lambda g, _, x, shape: (g.reshape(x.shape),), name="_reshape")
@@ -82,7 +85,6 @@ def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
 
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
 def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    _no_blocks(x, "permute")
     return _alias(x, tuple(x.shape[d] for d in dims), tuple(x.strides[d] for d in dims))
 
 
@@ -282,7 +284,9 @@ def copy_strided(target: Tensor, source: Tensor) -> bool:
 
 
 def dense_copy(x: Tensor) -> Tensor:
-    """A dense copy by the kernel, or NotImplemented."""
+    """A dense copy by the kernel, or NotImplemented; of a block format, a copy of the blocks."""
+    if x.dtype.is_quantized:
+        return clone_blocks(x)
     result = empty_contiguous(x.shape, x.dtype, x.device)
     return result if copy_strided(result, x) else NotImplemented
 

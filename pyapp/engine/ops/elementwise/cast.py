@@ -10,7 +10,7 @@ from ...dtype import ALIASES, DTYPES, as_dtype
 from ...launch import refuse_capture
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
-from ...quant import dequantize, quantize
+from ...quant import check_not_transposed, dequantize, quantize
 from ...storage import Storage
 from ...tensor import Tensor, adopt_array, check_device, make
 from ...user_errors import MISTAKES, names_itself, tell
@@ -111,7 +111,11 @@ def _may_be_device(name: str) -> bool:
 def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """x itself when dense, else a dense copy, row by row in any case."""
     try:
-        return x if x.is_contiguous() else x.clone()
+        if x.is_contiguous():
+            return x
+        if x.dtype.is_quantized:
+            check_not_transposed(x, "contiguous")
+        return x.clone()
     except MISTAKES as error:
         tell(error, "contiguous", (x,), {})
         raise

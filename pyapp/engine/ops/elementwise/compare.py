@@ -9,6 +9,7 @@ from ...declare import function
 from ...lazy import np
 from ...op import Op
 from ...operands import as_tensor, unbroadcast
+from ...quant import dequantize
 from ...tensor import Tensor
 from ...user_errors import describe
 from .builders import binary, unary
@@ -76,7 +77,7 @@ def allclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal
 @function(method=True)
 def equal(a: Tensor, b: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
-    return a.shape == b.shape and bool((a == b).all())
+    return a.shape == b.shape and bool((dequantize(a) == dequantize(b)).all())
 
 
 @function(method=True)
