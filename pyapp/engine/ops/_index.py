@@ -1660,7 +1660,6 @@ OP_MODULES: dict[str, str] = {
     "ne": "elementwise.compare",
     "neg": "elementwise.arithmetic",
     "nextafter": "elementwise.arithmetic",
-    "positive": "elementwise.arithmetic",
     "pow": "elementwise.arithmetic",
     "rad2deg": "elementwise.trigonometry",
     "reciprocal": "elementwise.arithmetic",

@@ -17,7 +17,7 @@ from ..operands import check_number, is_plain, unbroadcast
 from ..shape import broadcast_shapes
 from ..tensor import Tensor
 from ..user_errors import MISTAKES, describe, names_itself, tell
-from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
+from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshape, strided_slice
 
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
@@ -228,7 +228,7 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         x.strides,
     ):
         source = source.clone()  # source and target may overlap
-    if not copy_strided(x, source.expand(x.shape)):
+    if not copy_strided(x, expanded(source, x.shape)):
         np.copyto(x.array(), source.array())
     x.storage.version += 1
     return x

@@ -268,4 +268,4 @@ def _sum_to_size(x: Tensor, *size: Any) -> Tensor:
     if extra < 0 or not {1} >= {n for n, m in zip(kept, x.shape, strict=True) if n != m}:
         raise RuntimeError(f"sum_to_size: {target} is not broadcast to {describe(x)}")
     dims = [d for d, (n, m) in enumerate(zip(kept, x.shape, strict=True)) if n != m or d < extra]
-    return x.sum(dims, True).reshape(target) if dims else x.reshape(target)
+    return x.sum(dims, True).reshape(target) if dims else x

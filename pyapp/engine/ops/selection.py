@@ -15,7 +15,7 @@ from ..tensor import Tensor, adopt_array
 from ..user_errors import describe
 from .create import from_numpy
 from .index import getitem
-from .view import expand, reshape
+from .view import expand, reshape, reshaped
 
 
 def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
@@ -63,7 +63,7 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
         )
     if not capturing() and index.numel() and int(index.amin()) < 0:
         raise IndexError(f"index_select: the index has negative values, to {int(index.amin())} ({describe(x)})")
-    return getitem(x, (slice(None),) * d + (reshape(index, -1),))
+    return getitem(x, (slice(None),) * d + (reshaped(index, (index.numel(),)),))
 
 
 @function(method=True)

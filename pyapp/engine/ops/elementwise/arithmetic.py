@@ -154,7 +154,14 @@ def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf:
 
 
 _BFLOAT16_MAX = (2 - 2**-7) * 2.0**127
-positive = unary("positive", lambda x: +x, lambda g, _, x: (g,), out="same", saves="none")
+
+
+@function(method=True)
+def positive(x: Tensor) -> Tensor:
+    """x itself. TypeError for bool."""
+    if x.dtype is _dtype.bool_:
+        raise TypeError(f"positive: takes numbers, not {describe(x)}")
+    return x
 
 
 def _d_copysign(g: Tensor, _: Any, a: Any, b: Any) -> Any:

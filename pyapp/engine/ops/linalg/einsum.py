@@ -146,4 +146,4 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         kept = set(result).union(*(later for _, later in pairs[i + 1 :]))
         x, names = _contract(x, names, other, theirs, kept, sizes)
     x, names = _summed(x, names, set(result))
-    return permute(x, tuple(names.index(c) for c in result)) if result else x
+    return permute(x, tuple(names.index(c) for c in result))

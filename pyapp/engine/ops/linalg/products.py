@@ -20,7 +20,7 @@ from ...user_errors import describe, names_itself
 from ..create import arange
 from ..reordering import flip
 from ..stacking import cat
-from ..view import expand, reshape
+from ..view import expand, reshape, reshaped
 
 
 @function(method=True)
@@ -64,7 +64,7 @@ def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
 def _sum_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
     extra = gradient.ndim - len(shape)
     dims = [*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1 and gradient.shape[i + extra] != 1)]
-    return gradient.sum(dims, keepdim=True).reshape(shape) if dims else gradient
+    return reshaped(gradient.sum(dims, keepdim=True), shape) if dims else gradient
 
 
 def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
@@ -123,7 +123,7 @@ _linear.reads = read_crosswise
 def _d_linear(
     g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
 ) -> Any:
-    flat = g.reshape(prod(g.shape[:-1]), g.shape[-1])  # -1 would be any number where there are no elements
+    flat = reshaped(g, (prod(g.shape[:-1]), g.shape[-1]))  # -1 would be any number where there are no elements
     if weight.dtype.is_quantized:
         if weight.requires_grad:
             raise TypeError(
@@ -132,7 +132,7 @@ def _d_linear(
         weight = dequantize(weight)
     return (
         (g @ weight.to(g.dtype)) if x.requires_grad else None,
-        (flat.mT @ x.reshape(flat.shape[0], x.shape[-1])).to(weight.dtype) if weight.requires_grad else None,
+        (flat.mT @ reshaped(x, (flat.shape[0], x.shape[-1]))).to(weight.dtype) if weight.requires_grad else None,
         _sum_to(flat, (1, flat.shape[-1])).reshape(-1) if bias is not None and bias.requires_grad else None,
         g if residual is not None and residual.requires_grad else None,
     )
