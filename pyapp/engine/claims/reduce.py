@@ -139,6 +139,7 @@ def _claim_scan(name: str) -> None:
 
 _claim_scan("cumsum")
 _claim_scan("cumprod")
+_claim_scan("logcumsumexp")
 
 
 @claims("sum")

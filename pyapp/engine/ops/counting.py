@@ -42,7 +42,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     if array.size and array.min() < 0:
         raise ValueError(f"bincount: {array.min()} is negative")
     size = max(int(array.max()) + 1 if array.size else 0, minlength)
-    if weights is None:
+    if weights is None or not array.size:  # of nothing int64 in any case, as in torch
         counts = np.zeros(size, np.int64)
         np.add.at(counts, array, 1)
         return tensor_of(counts)

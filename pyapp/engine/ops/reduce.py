@@ -79,12 +79,23 @@ def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) 
     if is_half(x):
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))
-    centred = x - mean(x, dim, True)
     left = count - correction
-    if left > 0:
-        return sum(centred * centred, dim, keepdim) / left
+    if left <= 0:
+        return _unbounded(x - mean(x, dim, True).detach(), dim, keepdim)
+    centred = x - mean(x, dim, True)
+    return sum(centred * centred, dim, keepdim) / left
+
+
+@op(
+    vjp=lambda g, _, centred, dim, keepdim: (
+        _spread(g, centred, dim, keepdim) * where(centred == 0, float("nan"), float("inf")),
+    ),
+    name="_unbounded",
+)
+def _unbounded(centred: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The variance of no more numbers than the correction: infinite, or NaN of what does not differ."""
     squares = sum(centred * centred, dim, keepdim)
-    return squares / (squares * 0)  # infinite, or NaN of what does not differ
+    return squares / (squares * 0)
 
 
 def _mean_by_name(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None, axis: Any = None) -> Tensor:

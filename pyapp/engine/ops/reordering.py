@@ -27,7 +27,8 @@ def _flip(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 @function(method=True)
 def flip(x: Tensor, *along: Any, dims: Any = None) -> Tensor:
     """Reverses the order along dims."""
-    return _flip(x, tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(along if dims is None else dims)))
+    order = tuple(normalize_dim(d, x.ndim, "flip") for d in as_shape(along if dims is None else dims))
+    return _flip(x, order if x.ndim else ())
 
 
 def _d_roll(g: Tensor, _: Any, x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:

@@ -38,7 +38,8 @@ def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
         never = b == 0
         grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
     if isinstance(b, Tensor) and b.requires_grad:
-        return grad_a, unbroadcast(g * y * where(a == 0, 0.0, a.log()), b)
+        flat = (a == 0).logical_and(b >= 0)  # below, 0 ** b is infinite and falls
+        return grad_a, unbroadcast(g * where(flat, 0.0, y * where(flat, 1.0, a).log()), b)
     return grad_a, None
 
 
@@ -123,13 +124,20 @@ fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y
 
 @function(method=True, in_place=True)
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """x + weight (end - x)."""
-    return x + (end - x) * weight
+    """x + weight (end - x), from the nearer of both ends, so that a weight of 1 gives `end`. TypeError for integers."""
+    if not (x.dtype.is_floating_point or end.dtype.is_floating_point):
+        raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
+    if not isinstance(weight, Tensor):
+        return x + (end - x) * weight if weight < 0.5 else end - (end - x) * (1 - weight)
+    near = weight < 0.5
+    return where(near, x, end) + (end - x) * where(near, weight, weight - 1)
 
 
 @function(method=True, in_place=True)
 def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
-    """x + value tensor1 tensor2."""
+    """x + value tensor1 tensor2; of integers with the whole part of value."""
+    if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
+        value = int(value)
     return x + tensor1 * tensor2 * value
 
 
@@ -201,4 +209,4 @@ def square(x: Tensor) -> Tensor:
 @function()
 def rsub(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
     """other - alpha x."""
-    return sub(as_tensor(other, x), x if alpha == 1 else x * alpha)
+    return _scaled(sub)(as_tensor(other, x), x, alpha)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from ...declare import function
 from ...operands import same_device
 from ...tensor import Tensor
 from ...user_errors import describe
-from ..create import zeros
 from ..diagonals import diagonal
 from ..view import expand, permute, reshape
 from .products import matmul
@@ -24,12 +24,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise ValueError(f"tensordot: dims {dims} of {describe(a)} and {describe(b)} differ")
     kept_a, kept_b = ([d for d in range(t.ndim) if d not in ds] for t, ds in ((a, left), (b, right)))
-    shape = tuple(a.shape[d] for d in kept_a) + tuple(b.shape[d] for d in kept_b)
-    inner = 1
-    for d in left:
-        inner *= a.shape[d]
-    rows = reshape(permute(a, (*kept_a, *left)), (-1, inner)) if inner else zeros(0, 0)
-    return reshape(rows @ reshape(permute(b, (*right, *kept_b)), (inner, -1)), shape)
+    sizes_a, sizes_b = tuple(a.shape[d] for d in kept_a), tuple(b.shape[d] for d in kept_b)
+    inner = prod(a.shape[d] for d in left)
+    rows = reshape(permute(a, (*kept_a, *left)), (prod(sizes_a), inner))
+    return reshape(rows @ reshape(permute(b, (*right, *kept_b)), (inner, prod(sizes_b))), sizes_a + sizes_b)
 
 
 def _letters(part: str, x: Tensor, hidden: int) -> list[str]:

@@ -12,7 +12,7 @@ from ...device import cpu
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive, read_crosswise
-from ...operands import same_device
+from ...operands import common_dtype, same_device
 from ...quant import dequantize
 from ...shape import broadcast_shapes, normalize_dim
 from ...tensor import Tensor
@@ -200,6 +200,8 @@ def mv(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    if not x.dtype.is_floating_point and not product.dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)  # as torch: integers take the whole part of a factor
     if alpha != 1:
         product = product * alpha
     return product if beta == 0 else (x if beta == 1 else x * beta) + product
@@ -267,7 +269,8 @@ def inner(x: Tensor, other: Tensor) -> Tensor:
         return x * other
     if x.shape[-1] != other.shape[-1]:
         raise ValueError(f"inner: {describe(x)} and {describe(other)} differ in the last dim")
-    flat = x.reshape(-1, x.shape[-1]) @ other.reshape(-1, other.shape[-1]).mT
+    rows, others = (t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (x, other))
+    flat = rows @ others.mT
     return flat.reshape(x.shape[:-1] + other.shape[:-1])
 
 
@@ -295,5 +298,8 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float 
 
 @function(method=True)
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta x + alpha vec1 ⊗ vec2."""
-    return x * beta + outer(vec1, vec2) * alpha
+    """beta x + alpha vec1 ⊗ vec2; where beta is 0, x is not read. TypeError for integers with a float factor."""
+    product = outer(vec1, vec2)
+    if (isinstance(beta, float) or isinstance(alpha, float)) and common_dtype(x, product).category < 2:
+        raise TypeError(f"addr: the factors {beta} and {alpha} are no integers, {describe(x)} is of integers")
+    return _added(x, product, beta, alpha)
