@@ -128,4 +128,45 @@ NOTHING: dict[str, Case] = {
     ],
     "bincount of nothing": lambda P: P.bincount(P.zeros(0, dtype=P.int64), P.zeros(0), minlength=2),
 }  # fmt: skip
-LIMITS = {**WITHOUT_DIMS, **SPECIAL, **FACTORS, **NOTHING}
+KEYWORDS: dict[str, Case] = {
+    "sums without NaN, in a dtype": lambda P: [
+        P.nansum(P.tensor([1.5, NAN, 2.0]), dtype=P.float64), P.nansum(P.tensor([1.5, NAN]), dtype=P.int32),
+        P.nanmean(P.tensor([1.5, NAN]), dtype=P.float64),
+        P.nansum(P.tensor([[1.0, NAN], [2.0, 3.0]]), 1, dtype=P.float64),
+    ],
+    "diag_embed in other dims": lambda P: [
+        P.diag_embed(P.arange(6.0).reshape(2, 3), dim1=0, dim2=1), P.diag_embed(P.arange(6.0).reshape(2, 3), 1, 0, 2),
+        P.diag_embed(P.arange(6.0).reshape(2, 3), -1, dim1=-1, dim2=-2),
+    ],
+    "diag_embed in one dim": lambda P: P.diag_embed(P.ones(2, 3), dim1=1, dim2=-2),
+    "nanquantile between": lambda P: [
+        P.nanquantile(P.tensor([[3.0, NAN, 1.0], [4.0, 2.0, 9.0]]), q, 1, interpolation=way)
+        for way in ("linear", "lower", "higher", "midpoint", "nearest") for q in (0.3, P.tensor([0.0, 0.8]))
+    ],
+    "nanquantile of all": lambda P: P.nanquantile(
+        P.tensor([[3.0, NAN], [4.0, 2.0]]), P.tensor([0.1, 0.5]), keepdim=True
+    ),
+    "searchsorted by a sorter": lambda P: [
+        P.searchsorted(P.tensor([3.0, 1.0, 2.0]), P.tensor([2.0, 0.0, 9.0]), sorter=P.tensor([1, 2, 0])),
+        P.searchsorted(P.tensor([[3, 1], [5, 6]]), P.tensor([[2], [6]]), sorter=P.tensor([[1, 0], [0, 1]]), right=True),
+    ],
+    "searchsorted by a bad sorter": lambda P: P.searchsorted(P.tensor([1, 2]), P.tensor([1]), sorter=P.tensor([0, 2])),
+    "norm without p": lambda P: (P.norm(P.tensor([3.0, 4.0]), p=None), P.tensor([[3.0], [4.0]]).norm(None, 0)),
+    "nan_to_num without nan": lambda P: P.nan_to_num(P.tensor([NAN, 1.0]), nan=None),
+    "i0_": lambda P: P.tensor([1.0, 2.0]).i0_(),
+    "combinations of many": lambda P: P.combinations(P.arange(12), 4).sum(0),
+    "einsum of many": lambda P: P.einsum(
+        "ab,bc,cd,d,a->", *(P.arange(1.0, 13.0)[: m * n].reshape(m, n) for m, n in ((2, 3), (3, 2), (2, 4))),
+        P.arange(4.0), P.arange(2.0),
+    ),
+    "einsum of many vectors": lambda P: P.einsum("a,b,c,d,e,f->e", *(P.ones(1000) for _ in range(6))) * 1e-15,
+}  # fmt: skip
+POOLS: dict[str, Case] = {
+    f"adaptive {kind} pool to {size} of {shape}": lambda P, k=kind, d=dims, s=size, n=shape: sloped(
+        P, lambda x: getattr(P.nn.functional, f"adaptive_{k}_pool{d}d")(x, s),
+        [[[(i * 7 + 3) % 11 - 4.0 for i in range(n)]] if d == 1 else
+         [[(i * j * 7 + 3) % 11 - 4.0 for i in range(n)] for j in range(5)]],
+    )
+    for kind in ("max", "avg") for dims, size, shape in ((1, 3, 7), (1, 20, 7), (2, (3, 9), 7))
+}  # fmt: skip
+LIMITS = {**KEYWORDS, **POOLS, **WITHOUT_DIMS, **SPECIAL, **FACTORS, **NOTHING}

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from .distances import cdist as cdist
     from .distances import dist as dist
     from .distances import pdist as pdist
+    from .dlpack import from_dlpack as from_dlpack
     from .dtype_limits import finfo as finfo
     from .dtype_limits import iinfo as iinfo
     from .elementwise.arithmetic import abs as abs
@@ -618,6 +619,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "fractional_max_pool3d": "pool",
     "frexp": "elementwise.exponential",
     "frobenius_norm": "norms",
+    "from_dlpack": "dlpack",
     "from_numpy": "create",
     "frombuffer": "memory",
     "full": "create",
@@ -928,6 +930,8 @@ METHOD_MODULES: dict[str, str] = {
     "__abs__": "operators",
     "__add__": "operators",
     "__and__": "operators",
+    "__dlpack__": "dlpack",
+    "__dlpack_device__": "dlpack",
     "__eq__": "operators",
     "__floordiv__": "operators",
     "__ge__": "operators",
@@ -1183,6 +1187,7 @@ METHOD_MODULES: dict[str, str] = {
     "hypot": "elementwise.trigonometry",
     "hypot_": "elementwise.trigonometry",
     "i0": "elementwise.special",
+    "i0_": "elementwise.special",
     "igamma": "elementwise.special",
     "igammac": "elementwise.special",
     "index_add": "scattering",

@@ -227,14 +227,17 @@ def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
 
 
 @function(method=True)
-def nansum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Sum that takes NaN as zero."""
-    return sum(where(x.isnan(), 0.0, x) if x.dtype.is_floating_point else x, dim, keepdim)
+def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum that takes NaN as zero, in the dtype given."""
+    known = where(x.isnan(), 0.0, x) if x.dtype.is_floating_point else x
+    return sum(known, dim, keepdim) if dtype is None else sum(known.to(dtype), dim, keepdim, dtype)
 
 
 @function(method=True)
-def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Mean of the elements that are not NaN. TypeError for integers."""
+def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Mean of the elements that are not NaN. TypeError for integers, unless a floating dtype is given."""
+    if dtype is not None:
+        x = x.to(dtype)
     if not x.dtype.is_floating_point:
         raise TypeError(f"nanmean: takes floating-point tensors, not {describe(x)}")
     return nansum(x, dim, keepdim) / sum(x.isnan().logical_not(), dim, keepdim)

@@ -151,14 +151,14 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
 
 @function(method=True, in_place=True)
 @primitive(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
-def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN becomes `nan`; infinities the largest and smallest numbers of the dtype unless given."""
+def nan_to_num(x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """NaN becomes `nan` (0 unless given); infinities the largest and smallest numbers of the dtype unless given."""
     if not x.dtype.is_floating_point:
         return x.clone()
     array = array_of(x)
     largest = _BFLOAT16_MAX if x.dtype is _dtype.bfloat16 else float(np.finfo(array.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    return tensor_of(np.nan_to_num(array, nan=nan, posinf=high, neginf=low), x.dtype)
+    return tensor_of(np.nan_to_num(array, nan=0.0 if nan is None else nan, posinf=high, neginf=low), x.dtype)
 
 
 _BFLOAT16_MAX = (2 - 2**-7) * 2.0**127

@@ -233,7 +233,7 @@ def _bessel(x: Tensor, order: int) -> Tensor:
         return tensor_of(total.astype(array_of(x, kind).dtype), kind)
 
 
-@function(method=True)
+@function(method=True, in_place=True)
 def i0(x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 0."""
     return _bessel(x, 0)
