@@ -40,4 +40,7 @@ def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor on the memory of another library's array, which the host must see (a copy where it is read-only)."""
     if not hasattr(ext_tensor, "__dlpack__"):
         raise TypeError(f"from_dlpack: takes an object with __dlpack__, not {type(ext_tensor).__name__}")
-    return adopt_array(np.from_dlpack(ext_tensor))
+    try:
+        return adopt_array(np.from_dlpack(ext_tensor))
+    except BufferError as error:
+        raise ValueError(f"from_dlpack: {type(ext_tensor).__name__} does not give its memory: {error}") from error
