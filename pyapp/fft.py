@@ -7,20 +7,27 @@ from .engine.ops.fourier import (
     fft,
     fft2,
     fftfreq,
+    fftn,
     fftshift,
+    hfft,
     ifft,
     ifft2,
+    ifftn,
     ifftshift,
+    ihfft,
     irfft,
     irfft2,
+    irfftn,
     rfft,
     rfft2,
     rfftfreq,
+    rfftn,
 )
 from .engine.torch_arguments import as_factory
 
 __all__ = [
-    "fft", "fft2", "fftfreq", "fftshift", "ifft", "ifft2", "ifftshift", "irfft", "irfft2", "rfft", "rfft2", "rfftfreq",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
+    "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 publish(globals(), __all__)
 fftfreq, rfftfreq = as_factory(fftfreq), as_factory(rfftfreq)

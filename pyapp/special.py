@@ -24,6 +24,7 @@ from .engine.ops import (
 from .engine.ops.activation import logit
 from .engine.ops.elementwise.exponential import xlogy
 from .engine.ops.elementwise.special import erfc, i0, igamma, igammac, mvlgamma, polygamma
+from .engine.ops.elementwise.special import ndtri as _ndtri
 from .engine.ops.elementwise.trigonometry import sinc
 from .engine.tensor import Tensor
 
@@ -43,7 +44,7 @@ def ndtr(x: Tensor) -> Tensor:
 
 def ndtri(x: Tensor) -> Tensor:
     """Where the standard normal distribution's mass is x: the inverse of ndtr."""
-    return erfinv(x * 2 - 1) * math.sqrt(2)
+    return _ndtri(x)
 
 
 def log_ndtr(x: Tensor) -> Tensor:

@@ -33,8 +33,8 @@ detect_anomaly = set_detect_anomaly
 
 
 def Variable(data: Any, requires_grad: bool = False) -> Any:
-    """The tensor itself, as in torch since 0.4."""
-    return data.requires_grad_(requires_grad) if requires_grad else data
+    """A tensor on the same memory that is a leaf, as in torch."""
+    return data.detach().requires_grad_(requires_grad)
 
 
 def __getattr__(name: str) -> Any:

@@ -136,8 +136,10 @@ class Op:
             if capturing():
                 refuse_capture(self.name)
             return self.host(*args, **kwargs)
+        where = "; it runs on the host: move the tensors there with .to('cpu')" if self.host is not None else ""
         raise NotImplementedError(
-            f"{device.type} has no kernel for '{self.name.lstrip('_')}' with {', '.join(describe(a) for a in args)}"
+            f"{device.type} has no kernel for '{self.name.lstrip('_')}' with "
+            f"{', '.join(describe(a) for a in args)}{where}"
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

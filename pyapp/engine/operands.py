@@ -85,7 +85,8 @@ def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
             *range(extra),
             *(i + extra for i, size in enumerate(x.shape) if size == 1 and gradient.shape[i + extra] != 1),
         ]
-        gradient = gradient.sum(dims, keepdim=True).reshape(x.shape)
+        gradient = gradient.sum(dims, keepdim=True)
+        gradient = gradient.reshape(x.shape) if extra else gradient
     return gradient if gradient.dtype is x.dtype else gradient.to(x.dtype)
 
 

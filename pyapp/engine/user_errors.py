@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import re
+import reprlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -83,7 +84,10 @@ def describe(value: object) -> str:
     """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
     if isinstance(value, Tensor):
         return f"{value.dtype.name}{list(value.shape)} on {value.device}"
-    return repr(value)
+    try:
+        return repr(value)
+    except RecursionError:  # lists in lists
+        return reprlib.repr(value)
 
 
 def _brief(value: Any, depth: int = 0) -> str:
@@ -93,7 +97,7 @@ def _brief(value: Any, depth: int = 0) -> str:
         shown = [_brief(part, depth + 1) for part in value[:6]] + ["..."] * (len(value) > 6)
         return ("[{}]" if isinstance(value, list) else "({})" if len(value) != 1 else "({},)").format(", ".join(shown))
     if isinstance(value, (str, int, float, bool, type(None), slice)) or depth >= 3:
-        text = repr(value)[:80] if not isinstance(value, str) else repr(value[:60])
+        text = describe(value)[:80] if not isinstance(value, str) else repr(value[:60])
         return text
     if isinstance(value, (DType, Device)):
         return str(value)

@@ -1,11 +1,11 @@
-"""What torch.utils has that makes sense here: `data` and `checkpoint`."""
+"""What torch.utils has that makes sense here: `data`, `checkpoint` and `dlpack`."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-_ROOMS = ("checkpoint", "data")
+_ROOMS = ("checkpoint", "data", "dlpack")
 
 
 def __getattr__(name: str) -> Any:

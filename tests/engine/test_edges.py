@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import pyapp
 from pyapp import nn, tensor
 from pyapp.engine import quant
+
+np = pytest.importorskip("numpy")
 
 
 def slopes(function: Any, *values: float) -> list[float]:
@@ -208,3 +211,60 @@ def test_names_and_forms_of_torch() -> None:
     assert pyapp.std_mean(x, unbiased=False)[0].item() == pytest.approx((14 / 9) ** 0.5)
     assert x.broadcast_to(2, 3).tolist() == x.broadcast_to((2, 3)).tolist() == [[1.0, 2.0, 4.0]] * 2
     assert pyapp.tensor(3.0).transpose(0, -1).item() == 3.0
+
+
+def test_memory_is_exchanged_by_dlpack() -> None:
+    x = pyapp.arange(6.0).reshape(2, 3)
+    seen = np.from_dlpack(x.t())
+    assert seen.tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    x[0, 1] = 9.0
+    assert seen[1, 0] == 9.0
+    array = np.zeros(3)
+    pyapp.from_dlpack(array).add_(1.0)
+    assert array.tolist() == [1.0, 1.0, 1.0]
+    assert pyapp.utils.dlpack.from_dlpack(x).data_ptr() == x.data_ptr()
+    for y in (x.clone().requires_grad_(), x.bfloat16()):
+        with pytest.raises(BufferError):
+            np.from_dlpack(y)
+    with pytest.raises(TypeError, match="__dlpack__"):
+        pyapp.from_dlpack([1.0])
+
+
+def test_tensors_are_not_sparse() -> None:
+    with pytest.raises(NotImplementedError, match="no sparse tensors"):
+        pyapp.eye(3).to_sparse()
+
+
+def test_lists_that_are_nested_too_deep() -> None:
+    deep: Any = []
+    for _ in range(5000):
+        deep = [deep]
+    for data in (deep, [1, deep]):
+        with pytest.raises(ValueError, match="nested"):
+            tensor(data)
+    with pytest.raises(ValueError, match="dimension"):
+        pyapp.ones(2)[deep]
+
+
+def test_results_that_no_memory_holds_are_refused_at_once() -> None:
+    f = nn.functional
+    x = pyapp.ones(1, 1, 8, 8)
+    with pytest.raises(MemoryError, match="847,660,528 rows"):
+        pyapp.combinations(pyapp.arange(40), 10)
+    for call in (
+        lambda: f.adaptive_max_pool2d(x, 1 << 31),
+        lambda: f.adaptive_avg_pool2d(x, (1 << 31) - 1),
+        lambda: pyapp.einsum("a,b,c,d,e,f", *(pyapp.ones(100_000) for _ in range(6))),
+    ):
+        with pytest.raises(MemoryError):
+            call()
+    with pytest.raises(ValueError, match="dimension"):
+        pyapp.mvlgamma(pyapp.tensor([1e9]), 10**9)
+    with pytest.raises(ValueError, match="order"):
+        pyapp.special.polygamma(10**9, pyapp.tensor([1.0]))
+
+
+def test_mvlgamma_of_a_large_dimension() -> None:
+    p, x = 3000, 2000.0
+    expected = p * (p - 1) / 4 * math.log(math.pi) + sum(math.lgamma(x - j / 2) for j in range(p))
+    assert pyapp.mvlgamma(pyapp.tensor([x], dtype=pyapp.float64), p).item() == pytest.approx(expected, rel=1e-12)

@@ -77,6 +77,15 @@ def test_what_has_no_kernel_is_named() -> None:
         backend.kernels |= {"softmax_f32", "reduce"}
 
 
+@pytest.mark.parametrize(
+    "name", "cholesky cholesky_ex cond det eig eigh eigvals inv inv_ex lu lu_factor pinv qr slogdet svdvals".split()
+)
+def test_linear_algebra_says_that_it_runs_on_the_host(name: str) -> None:
+    x = (normal(3, 3) + pyapp.eye(3) * 9.0).to("mirror")
+    with pytest.raises(NotImplementedError, match=r"runs on the host.*\.to\('cpu'\)"):
+        getattr(pyapp.linalg, name)(x)
+
+
 def test_new_tensors_are_made_there() -> None:
     x = pyapp.zeros(2, 3, device="mirror")
     assert x.device == "mirror" and x.tolist() == [[0.0] * 3] * 2

@@ -103,7 +103,7 @@ CONSTRUCTORS = [
     lambda t: t.index_reduce(t.ones(3, 2), 0, t.tensor([0, 2, 0]), t.arange(6.0).reshape(3, 2), "amax"),
     lambda t: t.kaiser_window(6), lambda t: t.frombuffer(bytearray(b"\1\0\2\0"), dtype=t.int16),
     lambda t: t.empty_strided((2, 3), (1, 2)).stride(), lambda t: t.empty_permuted((2, 3, 4), (0, 2, 1)).stride(),
-    lambda t: t.ones(2).to_sparse().to_dense(), lambda t: t.compile(lambda x: x + 1, disable=True)(t.ones(1)),
+    lambda t: t.ones(2).to_dense(), lambda t: t.compile(lambda x: x + 1, disable=True)(t.ones(1)),
     lambda t: t.jit.script(t.nn.Identity())(t.ones(1)), lambda t: t.cuda.is_available() or 1,
     lambda t: (t.backends.mps.is_available(), t.is_anomaly_enabled(), t.is_autocast_enabled()),
     lambda t: (t.ones(1).new(2, 3).shape[1], t.ones(1, dtype=t.int32).new([1, 2]), t.OutOfMemoryError is not None),

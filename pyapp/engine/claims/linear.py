@@ -12,6 +12,7 @@ from ..launch import capturing, launch_all
 from ..native import IN_BROWSER
 from ..op import OPS, claims
 from ..ops.linalg.products import check_linear, matmul_shape
+from ..ops.view import expanded
 from ..quant import activation_bytes, dequantize, is_transposed, transposed
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
@@ -157,7 +158,7 @@ def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:
     shape = matmul_shape(a, b)
     lead = shape[:-2]
     batch = prod(lead)
-    a, b = (t.expand((*lead, *t.shape[-2:])) for t in (a, b))
+    a, b = (expanded(t, (*lead, *t.shape[-2:])) for t in (a, b))
     flat = [_batch_stride(t) for t in (a, b)]
     a, b = (t if s is not None else t.contiguous() for t, s in zip((a, b), flat, strict=True))
     a_batch, b_batch = (_batch_stride(t) or 0 for t in (a, b))

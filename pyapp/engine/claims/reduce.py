@@ -160,6 +160,7 @@ def _running_places(x: Tensor, dim: int, name: str) -> Any:
 
 _claim_scan("cumsum")
 _claim_scan("cumprod")
+_claim_scan("logcumsumexp")
 
 
 _SUMS: dict[Any, Any] = {}  # by (shape, dim, keepdim)

@@ -12,6 +12,7 @@ from ..launch import KERNELS as K
 from ..native import get_num_threads
 from ..op import claims
 from ..operands import common_dtype, dense
+from ..ops.view import reshaped
 from ..shape import broadcast_shapes, normalize_dim
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
@@ -82,7 +83,7 @@ def _gather(x: Tensor, dim: int, index: Tensor) -> Any:
         if x.device is not cpu:
             raise
         return NotImplemented  # NumPy's way says which index it is
-    return y.reshape(index.shape)
+    return reshaped(y, index.shape)
 
 
 def _scatter_into(x: Tensor, dim: int, index: Tensor, source: Any, code: int) -> Any:

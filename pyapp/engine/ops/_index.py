@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from .distances import cdist as cdist
     from .distances import dist as dist
     from .distances import pdist as pdist
+    from .dlpack import from_dlpack as from_dlpack
     from .dtype_limits import finfo as finfo
     from .dtype_limits import iinfo as iinfo
     from .elementwise.arithmetic import abs as abs
@@ -618,6 +619,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "fractional_max_pool3d": "pool",
     "frexp": "elementwise.exponential",
     "frobenius_norm": "norms",
+    "from_dlpack": "dlpack",
     "from_numpy": "create",
     "frombuffer": "memory",
     "full": "create",
@@ -928,6 +930,8 @@ METHOD_MODULES: dict[str, str] = {
     "__abs__": "operators",
     "__add__": "operators",
     "__and__": "operators",
+    "__dlpack__": "dlpack",
+    "__dlpack_device__": "dlpack",
     "__eq__": "operators",
     "__floordiv__": "operators",
     "__ge__": "operators",
@@ -1183,6 +1187,7 @@ METHOD_MODULES: dict[str, str] = {
     "hypot": "elementwise.trigonometry",
     "hypot_": "elementwise.trigonometry",
     "i0": "elementwise.special",
+    "i0_": "elementwise.special",
     "igamma": "elementwise.special",
     "igammac": "elementwise.special",
     "index_add": "scattering",
@@ -1522,10 +1527,12 @@ OP_MODULES: dict[str, str] = {
     "_log_mel": "spectrum",
     "_logit": "activation",
     "_lu_square": "linalg.factor",
+    "_mantissa": "elementwise.exponential",
     "_masked_attention": "full_attention",
     "_median_of_all": "order_statistics",
     "_move": "elementwise.cast",
     "_narrow": "view",
+    "_ndtri": "elementwise.special",
     "_p_norm": "norms",
     "_pack_keys_int8": "int8_attention",
     "_pack_values_int8": "int8_attention",
@@ -1555,6 +1562,7 @@ OP_MODULES: dict[str, str] = {
     "_svdvals": "linalg.svd",
     "_take": "index",
     "_take_back": "index",
+    "_unbounded": "reduce",
     "_where": "elementwise.select",
     "_windows": "sliding_windows",
     "_without_slope": "resample",
@@ -1645,6 +1653,7 @@ OP_MODULES: dict[str, str] = {
     "log_softmax": "softmaxes",
     "log_softmax_backward": "softmaxes",
     "logaddexp": "elementwise.exponential",
+    "logcumsumexp": "softmaxes",
     "logical_and": "elementwise.logical",
     "logical_not": "elementwise.logical",
     "logical_or": "elementwise.logical",
@@ -1664,7 +1673,6 @@ OP_MODULES: dict[str, str] = {
     "ne": "elementwise.compare",
     "neg": "elementwise.arithmetic",
     "nextafter": "elementwise.arithmetic",
-    "positive": "elementwise.arithmetic",
     "pow": "elementwise.arithmetic",
     "rad2deg": "elementwise.trigonometry",
     "reciprocal": "elementwise.arithmetic",

@@ -79,7 +79,8 @@ gelu_backward = fused_gradient(gelu)
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold."""
     scaled = x * beta
-    return where(scaled > threshold, x, log1p(exp(minimum(scaled, threshold))) / beta)
+    straight = scaled > threshold
+    return where(straight, x, log1p(exp(where(straight, 0.0, scaled))) / beta)
 
 
 @function(method=True)
@@ -212,7 +213,9 @@ def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
 @function()
 def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """x, or weight x below zero: one weight, or one for each channel (dim 1) (He et al. 2015, arXiv 1502.01852)."""
-    if weight.numel() != 1:
+    if not x.ndim and weight.numel() == 1:
+        weight = weight.reshape(())
+    elif weight.numel() != 1:
         if x.ndim < 2 or weight.shape != (x.shape[1],):
             raise ValueError(f"prelu: the weight {describe(weight)} does not fit the channels of {describe(x)}")
         weight = weight.reshape((1, -1) + (1,) * (x.ndim - 2))

@@ -42,7 +42,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     if array.size and array.min() < 0:
         raise ValueError(f"bincount: {array.min()} is negative")
     size = max(int(array.max()) + 1 if array.size else 0, minlength)
-    if weights is None:
+    if weights is None or not array.size:  # of nothing int64 in any case, as in torch
         counts = np.zeros(size, np.int64)
         np.add.at(counts, array, 1)
         return tensor_of(counts)
@@ -69,13 +69,23 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
 
 @function()
 def searchsorted(
-    sorted_sequence: Tensor, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
-) -> Tensor:
-    """Where values would go into ascending rows: before equals, or after them with `right` (int64)."""
+    sorted_sequence: Tensor, values: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Where values would go into ascending rows: before equals, or after them with `right` (int64). `sorter`: the order
+    that makes rows ascend, as argsort gives it.
+    """
     if side not in (None, "left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r}")
     way: Any = "right" if right or side == "right" else "left"
     rows, wanted = array_of(sorted_sequence), array_of(values)
+    if sorter is not None:
+        if sorter.shape != sorted_sequence.shape or sorter.dtype.category != 1:
+            raise ValueError(f"searchsorted: the sorter {describe(sorter)} does not fit {describe(sorted_sequence)}")
+        order = sorter.array().astype(np.int64)
+        if order.size and (order.min() < 0 or order.max() >= rows.shape[-1]):
+            raise IndexError(f"searchsorted: the sorter holds indices outside 0 .. {rows.shape[-1] - 1}")
+        rows = np.take_along_axis(rows, order, -1)
     if rows.ndim == 1:
         found = np.searchsorted(rows, wanted, way)
     else:

@@ -100,6 +100,19 @@ def full_like(
     return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
 
 
+_DEEPEST = 65  # a NumPy array has 64 dims
+
+
+def _check_depth(data: Any) -> None:
+    """ValueError for lists that are nested deeper than a tensor can have dims."""
+    part = data
+    for _ in builtins.range(_DEEPEST):
+        if not isinstance(part, (list, tuple)) or not part:
+            return
+        part = part[0]
+    raise ValueError(f"tensor: the lists are nested {_DEEPEST} deep and more; a tensor has fewer dims")
+
+
 def _contains_tensor(data: Any) -> bool:
     return isinstance(data, Tensor) or (isinstance(data, (list, tuple)) and any(_contains_tensor(d) for d in data))
 
@@ -121,8 +134,12 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         return _finish(result, device, requires_grad)
     if dtype is not None and as_dtype(dtype).is_quantized:
         return _finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
-    if _contains_tensor(data):
-        data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
+    _check_depth(data)
+    try:
+        if _contains_tensor(data):
+            data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
+    except RecursionError:
+        raise ValueError("tensor: the nested lists do not have equal lengths, and are nested too deep") from None
     from_python = not isinstance(data, (np.ndarray, np.generic))
     wide = from_python and dtype is not None and as_dtype(dtype) is _dtype.uint64
     try:

@@ -8,6 +8,7 @@ from ..op import op
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
+from .view import reshaped
 
 
 @op()
@@ -30,4 +31,5 @@ def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> 
     """
     if logits.shape[:-1] != targets.shape:
         raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
-    return _cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index)
+    count = targets.numel()
+    return _cross_entropy(reshaped(logits, (count, logits.shape[-1])), reshaped(targets, (count,)), ignore_index)

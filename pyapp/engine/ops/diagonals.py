@@ -13,7 +13,7 @@ from .create import from_numpy
 from .index import setitem
 from .padding import pad
 from .stacking import cat
-from .view import _alias, _no_blocks, _spread, atleast_2d, place_back, reshape
+from .view import _alias, _no_blocks, _spread, atleast_2d, movedim, place_back, reshape
 
 
 def _matrices(name: str, x: Tensor) -> None:
@@ -60,10 +60,15 @@ place_back(_diagonal)
 
 
 @function(method=True)
-def diag_embed(x: Tensor, offset: int = 0) -> Tensor:
-    """Matrices of zeros with the last dim of x on a diagonal of the last two dims."""
+def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices of zeros, in two dims of the result, with the last dim of x on a diagonal."""
     if not x.ndim:
         raise ValueError("diag_embed: takes at least one dim")
+    rows, columns = (normalize_dim(d, x.ndim + 1, "diag_embed") for d in (dim1, dim2))
+    if rows == columns:
+        raise ValueError(f"diag_embed: dims {dim1} and {dim2} are the same")
+    if (rows, columns) != (x.ndim - 1, x.ndim):
+        return movedim(diag_embed(x, offset), (-2, -1), (rows, columns))
     width = x.shape[-1] + abs(offset)
     size = (*x.shape[:-1], width, width)
     strides = (*contiguous_strides(size)[:-2], width + 1)

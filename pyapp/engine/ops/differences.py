@@ -72,11 +72,16 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
     return x if n else x.clone()
 
 
+def _means(y: Tensor, dim: int) -> Tensor:
+    """Of neighbours along a dim."""
+    size = y.shape[dim]
+    return (narrow(y, dim, min(size, 1), max(size - 1, 0)) + narrow(y, dim, 0, max(size - 1, 0))) * 0.5
+
+
 @function(synonyms="trapz")
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The trapezoidal rule along a dim, for points x or steps dx."""
-    size = y.shape[dim]
-    means = (narrow(y, dim, 1, size - 1) + narrow(y, dim, 0, size - 1)) * 0.5
+    means = _means(y, dim)
     if x is None:
         return means.sum(dim) * dx
     steps = diff(x, dim=-1 if x.ndim == 1 else dim)
@@ -88,6 +93,5 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1
 @function()
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The running trapezoidal rule along a dim."""
-    size = y.shape[dim]
-    means = (narrow(y, dim, 1, size - 1) + narrow(y, dim, 0, size - 1)) * 0.5
+    means = _means(y, dim)
     return (means * (dx if x is None else diff(x, dim=dim))).cumsum(dim)

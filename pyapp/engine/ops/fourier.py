@@ -163,6 +163,83 @@ def irfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str 
     return irfft(ifft(x, _size(s, 0), dim[0], norm), _size(s, 1), dim[1], norm)
 
 
+def _dims(name: str, count: int, s: Any, dim: Any) -> list[tuple[int, int | None]]:
+    """(dim, size) of each that a transform of several dims takes: all unless told, the last as many as there are sizes.
+    `count`: how many there are, that of the pairs left out.
+    """
+    if dim is None:
+        dims = list(range(count)) if s is None else list(range(-len(s), 0))
+    else:
+        dims = [dim] if isinstance(dim, int) else list(dim)
+    if s is not None and len(s) != len(dims):
+        raise ValueError(f"{name}: {len(s)} sizes are given for {len(dims)} dims")
+    found = [normalize_dim(d, count, name) for d in dims]
+    if not found or len(set(found)) != len(found):
+        raise ValueError(f"{name}: dims {dims} are not one dim or more, each once")
+    return [(d, None if s is None or s[i] == -1 else int(s[i])) for i, d in enumerate(found)]
+
+
+def fftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """fft along dims: all but that of the pairs unless given."""
+    _check_pairs("fftn", x)
+    for d, size in _dims("fftn", x.ndim - 1, s, dim):
+        x = fft(x, size, d, norm)
+    return x
+
+
+def ifftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of fftn."""
+    _check_pairs("ifftn", x)
+    for d, size in _dims("ifftn", x.ndim - 1, s, dim):
+        x = ifft(x, size, d, norm)
+    return x
+
+
+def rfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """fftn of a real tensor: rfft along the last of the dims. The pairs come last."""
+    *others, (last, length) = _dims("rfftn", x.ndim, s, dim)
+    y = rfft(x, length, last, norm)
+    for d, size in others:
+        y = fft(y, size, d, norm)
+    return y
+
+
+def irfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of rfftn."""
+    _check_pairs("irfftn", x)
+    *others, (last, length) = _dims("irfftn", x.ndim - 1, s, dim)
+    for d, size in others:
+        x = ifft(x, size, d, norm)
+    return irfft(x, length, last, norm)
+
+
+_OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def _turned(name: str, norm: str | None) -> str:
+    """The norm of the inverse transform that does the same."""
+    if norm not in _OTHER_WAY:
+        raise ValueError(f"{name}: norm is 'backward', 'ortho' or 'forward', not {norm!r}")
+    return _OTHER_WAY[norm]
+
+
+def _conjugate(x: Tensor) -> Tensor:
+    return x * tensor([1.0, -1.0], dtype=x.dtype, device=x.device)
+
+
+def hfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The real transform, n long (2 (F - 1) unless given), of a signal of which pairs (..., F, 2) hold the first half;
+    the other half is its conjugate.
+    """
+    _check_pairs("hfft", x)
+    return irfft(_conjugate(x), n, dim, _turned("hfft", norm))
+
+
+def ihfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+    """The inverse of hfft: a real tensor → pairs (..., n // 2 + 1, 2)."""
+    return _conjugate(rfft(x, n, dim, _turned("ihfft", norm)))
+
+
 def fftfreq(n: int, d: float = 1.0) -> Tensor:
     """The frequencies of fft, in cycles per unit of the spacing d."""
     return tensor(np.fft.fftfreq(n, d), dtype="float32")

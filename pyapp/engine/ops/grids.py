@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import chain, combinations_with_replacement
 from itertools import combinations as _combinations
+from math import comb
 from typing import Any
 
 from ..declare import function
@@ -37,12 +39,22 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     return tensors[0] if len(tensors) == 1 else stack([reshape(g, -1) for g in meshgrid(*tensors)], -1)
 
 
+_MOST_CHOSEN = 1 << 27  # a gigabyte of indices
+
+
 @function()
 def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every choice of r elements of a vector, in order, as rows."""
-    from itertools import combinations_with_replacement
-
     choose = combinations_with_replacement if with_replacement else _combinations
-    rows = list(choose(range(x.numel()), r))
-    index = tensor_of(np.array(rows, dtype=np.int64).reshape(len(rows), r))
-    return x[index]
+    if x.ndim != 1 or r < 0:
+        raise ValueError(f"combinations: takes a vector and a number of 0 or more, not {describe(x)} and {r}")
+    if r == 0:
+        return x[:0]  # as torch
+    n = x.numel()
+    rows = comb(n + r - 1 if with_replacement and n else n, r)
+    if rows * r > _MOST_CHOSEN:
+        raise MemoryError(
+            f"combinations: {r} of {n} elements are {rows:,} rows; at most {_MOST_CHOSEN:,} elements are chosen at once"
+        )
+    flat = chain.from_iterable(choose(range(n), r))
+    return x[tensor_of(np.fromiter(flat, np.int64, rows * r).reshape(rows, r))]

@@ -20,7 +20,7 @@ from ..shape import broadcast_shapes
 from ..tensor import Tensor
 from ..user_errors import MISTAKES, describe, names_itself, tell
 from .create import fill_storage_with_zeros
-from .view import _alias, _no_blocks, copy_strided, place_back, reshape, strided_slice
+from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshape, strided_slice
 
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
@@ -247,7 +247,7 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         x.strides,
     ):
         source = source.clone()  # source and target may overlap
-    if not copy_strided(x, source.expand(x.shape)):
+    if not copy_strided(x, expanded(source, x.shape)):
         if x.dtype.is_quantized:
             _copy_blocks(x, source)
         else:

@@ -65,10 +65,10 @@ def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tens
 
 @function(method=True)
 def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" (2), inf, -inf or 0 (how many)."""
+    """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" or None (2), inf, -inf or 0 (how many)."""
     if not x.dtype.is_floating_point:
         raise TypeError(f"norm: takes floating-point tensors, not {describe(x)}")
-    if p in ("fro", 2):
+    if p is None or p in ("fro", 2):
         return _euclidean(x, dim, keepdim)
     if p == "nuc":
         return matrix_norm(x, "nuc", (-2, -1) if dim is None else dim, keepdim)

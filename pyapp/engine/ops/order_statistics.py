@@ -86,19 +86,25 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 _BETWEEN = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+def _portions(name: str, x: Tensor, q: Any, interpolation: str) -> Any:
+    """q, checked: a float64 array of no dims or one."""
+    if interpolation not in _BETWEEN:
+        raise ValueError(f"{name}: interpolation is one of {', '.join(_BETWEEN)}, not {interpolation!r}")
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"{name}: takes floating-point tensors, not {describe(x)}")
+    if isinstance(q, Tensor) and q.dtype is not x.dtype:
+        raise TypeError(f"{name}: {describe(x)} and q, {describe(q)}, differ in dtype")
+    parts = array_of(q).astype(np.float64)
+    if parts.ndim > 1 or not ((parts >= 0) & (parts <= 1)).all():
+        raise ValueError(f"{name}: q is a number or vector of numbers in 0 .. 1, not {describe(q)}")
+    return parts
+
+
 @function(method=True)
 def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
     """The q-quantiles (a number, or a vector, which adds a first dim) along a dim or of all elements. NaN wins."""
-    if interpolation not in _BETWEEN:
-        raise ValueError(f"quantile: interpolation is one of {', '.join(_BETWEEN)}, not {interpolation!r}")
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"quantile: takes floating-point tensors, not {describe(x)}")
-    if isinstance(q, Tensor) and q.dtype is not x.dtype:
-        raise TypeError(f"quantile: {describe(x)} and q, {describe(q)}, differ in dtype")
+    parts = _portions("quantile", x, q, interpolation)
     _filled(x, "quantile", dim)
-    parts = array_of(q).astype(np.float64)
-    if parts.ndim > 1 or not ((parts >= 0) & (parts <= 1)).all():
-        raise ValueError(f"quantile: q is a number or vector of numbers in 0 .. 1, not {describe(q)}")
     rank = x.ndim
     d = normalize_dim(dim, rank, "quantile") if dim is not None else 0
     flat = transpose(x, d, -1) if dim is not None and rank else reshape(x, -1)
@@ -132,7 +138,8 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
     array = np.moveaxis(array_of(x), d, -1)
     counts = (array[..., :, None] == array[..., None, :]).sum(-1)
     best = counts == counts.max(-1, keepdims=True)
-    values = np.where(best, array, array.max() if array.size else 0).min(-1, keepdims=True)
+    some = np.take_along_axis(array, best.argmax(-1)[..., None], -1)
+    values = np.where(best, array, some).min(-1, keepdims=True)
     last = array.shape[-1] - 1 - np.argmax((array == values)[..., ::-1], -1)
     indices = tensor_of(np.moveaxis(last[..., None], -1, d), _dtype.int64)
     picked = x.gather(d, indices)
@@ -154,20 +161,33 @@ def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 
 @function(method=True)
-def nanquantile(x: Tensor, q: float, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The q-quantile (linear) of what is not NaN, along a dim or of all elements; NaN where there is nothing else."""
-    if not 0 <= q <= 1:
-        raise ValueError(f"nanquantile: q must be a number in 0 .. 1, got {q}")
+def nanquantile(
+    x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """The q-quantiles (a number, or a vector, which adds a first dim) of what is not NaN, along a dim or of all
+    elements; NaN where there is nothing else.
+    """
+    parts = _portions("nanquantile", x, q, interpolation)
+    d = 0 if dim is None else normalize_dim(dim, x.ndim, "nanquantile")
+    flat = reshape(x, -1) if dim is None else x
+    found = [_nanquantile(flat, float(part), d, keepdim or dim is None, interpolation) for part in parts.reshape(-1)]
     if dim is None:
-        found = nanquantile(x.reshape(-1), q, 0)
-        return found.reshape((1,) * x.ndim) if keepdim else found
-    d = normalize_dim(dim, x.ndim, "nanquantile")
+        found = [reshape(value, (1,) * x.ndim if keepdim else ()) for value in found]
+    return stack(found, 0) if parts.ndim else found[0]
+
+
+def _nanquantile(x: Tensor, q: float, d: int, keepdim: bool, interpolation: str) -> Tensor:
     count = _sum(x.isnan().logical_not(), d, True)
     ordered = x.gather(d, x.detach().argsort(d))  # NaN last
     place = (count - 1).clamp(0).to("float64") * q
     low = place.floor().to("int64")
     high = (low + 1).minimum((count - 1).clamp(0))
     first, second = ordered.gather(d, low), ordered.gather(d, high)
-    share = (place - low.to("float64")).to(x.dtype)
+    beyond = place - low.to("float64")
+    if interpolation == "nearest":
+        beyond = place.round() - low.to("float64")
+    elif interpolation != "linear":
+        beyond = (beyond > 0).to("float64") * {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}[interpolation]
+    share = beyond.to(x.dtype)
     value = where(share == 0, first, first + (second - first) * share)
     return value if keepdim else value.squeeze(d)

@@ -10,13 +10,15 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..operands import is_half
+from ..shape import contiguous_strides
 from ..tensor import Tensor
 from ..user_errors import describe
 from .conv import _each, _padded, _viewed
 from .create import arange, ones
 from .elementwise.arithmetic import _rounded
+from .elementwise.select import where
 from .random import rand
-from .stacking import cat, stack
+from .stacking import cat
 from .view import expand, narrow, reshape
 
 
@@ -217,34 +219,76 @@ def _sizes(name: str, dims: int, x: Tensor, output_size: Any) -> tuple[int, ...]
     return tuple(own[i] if n is None else int(n) for i, n in enumerate(given))
 
 
-def _parts(size: int, out: int) -> list[tuple[int, int]]:
-    """(start, end) of the `out` parts, which overlap where the size is no multiple."""
-    return [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+_PARTS_AT_ONCE = 1 << 16
+
+
+def _parts(size: int, start: int, stop: int, out: int) -> tuple[Any, Any]:
+    """Of the parts start .. stop among `out`, which overlap where the size is no multiple: the places of their elements
+    (parts, longest), where shorter parts repeat their last one, and whether each is no repetition.
+    """
+    k = np.arange(start, stop, dtype=np.int64)
+    first, end = k * size // out, -(-(k + 1) * size // out)
+    places = first[:, None] + np.arange((end - first).max(), dtype=np.int64)
+    return np.minimum(places, end[:, None] - 1), places < end[:, None]
 
 
 def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Tensor:
-    for i, out in enumerate(_sizes(name, dims, x, output_size)):
+    sizes = _sizes(name, dims, x, output_size)
+    if is_half(x):  # whose sums may overflow
+        return _adaptive_avg_pool(name, dims, x.to("float32"), sizes).to(x.dtype)
+    x.new_empty((*x.shape[: x.ndim - dims], *sizes))  # MemoryError at once where there is no room for the result
+    for i, out in enumerate(sizes):
         dim = x.ndim - dims + i
-        means = [narrow(x, dim, a, b - a).mean(dim, True) for a, b in _parts(x.shape[dim], out)]
-        x = cat(means, dim) if means else narrow(x, dim, 0, 0)
+        if out and x.shape[dim] % out == 0:
+            x = x.unflatten(dim, (out, x.shape[dim] // out)).mean(dim + 1)
+            continue
+        means = [
+            _means_of_parts(x, dim, start, min(start + _PARTS_AT_ONCE, out), out)
+            for start in range(0, out, _PARTS_AT_ONCE)
+        ]
+        x = (cat(means, dim) if len(means) > 1 else means[0]) if means else narrow(x, dim, 0, 0)
     return x
+
+
+def _means_of_parts(x: Tensor, dim: int, start: int, stop: int, out: int) -> Tensor:
+    places, inside = _parts(x.shape[dim], start, stop, out)
+    behind = (1,) * (x.ndim - 1 - dim)
+    seen = x.index_select(dim, tensor_of(places.reshape(-1)).to(x.device)).unflatten(dim, places.shape)
+    if not inside.all():
+        seen = where(tensor_of(inside.reshape(*inside.shape, *behind)).to(x.device), seen, 0.0)
+    counts = tensor_of(inside.sum(1).reshape(-1, *behind), x.dtype).to(x.device)
+    return seen.sum(dim + 1) / counts
 
 
 def _adaptive_max_pool(name: str, dims: int, x: Tensor, output_size: Any, return_indices: bool) -> Any:
     sizes = _sizes(name, dims, x, output_size)
-    spatial = x.shape[x.ndim - dims :]
-    flat = reshape(x, (*x.shape[: x.ndim - dims], prod(spatial)))
-    places = np.arange(prod(spatial), dtype=np.int64).reshape(spatial)
-    every = [_parts(n, out) for n, out in zip(spatial, sizes, strict=True)]
-    found = []
-    for at in np.ndindex(*sizes):
-        window = places[tuple(slice(*every[i][k]) for i, k in enumerate(at))].reshape(-1)
-        inside = tensor_of(window)
-        found.append(inside[_largest(flat.detach().index_select(-1, inside)).squeeze(-1)])
-    lead = x.shape[: x.ndim - dims]
-    indices = stack(found, -1) if found else tensor_of(np.zeros((*lead, 0), "int64"))
-    values = reshape(flat.gather(-1, indices), (*lead, *sizes))
-    return (values, reshape(indices, (*lead, *sizes))) if return_indices else values
+    lead, spatial = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
+    x.new_empty((*lead, *sizes), dtype="int64")  # MemoryError at once where there is no room for the result
+    flat = reshape(x, (*lead, prod(spatial)))
+    pieces = []
+    if prod(sizes):
+        steps = contiguous_strides(spatial)
+        later = [_parts(n, 0, out, out)[0] * step for n, out, step in list(zip(spatial, sizes, steps, strict=True))[1:]]
+        each = max(1, _PARTS_AT_ONCE // prod(p.size for p in later))
+        for start in range(0, sizes[0], each):
+            first = _parts(spatial[0], start, min(start + each, sizes[0]), sizes[0])[0] * steps[0]
+            pieces.append(_largest_of_parts(flat.detach(), [first, *later]))
+    found = cat(pieces, -1) if pieces else tensor_of(np.zeros((*lead, 0), "int64"))
+    values = reshape(flat.gather(-1, found), (*lead, *sizes))
+    return (values, reshape(found, (*lead, *sizes))) if return_indices else values
+
+
+def _largest_of_parts(flat: Tensor, along: list[Any]) -> Tensor:
+    """The place of the largest element of each part; `along` holds the places of the parts by dim, as _parts gives."""
+    dims = len(along)
+    whole = np.zeros((1,) * (2 * dims), np.int64)
+    for i, places in enumerate(along):
+        shape = [1] * (2 * dims)
+        shape[i], shape[dims + i] = places.shape
+        whole = whole + places.reshape(shape)
+    rows = tensor_of(whole.reshape(prod(whole.shape[:dims]), -1)).to(flat.device)  # (parts, elements of one)
+    seen = flat.index_select(-1, rows.reshape(-1)).unflatten(-1, rows.shape)
+    return expand(rows, seen.shape).gather(-1, _largest(seen)).squeeze(-1)
 
 
 @function()

@@ -79,12 +79,23 @@ def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) 
     if is_half(x):
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))
-    centred = x - mean(x, dim, True)
     left = count - correction
-    if left > 0:
-        return sum(centred * centred, dim, keepdim) / left
+    if left <= 0:
+        return _unbounded(x - mean(x, dim, True).detach(), dim, keepdim)
+    centred = x - mean(x, dim, True)
+    return sum(centred * centred, dim, keepdim) / left
+
+
+@op(
+    vjp=lambda g, _, centred, dim, keepdim: (
+        _spread(g, centred, dim, keepdim) * where(centred == 0, float("nan"), float("inf")),
+    ),
+    name="_unbounded",
+)
+def _unbounded(centred: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The variance of no more numbers than the correction: infinite, or NaN of what does not differ."""
     squares = sum(centred * centred, dim, keepdim)
-    return squares / (squares * 0)  # infinite, or NaN of what does not differ
+    return squares / (squares * 0)
 
 
 def _mean_by_name(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None, axis: Any = None) -> Tensor:
@@ -216,14 +227,17 @@ def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
 
 
 @function(method=True)
-def nansum(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Sum that takes NaN as zero."""
-    return sum(where(x.isnan(), 0.0, x) if x.dtype.is_floating_point else x, dim, keepdim)
+def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum that takes NaN as zero, in the dtype given."""
+    known = where(x.isnan(), 0.0, x) if x.dtype.is_floating_point else x
+    return sum(known, dim, keepdim) if dtype is None else sum(known.to(dtype), dim, keepdim, dtype)
 
 
 @function(method=True)
-def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """Mean of the elements that are not NaN. TypeError for integers."""
+def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Mean of the elements that are not NaN. TypeError for integers, unless a floating dtype is given."""
+    if dtype is not None:
+        x = x.to(dtype)
     if not x.dtype.is_floating_point:
         raise TypeError(f"nanmean: takes floating-point tensors, not {describe(x)}")
     return nansum(x, dim, keepdim) / sum(x.isnan().logical_not(), dim, keepdim)
@@ -268,4 +282,4 @@ def _sum_to_size(x: Tensor, *size: Any) -> Tensor:
     if extra < 0 or not {1} >= {n for n, m in zip(kept, x.shape, strict=True) if n != m}:
         raise RuntimeError(f"sum_to_size: {target} is not broadcast to {describe(x)}")
     dims = [d for d, (n, m) in enumerate(zip(kept, x.shape, strict=True)) if n != m or d < extra]
-    return x.sum(dims, True).reshape(target) if dims else x.reshape(target)
+    return x.sum(dims, True).reshape(target) if dims else x

@@ -275,7 +275,8 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c // (r * r), r, r, h, w))
-    return reshape(permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), (*lead, c // (r * r), h * r, w * r))
+    shuffled = permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2)).clone()
+    return reshape(shuffled, (*lead, c // (r * r), h * r, w * r))
 
 
 @function()
@@ -287,7 +288,8 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c, h // r, r, w // r, r))
-    return reshape(permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
+    shuffled = permute(parts, (*range(n), n, n + 2, n + 4, n + 1, n + 3)).clone()
+    return reshape(shuffled, (*lead, c * r * r, h // r, w // r))
 
 
 @function()
@@ -296,4 +298,4 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
         raise ValueError(f"channel_shuffle: {describe(x)} has no multiple of {groups} channels")
     rows = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
-    return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim))), x.shape)
+    return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim))).clone(), x.shape)

@@ -26,6 +26,8 @@ from .view import expand, reshape
 def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """g where the index reads the source, zeros behind."""
     part = g.gather(dim, index)
+    if not source.ndim:
+        return reshape(part, ())
     return pad(
         part, [n for size, had in zip(source.shape[::-1], part.shape[::-1], strict=True) for n in (0, size - had)]
     )
@@ -38,13 +40,15 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     d = normalize_dim(dim, x.ndim, "scatter_add")
     result = array_of(x).copy()
     found = _index_array("scatter_add", x, d, index)
-    np.add.at(result, _grid(found, d), array_of(src)[tuple(slice(n) for n in found.shape)])
+    values = np.atleast_1d(array_of(src))
+    np.add.at(np.atleast_1d(result), _grid(found, d), values[tuple(slice(n) for n in found.shape)])
     return tensor_of(result, x.dtype)
 
 
 def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
     hole = scatter(g, dim, index, zeros(index.shape, dtype=g.dtype))
-    return hole, None, None, _d_source(g, dim, index, source) if isinstance(source, Tensor) and source.ndim else None
+    reads = isinstance(source, Tensor) and source.ndim >= index.ndim
+    return hole, None, None, _d_source(g, dim, index, source) if reads else None
 
 
 @function(method=True, in_place=True)
@@ -61,7 +65,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:
         values.ndim != found.ndim or any(n < m for n, m in zip(values.shape, found.shape, strict=True))
     ):
         raise ValueError(f"scatter: the source {describe(source)} does not cover the index {describe(index)}")
-    result[_grid(found, d)] = values[tuple(slice(n) for n in found.shape)] if values.ndim else values
+    np.atleast_1d(result)[_grid(found, d)] = values[tuple(slice(n) for n in found.shape)] if values.ndim else values
     return tensor_of(result, x.dtype)
 
 
@@ -96,8 +100,11 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float =
     """x with the entries of source along dim added at a 1-dim index; equal indices add up."""
     d = normalize_dim(dim, x.ndim, "index_add")
     same_device("index_add", x, index, source)
-    if index.ndim == 0:
-        index = reshape(index, 1)
+    index = reshape(index, 1) if index.ndim == 0 else index
+    if x.ndim <= 1:
+        source = reshape(source, 1) if source.ndim == 0 else source
+        if not x.ndim:
+            return reshape(index_add(reshape(x, 1), 0, index, source, alpha), ())
     if index.dtype.category != 1 or index.ndim != 1:
         raise TypeError(f"index_add: the index must be a vector of integers, got {describe(index)}")
     if source.dtype is not x.dtype:
@@ -129,12 +136,18 @@ def _along(x: Tensor, dim: int, index: Tensor, name: str) -> tuple[Any, ...]:
 @function(method=True, in_place=True)
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """x with one value at the entries of a dim that a vector of integers names."""
+    if not x.ndim:
+        return reshape(index_fill(reshape(x, 1), dim, index, value), ())
     return _put(x, value, _along(x, dim, index, "index_fill"))
 
 
 @function(method=True, in_place=True)
 def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x with the entries of source along dim at a vector of integers."""
+    if x.ndim <= 1:
+        source = reshape(source, 1) if source.ndim == 0 else source
+        if not x.ndim:
+            return reshape(index_copy(reshape(x, 1), dim, index, source), ())
     where_ = _along(x, dim, index, "index_copy")
     d = normalize_dim(dim, x.ndim, "index_copy")
     if source.shape != (*x.shape[:d], index.numel(), *x.shape[d + 1 :]):
@@ -174,15 +187,16 @@ _REDUCE = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
 def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool) -> Tensor:
     """prod, amax or amin of what meets at each element."""
     found = _index_array("scatter_reduce", x, dim, index)
-    values = array_of(source, x.dtype)[tuple(slice(n) for n in found.shape)]
-    result = array_of(x).copy()
+    values = np.atleast_1d(array_of(source, x.dtype))[tuple(slice(n) for n in found.shape)]
+    whole = array_of(x).copy()
+    result = np.atleast_1d(whole)
     if not include_self:
         kind = result.dtype
         lowest = np.iinfo(kind).min if kind.kind in "iu" else -np.inf
         highest = np.iinfo(kind).max if kind.kind in "iu" else np.inf
         result[_grid(found, dim)] = {"prod": 1, "amax": lowest, "amin": highest}[reduce]
     getattr(np, _REDUCE[reduce]).at(result, _grid(found, dim), values)
-    return tensor_of(result, x.dtype)
+    return tensor_of(whole, x.dtype)
 
 
 @_scatter_extreme.gradient
@@ -190,7 +204,7 @@ def _d_scatter_extreme(
     g: Tensor, y: Tensor, x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool
 ) -> Any:
     """prod: the product of the others; amax, amin: shared by equals."""
-    part = source[tuple(slice(n) for n in index.shape)]
+    part = source[tuple(slice(n) for n in index.shape)] if index.ndim == source.ndim else reshape(source, index.shape)
     own: Tensor | float = 1.0 if include_self else where(_touched(x, dim, index), 0.0, 1.0)
     if reduce == "prod":
         if bool((part == 0).any()) or bool((x == 0).any()):
@@ -202,7 +216,9 @@ def _d_scatter_extreme(
         g_x, g_part = shares * hit_x, shares.gather(dim, index) * hit
     if not include_self:
         g_x = where(_touched(x, dim, index), g * 0, g)
-    if part.shape != source.shape:
+    if part.ndim != source.ndim:
+        g_part = reshape(g_part, source.shape)
+    elif part.shape != source.shape:
         widths = [n for a, b in zip(reversed(source.shape), reversed(part.shape), strict=True) for n in (0, a - b)]
         g_part = pad(g_part, widths)
     return g_x, g_part
@@ -284,8 +300,8 @@ def index_reduce(
     """scatter_reduce of whole slices along a dim: "prod", "mean", "amax" or "amin"."""
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise ValueError(f"index_reduce: the reduction is prod, mean, amax or amin, not {reduce!r}")
-    d = dim % x.ndim
-    shape = [1] * x.ndim
+    d = normalize_dim(dim, x.ndim, "index_reduce")
+    shape = [1] * max(x.ndim, 1)
     shape[d] = -1
     at = index.to("int64").reshape(shape).expand(*source.shape)
     return scatter_reduce(x, d, at, source, reduce, include_self=include_self)

@@ -14,16 +14,16 @@ from ..tensor import Tensor, adopt_array
 from ..user_errors import describe
 from .create import from_numpy
 from .index import _take_back
-from .view import expand, reshape
+from .view import expand, reshape, reshaped
 
 
 def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
-    """int64 indices of gather/scatter, checked."""
+    """int64 indices of gather/scatter, checked. A number counts as a vector, and so do its index and its source."""
     if index.dtype.category != 1:
         raise TypeError(f"{name}: the index must be of integers, got {describe(index)}")
-    if index.ndim != x.ndim:
+    if max(index.ndim, 1) != max(x.ndim, 1):
         raise ValueError(f"{name}: {describe(x)} and the index {describe(index)} have different numbers of dims")
-    array = index.array().astype(np.int64)
+    array = np.atleast_1d(index.array().astype(np.int64))
     size = x.shape[dim] if x.ndim else 1
     if array.size and (array.min() < 0 or array.max() >= size):
         raise IndexError(
@@ -46,8 +46,8 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = x[index[i][j]][j] for dim 0, and so on, as torch.gather."""
     d = normalize_dim(dim, x.ndim, "gather")
     found = _index_array("gather", x, d, index)
-    picked = x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found]
-    return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
+    picked = np.atleast_1d(x.array())[_grid(found, d)]
+    return adopt_array(picked.reshape(index.shape), x.dtype)  # bits stay bits
 
 
 @function(method=True)
@@ -60,7 +60,7 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
         raise (IndexError if index.ndim > 1 else TypeError)(
             f"index_select: the index is a vector of int32 or int64, not {describe(index)}"
         )
-    return _index_select(x, d, reshape(index, -1))
+    return _index_select(x, d, reshaped(index, (index.numel(),)))
 
 
 def _d_index_select(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor) -> Any:
@@ -103,7 +103,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 @function(method=True)
 def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     """Indices (int64) of the elements that are not zero: (count, dims), or one vector for each dim."""
-    found = np.argwhere(array_of(x)).astype(np.int64)
+    found = np.argwhere(array_of(reshape(x, 1) if as_tuple and not x.ndim else x)).astype(np.int64)
     return tuple(int64_tensor(np.ascontiguousarray(c)) for c in found.T) if as_tuple else int64_tensor(found)
 
 

@@ -11,7 +11,7 @@ from ..op import primitive, view_op
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
-from .view import _alias, _no_blocks
+from .view import _alias, _no_blocks, reshape
 
 
 def _d_windows(g: Tensor, _: Any, x: Tensor, dim: int, size: int, step: int, dilation: int) -> Any:
@@ -46,11 +46,12 @@ def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int
 def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: str = "unfold") -> Tensor:
     """_windows, checked: at least one window must fit."""
     d = normalize_dim(dim, x.ndim, name)
+    length = x.shape[d] if x.ndim else 1
     if size < 1 or step < 1 or dilation < 1:
         raise ValueError(f"{name}: size {size}, step {step} and dilation {dilation} must be positive")
-    if (size - 1) * dilation + 1 > x.shape[d]:
+    if (size - 1) * dilation + 1 > length:
         raise ValueError(f"{name}: a window of {(size - 1) * dilation + 1} does not fit dim {dim} of {describe(x)}")
-    return _windows(x, d, size, step, dilation)
+    return _windows(x, d, size, step, dilation) if x.ndim else reshape(x, 1)
 
 
 @function(method=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function
-from ..op import Op, op
+from ..lazy import np
+from ..numpy_arrays import array_of, tensor_of
+from ..op import Op, op, primitive
+from ..operands import is_half
+from ..shape import normalize_dim
 from ..tensor import Tensor
+from ..user_errors import describe
 from .elementwise.compare import maximum
 from .elementwise.select import where
 from .random import rand
@@ -96,11 +102,23 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return total + (top if keepdim else top.reshape(total.shape))
 
 
+def _d_logcumsumexp(g: Tensor, y: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:
+    """In logarithms, as the values, so that nothing overflows: apart for positive and negative g."""
+    base = where(y == -inf, 0.0, y)
+
+    def share(part: Tensor) -> Tensor:
+        return (logcumsumexp((part.log() - base).flip(dim), dim).flip(dim) + x).exp()
+
+    return (share(where(g > 0, g, 0.0)) - share(where(g < 0, -g, 0.0)),)
+
+
 @function(method=True)
+@primitive(vjp=_d_logcumsumexp, saves="both")
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
-    """log of the running sum of exp along a dim, stable."""
-    if not x.numel():
-        return x.clone()
-    top = x.detach().amax(dim, True)
-    safe = where(top.isfinite(), top, 0.0)
-    return (x - safe).exp().cumsum(dim).log() + safe
+    """log of the running sum of exp along a dim, stable. TypeError for integers."""
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"logcumsumexp: takes floating-point tensors, not {describe(x)}")
+    axis = normalize_dim(dim, x.ndim, "logcumsumexp")
+    array = array_of(x, _dtype.float32 if is_half(x) else None)
+    with np.errstate(invalid="ignore"):
+        return tensor_of(np.logaddexp.accumulate(array, axis=axis) if x.ndim else array.copy(), x.dtype)

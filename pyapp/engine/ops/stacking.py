@@ -56,7 +56,8 @@ def _put_behind(tensors: Sequence[Tensor], dim: int) -> Tensor:
 @function(synonyms="concat concatenate")
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joins tensors along an existing dim."""
-    tensors = [t for t in tensors if t.shape != (0,)] or list(tensors)[:1]
+    given = list(tensors)
+    tensors = [t for t in given if t.shape != (0,)] or given[:1]
     if not tensors:
         raise ValueError("cat: expects at least one tensor")
     for x in tensors:
@@ -66,7 +67,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         if other.shape[:d] + other.shape[d + 1 :] != tensors[0].shape[:d] + tensors[0].shape[d + 1 :]:
             raise ValueError(f"cat: {describe(tensors[0])} and {describe(other)} differ outside dim {dim}")
     same_device("cat", *tensors)
-    return _cat(list(tensors), d)
+    joined = _cat(tensors, d)
+    return joined if len(given) == len(tensors) else joined.to(common_dtype(*given))  # empty vectors count in dtype
 
 
 @function()

@@ -69,7 +69,7 @@ for _name in ("conj", "resolve_conj", "resolve_neg"):
     function(_name, method=True)(_itself)
 for _name in ("is_conj", "is_inference", "is_neg"):
     function(_name, method=True)(_no)
-for _name in ("as_subclass", "coalesce", "conj_physical", "pin_memory", "share_memory_", "to_dense", "to_sparse"):
+for _name in ("as_subclass", "coalesce", "conj_physical", "pin_memory", "share_memory_", "to_dense"):
     method(_name)(_itself)
 for _name in ("is_pinned", "is_shared"):
     method(_name)(_no)
@@ -81,6 +81,15 @@ for _name in ("is_meta", "is_mps", "is_nested", "is_sparse"):
 def _real(x: Tensor) -> Tensor:
     """The tensor itself: tensors are real."""
     return x
+
+
+@method()
+def to_sparse(x: Tensor, *_: Any, **__: Any) -> Tensor:
+    """Raises NotImplementedError: tensors are dense."""
+    raise NotImplementedError(
+        f"to_sparse: there are no sparse tensors, {describe(x)} stays dense; nonzero() gives the places of what is not "
+        "zero, and x[x != 0] the elements"
+    )
 
 
 @method()

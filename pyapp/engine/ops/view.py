@@ -35,7 +35,8 @@ def _no_blocks(x: Tensor, name: str) -> None:
 
 @view_op(lambda g, _, x, shape: (g.reshape(x.shape),), name="_reshape")
 def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    _no_blocks(x, "reshape")
+    if shape != x.shape:
+        _no_blocks(x, "reshape")
     strides = view_strides(x.shape, x.strides, shape)
     if strides is None:
         x = x.clone()
@@ -53,10 +54,15 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
             raise TypeError("reshape: give a shape")
         if -1 in target or target != x.shape:
             target = infer_shape(target, prod(x.shape), "reshape")
-        return x if target == x.shape and x.is_contiguous() else _reshape(x, target)
+        return _reshape(x, target)
     except MISTAKES as error:
         tell(error, "reshape", (x, *shape), {})
         raise
+
+
+def reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """reshape for the engine, which gives x itself where nothing changes."""
+    return x if shape == x.shape and x.is_contiguous() else reshape(x, shape)
 
 
 @method()
@@ -122,7 +128,7 @@ def t(x: Tensor) -> Tensor:
     """Transposes a matrix."""
     if x.ndim > 2:
         raise ValueError(f"t: takes up to 2 dims, got {describe(x)}; use transpose or mT")
-    return x if x.ndim < 2 else transpose(x, 0, 1)
+    return _permute(x, tuple(reversed(range(x.ndim))))
 
 
 @view_op(lambda g, _, x, shape: (_fold(g, x),), name="_expand")
@@ -151,12 +157,19 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
         if extra < 0:
             raise ValueError(f"expand: {describe(x)} has more dims than {target}")
         target = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(target))
+        if min(target, default=0) < 0:
+            raise ValueError(f"expand: {target} is no shape for {describe(x)}; -1 keeps the size of a dim that it has")
         if broadcast_shapes(x.shape, target, op="expand") != target:
             raise ValueError(f"expand: {describe(x)} does not expand to {target}")
-        return x if target == x.shape else _expand(x, target)
+        return _expand(x, target)
     except MISTAKES as error:
         tell(error, "expand", (x, *shape), {})
         raise
+
+
+def expanded(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """expand for the engine, which gives x itself where nothing changes."""
+    return x if shape == x.shape else expand(x, shape)
 
 
 @function(method=True, arguments="input size")
@@ -252,7 +265,7 @@ def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
         named = {normalize_dim(d, x.ndim, "squeeze") for d in dim}
         return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in named or n != 1))
     d = normalize_dim(dim, x.ndim, "squeeze")
-    return reshape(x, x.shape[:d] + x.shape[d + 1 :]) if x.ndim and x.shape[d] == 1 else x
+    return reshape(x, x.shape[:d] + x.shape[d + 1 :] if x.ndim and x.shape[d] == 1 else x.shape)
 
 
 @function(method=True, in_place="shape")
@@ -264,10 +277,12 @@ def unsqueeze(x: Tensor, dim: int) -> Tensor:
 
 @function(method=True)
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Joins dims start .. end."""
+    """Joins dims start .. end. x itself where these are one dim, as in torch."""
     a, b = normalize_dim(start_dim, x.ndim, "flatten"), normalize_dim(end_dim, x.ndim, "flatten")
     if b < a:
         raise ValueError(f"flatten: dim {end_dim} comes before dim {start_dim} of {describe(x)}")
+    if a == b and x.ndim:
+        return x
     return reshape(x, x.shape[:a] + (prod(x.shape[a : b + 1]),) + x.shape[b + 1 :])
 
 
@@ -316,7 +331,7 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Each tensor expanded to the common shape."""
     shape = broadcast_shapes(*(t.shape for t in tensors), op="broadcast_tensors")
-    return tuple(expand(t, shape) for t in tensors)
+    return tuple(expanded(t, shape) for t in tensors)
 
 
 def _each(tensors: tuple[Any, ...], one: Any) -> Any:
@@ -422,7 +437,7 @@ def _transposed(x: Tensor) -> Tensor:
 @function(method=True)
 def adjoint(x: Tensor) -> Tensor:
     """The same as mT: tensors are real."""
-    return transpose(x, -2, -1)
+    return x.mT
 
 
 @method()
@@ -434,8 +449,8 @@ def expand_as(x: Tensor, other: Tensor) -> Tensor:
 @attribute("mH")
 @attribute("mT")
 def _matrices_transposed(x: Tensor) -> Tensor:
-    """The last two dims swapped."""
-    return transpose(x, -2, -1)
+    """The last two dims swapped. A number is its own transpose."""
+    return transpose(x, -2, -1) if x.ndim else x
 
 
 @method()

@@ -159,7 +159,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     if log_target:
         values = target.exp() * (target - input)
     else:
-        values = target * (ops.where(target > 0, target, 1.0).log() - input)
+        values = target * (ops.where(target == 0, 1.0, target).log() - input)
     if reduction == "batchmean":
         return values.sum() / (input.shape[0] if input.ndim else 1)
     return reduce("kl_div", values, reduction)

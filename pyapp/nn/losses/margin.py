@@ -26,14 +26,14 @@ def cosine_embedding_loss(
         raise ValueError(f"cosine_embedding_loss: targets {describe(target)} do not fit inputs {describe(input1)}")
     lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
     cosine = (input1 * input2).sum(-1) / lengths.sqrt()
-    values = ops.where(target == 1, 1 - cosine, 0.0) + ops.where(target == -1, (cosine - margin).relu(), 0.0)
+    values = ops.where(target == 1, 1 - cosine, 0.0) + ops.where(target == -1, (cosine - margin).clamp(min=0), 0.0)
     return reduce("cosine_embedding_loss", values, reduction)
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1."""
     same_shape("hinge_embedding_loss", input, target)
-    values = ops.where(target != 1, (margin - input).relu(), 0.0) + ops.where(target != -1, input, 0.0)
+    values = ops.where(target != 1, (margin - input).clamp(min=0), 0.0) + ops.where(target != -1, input, 0.0)
     return reduce("hinge_embedding_loss", values, reduction)
 
 
@@ -42,7 +42,7 @@ def margin_ranking_loss(
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin): a target of 1 wants the first higher, -1 the second."""
     same_shape("margin_ranking_loss", input1, input2)
-    return reduce("margin_ranking_loss", (-target * (input1 - input2) + margin).relu(), reduction)
+    return reduce("margin_ranking_loss", (-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
 def multi_margin_loss(
@@ -56,12 +56,13 @@ def multi_margin_loss(
 ) -> Tensor:
     """Hinge loss of several classes: mean over the other classes of max(0, margin - input[target] + input)^p.
 
-    input (N, C) or (C,), integer targets (N,) or ().
+    input (N, C) or (C,), integer targets (N,) or (). One number () is one class.
     """
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p must be 1 or 2, got {p}")
-    if input.shape[:-1] != target.shape or input.ndim not in (1, 2):
+    if input.shape[:-1] != target.shape or input.ndim > 2:
         raise ValueError(f"multi_margin_loss: targets {describe(target)} do not fit inputs {describe(input)}")
+    input = input.reshape(1) if not input.ndim else input
     index = target.to(int64)
     own = input.gather(-1, index.unsqueeze(-1))
     others = ops.arange(input.shape[-1], device=input.device) != index.unsqueeze(-1)
@@ -80,8 +81,10 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "m
     """
     name = "multilabel_margin_loss"
     same_shape(name, input, target)
-    if input.ndim not in (1, 2) or target.dtype.category != 1:
+    if input.ndim > 2 or target.dtype.category != 1:
         raise ValueError(f"{name}: takes (N, C) or (C,) and integer targets, got {describe(input)}, {describe(target)}")
+    if not input.ndim:
+        input, target = input.reshape(1), target.reshape(1)
     listed = (target >= 0).to(int64).cumprod(-1)  # (..., C): 1 up to the first -1
     if target.numel() and (target * listed).amax().item() >= input.shape[-1]:
         raise IndexError(f"{name}: a label of {describe(target)} is outside 0 .. {input.shape[-1] - 1}")
@@ -118,7 +121,7 @@ def triplet_margin_with_distance_loss(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = ops.minimum(far, distance(positive, negative))
-    return reduce(name, (margin + near - far).relu(), reduction)
+    return reduce(name, (margin + near - far).clamp(min=0), reduction)
 
 
 def triplet_margin_loss(

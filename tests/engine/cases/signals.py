@@ -8,7 +8,7 @@ from . import Case
 
 
 def pairs(P: Any, x: Any) -> Any:
-    return P.view_as_real(x) if P.__name__ == "torch" else x
+    return P.view_as_real(x.resolve_conj()) if P.__name__ == "torch" else x
 
 
 def whole(P: Any, x: Any) -> Any:
@@ -51,6 +51,12 @@ CASES: list[Case] = [
     ("ifft2", lambda P, x: pairs(P, P.fft.ifft2(whole(P, x), (4, 3))), [(3, 4, 2)]),
     ("rfft2", lambda P, x: pairs(P, P.fft.rfft2(x)), [(2, 3, 4)]),
     ("irfft2", lambda P, x: P.fft.irfft2(whole(P, x), (3, 5)), [(3, 3, 2)]),
+    ("fftn", lambda P, x: pairs(P, P.fft.fftn(whole(P, x), norm="ortho")), [(2, 3, 2)]),
+    ("ifftn", lambda P, x: pairs(P, P.fft.ifftn(whole(P, x), (4, 2), (1, 0))), [(2, 3, 2)]),
+    ("rfftn", lambda P, x: pairs(P, P.fft.rfftn(x, (3, 4))), [(2, 2, 5)]),
+    ("irfftn", lambda P, x: P.fft.irfftn(whole(P, x)), [(2, 2, 3, 2)]),
+    ("hfft", lambda P, x: P.fft.hfft(whole(P, x), 5, norm="forward"), [(2, 3, 2)]),
+    ("ihfft", lambda P, x: pairs(P, P.fft.ihfft(x, dim=0)), [(4, 3)]),
     ("fftfreq", lambda P, x: P.fft.fftfreq(7, 0.5) + x * 0, [()]),
     ("rfftfreq", lambda P, x: P.fft.rfftfreq(8) + x * 0, [()]),
     ("fftshift", lambda P, x: P.fft.fftshift(x), [(4, 5)]),

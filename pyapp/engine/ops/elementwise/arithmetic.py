@@ -38,7 +38,8 @@ def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
         never = b == 0
         grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
     if isinstance(b, Tensor) and b.requires_grad:
-        return grad_a, unbroadcast(g * y * where(a == 0, 0.0, a.log()), b)
+        flat = (a == 0).logical_and(b >= 0)  # below, 0 ** b is infinite and falls
+        return grad_a, unbroadcast(g * where(flat, 0.0, y * where(flat, 1.0, a).log()), b)
     return grad_a, None
 
 
@@ -123,13 +124,20 @@ fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y
 
 @function(method=True, in_place=True)
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """x + weight (end - x)."""
-    return x + (end - x) * weight
+    """x + weight (end - x), from the nearer of both ends, so that a weight of 1 gives `end`. TypeError for integers."""
+    if not (x.dtype.is_floating_point or end.dtype.is_floating_point):
+        raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
+    if not isinstance(weight, Tensor):
+        return x + (end - x) * weight if weight < 0.5 else end - (end - x) * (1 - weight)
+    near = weight < 0.5
+    return where(near, x, end) + (end - x) * where(near, weight, weight - 1)
 
 
 @function(method=True, in_place=True)
 def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
-    """x + value tensor1 tensor2."""
+    """x + value tensor1 tensor2; of integers with the whole part of value."""
+    if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
+        value = int(value)
     return x + tensor1 * tensor2 * value
 
 
@@ -143,18 +151,25 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
 
 @function(method=True, in_place=True)
 @primitive(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
-def nan_to_num(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN becomes `nan`; infinities the largest and smallest numbers of the dtype unless given."""
+def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """NaN becomes `nan` (0 where that is None); infinities the largest and smallest numbers of the dtype unless given."""
     if not x.dtype.is_floating_point:
         return x.clone()
     array = array_of(x)
     largest = _BFLOAT16_MAX if x.dtype is _dtype.bfloat16 else float(np.finfo(array.dtype).max)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    return tensor_of(np.nan_to_num(array, nan=nan, posinf=high, neginf=low), x.dtype)
+    return tensor_of(np.nan_to_num(array, nan=0.0 if nan is None else nan, posinf=high, neginf=low), x.dtype)
 
 
 _BFLOAT16_MAX = (2 - 2**-7) * 2.0**127
-positive = unary("positive", lambda x: +x, lambda g, _, x: (g,), out="same", saves="none")
+
+
+@function(method=True)
+def positive(x: Tensor) -> Tensor:
+    """x itself. TypeError for bool."""
+    if x.dtype is _dtype.bool_:
+        raise TypeError(f"positive: takes numbers, not {describe(x)}")
+    return x
 
 
 def _d_copysign(g: Tensor, _: Any, a: Any, b: Any) -> Any:
@@ -194,4 +209,4 @@ def square(x: Tensor) -> Tensor:
 @function()
 def rsub(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
     """other - alpha x."""
-    return sub(as_tensor(other, x), x if alpha == 1 else x * alpha)
+    return _scaled(sub)(as_tensor(other, x), x, alpha)

@@ -27,7 +27,7 @@ def binary(
     """A broadcasting primitive of two operands, of which the second may be a number; a public function and a method
     unless its name begins with an underscore.
 
-    `out`: "common", "float" or "bool".
+    `out`: "common", "float" (integers become float32), "floats alone" (integers are refused) or "bool".
     """
 
     def body(a: Tensor, b: Any) -> Tensor:
@@ -39,6 +39,8 @@ def binary(
             _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
         if name.startswith("bitwise") and kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
+        if out == "floats alone" and not kind.is_floating_point:
+            raise UnsupportedTypeError(f"{name}: takes floating-point tensors, not {describe(a)} and {describe(b)}")
         if out == "float" and not kind.is_floating_point:
             kind = _dtype.Default.dtype
         if isinstance(b, Tensor):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import log as _math_log
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import dtype as _dtype
 from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
+from ...op import primitive
 from ...operands import as_tensor, common_dtype
 from ...tensor import Tensor
 from ...user_errors import describe
@@ -27,8 +28,8 @@ log10 = unary("log10", lambda x: np.log10(x), lambda g, _, x: (g / (x * _LN10),)
 logaddexp = binary(
     "logaddexp",
     lambda: np.logaddexp,
-    vjp_of_slopes(lambda y, a, b: exp(a - y), lambda y, a, b: exp(b - y)),
-    saves="both",
+    vjp_of_slopes(lambda y, a, b: 1 / (exp(b - a) + 1), lambda y, a, b: 1 / (exp(a - b) + 1)),
+    out="floats alone",
     in_place=True,
 )
 
@@ -61,8 +62,25 @@ def xlogy(x: Any, other: Any) -> Tensor:
     return a * where(hidden, 1.0, b).log()
 
 
+class Frexp(NamedTuple):
+    """What frexp gives."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def _d_mantissa(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
+    return (g / exp2(frexp(x).exponent.to(g.dtype)),)
+
+
+@primitive(vjp=_d_mantissa, name="_mantissa")
+def _mantissa(x: Tensor) -> Tensor:
+    return tensor_of(np.frexp(array_of(x))[0], x.dtype)
+
+
 @function(method=True)
-def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(mantissa in [½, 1), exponent (int32)): x = mantissa 2^exponent."""
-    mantissa, exponent = np.frexp(array_of(x))
-    return tensor_of(mantissa, x.dtype), tensor_of(exponent, _dtype.int32)
+def frexp(x: Tensor) -> Frexp:
+    """(mantissa in [½, 1), exponent (int32)): x = mantissa 2^exponent, of floating-point tensors."""
+    if not x.dtype.is_floating_point:
+        raise TypeError(f"frexp: takes floating-point tensors, not {describe(x)}")
+    return Frexp(_mantissa(x), tensor_of(np.frexp(array_of(x))[1], _dtype.int32))

@@ -116,6 +116,22 @@ def _trigamma64(x: Any) -> Any:
     return np.where(x < 0.5, (pi / np.sin(pi * (x - np.rint(x)))) ** 2 - value, value)
 
 
+def _ndtri64(p: Any) -> Any:
+    """Where the normal distribution's mass is p; in the tails by Newton's steps on the logarithm of the mass, from the
+    first terms of its asymptotic series (NIST DLMF 7.17.3).
+    """
+    low = np.minimum(p, 1 - p)
+    tail = (low > 0) & (low < 0.02)
+    q = np.where(tail, low, 0.01)
+    t = np.sqrt(-2 * np.log(q))
+    z = (np.log(t) + 0.5 * log(2 * pi)) / t - t
+    for _ in range(5):
+        mass = 0.5 * _erfc64(z * -sqrt(0.5))
+        z = z - (np.log(mass) - np.log(q)) * mass * sqrt(2 * pi) * np.exp(0.5 * z * z)
+    central = sqrt(2) * _erfinv64(2 * p - 1)
+    return np.where((p < 0) | (p > 1), np.nan, np.where(tail, np.where(p < 0.5, z, -z), central))
+
+
 erf = unary("erf", in_float64(_erf64), lambda g, _, x: (g * (2 / sqrt(pi)) * exp(-x * x),), in_place=True)
 erfinv = unary(
     "erfinv", in_float64(_erfinv64), lambda g, y, x: (g * (sqrt(pi) / 2) * exp(y * y),), saves="output", in_place=True
@@ -131,11 +147,28 @@ def _d_polygamma(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
 
 @primitive(vjp=_d_polygamma, name="_polygamma")
 def _polygamma(x: Tensor, n: int) -> Tensor:
-    """The n-th derivative of digamma for n >= 1 and x > 0: ± n! Σ 1 / (x + k)^(n + 1), the tail by Euler and Maclaurin
-    (NIST DLMF 25.11.43); NaN for other x.
-    """
+    """The n-th derivative of digamma for n >= 1; below 0 by reflection (NIST DLMF 5.15.6)."""
     z = array_of(x, _dtype.float64 if x.dtype.is_floating_point else None).astype("float64")
-    z = np.where(z > 0, z, np.nan)
+    with np.errstate(all="ignore"):
+        found = _polygamma_positive(np.where(z > 0, z, 1 - z), n)
+        fraction = z - np.rint(z)
+        mirrored = (-1) ** n * found - pi ** (n + 1) * _cotangent_derivative(1 / np.tan(pi * fraction), n)
+        pole = np.where((fraction == 0) | np.isneginf(z), (-1) ** (n + 1) * np.inf, mirrored)
+        found = np.where(z > 0, found, np.where(np.isnan(z), np.nan, pole))
+    return tensor_of(found, x.dtype if x.dtype.is_floating_point else _dtype.float32)
+
+
+def _cotangent_derivative(c: Any, n: int) -> Any:
+    """The n-th derivative of the cotangent where it is c: a polynomial in c, since its first one is -(1 + c²)."""
+    terms = [0, 1]
+    for _ in range(n):
+        slope = [k * term for k, term in enumerate(terms)][1:]
+        terms = [-(low + high) for low, high in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    return np.polynomial.polynomial.polyval(c, np.array(terms, dtype=np.float64))
+
+
+def _polygamma_positive(z: Any, n: int) -> Any:
+    """± n! Σ 1 / (z + k)^(n + 1) for z > 0, the tail by Euler and Maclaurin (NIST DLMF 25.11.43)."""
     total = np.zeros_like(z)
     for _ in range(_SHIFT):
         total, z = total + z ** -(n + 1.0), z + 1
@@ -144,7 +177,10 @@ def _polygamma(x: Tensor, n: int) -> Tensor:
     for k, bernoulli in enumerate(_BERNOULLI):
         total += bernoulli / factorial(2 * k + 2) * rising * z ** -(n + 2.0 * k + 2)
         rising *= (n + 2 * k + 2) * (n + 2 * k + 3)
-    return tensor_of((-1) ** (n + 1) * factorial(n) * total, x.dtype if x.dtype.is_floating_point else _dtype.float32)
+    return (-1) ** (n + 1) * factorial(n) * total
+
+
+_HIGHEST_ORDER = 100  # beyond, factorials and polynomials leave the range of float64
 
 
 def _erfc64(x: Any) -> Any:
@@ -159,14 +195,15 @@ def _erfc64(x: Any) -> Any:
     return np.where(x > 2, tail, 1 - _erf64(x))
 
 
+ndtri = unary("_ndtri", in_float64(_ndtri64), lambda g, y, x: (g * sqrt(2 * pi) * exp(y * y * 0.5),), saves="output")
 erfc = unary("erfc", in_float64(_erfc64), lambda g, _, x: (g * (-2 / sqrt(pi)) * (-x * x).exp(),), in_place=True)
 
 
 @function()
 def polygamma(n: int, x: Tensor) -> Tensor:
-    """The n-th derivative of digamma; from the second on for x > 0."""
-    if n < 0:
-        raise ValueError(f"polygamma: order {n} is negative")
+    """The n-th derivative of digamma, n up to 100."""
+    if not 0 <= n <= _HIGHEST_ORDER:
+        raise ValueError(f"polygamma: order {n} is not in 0 .. {_HIGHEST_ORDER}")
     return x.digamma() if n == 0 else x.trigamma() if n == 1 else _polygamma(x, n)
 
 
@@ -196,7 +233,7 @@ def _bessel(x: Tensor, order: int) -> Tensor:
         return tensor_of(total.astype(array_of(x, kind).dtype), kind)
 
 
-@function(method=True)
+@function(method=True, in_place=True)
 def i0(x: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 0."""
     return _bessel(x, 0)
@@ -264,12 +301,20 @@ igammac = binary("igammac", _in_float64(True), _slope(-1.0), out="float")
 @function(method=True)
 def mvlgamma(x: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension p."""
-    if p < 1:
-        raise ValueError(f"mvlgamma: the dimension is 1 or more, not {p}")
+    if not 1 <= p <= _LARGEST_DIMENSION:
+        raise ValueError(f"mvlgamma: the dimension is 1 .. {_LARGEST_DIMENSION:,}, not {p}")
+    if not x.dtype.is_floating_point:
+        x = x.to(_dtype.Default.dtype)
     total: Any = p * (p - 1) / 4 * log(pi)
-    for j in range(p):
-        total = lgamma(x - j / 2) + total
+    step = max(1, _TERMS_AT_ONCE // max(x.numel(), 1))
+    for first in range(0, p, step):
+        halves = tensor_of(np.arange(first, min(first + step, p)) / 2, x.dtype)
+        total = lgamma(x.unsqueeze(-1) - halves).sum(-1) + total
     return total
+
+
+_LARGEST_DIMENSION = 1 << 20
+_TERMS_AT_ONCE = 1 << 16
 
 
 @method("polygamma", in_place=True)

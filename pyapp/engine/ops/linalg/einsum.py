@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import prod
 from typing import Any
 
 from ...declare import function
 from ...operands import same_device
 from ...tensor import Tensor
 from ...user_errors import describe
-from ..create import zeros
 from ..diagonals import diagonal
 from ..view import expand, permute, reshape
 from .products import matmul
@@ -24,12 +25,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise ValueError(f"tensordot: dims {dims} of {describe(a)} and {describe(b)} differ")
     kept_a, kept_b = ([d for d in range(t.ndim) if d not in ds] for t, ds in ((a, left), (b, right)))
-    shape = tuple(a.shape[d] for d in kept_a) + tuple(b.shape[d] for d in kept_b)
-    inner = 1
-    for d in left:
-        inner *= a.shape[d]
-    rows = reshape(permute(a, (*kept_a, *left)), (-1, inner)) if inner else zeros(0, 0)
-    return reshape(rows @ reshape(permute(b, (*right, *kept_b)), (inner, -1)), shape)
+    sizes_a, sizes_b = tuple(a.shape[d] for d in kept_a), tuple(b.shape[d] for d in kept_b)
+    inner = prod(a.shape[d] for d in left)
+    rows = reshape(permute(a, (*kept_a, *left)), (prod(sizes_a), inner))
+    return reshape(rows @ reshape(permute(b, (*right, *kept_b)), (inner, prod(sizes_b))), sizes_a + sizes_b)
 
 
 def _letters(part: str, x: Tensor, hidden: int) -> list[str]:
@@ -106,6 +105,20 @@ def _contract(
     return reshape(product, (*(sizes[c] for c in batch), *outside)), batch + left + right
 
 
+def _cheapest(operands: list[list[str]], result: set[str], sizes: dict[str, int]) -> tuple[int, int]:
+    """Which two operands to contract next: those whose product adds the fewest elements to what is there."""
+
+    def count(labels: set[str]) -> int:
+        return prod(sizes[c] for c in labels)
+
+    def growth(pair: tuple[int, int]) -> int:
+        a, b = (set(operands[i]) for i in pair)
+        others = result.union(*(names for i, names in enumerate(operands) if i not in pair))
+        return count((a | b) & others) - count(a) - count(b)
+
+    return min(combinations(range(len(operands)), 2), key=growth)
+
+
 def _summed(x: Tensor, labels: list[str], kept: set[str]) -> tuple[Tensor, list[str]]:
     gone = [i for i, c in enumerate(labels) if c not in kept]
     return (x.sum(gone), [c for c in labels if c in kept]) if gone else (x, labels)
@@ -141,9 +154,12 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
             if sizes.get(c, 1) not in (1, n) and n != 1:
                 raise ValueError(f"einsum: {c!r} of {equation!r} is {sizes[c]} in one operand, {n} in {describe(x)}")
             sizes[c] = n if sizes.get(c, 1) == 1 else sizes[c]
+    while len(pairs) > 1:
+        first, second = (0, 1) if len(pairs) == 2 else _cheapest([names for _, names in pairs], set(result), sizes)
+        left, right = pairs[first], pairs[second]
+        pairs = [pair for i, pair in enumerate(pairs) if i not in (first, second)]
+        kept = set(result).union(*(names for _, names in pairs))
+        pairs.insert(0, _contract(*left, *right, kept, sizes))
     x, names = pairs[0]
-    for i, (other, theirs) in enumerate(pairs[1:], 1):
-        kept = set(result).union(*(later for _, later in pairs[i + 1 :]))
-        x, names = _contract(x, names, other, theirs, kept, sizes)
     x, names = _summed(x, names, set(result))
-    return permute(x, tuple(names.index(c) for c in result)) if result else x
+    return permute(x, tuple(names.index(c) for c in result))

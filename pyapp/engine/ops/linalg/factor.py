@@ -17,7 +17,7 @@ from ..create import eye
 from ..diagonals import diag_embed, diagonal
 from ..stacking import cat
 from ..view import expand
-from .lapack import _checked, _lapack, _square
+from .lapack import _checked, _lapack, _square, on_host
 from .solve import solve, solve_triangular
 
 
@@ -185,6 +185,7 @@ def _permuted_factors(x: Tensor, order: Any) -> Tensor:
 
 def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
     """(L and U in one matrix, exchanges, order of rows)."""
+    on_host(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name}: takes matrices (..., M, N), got {describe(x)}")
     m, n = x.shape[-2:]
@@ -258,6 +259,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 
 def _exchanges(pivots: Tensor) -> Any:
+    on_host("lu_unpack", pivots)
     found = pivots.array().reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype("int64") - 1
     if found.size and found.min() < 0:
         raise ValueError(f"pivots count from 1, got {describe(pivots)} from {found.min() + 1}")
@@ -267,6 +269,7 @@ def _exchanges(pivots: Tensor) -> Any:
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The solution of A x = B from lu_factor(A), or x A = B unless `left`; of Aᵀ if `adjoint`. B (..., N, K)."""
     _square("lu_solve", LU)
+    on_host("lu_solve", LU, pivots, B)
     if not left:
         return linalg_lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
     n = LU.shape[-1]
@@ -283,6 +286,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 
 def _reflectors(name: str, x: Tensor, tau: Tensor) -> list[Tensor]:
     """The vectors (..., M, 1) below the diagonal of x, 1 on it."""
+    on_host(name, x, tau)
     m, n = x.shape[-2:] if x.ndim > 1 else (0, 0)
     if x.ndim < 2 or m < n or tau.shape[:-1] != x.shape[:-2] or tau.ndim != x.ndim - 1 or tau.shape[-1] > n:
         raise ValueError(f"{name}: {describe(x)} (..., M, N) with M >= N and {describe(tau)} (..., K) do not fit")

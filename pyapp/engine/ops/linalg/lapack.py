@@ -6,6 +6,7 @@ from typing import Any
 
 from ....errors import LinAlgError
 from ... import dtype as _dtype
+from ...device import cpu
 from ...lazy import np
 from ...numpy_arrays import array_of
 from ...operands import common_dtype
@@ -14,8 +15,18 @@ from ...user_errors import describe
 from ..stacking import cat
 
 
+def on_host(name: str, *tensors: Tensor) -> None:
+    """NotImplementedError for tensors of other devices than the CPU."""
+    for x in tensors:
+        if x.device is not cpu:
+            raise NotImplementedError(
+                f"{name}: linear algebra runs on the host only; move {describe(x)} there with .to('cpu')"
+            )
+
+
 def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
     """NumPy's result in float32 or float64 and its dtype; RuntimeError where a matrix does not allow it."""
+    on_host(name, *tensors)
     kind = common_dtype(*tensors)
     if not kind.is_floating_point:
         raise TypeError(f"{name}: takes floating-point matrices, not {' and '.join(describe(t) for t in tensors)}")
@@ -43,7 +54,7 @@ def _checked(function: Any, shape: tuple[int, ...], check_errors: bool, *args: A
     try:
         return function(*args), args[0].new_zeros(shape, dtype=_dtype.int32)
     except RuntimeError as error:
-        if check_errors or isinstance(error, (TypeError, ValueError)):
+        if check_errors or isinstance(error, (TypeError, ValueError, NotImplementedError)):
             raise
     parts, infos = [], []
     if not shape:

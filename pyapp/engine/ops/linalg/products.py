@@ -10,7 +10,7 @@ from ...declare import function, method
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive, read_crosswise
-from ...operands import same_device
+from ...operands import common_dtype, same_device
 from ...quant import dequantize
 from ...shape import broadcast_shapes, normalize_dim
 from ...tensor import Tensor
@@ -18,7 +18,7 @@ from ...user_errors import describe, names_itself
 from ..create import arange
 from ..reordering import flip
 from ..stacking import cat
-from ..view import expand, reshape
+from ..view import expand, reshape, reshaped
 
 
 @function(method=True)
@@ -62,7 +62,7 @@ def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
 def _sum_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
     extra = gradient.ndim - len(shape)
     dims = [*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1 and gradient.shape[i + extra] != 1)]
-    return gradient.sum(dims, keepdim=True).reshape(shape) if dims else gradient
+    return reshaped(gradient.sum(dims, keepdim=True), shape) if dims else gradient
 
 
 def matmul_shape(a: Tensor, b: Tensor, name: str = "matmul") -> tuple[int, ...]:
@@ -121,7 +121,7 @@ _linear.reads = read_crosswise
 def _d_linear(
     g: Tensor, _: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
 ) -> Any:
-    flat = g.reshape(prod(g.shape[:-1]), g.shape[-1])  # -1 would be any number where there are no elements
+    flat = reshaped(g, (prod(g.shape[:-1]), g.shape[-1]))  # -1 would be any number where there are no elements
     if weight.dtype.is_quantized:
         if weight.requires_grad:
             raise TypeError(
@@ -130,7 +130,7 @@ def _d_linear(
         weight = dequantize(weight)
     return (
         (g @ weight.to(g.dtype)) if x.requires_grad else None,
-        (flat.mT @ x.reshape(flat.shape[0], x.shape[-1])).to(weight.dtype) if weight.requires_grad else None,
+        (flat.mT @ reshaped(x, (flat.shape[0], x.shape[-1]))).to(weight.dtype) if weight.requires_grad else None,
         _sum_to(flat, (1, flat.shape[-1])).reshape(-1) if bias is not None and bias.requires_grad else None,
         g if residual is not None and residual.requires_grad else None,
     )
@@ -194,6 +194,8 @@ def mv(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    if not x.dtype.is_floating_point and not product.dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)  # as torch: integers take the whole part of a factor
     if alpha != 1:
         product = product * alpha
     return product if beta == 0 else (x if beta == 1 else x * beta) + product
@@ -261,7 +263,8 @@ def inner(x: Tensor, other: Tensor) -> Tensor:
         return x * other
     if x.shape[-1] != other.shape[-1]:
         raise ValueError(f"inner: {describe(x)} and {describe(other)} differ in the last dim")
-    flat = x.reshape(-1, x.shape[-1]) @ other.reshape(-1, other.shape[-1]).mT
+    rows, others = (t.reshape(prod(t.shape[:-1]), t.shape[-1]) for t in (x, other))
+    flat = rows @ others.mT
     return flat.reshape(x.shape[:-1] + other.shape[:-1])
 
 
@@ -289,5 +292,8 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float 
 
 @function(method=True)
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta x + alpha vec1 ⊗ vec2."""
-    return x * beta + outer(vec1, vec2) * alpha
+    """beta x + alpha vec1 ⊗ vec2; where beta is 0, x is not read. TypeError for integers with a float factor."""
+    product = outer(vec1, vec2)
+    if (isinstance(beta, float) or isinstance(alpha, float)) and common_dtype(x, product).category < 2:
+        raise TypeError(f"addr: the factors {beta} and {alpha} are no integers, {describe(x)} is of integers")
+    return _added(x, product, beta, alpha)

@@ -15,7 +15,7 @@ from ...tensor import Tensor
 from ...user_errors import describe
 from ..create import eye
 from ..view import expand, reshape
-from .lapack import _checked, _lapack, _square
+from .lapack import _checked, _lapack, _square, on_host
 from .products import _sum_to
 from .svd import _largest, _limit, svdvals
 
@@ -169,6 +169,7 @@ def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A from its Cholesky factor x (..., N, N)."""
     _square("cholesky_inverse", x)
+    on_host("cholesky_inverse", x)
     one = expand(eye(x.shape[-1], dtype=x.dtype), x.shape)
     return cholesky_solve(one, x, upper)
 

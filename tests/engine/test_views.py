@@ -1,0 +1,89 @@
+"""Which functions give a new tensor on the same memory, and which the tensor itself, as in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import pyapp
+from pyapp import Tensor
+
+Give = Callable[[Tensor], Tensor]
+
+VIEWS: dict[str, Give] = {
+    "reshape": lambda x: x.reshape(x.shape),
+    "reshape_as": lambda x: x.reshape_as(x),
+    "view": lambda x: x.view(x.shape),
+    "squeeze": lambda x: x.squeeze(),
+    "squeeze of a dim": lambda x: x.squeeze(0),
+    "squeeze of dims": lambda x: x.squeeze((0,)),
+    "expand": lambda x: x.expand(x.shape),
+    "expand_as": lambda x: x.expand_as(x),
+    "broadcast_to": lambda x: x.broadcast_to(x.shape),
+    "permute": lambda x: x.permute(tuple(range(x.ndim))),
+    "transpose": lambda x: x.transpose(0, 0),
+    "T": lambda x: x.T.T,
+    "unflatten": lambda x: x.unflatten(0, x.shape[:1]) if x.ndim else x.view(()),
+    "ravel": lambda x: x.ravel() if x.ndim == 1 else x.view(x.shape),
+    "t": lambda x: x.t() if x.ndim < 2 else x.view(x.shape),
+    "meshgrid": lambda x: pyapp.meshgrid(x)[0] if x.ndim == 1 else x.view(x.shape),
+    "einsum": lambda x: pyapp.einsum("...->...", x),
+    "detach": lambda x: x.detach(),
+    "Variable": lambda x: pyapp.autograd.Variable(x),
+}
+THEMSELVES: dict[str, Give] = {
+    "contiguous": lambda x: x.contiguous(),
+    "to": lambda x: x.to(x.dtype),
+    "float": lambda x: x.float(),
+    "cpu": lambda x: x.cpu(),
+    "positive": lambda x: x.positive(),
+    "sum_to_size": lambda x: x.sum_to_size(x.shape),
+    "broadcast_tensors": lambda x: pyapp.broadcast_tensors(x, x)[0],
+    "flatten of one dim": lambda x: x.flatten() if x.ndim == 1 else x,
+    "atleast_1d": lambda x: pyapp.atleast_1d(x) if x.ndim else x,
+}
+SHAPES: list[tuple[int, ...]] = [(), (3,), (2, 3)]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_of_the_same_shape_is_a_tensor_of_its_own(name: str) -> None:
+    for shape in SHAPES:
+        x = pyapp.ones(shape)
+        y = VIEWS[name](x)
+        assert y is not x and y.data_ptr() == x.data_ptr() and y.shape == shape
+        y.unsqueeze_(0)
+        assert x.shape == shape
+        VIEWS[name](x).requires_grad_()
+        assert not x.requires_grad
+        VIEWS[name](x).mul_(2.0)
+        assert x.sum().item() == 2 * x.numel()
+
+
+@pytest.mark.parametrize("name", THEMSELVES)
+def test_what_changes_nothing_gives_the_tensor_itself(name: str) -> None:
+    for shape in SHAPES:
+        x = pyapp.ones(shape)
+        assert THEMSELVES[name](x) is x
+
+
+def test_shuffles_have_memory_of_their_own() -> None:
+    x = pyapp.zeros(1, 4, 1, 1)
+    functional = pyapp.nn.functional
+    for y in (functional.pixel_shuffle(x, 1), functional.pixel_unshuffle(x, 1), functional.channel_shuffle(x, 1)):
+        y.add_(1.0)
+    assert x.sum().item() == 0
+
+
+def test_views_of_the_same_shape_pass_gradients_on() -> None:
+    x = pyapp.ones(2, 3, requires_grad=True)
+    y = (x * 2.0).reshape(2, 3).expand(2, 3).squeeze()
+    y.mul_(3.0)
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[6.0] * 3] * 2
+
+
+def test_expand_refuses_a_new_dim_without_a_size() -> None:
+    with pytest.raises(ValueError, match=r"expand: \(-1,\)"):
+        pyapp.tensor(1.0).expand(-1)
