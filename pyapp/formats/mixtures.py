@@ -1,9 +1,9 @@
-"""Mixtures of block types: which type each tensor of a language model gets, as llama.cpp's quantize chooses.
+"""Mixtures of block types: the type of each tensor of a language model, by the rules of llama.cpp's quantize.
 
 Source of the rules: llama_tensor_get_type in src/llama-quant.cpp of https://github.com/ggml-org/llama.cpp. A mixture is
-called after its main type and a size, "Q4_K_M". Some tensors get more bits than the main type, since errors in them
-cost more: the output matrix (the embedding where there is no output matrix), and, above all in the first and the last
-layers, attn_v and ffn_down. The rules for Falcon, where llama.cpp has others, are not here.
+named after its main type and a size, "Q4_K_M". Some tensors get more bits than the main type, because errors in them
+cost more: the output matrix (or the embedding if there is no output matrix), and attn_v and ffn_down, above all in the
+first and the last layers. llama.cpp's special rules for Falcon are not implemented.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MIXTURES: dict[str, tuple[str, int]] = {
     "Q4_K_S": ("q4_K", 14), "Q4_K_M": ("q4_K", 15), "Q5_K_S": ("q5_K", 16), "Q5_K_M": ("q5_K", 17),
 }  # fmt: skip
 
-# What a tensor is for, by its name in GGUF files, in llama2.c's and Meta's, and in Hugging Face's.
+# The role of a tensor by its name in GGUF files, in llama2.c's and Meta's files, and in Hugging Face's.
 _ROLES = (
     ("output", re.compile(r"(output|lm_head)\.weight")),
     ("embedding", re.compile(r"(token_embd|tok_embeddings|(model\.)?embed_tokens)\.weight")),
@@ -29,15 +29,15 @@ _ROLES = (
     ("ffn_down", re.compile(r".*(ffn_down(_exps)?|feed_forward\.w2|mlp\.down_proj)\.weight")),
 )
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h)\.(\d{1,6})\.")
-# What GGUF, Hugging Face and llama2.c call the numbers of heads, of heads of keys and values, and of experts.
+# Names of the numbers of heads, of key and value heads, and of experts in GGUF, Hugging Face and llama2.c files.
 _HEADS = ("attention.head_count", "num_attention_heads", "n_heads")
 _KV_HEADS = ("attention.head_count_kv", "num_key_value_heads", "n_kv_heads")
 _EXPERTS = ("expert_count", "num_local_experts")
-LARGE_LAYERS = 80  # of the 70B model, whose matrix of values is small beside the others
+LARGE_LAYERS = 80  # of the 70B model, whose value matrix is small compared to the others
 
 
 def role_of(name: str) -> str:
-    """What a tensor is for ("attn_v", "ffn_down" …); "" where no rule asks."""
+    """The role of a tensor ("attn_v", "ffn_down" …); "" if no rule uses it."""
     return next((role for role, pattern in _ROLES if pattern.fullmatch(name)), "")
 
 
@@ -52,17 +52,18 @@ def _number(config: Mapping[str, Any], names: Iterable[str], default: int) -> in
 
 class Mixture:
     """The types of one model's tensors. `names` are those of its matrices; `config` has its numbers of heads and
-    experts, under the names of GGUF, Hugging Face or llama2.c."""
+    experts, under the names of GGUF, Hugging Face or llama2.c.
+    """
 
     def __init__(self, mixture: str, names: Iterable[str], config: Mapping[str, Any]) -> None:
         names = list(names)
         self.mixture = mixture
-        self._places: dict[str, tuple[int, int]] = {}  # which of its role a tensor is, by layers, and of how many
+        self._places: dict[str, tuple[int, int]] = {}  # index of a tensor among those of its role, and their number
         for role, _ in _ROLES:
             found = sorted((name for name in names if role_of(name) == role), key=_layer_of)
             self._places |= {name: (index, len(found)) for index, name in enumerate(found)}
         heads = _number(config, _HEADS, 1)
-        self._sharing = heads // _number(config, _KV_HEADS, heads)  # heads that share keys and values
+        self._sharing = heads // _number(config, _KV_HEADS, heads)  # number of heads that share keys and values
         self._eight_experts = _number(config, _EXPERTS, 1) == 8
         self._has_output = any(role_of(name) == "output" for name in names)
         self._layers = len({_layer_of(name) for name in names if _LAYER.search(name)})
@@ -121,5 +122,5 @@ class Mixture:
 
 
 def _more_bits(index: int, count: int) -> bool:
-    """The first and the last eighth of the layers, and every third between them."""
+    """Whether a layer gets more bits: the first and the last eighth of the layers, and every third layer between."""
     return index < count // 8 or index >= 7 * count // 8 or (index - count // 8) % 3 == 2

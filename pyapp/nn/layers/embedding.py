@@ -254,6 +254,4 @@ class EmbeddingBag(Embedding):
 def refuse_sparse(name: str, sparse: bool) -> None:
     """NotImplementedError if sparse gradients are requested: gradients are always dense."""
     if sparse:
-        raise NotImplementedError(
-            f"{name}: sparse gradients are not supported; leave out sparse=True to get dense ones"
-        )
+        raise NotImplementedError(f"{name}: sparse gradients are not supported; leave out sparse=True for dense ones")
