@@ -1,7 +1,7 @@
 """The command line: forwards the events of pyapp.tasks to a terminal, or as JSON lines.
 
-Exit codes: 0 done, 1 an error (printed on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of our output
-left.
+¶Exit codes: 0 done, 1 an error (printed on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of the
+output closed the pipe.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         raise_again()
         for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):  # what a locale cannot show becomes "?"
+            if hasattr(stream, "reconfigure"):  # characters outside the locale become "?"
                 stream.reconfigure(errors="replace")
         code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False)
         sys.stdout.flush()

@@ -25,11 +25,11 @@ from pyapp.text.options import SEEDS
 DEFAULTS = TranscribeOptions()
 STDIN = "-"
 ALL = "all"
-BEAM = 5  # openai-whisper's command searches, its function does not
+BEAM = 5  # openai-whisper's command uses beam search, its function does not
 
 
 class WhisperNames(click.Command):
-    """Takes openai-whisper's spellings too: underscores in names, and switches as `--word_timestamps True`."""
+    """Accepts openai-whisper's spellings too: underscores in names, and switches as `--word_timestamps True`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(self._respelt(args)))
@@ -199,7 +199,7 @@ def as_options(settings: dict[str, Any]) -> TranscribeOptions:
 
 
 def as_layout(settings: dict[str, Any]) -> Layout | None:
-    """Takes the settings of subtitles out; None where there are none."""
+    """Removes the settings of subtitles and returns them; None if there are none."""
     try:
         layout = Layout(**{entry.name: settings.pop(entry.name) for entry in fields(Layout)})
         if layout == Layout():
@@ -236,12 +236,12 @@ def check_files(files: Sequence[str], formats: Sequence[str], folder: Path | Non
 
 
 def stem(file: str) -> str:
-    """What the files made of a recording are called, without their suffix."""
+    """The name of the output files of a recording, without suffix."""
     return "stdin" if file == STDIN else Path(file).stem
 
 
 def can_be_read(file: str, as_json: bool) -> bool:
-    """Whether a file is a recording. Shows the error where it is not, before a model is loaded."""
+    """Whether a file is a recording. Shows the error if it is not, before a model is loaded."""
     from pyapp.audio import open_audio
     from pyapp.tasks import error_event
 
@@ -255,7 +255,7 @@ def can_be_read(file: str, as_json: bool) -> bool:
 
 
 def in_folder(model: str | None, folder: Path | None) -> Any:
-    """What to load: a name, a path, or None."""
+    """The model to load: a name, a path, or None."""
     from pyapp.hub import NameIn
 
     if folder is None or model is None or Path(model).expanduser().exists():
@@ -295,8 +295,9 @@ def save(
     stopped: bool,
     as_json: bool,
 ) -> bool:
-    """Writes a transcript's files, each complete or not at all, and prints their names; False where that failed. What
-    was heard before it was stopped goes to files of another name, so that nobody takes it for the whole."""
+    """Writes a transcript's files, each complete or not at all, and prints their names; False if that failed. A partial
+    transcript is written under another name, so that it is not mistaken for a complete one.
+    """
     if stopped and not transcript.segments:
         return True
     name = f"{stem(file)}.partial" if stopped else stem(file)

@@ -1,4 +1,4 @@
-"""Optimisers with a step for each element, from what its gradients were: Adagrad, Adadelta, RMSprop, Rprop."""
+"""Optimisers with a step size per element, from its past gradients: Adagrad, Adadelta, RMSprop, Rprop."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Steps as long as those before, by their moving root mean square (Zeiler 2012, https://arxiv.org/abs/1212.5701)."""
+    """Steps scaled by the moving root mean square of earlier steps (Zeiler 2012, https://arxiv.org/abs/1212.5701)."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class RMSprop(Optimizer):
 
 
 class Rprop(Optimizer):
-    """By the gradient's sign alone, with a step for each element that grows while the sign stays (Riedmiller and Braun
+    """Uses only the gradient's sign; the step size of an element grows while its sign stays (Riedmiller and Braun
     1993).
     """
 
@@ -149,7 +149,7 @@ class Rprop(Optimizer):
         if "step_size" not in entry:
             entry["step_size"] = full_like(parameter, float(group["lr"]))
         size, (lower, higher) = entry["step_size"], group["etas"]
-        agreement = grad * entry["prev"]  # above zero where the sign stayed
+        agreement = grad * entry["prev"]  # positive where the sign stayed
         grew, shrank = agreement > 0, agreement < 0
         size.copy_(where(grew, size * higher, where(shrank, size * lower, size))).clamp_(*group["step_sizes"])
         entry["prev"].copy_(grad.masked_fill(shrank, 0.0))

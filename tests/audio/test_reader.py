@@ -226,7 +226,7 @@ def test_without_soundfile_the_error_says_what_to_do(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "soundfile", None)
     path = tmp_path / "a talk.mp3"
     path.write_bytes(b"ID3\4" + bytes(500))
-    expected = "an MP3 file is read by the package soundfile, which is not here"
+    expected = "an MP3 file needs the package soundfile, which is not installed"
     for source in (path, io.BytesIO(path.read_bytes())):
         with pytest.raises(FileFormatError, match=expected) as caught:
             open_audio(source)

@@ -54,7 +54,7 @@ BROKEN = {
     "no weight_map": b'{"weight_map": []}',
     "0 shards": b'{"weight_map": {}}',
     "is no JSON": b"[" * 100_000,
-    "no file beside it": b'{"weight_map": {"w": "../secret.safetensors"}}',
+    "not a file beside it": b'{"weight_map": {"w": "../secret.safetensors"}}',
     "'/etc/passwd', which is not a file": b'{"weight_map": {"w": "/etc/passwd"}}',
     "'3', which is not a file": b'{"weight_map": {"w": 3}}',
     "'model-00009.safetensors' is missing": b'{"weight_map": {"w": "model-00009.safetensors"}}',
