@@ -128,5 +128,5 @@ def test_shards_are_downloaded_to_lie_beside_their_index(remote: Hub, tmp_path: 
 
 def test_an_index_that_leads_elsewhere_fetches_nothing(remote: Hub) -> None:
     remote.files[REPO] = {"model.safetensors.index.json": b'{"weight_map": {"a": "../other/model.safetensors"}}'}
-    with pytest.raises(FileFormatError, match="no file beside it"):
+    with pytest.raises(FileFormatError, match="not a file beside it"):
         hub.resolve(REPO)

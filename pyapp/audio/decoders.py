@@ -289,7 +289,7 @@ def kind_of(head: bytes, name: str) -> str:
         raise FileFormatError("the file is empty", where=name, hint="Record or copy it again")
     for place, signature, kind in REFUSED:
         if head[place : place + len(signature)] == signature:
-            raise FileFormatError(f"this is {kind}, which cannot be read", where=name, hint=conversion(name))
+            raise FileFormatError(f"this is {kind}, which is not read here", where=name, hint=conversion(name))
     return next((kind for start, kind in KNOWN if head.startswith(start)), "")
 
 

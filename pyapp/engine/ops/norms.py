@@ -19,7 +19,7 @@ from .reduce import _spread, amax, amin, sum
 
 @function(method=True, in_place=True)
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """x with every slice at an index of `dim` of which the p-norm is above `maxnorm` scaled down to that."""
+    """x with the slices along `dim` whose p-norm is above `maxnorm` scaled down to `maxnorm`."""
     if not x.dtype.is_floating_point or x.ndim < 2 or p <= 0 or maxnorm < 0:
         raise ValueError(
             f"renorm: takes floats of 2 dims and more, p above 0 and maxnorm of at least 0, got {describe(x)}, {p}, "
@@ -59,7 +59,9 @@ def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tens
 
 @function(method=True)
 def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" (2), inf, -inf or 0 (how many)."""
+    """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" (2), inf, -inf or 0 (the count of
+    nonzeros).
+    """
     if not x.dtype.is_floating_point:
         raise TypeError(f"norm: takes floating-point tensors, not {describe(x)}")
     if p in ("fro", 2):

@@ -22,7 +22,7 @@ from .view import narrow, reshape, squeeze, transpose
 
 
 def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
-    """(values, indices) of the element that stands at `rank` (one along dim) when sorted."""
+    """(values, indices) of the elements at `rank` (size one along dim) in sorted order."""
     indices = argsort(x, dim).gather(dim, rank)
     values = x.gather(dim, indices)
     return Found(values, indices) if keepdim else Found(squeeze(values, dim), squeeze(indices, dim))
@@ -53,7 +53,7 @@ def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
 
 
 def _d_median_of_all(g: Tensor, y: Tensor, x: Tensor, _: Any) -> tuple[Tensor, None]:
-    """Shared by equals, as in torch."""
+    """Equal elements share the gradient, as in torch."""
     hit = ((x == y) | (x.isnan() & y.isnan())).to(g.dtype)
     return g * hit / hit.sum(), None
 
@@ -68,7 +68,7 @@ def median_of_all(x: Tensor, along: Any) -> Tensor:
 
 @function(method=True)
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along a dim, (values, indices). NaN wins."""
+    """The lower median of all elements; along a dim, (values, indices). NaN if an element is NaN."""
     if dim is None:
         if not x.numel() and x.dtype.is_floating_point:
             return x.new_full((), float("nan"))
@@ -88,7 +88,9 @@ _BETWEEN = ("linear", "lower", "higher", "midpoint", "nearest")
 
 @function(method=True)
 def quantile(x: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
-    """The q-quantiles (a number, or a vector, which adds a first dim) along a dim or of all elements. NaN wins."""
+    """The q-quantiles (a number, or a vector, which adds a first dim) along a dim or of all elements. NaN if an element
+    is.
+    """
     if interpolation not in _BETWEEN:
         raise ValueError(f"quantile: interpolation is one of {', '.join(_BETWEEN)}, not {interpolation!r}")
     if not x.dtype.is_floating_point:
@@ -124,7 +126,9 @@ def _between(ordered: Tensor, position: float, interpolation: str) -> Tensor:
 
 @function(method=True)
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
-    """(values, indices) of what stands most often along a dim; the smallest of such, and its last place."""
+    """(values, indices) of the most frequent element along a dim; the smallest of equally frequent ones, and its last
+    index.
+    """
     if not x.ndim:
         found = mode(x.reshape(1), dim, True)
         return Found(found.values.reshape(()), found.indices.reshape(()))
@@ -141,7 +145,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
 
 @function(method=True)
 def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of what is not NaN; along a dim, (values, indices)."""
+    """The lower median of the elements that are not NaN; along a dim, (values, indices)."""
     if dim is None:
         return median_of_all(x, nanmedian) if x.numel() else x.new_full((), float("nan"))
     d = normalize_dim(dim, x.ndim, "nanmedian")
@@ -155,7 +159,7 @@ def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 @function(method=True)
 def nanquantile(x: Tensor, q: float, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The q-quantile (linear) of what is not NaN, along a dim or of all elements; NaN where there is nothing else."""
+    """The q-quantile (linear) of the elements that are not NaN, along a dim or of all; NaN if all are NaN."""
     if not 0 <= q <= 1:
         raise ValueError(f"nanquantile: q must be a number in 0 .. 1, got {q}")
     if dim is None:

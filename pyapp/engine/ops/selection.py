@@ -48,7 +48,7 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     d = normalize_dim(dim, x.ndim, "gather")
     found = _index_array("gather", x, d, index)
     picked = x.array()[_grid(found, d)] if x.ndim else x.array().reshape(1)[found]
-    return adopt_array(np.asarray(picked), x.dtype)  # bits stay bits
+    return adopt_array(np.asarray(picked), x.dtype)  # copies bits unchanged
 
 
 @function(method=True)
@@ -104,13 +104,13 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 @function(method=True)
 def argwhere(x: Tensor) -> Tensor:
-    """Where the elements are not zero: (count, dims), int64."""
+    """The indices of the elements that are not zero: (count, dims), int64."""
     return x.nonzero()
 
 
 @function()
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Places in a flattened shape as one int64 tensor for each dim."""
+    """Indices into a flattened shape as one int64 tensor for each dim."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     try:
         found = np.unravel_index(indices.array(), sizes)

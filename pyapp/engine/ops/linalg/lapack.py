@@ -1,4 +1,4 @@
-"""Calls of NumPy's LAPACK over batches of matrices, with the checks that they share."""
+"""Calls of NumPy's LAPACK over batches of matrices, with common checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..stacking import cat
 
 
 def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
-    """NumPy's result in float32 or float64 and its dtype; RuntimeError where a matrix does not allow it."""
+    """NumPy's result in float32 or float64 and its dtype; RuntimeError if it does not exist for a matrix."""
     kind = common_dtype(*tensors)
     if not kind.is_floating_point:
         raise TypeError(f"{name}: takes floating-point matrices, not {' and '.join(describe(t) for t in tensors)}")
@@ -39,7 +39,7 @@ def _square(name: str, x: Tensor) -> None:
 
 
 def _checked(function: Any, shape: tuple[int, ...], check_errors: bool, *args: Any) -> tuple[Tensor, Tensor]:
-    """The result of a factorisation, and where it failed: 1; there it is NaN."""
+    """The result of a factorisation, NaN where it failed; and info, 1 where it failed."""
     try:
         return function(*args), args[0].new_zeros(shape, dtype=_dtype.int32)
     except RuntimeError as error:
