@@ -152,3 +152,4 @@ class GradScaler:
 
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+__top_level__ = ["GradScaler", "autocast"]

@@ -33,3 +33,4 @@ def reset() -> None:
 
 
 __all__ = ["allow_in_graph", "compile", "disable", "is_compiling", "reset"]
+__top_level__ = ["compile"]

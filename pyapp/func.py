@@ -355,3 +355,4 @@ __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
     "vmap",
 ]  # fmt: skip
+__top_level__ = ["vmap"]

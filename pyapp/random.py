@@ -38,3 +38,4 @@ def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[No
 
 
 __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__top_level__ = ["get_rng_state", "set_rng_state"]

@@ -109,3 +109,9 @@ __all__ = [
     "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision", "get_num_threads",
     "is_autocast_enabled", "set_default_device", "set_float32_matmul_precision", "use_deterministic_algorithms",
 ]  # fmt: skip
+__top_level__ = [
+    "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision",
+    "get_num_interop_threads", "is_anomaly_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
+    "is_inference_mode_enabled", "is_storage", "set_default_device", "set_default_tensor_type",
+    "set_float32_matmul_precision", "set_num_interop_threads", "typename", "use_deterministic_algorithms",
+]  # fmt: skip

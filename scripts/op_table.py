@@ -121,13 +121,13 @@ def render() -> str:
         kernel = "yes" if op.claim is not None else "–"
         rows.append(f"| `{name.strip('_')}` | {shown(dtypes[name]) or '–'} | {gradient(op)} | {kernel} | {kernel} |")
     lines = [HEAD + "\n".join(rows), "", "## Functions by torch's names", ""]
-    rooms: dict[str, list[str]] = defaultdict(list)
-    for room, name in names.wanted():
-        if names.find(pyapp, room, name) is not None:
-            rooms[room].append(name)
-    for room, own in rooms.items():
+    namespaces: dict[str, list[str]] = defaultdict(list)
+    for namespace, name in names.wanted():
+        if names.find(pyapp, namespace, name) is not None:
+            namespaces[namespace].append(name)
+    for namespace, own in namespaces.items():
         lines += [
-            f"**pyapp{'.' + room if room else ''}** ({len(own)}): " + " ".join(f"`{n}`" for n in sorted(own)),
+            f"**pyapp{'.' + namespace if namespace else ''}** ({len(own)}): " + " ".join(f"`{n}`" for n in sorted(own)),
             "",
         ]
     return "\n".join(lines).rstrip() + "\n"

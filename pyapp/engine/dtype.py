@@ -169,3 +169,6 @@ def result_dtype(operands: list[tuple[DType, int]]) -> DType:
             result = level
     assert result is not None
     return result
+
+
+__top_level__ = ["set_default_dtype"]

@@ -177,3 +177,6 @@ class Size(tuple[int, ...], metaclass=_Sizes):
 
     def __repr__(self) -> str:
         return f"pyapp.Size({list(self)})"
+
+
+__top_level__ = ["Size"]

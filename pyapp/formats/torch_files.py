@@ -192,3 +192,6 @@ def _load_tensors(source: ByteSource, kind: str, device: Device) -> dict[str, Te
     finally:
         if isinstance(source, FileSource):
             checkpoint.close()  # the shards, too
+
+
+__top_level__ = ["load", "save"]

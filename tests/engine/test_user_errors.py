@@ -36,15 +36,15 @@ TAKES_ANYTHING = {
 }  # fmt: skip
 
 
-def rooms() -> Iterator[tuple[str, Any]]:
+def namespaces() -> Iterator[tuple[str, Any]]:
     for name in sorted({*pyapp.engine.__all__, *ops.__all__} - APART):
         yield name, getattr(pyapp, name)
-    for room in (linalg, fft, nn.functional):
-        for name in sorted(set(room.__all__) - APART):
-            yield f"{room.__name__}.{name}", getattr(room, name)
+    for namespace in (linalg, fft, nn.functional):
+        for name in sorted(set(namespace.__all__) - APART):
+            yield f"{namespace.__name__}.{name}", getattr(namespace, name)
 
 
-FUNCTIONS = [(name, f) for name, f in rooms() if callable(f) and not inspect.isclass(f)]
+FUNCTIONS = [(name, f) for name, f in namespaces() if callable(f) and not inspect.isclass(f)]
 for _name in ops.__all__:  # whose modules bring methods
     getattr(ops, _name)
 METHODS = sorted(n for n, f in vars(Tensor).items() if n not in OWN_METHODS and callable(f) and n[0] != "_")

@@ -31,6 +31,7 @@ __all__ = [
     "selu_", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
     "threshold", "threshold_",
 ]  # fmt: skip
+__top_level__ = ["celu_", "relu_", "rrelu_", "selu_", "threshold_"]
 
 
 def written(input: Tensor, inplace: bool, function: Callable[..., Any], *settings: Any, **named: Any) -> Tensor:

@@ -7,6 +7,7 @@ from ...engine.user_errors import describe
 from .from_function import function_layer, torch_function
 
 __all__ = ["CosineSimilarity", "PairwiseDistance", "cosine_similarity", "pairwise_distance", "pdist"]
+__top_level__ = ["cosine_similarity", "pairwise_distance"]
 
 pdist = torch_function(ops.pdist, "pdist")
 

@@ -13,6 +13,7 @@ __all__ = [
     "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "alpha_dropout", "dropout",
     "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
 ]  # fmt: skip
+__top_level__ = ["alpha_dropout", "dropout", "feature_alpha_dropout"]
 
 
 def _check(name: str, p: float) -> None:

@@ -14,6 +14,7 @@ from ..parameter import Initialization, Parameter, new_parameter
 from .from_function import torch_function
 
 __all__ = ["Embedding", "EmbeddingBag", "embedding", "embedding_bag", "one_hot"]
+__top_level__ = ["embedding_bag"]
 
 one_hot = torch_function(ops.one_hot, "one_hot")
 

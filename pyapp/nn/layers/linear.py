@@ -25,6 +25,7 @@ __all__ = [
     "bilinear",
     "linear",
 ]
+__top_level__ = ["bilinear"]
 
 linear = torch_function(ops.linear, "linear")
 

@@ -15,6 +15,7 @@ __all__ = [
     "SoftMarginLoss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div",
     "multilabel_soft_margin_loss", "nll_loss", "soft_margin_loss",
 ]  # fmt: skip
+__top_level__ = ["binary_cross_entropy_with_logits", "kl_div"]
 
 
 def _classes_last(name: str, input: Tensor, weight: Tensor | None) -> Tensor:

@@ -16,6 +16,7 @@ from ...engine.user_errors import describe
 from .reduction import loss_layer, reduce
 
 __all__ = ["CTCLoss", "ctc_loss"]
+__top_level__ = ["ctc_loss"]
 
 
 def _lengths(name: str, given: Any, count: int, most: int) -> Any:

@@ -15,6 +15,7 @@ __all__ = [
     "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
+__top_level__ = ["cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "triplet_margin_loss"]
 
 
 def cosine_embedding_loss(

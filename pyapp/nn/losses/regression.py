@@ -13,6 +13,7 @@ __all__ = [
     "GaussianNLLLoss", "HuberLoss", "L1Loss", "MSELoss", "PoissonNLLLoss", "SmoothL1Loss", "gaussian_nll_loss",
     "huber_loss", "l1_loss", "mse_loss", "poisson_nll_loss", "smooth_l1_loss",
 ]  # fmt: skip
+__top_level__ = ["poisson_nll_loss"]
 
 
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
