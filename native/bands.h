@@ -1,5 +1,5 @@
-/* Bands: 8 rows of weights side by side, so that one load of a vector holds 4 columns of several rows. A packed matrix is
- * its bands one after the other, a band its blocks; rows are padded to 8 with zeros. These structs are the layout.
+/* Bands: 8 rows of weights side by side, so that one load of a vector holds 4 columns of several rows. A packed matrix
+ * is its bands one after the other, a band its blocks; rows are padded to 8 with zeros. These structs are the layout.
  */
 #ifndef PYAPP_BANDS_H
 #define PYAPP_BANDS_H
@@ -34,8 +34,8 @@ typedef struct PACKED q4_K_band {
     } runs[MOST_VALUES / BLOCK];
 } q4_K_band;
 
-/* 256 columns. scales: of the first and of the last 16 of a run. two_bits[u], from the lowest bits: above columns 8 u ..,
- * 16 + 8 u .., 8 u + 4 .. and 20 + 8 u ... */
+/* 256 columns. scales: of the first and of the last 16 of a run. two_bits[u], from the lowest bits: above columns 8 u
+ * .., 16 + 8 u .., 8 u + 4 .. and 20 + 8 u ... */
 typedef struct PACKED q6_K_band {
     uint16_t scales[BAND];
     struct {
@@ -48,7 +48,8 @@ typedef struct PACKED q6_K_band {
 #define CHECK_BYTES(type, nbytes) _Static_assert(sizeof(type##_band) == nbytes, "kernels.h and bands.h differ");
 BANDED(CHECK_BYTES)
 
-/* Where a run of 32 columns begins: 16 bytes (of q4_0: the scales of the rows), then the nibbles, then perhaps two_bits. */
+/* Where a run of 32 columns begins: 16 bytes (of q4_0: the scales of the rows), then the nibbles, then perhaps
+ * two_bits. */
 enum { RUN_NIBBLES = 2 * BAND, RUN_TWO_BITS = RUN_NIBBLES + sizeof(band_nibbles) };
 _Static_assert(offsetof(q4_0_band, nibbles) == RUN_NIBBLES, "a run of q4_0");
 _Static_assert(offsetof(q4_K_band, runs[0].nibbles) - offsetof(q4_K_band, runs) == RUN_NIBBLES, "a run of q4_K");
@@ -62,7 +63,7 @@ INLINE const uint8_t *band_run(const uint8_t *block, const int64_t type, int run
                         : (const uint8_t *)&((const q6_K_band *)block)->runs[run];
 }
 
-/* Bytes of eight rows' blocks as pack_blocks packs them; 0 where it leaves a type as it is. */
+/* Bytes of eight rows' blocks packed by pack_blocks; 0 for types that it does not pack. */
 INLINE int64_t band_bytes(int64_t type)
 {
     switch (type) {

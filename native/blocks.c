@@ -1,5 +1,5 @@
 /* Block formats: to f32, rows of them by id, and packing into bands and back (layouts: block_types.h, bands.h). */
-#if defined(__clang__) /* scale * number - minimum in two roundings, as the definition has it */
+#if defined(__clang__) /* scale * number - minimum in two roundings, as in the definition */
 #pragma clang fp contract(off)
 #else
 #pragma GCC optimize("fp-contract=off")
@@ -82,7 +82,7 @@ static void pack_numbers(band_nibbles nibbles, uint8_t high[2][BAND][4], const u
     }
 }
 
-/* A row's block, as files have it, into its place in a band. */
+/* Copies a row's block, in the layout of files, to its place in a band. */
 static void pack_block(uint8_t *to, const uint8_t *from, int64_t type, int row)
 {
     q4_0_band *small = (void *)to;
@@ -115,7 +115,7 @@ static void pack_block(uint8_t *to, const uint8_t *from, int64_t type, int row)
     }
 }
 
-/* The way back. */
+/* The inverse. */
 static void unpack_block(uint8_t *to, const uint8_t *from, int64_t type, int row)
 {
     const q8_0_band *bytes = (const void *)from;
@@ -155,7 +155,7 @@ static void unpack_block(uint8_t *to, const uint8_t *from, int64_t type, int row
     memcpy(to + 208, &six->scales[row], 2);
 }
 
-/* blocks: as files have them, row after row; columns must be whole blocks. Rows past the last are zero. */
+/* blocks: in the layout of files, row by row; columns must be whole blocks. Rows past the last are zero. */
 KERNEL(pack_blocks)
 {
     uint8_t *packed = record->pointers[pack_blocks_packed];

@@ -97,7 +97,7 @@ INLINE numbers single_bits(const uint8_t *from)
 #endif
 }
 
-/* What four bits stand for in iq4_nl and iq4_xs, and (doubled) in mxfp4, plus the bias. */
+/* The values of four bits in iq4_nl and iq4_xs, and (doubled) in mxfp4, plus the bias. */
 static const uint8_t IQ4_NUMBERS[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 static const uint8_t MXFP4_NUMBERS[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 

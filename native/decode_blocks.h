@@ -5,15 +5,15 @@
 #define PYAPP_DECODE_BLOCKS_H
 #include "block_types.h"
 
-/* Up to 256 columns of one row, in runs of 32: scales[h][run] and minimums[h][run] are those of a run's first (h = 0) and
- * last (h = 1) 16 columns. */
+/* Up to 256 columns of one row, in runs of 32: scales[h][run] and minimums[h][run] are those of a run's first (h = 0)
+ * and last (h = 1) 16 columns. */
 typedef struct decoded {
     uint8_t numbers[MOST_VALUES];
     float scales[2][MOST_VALUES / BLOCK], minimums[2][MOST_VALUES / BLOCK];
 } decoded;
 
-/* decode_blocks: 32 * runs columns of blocks as files have them; types with blocks of 256 values take runs = 8 only. Past
- * the last run, scales and minimums are of no consequence, but finite.
+/* decode_blocks: 32 * runs columns of blocks in the layout of files; types with blocks of 256 values need runs = 8.
+ * Past the last run, scales and minimums are unused, but finite.
  * decode_band_row: one row of a block of a band. */
 #define decode_blocks SUFFIXED(decode_blocks)
 #define decode_band_row SUFFIXED(decode_band_row)
@@ -27,7 +27,7 @@ INLINE uint32_t four_bytes(const uint8_t *p)
     return value;
 }
 
-/* The scales of eight runs and their minimums, a byte each: six bits each in twelve bytes, as q4_K and q5_K have them. */
+/* The scales of eight runs and their minimums, a byte each, from six bits each in twelve bytes, as in q4_K and q5_K. */
 typedef struct six_bit_scales {
     uint64_t scales, minimums;
 } six_bit_scales;

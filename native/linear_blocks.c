@@ -1,10 +1,11 @@
 /* y = x w^T (+ residual) with weights in any of GGML's block types and int8 activations, in three ways:
  *
- * stream: a few rows of x with q4_0, q4_K or q6_K, whose bands are streamed and whose bits are taken apart in registers.
- * dots: a few rows of x with any other type: 256 columns of one row of weights are decoded at a time.
+ * stream: a few rows of x with q4_0, q4_K or q6_K, whose bands are streamed and whose bits are taken apart in
+ * registers. dots: a few rows of x with any other type: 256 columns of one row of weights are decoded at a time.
  * tiles: many rows of x: a tile of weights is decoded into bytes, which serve all rows of x.
  *
- * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a minimum.
+ * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a
+ * minimum.
  */
 #include "bands.h"
 #include "decode_blocks.h"
@@ -51,8 +52,8 @@ typedef struct run_sums {
     u7_sums low[BANDS_AT_ONCE][PARTS], high[BANDS_AT_ONCE][PARTS]; /* of the first and the last 16 columns */
 } run_sums;
 
-/* 32 columns of bands that lie `stride` bytes apart: nibbles, and with `six` the two bits above them, for which all sums
- * stay apart; without, they are in `low`. */
+/* 32 columns of bands that lie `stride` bytes apart: nibbles, and with `six` the two bits above them, for which all
+ * sums stay apart; without, they are in `low`. */
 INLINE void add_run(run_sums *s, const uint8_t *w, int64_t stride, const ready *x, const int bands, const int six)
 {
     UNROLL for (int b = 0; b < bands; b++) UNROLL for (int p = 0; p < PARTS; p++)
@@ -135,7 +136,7 @@ INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_
         (part_unaligned *)&out[b][p * PART_ROWS] = total[b][p];
 }
 
-/* One row of x through bands first .. last - 1, in far streams: memory likes that better. */
+/* One row of x with bands first .. last - 1, in streams far apart, which memory serves faster. */
 INLINE void stream(const task *t, int64_t row, int64_t first, int64_t last, const int64_t type)
 {
     ready x[STREAM_BLOCKS];
@@ -167,7 +168,7 @@ typedef struct dot_input {
     float scales[2][GROUP_BLOCKS], weighted[2][GROUP_BLOCKS];
 } dot_input;
 
-/* A row of x with a row of weights: the sums, to be added up, and what they are less. */
+/* A row of x with a row of weights: the partial sums, and the amount to subtract. */
 typedef struct dot_sums {
     part_float total[PARTS];
     vfloat least;
@@ -224,7 +225,7 @@ INLINE void dot_block(part_float total[PARTS], const uint8_t *numbers, const u7_
         total[p] = part_fma(part_from_int(sum[p]), dot_factors(factors, i, p, halves), total[p]);
 }
 
-/* Adds up to 256 columns. Their sums are made apart, so that one group does not wait for the one before. */
+/* Adds up to 256 columns. Their sums are separate, so that one group does not wait for the one before. */
 INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int blocks, float bias, const int halves,
                       const int wide)
 {
@@ -237,10 +238,7 @@ INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int bl
         vstore(factors[0] + i, scales * vload(x->scales[0] + i));
         least = vfma(minimums, vload(x->weighted[0] + i), least);
     }
-    __asm__ volatile(""
-                     :
-                     : "r"(factors)
-                     : "memory"); /* read from there: GCC would broadcast out of registers, slowly */
+    __asm__ volatile("" : : "r"(factors) : "memory"); /* read from memory: GCC would broadcast from registers, slowly */
     if (blocks == GROUP_BLOCKS)
         DOT_UNROLL for (int i = 0; i < GROUP_BLOCKS; i += 2)
         {
@@ -278,7 +276,7 @@ INLINE void dot_row(float out[DOT_ROWS], const task *t, const uint8_t *w, const 
     }
 }
 
-/* The way of a type; one row of x keeps its sums in registers. */
+/* Selects the code for a type; one row of x keeps its sums in registers. */
 INLINE void dot_rows(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, int rows, int64_t blocks,
                      const int halves, const int wide)
 {
@@ -498,11 +496,11 @@ static void multiply_bands(const task *t, int64_t first, int bands)
             const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
             const ready *in[TILE_ROWS];
             for (int r = 0; r < TILE_ROWS; r++) {
-                in[r] = x[r < rows ? r : 0]; /* rows that are not there repeat the first */
+                in[r] = x[r < rows ? r : 0]; /* missing rows repeat the first */
                 for (int64_t k = 0; r < rows && k < blocks; k++)
                     make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, 0, t->kind.runs16);
             }
-            const int once = rows == 1 ? 1 : TILE_AT_ONCE; /* the copy of a band is left */
+            const int once = rows == 1 ? 1 : TILE_AT_ONCE; /* the band is already in the copy */
             for (int b = 0; b < bands; b += once) {
                 (rows == 1 ? multiply_row : multiply_rows)(out, tile[b], in, blocks, &t->kind);
                 for (int r = 0; r < rows; r++)
