@@ -1,4 +1,4 @@
-"""Special functions, by torch.special's names. Left out: Bessel functions but i0, polynomials, zeta, erfcx."""
+"""Special functions, by torch.special's names. Missing: Bessel functions except i0, polynomials, zeta, erfcx."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def entr(x: Tensor) -> Tensor:
 
 
 def ndtr(x: Tensor) -> Tensor:
-    """The standard normal distribution's mass below x."""
+    """The standard normal distribution function."""
     return erfc(x * -math.sqrt(0.5)) * 0.5
 
 
 def ndtri(x: Tensor) -> Tensor:
-    """Where the standard normal distribution's mass is x: the inverse of ndtr."""
+    """The inverse of ndtr."""
     return erfinv(x * 2 - 1) * math.sqrt(2)
 
 

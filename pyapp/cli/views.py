@@ -235,7 +235,7 @@ class TrainView(View):
     def done(self, event: Done) -> None:
         if event.reason == "cancelled":
             place = f" at step {event.results['step']}" if "step" in event.results else ""
-            click.echo(f"stopped{place}; the same command goes on from there", err=True)
+            click.echo(f"stopped{place}; the same command continues", err=True)
             return
         self.results(event.results)
 

@@ -21,7 +21,7 @@ from pyapp.formats import open_checkpoint, write_safetensors
 from .trainer import Trainer
 
 FILE_NAME = "checkpoint.safetensors"  # in the folder of a training
-START_ANEW = "Delete this file to begin the training anew, or choose another folder"
+START_ANEW = "Delete this file to start the training again, or choose another folder"
 
 
 def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ def check_settings(path: Path, wanted: Mapping[str, Any]) -> None:
         pairs = ", ".join(f"{name} {found.get(name)} there, {wanted.get(name)} here" for name in different)
         raise PyappError(
             f"a training with other settings was begun here: {pairs}", where=str(path),
-            hint="Give the same settings to continue it, or another folder to begin anew",
+            hint="Give the same settings to continue it, or another folder to start again",
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What torch.utils has that makes sense here: `data` and `checkpoint`."""
+"""The supported parts of torch.utils: `data` and `checkpoint`."""
 
 from __future__ import annotations
 

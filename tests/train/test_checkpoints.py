@@ -120,7 +120,7 @@ def refused(path: Path, words: str) -> None:
         with pytest.raises(FileFormatError, match=words) as caught:
             read()
         assert caught.value.where == str(path)
-        assert "Delete this file to begin the training anew" in (caught.value.hint or "")
+        assert "Delete this file to start the training again" in (caught.value.hint or "")
         assert "download" not in str(caught.value)
 
 

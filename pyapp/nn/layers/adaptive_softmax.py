@@ -60,7 +60,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(Linear(in_features, inner, False, **made), Linear(inner, size, False, **made)))
 
     def reset_parameters(self) -> None:
-        """Draws all weights anew."""
+        """Initialises all weights again."""
         for module in self.modules():
             if isinstance(module, Linear):
                 module.reset_parameters()
