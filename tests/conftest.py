@@ -1,4 +1,4 @@
-"""Rules for all tests: what a browser lacks is skipped there, and the runs inside Pyodide show in the last lines."""
+"""Rules for all tests: native_only tests are skipped in a browser, and the last lines show the runs inside Pyodide."""
 
 from __future__ import annotations
 

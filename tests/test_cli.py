@@ -1,4 +1,4 @@
-"""The command line, run as people run it: what it prints where, and its exit codes."""
+"""The command line in separate processes: its output on stdout and stderr, and its exit codes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Here = Callable[..., tuple[int, str, str]]
 
 
 def test_help_imports_no_models() -> None:
-    """Help is quick because it reads none of the heavy rooms."""
+    """Help is quick because it imports none of the large packages."""
     command = [sys.executable, "-X", "importtime", "-m", "pyapp", "--help"]
     result = subprocess.run(command, capture_output=True, timeout=60, env=environment(), text=True)
     assert result.returncode == 0 and "generate" in result.stdout
@@ -350,7 +350,7 @@ def test_quantize(here: Callable[..., tuple[int, str, str]], model: Path, tmp_pa
     assert code == 1 and "unknown type 'q9'" in error and "Types and mixtures: q4_0" in error
 
 
-# -- streams that are closed, and what is no file
+# -- closed streams, and paths that are not files
 
 
 def shell(command: str) -> subprocess.CompletedProcess[bytes]:

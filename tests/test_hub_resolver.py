@@ -21,7 +21,7 @@ REPO = "someone/tiny"
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    """A hub of its own and an empty cache."""
+    """A local hub and an empty cache."""
     running = Hub({REPO: {"model.bin": b"weights", "tokenizer.json": b"{}"}})
     running.start()
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):

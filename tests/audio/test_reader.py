@@ -1,4 +1,4 @@
-"""Recordings of every kind as blocks of 16 kHz: what comes out, what is told of them, and what cannot be read."""
+"""Recordings of every format as blocks at 16 kHz: the samples, the notices, and the errors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_pipe_that_ends_early() -> None:
         whole(io.BytesIO(data[:44]))
 
 
-# -- what is told
+# -- notices
 
 
 def test_notices() -> None:

@@ -1,4 +1,4 @@
-"""Every function and every method of a tensor, called wrongly: the error bears its name and tells the call."""
+"""Wrong calls of every function and every method of a tensor: the error has its name and shows the call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APART = {
     "get_num_threads", "instruction_set", "flush_denormals", "set_printoptions", "default_generator", "device",
     "finfo", "iinfo", "inference_mode", "dtype", "Size", "triplet_margin_with_distance_loss",
 }  # fmt: skip
-# These take what is no tensor, or anything at all.
+# These accept arguments that are not tensors.
 TAKES_ANYTHING = {
     "is_tensor", "seed", "initial_seed", "get_default_dtype", "broadcast_shapes", "atleast_1d",
     "atleast_2d", "atleast_3d", "broadcast_tensors", "is_nonzero",
@@ -72,7 +72,7 @@ def rest_of(function: Any, filler: Any) -> list[Any]:
 
 
 def tells(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Whether the call fails; where it does, it must be by an error that names the function, and shows the tensors."""
+    """Whether the call fails; its error must name the function and show the tensors."""
     name = name.rpartition(".")[2]
     given = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
     shown = [describe(a) for a in given]

@@ -1,4 +1,4 @@
-"""tokenizer.json of the usual kinds: text back from ids must be what the Rust library gives."""
+"""tokenizer.json of the usual kinds: the text of ids must equal that of the Rust library."""
 
 from __future__ import annotations
 
