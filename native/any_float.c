@@ -1,17 +1,17 @@
 /* Softmax, normalization and cross entropy of every float type. float32, float16 and bfloat16 are computed in float32,
- * float64 in itself; any_float.h holds the formulas, which are compiled once for each of the two. The kernels of rows of
- * float32 alone (norm.c, layer_norm.c, loss.c) are faster. */
+ * float64 in float64; any_float.h has the formulas, which are compiled once for each of the two. The kernels for rows
+ * of float32 (norm.c, layer_norm.c, loss.c) are faster. */
 #include "vmath.h"
 #include "vmath64.h"
 
-/* How the elements of the rows of a normalization lie, and their weights: see kernels.h. */
+/* The layout of the rows of a normalization and of their weights: see kernels.h. */
 typedef struct rows {
     int64_t rows, segments, length, row_stride, segment_stride;
     int64_t weight_period, weight_row, weight_segment, weight_element, centred;
     int type, weight_type; /* KIND_F32 ..., or WIDE */
 } rows;
 
-enum { WIDE = -1 }; /* the type that is computed in: float32 among the halves, float64 for itself */
+enum { WIDE = -1 }; /* the type of the computation: float32 for 16-bit floats, float64 for float64 */
 
 COMPACT vfloat load_floats(const void *p, int64_t i, int64_t n, int kind, float rest)
 {
@@ -117,7 +117,7 @@ INLINE int kind_of(int64_t type)
 }
 INLINE int is_float(int64_t type) { return type == TYPE_float64 || kind_of(type) >= 0; }
 
-/* ---- softmax. Units of work are lines along the middle dim, of as many neighbours of the last dim as a vector holds. */
+/* ---- softmax. A unit of work is one vector of neighbours of the last dim, along the middle dim. */
 
 _Static_assert((int)softmax_outer == (int)softmax_backward_outer && (int)softmax_type == (int)softmax_backward_type,
                "the dims of softmax and its gradient differ");
@@ -167,7 +167,7 @@ _Static_assert((int)normalize_rows == (int)normalize_weights_backward_rows &&
                    (int)normalize_weight_type == (int)normalize_backward_weight_type,
                "the dims of normalize and its gradients differ");
 
-/* Those that all three kernels have. */
+/* The slots that all three kernels have. */
 COMPACT rows read_rows(const int64_t *d)
 {
     return (rows){.rows = d[normalize_rows],
@@ -183,7 +183,7 @@ COMPACT rows read_rows(const int64_t *d)
 
 INLINE int is_empty(const rows *r) { return r->rows <= 0 || r->segments <= 0 || r->length <= 0; }
 
-/* Of weights beside float64 only float64 is taken, and never beside the others. */
+/* float64 rows need float64 weights, and other rows must not have them. */
 INLINE int types_fit(int64_t type, int64_t weight_type)
 {
     return is_float(type) && is_float(weight_type) && (type == TYPE_float64) == (weight_type == TYPE_float64);

@@ -1,8 +1,9 @@
 /* Softmax, normalization and cross entropy for one width of floats, included by any_float.c twice:
  *
  * real, vreal, COUNT: a number, a vector of them, and how many it holds. NAME(f) is f's name for this width.
- * load(p, i, n, type, rest): at most COUNT elements of any type of this width from element i on, `rest` for those past n;
- * store(p, i, x, n, type). splat, reduce_sum, reduce_largest, larger, vector_exp, vector_log and root say what they do. */
+ * load(p, i, n, type, rest): at most COUNT elements of any type of this width from element i on, `rest` for those past
+ * n; store(p, i, x, n, type). splat, reduce_sum, reduce_largest, larger, vector_exp, vector_log and root say what they
+ * do. */
 
 /* ---- softmax of the middle dim of (outer, count, inner) */
 
@@ -127,7 +128,7 @@ COMPACT void NAME(normalize_row_backward)(void *grad_x, const void *x, const rea
     }
 }
 
-/* What piece s of a row adds to the gradients of the weights from `skip` on in it. */
+/* The contribution of piece s of a row to the gradients of the weights, from element `skip` of the piece on. */
 COMPACT void NAME(add_piece)(vreal *weight_sum, vreal *bias_sum, const void *x, const real *statistics,
                              const void *grad_y, const rows *r, int64_t row, int64_t s, int64_t skip, int64_t length)
 {
@@ -141,8 +142,8 @@ COMPACT void NAME(add_piece)(vreal *weight_sum, vreal *bias_sum, const void *x, 
     }
 }
 
-/* grad_weight and grad_bias of weights first .. first + n - 1: n > 1 only where elements have weights of their own, which
- * all rows share. Else a weight belongs to one segment, or to all, of every weight_period-th row. */
+/* grad_weight and grad_bias of weights first .. first + n - 1: n > 1 only if each element has a separate weight, shared
+ * by all rows. Else a weight belongs to one segment, or to all, of every weight_period-th row. */
 COMPACT void NAME(normalize_weights)(real *grad_weight, real *grad_bias, const void *x, const real *statistics,
                                      const void *grad_y, const rows *r, int64_t first, int64_t n)
 {

@@ -1,8 +1,9 @@
 /* Attention over a KV cache, in one pass over the keys (online softmax: Milakov and Gimelshein, 2018; tiled as in
  * FlashAttention, Dao et al., 2022).
  *
- * The rows of a kv head are the queries that read it: for each token, the query heads of its group. A tile of rows walks
- * the visible keys in blocks; K and V are read once for each tile. A row's arithmetic does not depend on its tile.
+ * The rows of a kv head are the queries that read it: for each token, the query heads of its group. A tile of rows
+ * walks the visible keys in blocks; K and V are read once for each tile. A row's arithmetic does not depend on its
+ * tile.
  */
 #include "vmath.h"
 
@@ -16,7 +17,7 @@ enum {
 typedef struct tile {
     const float *q[ROWS];
     float *y[ROWS];
-    int64_t visible[ROWS]; /* keys that the row sees, never falling from row to row */
+    int64_t visible[ROWS]; /* number of keys that the row attends to; does not decrease from row to row */
     int rows;
     int64_t head_dim, padded; /* padded: head_dim in whole vectors */
     float scale;
@@ -83,7 +84,7 @@ static void score_block(tile *t, const float *k, int64_t keys)
 {
     for (int64_t key = 0; key < keys; key += 4) {
         const float *four_keys[4];
-        for (int64_t j = 0; j < 4; j++) /* beyond the last key: the last one again, never looked at */
+        for (int64_t j = 0; j < 4; j++) /* beyond the last key: the last one again, ignored */
             four_keys[j] = k + (key + j < keys ? key + j : keys - 1) * t->head_dim;
         int row = 0;
         for (; row + 2 <= t->rows; row += 2)
@@ -163,7 +164,7 @@ INLINE int64_t keys_of(const tile *t, int row, int64_t block)
     return keys < 0 ? 0 : keys < KEYS ? keys : KEYS;
 }
 
-/* A row never touches the values of a key that it must not see: 0 * NaN would be NaN. */
+/* A row never reads the values of a masked key: 0 * NaN would be NaN. */
 static void add_values(tile *t, const float *v, int64_t block)
 {
     int row = 0;
@@ -200,7 +201,7 @@ static void attend(tile *t, const float *k, const float *v)
     }
 }
 
-/* Units of work (kv head, tile of rows) are dealt out in turn, because later rows see more keys. */
+/* Units of work (kv head, tile of rows) are assigned in turn, because later rows attend to more keys. */
 KERNEL(attention_f32)
 {
     float *y = record->pointers[attention_f32_y];

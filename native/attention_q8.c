@@ -1,6 +1,6 @@
-/* Attention to all of a sequence in int8, where weights are int8 too. The sequence is packed once (layout: kernels.h):
- * keys less their mean, which leaves every softmax as it is and takes away what is large; each key one scale. Values
- * have one for each column of KEYS keys. Queries are rounded as they come, one scale for each row.
+/* Attention to a whole sequence in int8, for models with int8 weights. The sequence is packed once (layout: kernels.h).
+ * The mean of the keys is subtracted, which does not change the softmax and makes the numbers smaller; each key has one
+ * scale. Values have one scale for each column of KEYS keys. Queries are rounded when they are read, one scale per row.
  *
  * A tile of rows meets the keys KEYS at a time with an online softmax (attention.c). Within such a block a weight is a
  * whole number, 127 at the block's largest score: what lies far from a row's peak keeps its seven bits.
@@ -8,7 +8,7 @@
 #include "dot_u7.h"
 #include "vmath.h"
 
-/* Rows that meet a vector of the sequence while it is in a register, and how many bands of these; a lone row: LONE. */
+/* Rows that use a vector of the sequence while it is in a register, and the number of bands; for a single row: LONE. */
 #if U7_WORDS
 enum { SUB = 2, WIDE = 1 };
 #else
@@ -253,7 +253,7 @@ static __attribute__((noinline)) void score_one(tile *t, const uint8_t *k, int64
     score_rows(t, 0, 1, k, LONE, count);
 }
 
-/* 2^x to the nearest integer for x <= 7; before rounding within 0.2 % of itself. A minimax fit of our own. */
+/* 2^x to the nearest integer for x <= 7; before rounding within 0.2 % of itself. Our minimax fit. */
 INLINE vint whole_power(vfloat x)
 {
     const vfloat magic = vnumber(12582912.0f); /* 1.5 * 2^23: adding it rounds to an integer, left in the low bits */
@@ -261,7 +261,7 @@ INLINE vint whole_power(vfloat x)
     const vfloat rounded = x + magic, f = x - (rounded - magic);
     const vfloat p = vfma(vfma(f, vnumber(0.23842882f), vnumber(0.7034481f)), f, vnumber(1.0004432f));
     const vfloat power = (vfloat)((vint)p + ((vint)rounded << 23));
-#if defined(__wasm_relaxed_simd__) /* an instruction less than rounding */
+#if defined(__wasm_relaxed_simd__) /* one instruction less than rounding */
     return vcut_to_int(power + vnumber(0.5f));
 #else
     return vround_to_int(power);
@@ -280,7 +280,7 @@ INLINE void put_weights(u7_value *to, const vint n[16 / LANES])
 #endif
 }
 
-/* Turns the scores of a block into weights 0 .. 127, and what was summed so far into what it is worth beside them. */
+/* Turns the scores of a block into weights 0 .. 127, and rescales the sums so far to match. */
 static void weigh(tile *t, int64_t count)
 {
     const int64_t whole = round_up(count, 16);

@@ -1,12 +1,13 @@
 /* Attention of whole sequences and its gradient.
  *
  * One unit of work is a batch entry and a kv head with the query heads that read it; its rows are (token, head of the
- * group). A block of BLOCK rows meets keys with scores turned (keys x rows): then the largest score and the sum of a row
- * run down vectors, and backward's five products take K, V, Q and the gradient as they lie. Nothing is saved between
- * forward and backward: the softmax of a block comes from its scores, which backward needs anyhow. A mask is read where a
- * block meets its keys, so no matrix of (tokens, keys) exists.
+ * group). A block of BLOCK rows meets keys with scores turned (keys x rows): then the largest score and the sum of a
+ * row run down vectors, and backward's five products take K, V, Q and the gradient as they lie. Nothing is saved
+ * between forward and backward: the softmax of a block comes from its scores, which backward needs anyhow. A mask is
+ * read where a block meets its keys, so no matrix of (tokens, keys) exists.
  *
- * With E = exp(scores - largest), sum L, G = grad_y / L: grad_v = E' G; H = G v'; grad_scores = E * (H - sum(E * H) / L).
+ * With E = exp(scores - largest), sum L, G = grad_y / L: grad_v = E' G; H = G v'; grad_scores = E * (H - sum(E * H) /
+ * L).
  */
 #include "gemm.h"
 #include "vmath.h"
@@ -39,7 +40,7 @@ typedef struct problem {
     float *workspace;
     int64_t batch, tokens, keys, heads, kv_heads, head_dim, value_dim;
     int64_t q_batch, q_token, k_batch, k_token, v_batch, v_token;
-    int64_t before, after; /* row t sees the keys t - before .. t + after */
+    int64_t before, after; /* row t attends to the keys t - before .. t + after */
     int64_t workspaces;
     int kind;
     float scale;
@@ -48,7 +49,7 @@ typedef struct problem {
 
 typedef struct unit {
     const problem *of;
-    int64_t keys, group; /* keys: those that any row may see */
+    int64_t keys, group; /* keys: those that some row attends to */
     columns key, value;
     int kind;
     const void *q, *grad_y; /* of this unit */
@@ -58,8 +59,8 @@ typedef struct unit {
     float *queries, *gradients, *out; /* (BLOCK, padded): of one block; queries are scaled */
     float *turned;                    /* (padded, BLOCK) */
     int64_t first, rows;              /* the block: its rows */
-    int64_t start, visible;           /* keys that its rows see, in whole tiles */
-    int32_t seen[BLOCK];              /* keys that each row sees, and those before that it does not; never falling */
+    int64_t start, visible;           /* keys that its rows attend to, in whole tiles */
+    int32_t seen[BLOCK]; /* keys that each row attends to, and masked keys before them; neither decreases */
     int32_t hidden[BLOCK];
     const char *mask_rows[BLOCK]; /* where the mask of each row begins */
     int shared_mask;              /* all rows have the same */
@@ -202,7 +203,8 @@ COMPACT void put_rows(const unit *u, columns n, void *to, int64_t at, int64_t to
         put_row(n, to, at + row_place(u, n, row, token_stride), from, factors[row], u->kind);
 }
 
-/* Masks -------------------------------------------------------------------------------------------------------------- */
+/* Masks
+ * -------------------------------------------------------------------------------------------------------------- */
 
 INLINE float mask_at(const char *row, int64_t key, int kind)
 {
@@ -250,7 +252,7 @@ COMPACT void add_mask(const unit *u, float *weights, int64_t first, int64_t coun
 {
     const mask *m = &u->of->mask;
     const int64_t key = m->key;
-    count = first + count <= u->keys ? count : u->keys - first; /* beyond: nobody sees them */
+    count = first + count <= u->keys ? count : u->keys - first; /* beyond: masked for all rows */
     if (u->shared_mask) {
         for (int64_t i = 0; i < count; i++) {
             const vfloat add = vsplat(mask_at(u->mask_rows[0], (first + i) * key, m->kind));
@@ -265,7 +267,7 @@ COMPACT void add_mask(const unit *u, float *weights, int64_t first, int64_t coun
         add_mask_tiles(u, weights, first, count, m->kind);
 }
 
-/* Sets the block: its rows, and which keys they see. */
+/* Sets the block: its rows, and the keys that they attend to. */
 COMPACT void set_block(unit *u, int64_t first)
 {
     const problem *p = u->of;
@@ -299,7 +301,7 @@ COMPACT void set_mask(unit *u, int64_t batch, int64_t kv_head)
     u->shared_mask = m->token == 0 && (m->head == 0 || u->group == 1);
 }
 
-/* Keys that a mask hides from all rows at the end, as padding does, need no work. */
+/* Keys at the end that are masked for all rows, such as padding, need no work. */
 COMPACT void leave_out_padding(unit *u, int64_t batch, int64_t kv_head)
 {
     if (!u->of->mask.p)
@@ -312,7 +314,7 @@ COMPACT void leave_out_padding(unit *u, int64_t batch, int64_t kv_head)
         u->keys--;
 }
 
-/* weights[key][row] = k . q, -inf where the row does not see the key; and the largest of each row. */
+/* weights[key][row] = k . q, -inf for masked keys; and the largest of each row. */
 static __attribute__((noinline)) void score(unit *u)
 {
     for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
@@ -340,7 +342,7 @@ static __attribute__((noinline)) void score(unit *u)
     }
 }
 
-/* The largest of what a mask has changed. */
+/* The largest score of each row after masking. */
 COMPACT void find_largest(unit *u)
 {
     for (int64_t row = 0; row < BLOCK; row += LANES) {
@@ -351,8 +353,8 @@ COMPACT void find_largest(unit *u)
     }
 }
 
-/* One over the sum of weights of LANES rows; 0 for a row from which every key is hidden. Where the scores themselves are
- * all -inf, the softmax is NaN. */
+/* One over the sum of weights of LANES rows; 0 for a row with all keys masked. If the scores themselves are all -inf,
+ * the softmax is NaN. */
 INLINE vfloat inverse_of(const unit *u, int64_t row, vfloat sum)
 {
     const vint nothing = vload_int(u->seen + row) <= vload_int(u->hidden + row);
@@ -401,10 +403,11 @@ static __attribute__((noinline)) void slope(unit *u)
                    vload(u->weights + i + row) * (vload(u->slopes + i + row) - vload(u->delta + row)));
 }
 
-/* Forward --------------------------------------------------------------------------------------------------------------
+/* Forward
+ * --------------------------------------------------------------------------------------------------------------
  *
- * Needs no weights afterwards, so it meets the keys KEYS at a time and keeps all it touches in the first cache: what was
- * summed so far shrinks by `correction` where a larger score turns up (Milakov and Gimelshein, 2018; Dao et al., 2022). */
+ * Needs no weights afterwards, so it reads the keys KEYS at a time and its working set stays in the first cache. A
+ * larger score scales the sums so far by `correction` (Milakov and Gimelshein, 2018; Dao et al., 2022). */
 
 /* Keys as panels: for TILE keys, for each column, one element of each. */
 COMPACT void pack_keys(unit *u, const void *k, int64_t key_stride)
@@ -426,7 +429,7 @@ static __attribute__((noinline)) void score_tiles(float *weights, const float *k
     }
 }
 
-/* weights[i][row] = k . q for keys first .. first + count - 1, -inf where the row does not see the key. */
+/* weights[i][row] = k . q for keys first .. first + count - 1, -inf for masked keys. */
 COMPACT void score_keys(unit *u, int64_t first, int64_t count)
 {
     for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
@@ -463,7 +466,7 @@ static __attribute__((noinline)) void weigh_keys(unit *u, int64_t count, float s
     for (int64_t row = 0; row < BLOCK; row += WIDE * LANES) {
         vfloat largest[WIDE];
         UNROLL for (int j = 0; j < WIDE; j++) largest[j] = vload(u->largest + row + j * LANES);
-        for (int64_t i = 0; i < count; i++) /* side by side: each waits for the one before */
+        for (int64_t i = 0; i < count; i++) /* interleaved, because each sum waits for the one before */
             UNROLL for (int j = 0; j < WIDE; j++) largest[j] =
                 vmax(largest[j], vload(u->weights + i * BLOCK + row + j * LANES));
         UNROLL for (int j = 0; j < WIDE; j++)
@@ -538,7 +541,8 @@ COMPACT void forward_rows(unit *u, int64_t batch, int64_t kv_head, int64_t at, i
     }
 }
 
-/* Backward ----------------------------------------------------------------------------------------------------------- */
+/* Backward
+ * ----------------------------------------------------------------------------------------------------------- */
 
 COMPACT void backward_unit(unit *u, int64_t batch, int64_t kv_head, int64_t at)
 {
@@ -572,7 +576,8 @@ COMPACT void backward_unit(unit *u, int64_t batch, int64_t kv_head, int64_t at)
     }
 }
 
-/* The kernels ---------------------------------------------------------------------------------------------------------- */
+/* The kernels
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Sizes and the workspace of this worker. */
 COMPACT void begin_worker(unit *u, const problem *p, int worker)
@@ -596,7 +601,7 @@ COMPACT void begin_worker(unit *u, const problem *p, int worker)
     u->slopes = at + BLOCK * keys;
 }
 
-/* Takes the keys and values of a batch entry and kv head: keys as they lie, or as panels. */
+/* Loads the keys and values of a batch entry and kv head: keys unchanged, or as panels. */
 COMPACT void begin_unit(unit *u, int64_t batch, int64_t kv_head, int panels)
 {
     const problem *p = u->of;
@@ -617,7 +622,7 @@ COMPACT void begin_unit(unit *u, int64_t batch, int64_t kv_head, int panels)
     }
 }
 
-/* OK where there is something to do; else *nothing is set, or the code says what is wrong. */
+/* OK if there is work; else *nothing is set, or the code is the error. */
 COMPACT int check(const problem *p, int *nothing)
 {
     *nothing = p->batch <= 0 || p->tokens <= 0 || p->heads <= 0 || (p->head_dim <= 0 && p->value_dim <= 0);
@@ -638,7 +643,7 @@ COMPACT int forward(const problem *p, int worker, int workers)
     if (code || nothing || worker >= active)
         return code;
     begin_worker(&u, p, worker);
-    /* Where there are fewer units than workers, several share one unit's blocks. */
+    /* With fewer units than workers, several workers share one unit's blocks. */
     const int64_t units = p->batch * p->kv_heads, rows = p->tokens * u.group, blocks = (rows + BLOCK - 1) / BLOCK;
     const int64_t wanted = active == 1 ? 1 : (2 * active + units - 1) / units,
                   parts = wanted < blocks ? wanted : blocks;

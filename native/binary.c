@@ -1,5 +1,5 @@
-/* Operations of two operands, by opcode, broadcast by strides. Types: kernels.h. Arithmetic of 16- and 32-bit floats goes
- * through vectors of f32, other functions through doubles; integers are computed with 64 bits. */
+/* Operations of two operands, by opcode, broadcast by strides. Types: kernels.h. Arithmetic of 16- and 32-bit floats
+ * goes through vectors of f32, other functions through doubles; integers are computed with 64 bits. */
 #include "elements.h"
 #include "vmath.h"
 #include "vmath64.h"
@@ -85,7 +85,7 @@ static double exact_fmod(double a, double b)
     return __builtin_copysign(rest, a);
 }
 
-/* The sign of the divisor, as Python and torch have it. */
+/* The sign of the divisor, as in Python and torch. */
 static double remainder_of(double a, double b)
 {
     const double rest = exact_fmod(a, b);
@@ -175,7 +175,7 @@ static int64_t integer_power(int64_t a, int64_t b)
     return (int64_t)power;
 }
 
-/* Divisors are not 0. -1 is apart: the smallest integer has no opposite. */
+/* Divisors are not 0. -1 is handled separately: the negative of the smallest integer does not exist. */
 static int64_t floor_quotient(int64_t a, int64_t b)
 {
     if (b == -1)
@@ -213,7 +213,7 @@ NOINLINE void integers(int64_t opcode, int64_t *y, const int64_t *left, const in
     }
 }
 
-/* ---- questions, whose answers are bools */
+/* ---- comparisons and logical operations, with bool results */
 
 #define QUESTIONS(name, type)                                                                                          \
     NOINLINE void name(int64_t opcode, uint8_t *y, const type *left, const type *right, int64_t n)                     \
@@ -238,7 +238,7 @@ QUESTIONS(integer_questions, int64_t)
 
 static const uint32_t binary_types[] = BINARY_TYPES, binary_results[] = BINARY_RESULTS;
 
-/* Parts of `count` elements from `at` on, each in the form that the operation takes; rest lanes hold 1, which divides. */
+/* Parts of `count` elements from `at` on, in the form that the operation needs; unused lanes are 1, a valid divisor. */
 static void float_part(void *y, int64_t opcode, int type, const view *a, const view *b, int64_t at, int64_t n)
 {
     float left[PART], right[PART];

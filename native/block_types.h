@@ -1,4 +1,5 @@
-/* GGML's block types, row after row as files have them (layouts: ggml-common.h of https://github.com/ggml-org/ggml, MIT). */
+/* GGML's block types, row after row as files have them (layouts: ggml-common.h of https://github.com/ggml-org/ggml,
+ * MIT). */
 #ifndef PYAPP_BLOCK_TYPES_H
 #define PYAPP_BLOCK_TYPES_H
 #include "int8.h"
@@ -28,7 +29,7 @@ enum {
     SMALL_BLOCK_BYTES = 36, /* of the largest block of 32 values */
 };
 
-/* What one block holds; nbytes 0: an unknown type. */
+/* The contents of one block; nbytes 0: an unknown type. */
 typedef struct block_type {
     int values, nbytes, bias, runs16; /* runs16: two scales in 32 columns */
 } block_type;

@@ -1,7 +1,8 @@
-/* A blocked product of matrices of one type, for types whose sums are made in themselves. The file that includes this
- * defines ELEMENT (the type), NAME (of the function) and LOAD(p, index, bytes), STORE(p, index, bytes, value).
+/* A blocked product of matrices of one type, for types whose sums have the same type. The including file defines
+ * ELEMENT (the type), NAME (of the function) and LOAD(p, index, bytes), STORE(p, index, bytes, value).
  *
- * As gemm.h: blocks of both operands are packed on the stack, whatever their strides, and vectors run along the columns.
+ * As gemm.h: blocks of both operands are packed on the stack, whatever their strides, and vectors run along the
+ * columns.
  */
 #define VECTOR JOIN(ELEMENT, vector)
 #define UNALIGNED JOIN(ELEMENT, unaligned)

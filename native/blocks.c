@@ -1,5 +1,5 @@
 /* Block formats: to f32, rows of them by id, and packing into bands and back (layouts: block_types.h, bands.h). */
-#if defined(__clang__) /* scale * number - minimum in two roundings, as the definition has it */
+#if defined(__clang__) /* scale * number - minimum in two roundings, as in the definition */
 #pragma clang fp contract(off)
 #else
 #pragma GCC optimize("fp-contract=off")
@@ -232,7 +232,7 @@ INLINE void pack_bands(uint8_t *packed, const uint8_t *from, int64_t rows, int64
         }
 }
 
-/* blocks: as files have them, row after row; columns must be whole blocks. Rows past the last are zero. */
+/* blocks: in the layout of files, row by row; columns must be whole blocks. Rows past the last are zero. */
 KERNEL(pack_blocks)
 {
     uint8_t *packed = record->pointers[pack_blocks_packed];

@@ -49,7 +49,7 @@ WIDEN_KERNEL(bf16_to_f32, vload_bf16)
 NARROW_KERNEL(f32_to_f16, vto_f16)
 NARROW_KERNEL(f32_to_bf16, vto_bf16)
 
-/* ---- Any pair of types. What is written often is converted in one step, the rest by way of doubles or 64-bit integers. */
+/* ---- Any pair of types. Frequent targets are converted in one step, others through doubles or 64-bit integers. */
 
 #define DIRECT(to_type, to, from_type, from)                                                                           \
     if (y_type == TYPE_##to_type && x_type == TYPE_##from_type) {                                                      \

@@ -1,6 +1,6 @@
-/* What convolutions need beside matrix products. Windows of a sequence whose channels lie together are rows of a matrix
- * already, a stride apart; only their gradient has to be put together. Others are packed where they lie, panel by panel,
- * as the product wants them: no matrix of windows exists (as in cuDNN; Chetlur et al., 2014). */
+/* Kernels of convolutions besides matrix products. Windows of a sequence with the channels last are rows of a matrix, a
+ * stride apart; only their gradient must be summed. Other windows are packed from the input, panel by panel, for the
+ * product: a matrix of windows is never stored (as in cuDNN; Chetlur et al., 2014). */
 #include "gemm.h"
 #include "vmath.h"
 
@@ -167,7 +167,7 @@ INLINE void pack_windows(float *to, const product *p, const void *source, int64_
     }
 }
 
-/* ---- few rows: windows of a channel by itself. Nothing is packed: there would be nobody to share it. */
+/* ---- few rows: windows of a single channel. Nothing is packed, because the panels would not be shared. */
 
 enum { FEW = 2, TAPS = 256, DIRECT_VECTORS = 4 };
 
@@ -188,7 +188,7 @@ INLINE vfloat vload_step(const float *x, const int64_t step, int64_t n)
 INLINE void add_taps(float *c, const float *a, const float *x, const int64_t *offsets, int64_t taps, int64_t count,
                      const float *start, const int vectors, const int64_t step)
 {
-    const int chains = vectors == 1 ? DIRECT_VECTORS : 1; /* a lone sum would wait for itself */
+    const int chains = vectors == 1 ? DIRECT_VECTORS : 1; /* a single sum would wait for its own result */
     vfloat sums[DIRECT_VECTORS] = {0};
     int64_t i = 0;
     UNROLL for (int v = 0; v < vectors; v++) sums[v] =
@@ -217,7 +217,8 @@ INLINE void convolve_row(float *c, const float *a, const float *x, const int64_t
         add_taps(c + i, a, x + i * step, offsets, taps, count - i, start, 1, step);
 }
 
-/* Rows of outputs (along the last axis of j) first .. last - 1, numbered through all items. Taps are taken TAPS at a time. */
+/* Rows of outputs (along the last axis of j) first .. last - 1, numbered through all items. Taps are taken TAPS at a
+ * time. */
 static void convolve_direct(const launch *record, int64_t first, int64_t last)
 {
     static const float zero;
@@ -263,7 +264,7 @@ INLINE vfloat dot_steps(const float *a, const float *x, int64_t n, const int64_t
     for (; i + 2 * LANES <= n; i += 2 * LANES)
         for (int j = 0; j < 2; j++)
             sums[j] = vfma(vload(a + i + j * LANES), vload_step(x + (i + j * LANES) * step, step, LANES), sums[j]);
-    for (; i < n; i += LANES) { /* what lies past the end of x's row may be no number */
+    for (; i < n; i += LANES) { /* memory past the end of x's row may contain NaN */
         const vfloat left = vload_up_to(a + i, n - i), right = vload_step(x + i * step, step, n - i);
         float part[LANES];
         vstore(part, right);
@@ -321,7 +322,7 @@ KERNEL(windows_f32)
         convolve_direct(record, first, last);
         return KERNEL_OK;
     }
-    /* Units are panels; where these are few, of a part of the rows. */
+    /* Units are panels; if there are few, panels of a part of the rows. */
     const int64_t panels = (n + PANEL - 1) / PANEL, tall = (m + GEMM_ROWS - 1) / GEMM_ROWS;
     const int64_t wanted = (2 * workers + items * panels - 1) / (items * panels);
     const int64_t parts = workers == 1 ? 1 : wanted < tall ? wanted : tall;

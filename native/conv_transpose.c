@@ -1,6 +1,6 @@
-/* Transposed convolution in two dims, which is also the gradient of a convolution in its input. For a stretch of pixels a
- * product gives what every tap of every output channel makes of them; this is added to the outputs while it is in the
- * cache (col2im; Chellapilla et al., 2006). One dim is a plane of height 1. */
+/* Transposed convolution in two dims, which is also the gradient of a convolution in its input. For a run of pixels a
+ * matrix product computes the contributions of every tap of every output channel; they are added to the outputs while
+ * they are in the cache (col2im; Chellapilla et al., 2006). One dim is a plane of height 1. */
 #include "gemm.h"
 #include "vmath.h"
 

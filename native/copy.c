@@ -8,7 +8,7 @@ typedef struct axis {
     int64_t step, tiles;    /* of the tiles along this axis */
 } axis;
 
-/* Drops axes of size 1 and joins neighbours that are one walk in both views. Returns the number of axes left. */
+/* Drops axes of size 1 and merges neighbours that are contiguous in both views. Returns the number of axes left. */
 static int simplify(const int64_t *shape, const int64_t *to, const int64_t *from, int rank, axis *axes)
 {
     int count = 0;
@@ -36,7 +36,7 @@ typedef uint16_t any16 __attribute__((may_alias));
 typedef uint32_t any32 __attribute__((may_alias));
 typedef uint64_t any64 __attribute__((may_alias));
 
-/* Calls for a few vectors take longer than these do, above all in browsers. */
+/* For a few vectors a call takes longer than this loop, above all in browsers. */
 static void copy_dense(char *to, const char *from, int64_t bytes)
 {
     enum { SHORT = 512, STEP = 16 };
@@ -70,7 +70,7 @@ static void copy_row(char *to, const char *from, int64_t n, int64_t to_step, int
             memcpy(to + i * to_step * bytes, from + i * from_step * bytes, (size_t)bytes);
 }
 
-/* Cuts the axes into tiles: runs where one axis is the fast one in both views, squares where two are. */
+/* Cuts the axes into tiles: runs if the same axis is the fast one in both views, squares if two different ones are. */
 static int64_t cut(axis *axes, int count, int *inner, int *across)
 {
     *inner = 0;

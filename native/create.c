@@ -1,4 +1,4 @@
-/* New values: one number everywhere, numbers in steps, triangles, and rows with a single one. */
+/* New values: constants, ranges, triangles, and one-hot rows. */
 #include "elements.h"
 
 static int same_bytes(void *y, int64_t first, int64_t last, const void *element, int64_t bytes)

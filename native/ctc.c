@@ -1,12 +1,12 @@
 /* Connectionist temporal classification (Graves et al. 2006) with its gradient, by the forward-backward algorithm.
  *
- * A target of S labels has 2 S + 1 states: its labels with blanks between and around them. Sums of probabilities are kept
- * as logarithms relative to the largest at their time, which itself is summed up in double: so f32 is exact enough for
- * recordings of any length.
+ * A target of S labels has 2 S + 1 states: its labels with blanks between and around them. Sums of probabilities are
+ * kept as logarithms relative to the largest at their time, which itself is summed up in double: so f32 is exact enough
+ * for recordings of any length.
  */
 #include "vmath.h"
 
-#define NEVER (-1e30f) /* the logarithm of no probability: adding to it changes nothing, and makes no NaN */
+#define NEVER (-1e30f) /* stands for log(0): adding to it changes nothing and gives no NaN */
 
 enum { AROUND = 16 }; /* floats that are NEVER on both sides of a row of states */
 
@@ -25,7 +25,7 @@ INLINE void fill(float *row, int64_t count, float value)
 
 INLINE int64_t room_of(int64_t width) { return width + 2 * AROUND; }
 
-/* Lays the rows out in scratch, and finds where a path may go on without a blank: between two labels that differ. */
+/* Places the rows in scratch, and finds where a path may skip the blank: between two different labels. */
 static void prepare(paths *p, float *scratch, int64_t rows)
 {
     const int64_t room = room_of(p->width);
@@ -40,7 +40,7 @@ static void prepare(paths *p, float *scratch, int64_t rows)
             p->skip[s] = p->skip_back[s - 2] = 0;
 }
 
-/* The log-probabilities of all states at a time. Whether one is not a number. */
+/* The log-probabilities of all states at a time. Returns whether one is NaN. */
 static int gather(const paths *p, int64_t time)
 {
     const float *row = p->log_probs + time * p->step;
@@ -53,7 +53,7 @@ static int gather(const paths *p, int64_t time)
     return broken;
 }
 
-/* Takes the largest off a row; how much that was. */
+/* Subtracts the largest element from a row and returns it. */
 static double level(float *row, int64_t width)
 {
     vfloat largest = vload(row);
@@ -67,7 +67,7 @@ static double level(float *row, int64_t width)
     return top;
 }
 
-/* The states one time on, from where they were and one or two states before (or after: by = -1 or 1). */
+/* The states at the next time, from the same state and one or two states before (or after: by = -1 or 1). */
 static double advance(const paths *p, float *to, const float *from, const float *skip, int64_t by)
 {
     for (int64_t s = 0; s < p->width; s += LANES) {
@@ -84,7 +84,7 @@ static float forward(const paths *p, int keep)
 {
     const int64_t room = room_of(p->width), last = p->states - 1;
     int broken = 0;
-    double under = 0; /* what alpha is relative to */
+    double under = 0; /* the offset of alpha */
     float *row = p->alpha;
     for (int64_t t = 0; t < p->times; t++) {
         float *before = row;
@@ -105,7 +105,7 @@ static float forward(const paths *p, int keep)
     return (float)-(under + top + log_scalar(exp_scalar(one - top) + exp_scalar(two - top)));
 }
 
-/* Takes from grad, at each time and class, the share of the paths that pass there. */
+/* Subtracts from grad the posterior probability of each class at each time. */
 static void backward(paths *p, float *grad)
 {
     const int64_t room = room_of(p->width), last = p->states - 1;
@@ -166,7 +166,7 @@ KERNEL(ctc_f32)
         if (g && loss[n] < INFINITE)
             backward(&p, g);
         else if (g)
-            for (int64_t t = 0; t < times[n]; t++) /* no paths have no shares */
+            for (int64_t t = 0; t < times[n]; t++) /* without paths there is no posterior */
                 fill(g + t * count * classes, classes, __builtin_nanf(""));
     }
     return KERNEL_OK;

@@ -5,8 +5,8 @@
 #define PYAPP_DECODE_BLOCKS_H
 #include "block_types.h"
 
-/* Up to 256 columns of one row, in runs of 32: scales[h][run] and minimums[h][run] are those of a run's first (h = 0) and
- * last (h = 1) 16 columns. */
+/* Up to 256 columns of one row, in runs of 32: scales[h][run] and minimums[h][run] are those of a run's first (h = 0)
+ * and last (h = 1) 16 columns. */
 typedef struct decoded {
     uint8_t numbers[MOST_VALUES];
     float scales[2][MOST_VALUES / BLOCK], minimums[2][MOST_VALUES / BLOCK];

@@ -1,27 +1,28 @@
-/* Depthwise convolution in two dims and its gradients: every channel has small filters of its own.
+/* Depthwise convolution in two dims and its gradients: every channel has separate small filters.
  *
- * A tile of a channel's plane is copied to the stack, with zeros around it where the padding is. Elements that lie a
- * stride apart lie side by side in the copy: it holds one plane for each remainder ("phase") of the rows and columns
- * divided by the strides. Then every tap of the filter is one offset, and outputs of all rows are one long row: no
- * vector ends at the end of a row. One dim is a plane of height 1. */
+ * A tile of a channel's plane is copied to the stack, with zeros for the padding. Elements a stride apart are adjacent
+ * in the copy: it has one plane for each remainder ("phase") of the rows and columns divided by the strides. Then every
+ * tap of the filter is one offset, and the outputs of all rows are one long row, so that vectors can cross the ends of
+ * rows. One dim is a plane of height 1. */
 #include "vmath.h"
 
 enum {
     SOURCE = 20480, /* floats of a tile's copy */
     RESULT = 8192,  /* and of its outputs, or of their gradient */
     SLACK = 128,    /* floats that are read or written past the last output */
-    TAPS = 1024,    /* at most; more go the slow way */
+    TAPS = 1024,    /* at most; larger ones use the slow path */
     VECTORS = 4,    /* outputs that are summed side by side */
     CHAINS = 5,     /* taps whose gradients are */
-    PHASES = 4096   /* of an input; more go the slow way */
+    PHASES = 4096   /* of an input; more use the slow path */
 };
 
 /* One dim of a convolution: output o and tap k meet the input at o * stride + k * dilation - before. With
- * input + before = quotient * stride + phase, tap k meets phase k * dilation % stride at quotient o + k * dilation / stride. */
+ * input + before = quotient * stride + phase, tap k meets phase k * dilation % stride at quotient o + k * dilation /
+ * stride. */
 typedef struct axis {
     int64_t size, out, taps, stride, before, dilation;
     int64_t reach;  /* the quotient of the last tap */
-    int64_t phases; /* how many the taps may meet: 0 .. phases - 1 */
+    int64_t phases; /* number of phases: 0 .. phases - 1 */
 } axis;
 
 typedef struct shape {
@@ -74,7 +75,7 @@ COMPACT void choose_tile(shape *s, int64_t rows, int64_t columns, int64_t phases
         s->tile_rows = smaller(rows, smaller(RESULT / s->pitch, SOURCE / phases / s->pitch - s->y.reach));
 }
 
-/* The last vector of a row overlaps the one before: no elements by themselves. */
+/* The last vector of a row overlaps the one before, so that no single elements are left. */
 INLINE void copy_row(float *to, const float *from, int64_t n)
 {
     int64_t i = 0;
@@ -85,8 +86,8 @@ INLINE void copy_row(float *to, const float *from, int64_t n)
         vstore(to + smaller(i, n - LANES), vload(from + smaller(i, n - LANES)));
 }
 
-/* to (rows, pitch): x (height, width) at rows y, y + y_step, ... and columns left, left + x_step, ... (`columns` of them,
- * then zeros); zero outside of x. */
+/* to (rows, pitch): x (height, width) at rows y, y + y_step, ... and columns left, left + x_step, ... (`columns` of
+ * them, then zeros); zero outside of x. */
 static __attribute__((noinline)) void gather(float *to, int64_t rows, int64_t columns, int64_t pitch, const float *x,
                                              int64_t height, int64_t width, int64_t y, int64_t y_step, int64_t left,
                                              int64_t x_step)
@@ -149,7 +150,7 @@ COMPACT void take_tile(float *source, const shape *s, const float *x, int64_t to
         float *to = source + p * (s->tile_rows + s->y.reach) * s->pitch;
         gather(to, high, s->pitch, s->pitch, x, s->y.size, s->x.size, top * s->y.stride + py - s->y.before, s->y.stride,
                left * s->x.stride + px - s->x.before, s->x.stride);
-        vstore(to + high * s->pitch, vzero()); /* numbers, where the last vector reads past the end */
+        vstore(to + high * s->pitch, vzero()); /* finite values, because the last vector reads past the end */
     }
 }
 

@@ -1,5 +1,5 @@
-/* Dot products of weights 0 .. 127 with int8 activations: what every instruction set has an exact instruction for (see
- * int8.h, whose parts and sums these are). Weights come as bits in registers: unpacked there, not in memory. */
+/* Dot products of weights 0 .. 127 with int8 activations, for which every instruction set has an exact instruction
+ * (parts and sums as in int8.h). Weights are unpacked from bits in registers, not in memory. */
 #ifndef PYAPP_DOT_U7_H
 #define PYAPP_DOT_U7_H
 #include "int8.h"
@@ -43,7 +43,7 @@ INLINE int32_t sum_of_16(const int8_t *p)
 #endif
 }
 
-/* apart: sums of 16 are wanted, else [0] is of all. */
+/* apart: one sum for each 16; else [0] is the sum of all. */
 INLINE void make_ready(ready *to, const activations *from, int32_t bias, int apart)
 {
     const int32_t first = apart ? sum_of_16(from->values) : from->sum, last = from->sum - first;
@@ -110,7 +110,7 @@ INLINE u7_step u7_row_load(const u7_value *x)
     memcpy(&row, x, sizeof row);
     return row;
 }
-typedef u7_step u7_part; /* weights as a dot wants them */
+typedef u7_step u7_part; /* weights in the form of a dot */
 INLINE u7_part u7_part_of(part_bits w)
 {
     return (u7_part){(short8)((word8)w & (word8)vconstant(0x00ff00ff)), (short8)((word8)w >> 8)};
@@ -189,7 +189,7 @@ INLINE void floats_of_nibbles(part_float low[PARTS], part_float high[PARTS], con
 #elif defined(__wasm_simd128__)
 INLINE part_float wide_floats(v128_t wide)
 {
-    IN_ORDER(wide); /* clang 14 would convert one by one, seeing that these were shorter */
+    IN_ORDER(wide); /* clang 14 would convert one by one if it saw that these were shorter */
     return (part_float)wasm_f32x4_convert_i32x4(wide);
 }
 INLINE void floats_of_u8(part_float to[PARTS], const uint8_t *p)

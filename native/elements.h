@@ -1,5 +1,5 @@
-/* Elements of any type and views of any strides, for kernels that take them a part at a time: a part is read into floats,
- * doubles or 64-bit integers, computed there, and written as what the result is. */
+/* Elements of any type and views of any strides, for kernels that process a part at a time: a part is read into floats,
+ * doubles or 64-bit integers, computed, and written in the type of the result. */
 #ifndef PYAPP_ELEMENTS_H
 #define PYAPP_ELEMENTS_H
 #include "simd.h"
@@ -9,7 +9,7 @@ enum { PART = 256, RANK = 6, ELEMENT_SHARE = 64 };
 typedef struct view {
     const char *p;
     int type, rank;
-    int64_t size[RANK], stride[RANK]; /* in elements; neighbouring dims that are one walk are joined */
+    int64_t size[RANK], stride[RANK]; /* in elements; contiguous neighbouring dims are merged */
 } view;
 
 typedef uint16_t any16 __attribute__((may_alias));
@@ -44,10 +44,10 @@ INLINE int64_t type_bytes(int64_t type)
 #define write_doubles SUFFIXED(write_doubles)
 #define write_integers SUFFIXED(write_integers)
 
-/* A view of `rank` dims; returns its number of elements, -1 where rank, type or a size is not usable. */
+/* A view of `rank` dims; returns its number of elements, -1 for an invalid rank, type or size. */
 int64_t view_of(view *v, const void *p, int64_t type, int64_t rank, const int64_t *sizes, const int64_t *strides);
 
-/* The offset of element `at`, and the step to those after it; cuts *n to as many as lie so. */
+/* The offset of element `at`, and the step to the following elements; reduces *n to the elements with this step. */
 int64_t next_run(const view *v, int64_t at, int64_t *n, int64_t *step);
 
 /* n <= PART elements from element `at` on, in the order of the view's dims. floats: of float32 and halves; doubles: of
@@ -58,10 +58,10 @@ void read_doubles(double *to, const view *v, int64_t at, int64_t n);
 void read_integers(int64_t *to, const view *v, int64_t at, int64_t n);
 const void *read_bits(void *to, const view *v, int64_t at, int64_t n, int64_t bytes);
 
-/* To dense memory, from element `at` on. Floats: to float32 and halves. Doubles: to any type; to integers they are cut to
- * whole numbers. What a type cannot hold: to int64 the smallest int64; to int32 and narrower signed or unsigned types the
- * low bits of the smallest int32; to uint32 and uint64 the low bits of a whole number that fits into 64 bits, else 0.
- * Integers: their low bits; bool: whether they are not 0. */
+/* To dense memory, from element `at` on. Floats: to float32 and halves. Doubles: to any type; to integers they are cut
+ * to whole numbers. What a type cannot hold: to int64 the smallest int64; to int32 and narrower signed or unsigned
+ * types the low bits of the smallest int32; to uint32 and uint64 the low bits of a whole number that fits into 64 bits,
+ * else 0. Integers: their low bits; bool: whether they are not 0. */
 void write_floats(void *y, int type, int64_t at, const float *from, int64_t n);
 void write_doubles(void *y, int type, int64_t at, const double *from, int64_t n);
 void write_integers(void *y, int type, int64_t at, const int64_t *from, int64_t n);

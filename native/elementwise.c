@@ -1,7 +1,7 @@
 /* Copies, fills, binary operations of f32 with short records, and activations with their gradients. */
 #include "vmath.h"
 
-enum { SHARE = 64 }; /* elements: shares of workers are cut at multiples of it, a few cache lines */
+enum { SHARE = 64 }; /* elements: the shares of workers are multiples of it, a few cache lines */
 
 KERNEL(copy_bytes)
 {
@@ -55,7 +55,7 @@ typedef struct binary_walk {
     int64_t at, last;
 } binary_walk;
 
-/* A run of n elements from y on, for which each operand walks or stays. */
+/* A run of n elements from y on, in which each operand advances or is constant. */
 typedef struct binary_part {
     float *y;
     const float *a, *b;
@@ -80,7 +80,7 @@ static int binary_begin(binary_walk *walk, const launch *record, int worker, int
     return KERNEL_OK;
 }
 
-/* Where element `at` of an operand lies; cuts n to what lies in one run. */
+/* The address of element `at` of an operand; reduces n to the elements of one run. */
 static const float *operand_at(const operand *o, int64_t at, int64_t *n, int *walks)
 {
     int64_t left = *n;
@@ -152,7 +152,8 @@ KERNEL(gelu_backward_f32)
     return KERNEL_OK;
 }
 
-/* Gated activation of Shazeer, GLU Variants Improve Transformer (2020) ------------------------------------------------ */
+/* Gated activation of Shazeer, GLU Variants Improve Transformer (2020)
+ * ------------------------------------------------ */
 
 KERNEL(silu_mul_f32)
 {
@@ -198,7 +199,7 @@ KERNEL(silu_mul_backward_f32)
             const int64_t n = length - i;
             const vfloat gate = vload_up_to(x + gate_at + i, n), up = vload_up_to(x + up_at + i, n);
             const vfloat grad = vload_up_to(grad_y + at + i, n);
-            const vfloat s = vsigmoid(gate); /* one division for both: they cost more than the exponential */
+            const vfloat s = vsigmoid(gate); /* one division for both: a division costs more than the exponential */
             vstore_up_to(grad_x + gate_at + i, grad * up * (s * vfma(gate, 1.0f - s, vsplat(1.0f))), n);
             vstore_up_to(grad_x + up_at + i, grad * (gate * s), n);
         }

@@ -1,7 +1,7 @@
 /* Rows of a table by id, as they are or (of 16-bit tables) widened to f32. */
 #include "halves.h"
 
-/* KERNEL_OK when every id is a row of the table: found out before anything is written. */
+/* KERNEL_OK if every id is a row of the table; checked before anything is written. */
 static int check_ids(const int32_t *ids, int64_t tokens, int64_t vocabulary)
 {
     for (int64_t i = 0; i < tokens; i++)

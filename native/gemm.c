@@ -1,4 +1,4 @@
-/* The packed way of gemm.h: packing, and products of packed panels. */
+/* The packed method of gemm.h: packing, and products of packed panels. */
 #include "gemm.h"
 #include "halves.h"
 
@@ -52,7 +52,7 @@ __attribute__((noinline)) void pack_panel(float *to, int width, const void *from
         pack_panel_of(to, width, from, count, j_stride, k_stride, k, KIND_BF16);
 }
 
-/* `panels` whole panels whose rows are dense, the way of most right operands: row by row, as memory likes it. */
+/* `panels` whole panels with dense rows, as most right operands have: row by row, in the order of memory. */
 void pack_dense(float *to, const float *from, int64_t panels, int64_t k_stride, int64_t k)
 {
     for (int64_t i = 0; i < k; i++, to += PANEL, from += k_stride)
@@ -81,7 +81,8 @@ INLINE void multiply_panel(float *c, int64_t c_row, const float *add, int64_t ad
         vstore(c + r * c_row + v * LANES, vload(add + r * add_row + v * LANES) + sum[r][v]);
 }
 
-/* Kept out of line: inlined beside other code, the sums would not stay in registers. `panels` of b, one beside the other. */
+/* Kept out of line: inlined beside other code, the sums would not stay in registers. `panels` of b, one beside the
+ * other. */
 static __attribute__((noinline)) void multiply_whole(float *c, int64_t c_row, const float *add, int64_t add_row,
                                                      int64_t add_step, const float *a, const float *b, int64_t k,
                                                      int64_t panels)
@@ -101,7 +102,7 @@ static __attribute__((noinline)) void multiply_few(float *c, int64_t c_row, cons
     multiply_panel(c, c_row, add, add_row, a, a_row, a_step, b, k, GEMM_FEW);
 }
 
-/* A left operand as it lies, or packed: then row is 1 and step GEMM_ROWS. */
+/* A left operand, in place or packed: then row is 1 and step GEMM_ROWS. */
 typedef struct left_rows {
     const float *first;
     int64_t row, step;
@@ -144,7 +145,7 @@ INLINE void multiply_block(float *c, int64_t c_row, addend add, left_rows a, con
     }
 }
 
-/* Asks for a share of the next rows of a while these are multiplied: they lie far apart, which no machine foresees. */
+/* Prefetches a part of the next rows of a during the product: hardware does not, as they are far apart. */
 INLINE void fetch_ahead(const float *a, int64_t a_row, int64_t rows, int64_t depth, int64_t share, int64_t shares)
 {
     for (int64_t i = depth * share / shares / 16 * 16; i < depth * (share + 1) / shares; i += 16)
@@ -230,8 +231,8 @@ void dots_of(const product *p, range rows, range columns, int kind)
 
 void gemm_of(const product *p, range rows, range columns, int kind) { gemm(p, rows, columns, pack_matrix, NULL, kind); }
 
-/* Rows and columns of c whose sums are kept in f32 before they are rounded; WIDE_K elements of a row of a are widened at
- * once for dots. */
+/* Rows and columns of c whose sums are kept in f32 before they are rounded; WIDE_K elements of a row of a are widened
+ * at once for dots. */
 enum { STAGE_ROWS = 192, STAGE_COLUMNS = 128 / PANEL * PANEL, WIDE_K = 4096 };
 
 /* Up to DOT_ROWS rows, `columns` columns: stage = a * b. */

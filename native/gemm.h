@@ -1,7 +1,7 @@
 /* Matrix products of f32 in two ways, for matmul.c and linear.c:
  *
  * dots: both operands run along k; vectors run along k too, and each output ends in a horizontal sum. No packing, so it
- *   is the way of few rows.
+ *   is used for few rows.
  * gemm: blocks of both operands are packed into small buffers on the stack (whatever their strides), vectors run along
  *   n. The way of many rows. (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008.)
  */
@@ -22,10 +22,10 @@ enum { GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_K = 384, GEMM_PANELS = 48, DOT_ROWS
 #endif
 /* Packed panels, PANEL * GEMM_K * GEMM_PANELS floats, lie on the stack: 0.6 MB at most. */
 
-/* Whether rows of a that run along k are read where they lie: where the product itself can broadcast from memory, that is
- * a tenth faster than packing them. */
+/* Whether rows of a that run along k are read in place: if the product can broadcast from memory, that is a tenth
+ * faster than packing them. */
 enum { GEMM_DIRECT = LANES >= 8 };
-/* Rows that lie a multiple of CROWDED floats apart share few lines of a cache; copied, they lie APART. */
+/* Rows a multiple of CROWDED floats apart share few lines of a cache; they are copied APART floats apart. */
 enum { CROWDED = 512, APART = GEMM_K + 16 };
 enum { GEMM_FEW = LANES == 16 ? 4 : 3 }; /* rows at the lower end: they divide GEMM_ROWS */
 enum { PANEL = GEMM_VECTORS * LANES, DOT_CHAINS = 4, DOT_GROUP_BYTES = 256 << 10 };
@@ -45,8 +45,8 @@ typedef struct range {
     int64_t first, last;
 } range;
 
-/* gemm.c: to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count; and the same for whole panels whose
- * rows are dense. */
+/* gemm.c: to[i * width + j] = from[j * j_stride + i * k_stride], zero for j >= count; and the same for whole panels
+ * whose rows are dense. */
 #define pack_panel SUFFIXED(pack_panel)
 #define pack_dense SUFFIXED(pack_dense)
 void pack_panel(float *to, int width, const void *from, int64_t count, int64_t j_stride, int64_t k_stride, int64_t k,
@@ -58,8 +58,8 @@ void pack_dense(float *to, const float *from, int64_t panels, int64_t k_stride, 
 void multiply_packed(const product *p, range rows, int64_t n, int64_t end, int64_t k, int64_t depth,
                      const float *right);
 
-/* gemm.c: both ways for matrices b of a kind. multiply_halves: a, b, c and add are all of one 16-bit kind; sums are made in
- * f32 and rounded once. `few`: by dots. */
+/* gemm.c: both methods for matrices b of a kind. multiply_halves: a, b, c and add are all of one 16-bit kind; sums are
+ * made in f32 and rounded once. `few`: by dots. */
 #define dots_of SUFFIXED(dots_of)
 #define gemm_of SUFFIXED(gemm_of)
 #define multiply_halves SUFFIXED(multiply_halves)
@@ -141,7 +141,7 @@ INLINE void dot_tile(float out[DOT_ROWS][DOT_COLUMNS], const float *a, int64_t a
 /* Rows i .. i + rows - 1 of a with rows `columns` of b. */
 INLINE void dot_rows(const product *p, int64_t i, range columns, const int rows, const int kind)
 {
-    /* A lone row is bound by memory, which likes few streams that lie far apart: first and second half of the rows. */
+    /* A single row is bound by memory, which prefers few streams far apart: first and second half of the rows. */
     const int wide = rows == 1 ? 2 : DOT_COLUMNS;
     const int64_t tiles = (columns.last - columns.first) / wide, far = rows == 1 ? tiles : 1,
                   near = rows == 1 ? 1 : wide;

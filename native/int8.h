@@ -1,13 +1,13 @@
 /* Dot products of int8: the part of simd.h that linear_q8.c needs.
  *
- * A "part" is what one vector holds of a step of packed weights (kernels.h): 4 columns of PART_ROWS rows (4 or 8). The
+ * A "part" is the content of one vector of packed weights (kernels.h): 4 columns of PART_ROWS rows (4 or 8). The
  * matching 4 activations are broadcast, so that a part needs no horizontal sum. Signed x signed is exact everywhere;
- * what an instruction set lacks for it is made up in `prepare`, once per row and not once per weight:
+ * `prepare` compensates for missing instructions once per row, not once per weight:
  *   AVX-512 VNNI  dpbusd takes unsigned x signed: (w ^ 0x80) * x, the sums start at -128 * sum(x)
  *   AVX2          maddubs takes unsigned x signed: |w| * (x with w's sign)
- *   relaxed       dot takes signed x 0..127 and leaves open what 128..255 means, though always the same on one machine.
- *                 Where find_dot_way sees that it is unsigned or signed, all in 32 bits, one dot does as above;
- *                 elsewhere two: w * max(x, 0) - w * max(-x, 0)
+ *   relaxed       dot takes signed x 0..127; the meaning of 128..255 is undefined, but constant on one machine. If
+ *                 find_dot_way finds that it is unsigned or signed, with 32-bit sums, one dot is used as above; else
+ *                 two: w * max(x, 0) - w * max(-x, 0)
  *   others        widened to int16, pairs multiplied and added
  */
 #ifndef PYAPP_INT8_H
@@ -54,10 +54,10 @@ typedef float part_unaligned __attribute__((vector_size(16), aligned(1), may_ali
 #endif
 enum { PARTS = BAND / PART_ROWS, PART_BYTES = PART_ROWS * 4 };
 
-/* prepared: a block of activations as the dot wants it; part: weights; step: 4 activations, broadcast; sums: one int32
- * for each row, perhaps in pieces until part_finish. */
+/* prepared: a block of activations in the form of the dot; part: weights; step: 4 activations, broadcast; sums: one
+ * int32 for each row, possibly in pieces until part_finish. */
 typedef struct dot_way {
-    int two;             /* relaxed: two dots; a constant wherever the compiler looks */
+    int two;             /* relaxed: two dots; always a compile-time constant */
     int32_t flip, start; /* relaxed, one dot: xor for weights, factor of sum(x) */
 } dot_way;
 
@@ -238,7 +238,7 @@ INLINE void sums_in_order(sums *s)
 #endif
 }
 
-/* Makes a block ready; sets whose `prepared` is the block itself use it where it lies. */
+/* Prepares a block; instruction sets whose `prepared` is the block itself use it in place. */
 #if defined(__AVX2__) || (defined(__ARM_FEATURE_DOTPROD) && !defined(__wasm__))
 #define PREPARED_IN_PLACE 1
 #else
@@ -265,11 +265,11 @@ INLINE void prepare(prepared *to, const activations *from, const dot_way *way)
 #endif
 
 #if defined(__wasm_relaxed_simd__)
-/* Tries the dot where both readings, and 16-bit sums in between, would differ. */
+/* Tries the dot with numbers for which both readings, and 16-bit intermediate sums, differ. */
 INLINE dot_way find_dot_way(void)
 {
     static const volatile int32_t high = (int32_t)0xffffffff,
-                                  low = 0x7f7f7f7f; /* volatile: found out here, not by the compiler */
+                                  low = 0x7f7f7f7f; /* volatile: computed at run time, not by the compiler */
     const v128_t x = wasm_i32x4_splat(low), w = wasm_i32x4_splat(high), zero = wasm_i32x4_splat(0);
     const int32_t dot = wasm_i32x4_extract_lane(wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, zero), 0);
     if (dot == 4 * 127 * 255)
@@ -300,7 +300,7 @@ INLINE part_float scales_load_f16(const void *p)
 {
 #if defined(__AVX2__)
     return (part_float)_mm256_cvtph_ps(_mm_loadu_si128(p));
-#elif defined(__wasm_simd128__) /* shorter than vload_f16; scales are hardly ever subnormal, and then only slow */
+#elif defined(__wasm_simd128__) /* shorter than vload_f16; subnormal scales are rare, and only slow */
     const vint half = (vint)wasm_i32x4_load16x4(p), magnitude_and_sign = (half << 13) & vconstant((int32_t)0x8fffe000);
     const vint infinite = (vint)((half & vconstant(0x7c00)) == vconstant(0x7c00)) & vconstant(0x7f800000);
     const vfloat value = (vfloat)magnitude_and_sign * (vfloat)vconstant(0x77800000); /* 2^112 */

@@ -1,9 +1,9 @@
-/* y = x w^T (+ residual) with weights in f32, f16 or bf16, widened as they are read; x, y and residual in f32, or of the
- * weights' kind. */
+/* y = x w^T (+ residual) with weights in f32, f16 or bf16, widened as they are read; x, y and residual in f32, or of
+ * the weights' kind. */
 #include "gemm.h"
 
-/* From this many rows on, packing pays. Measured on each set at 288 x 768 and 768 x 2048; never with SSE2, whose two-operand
- * instructions spend the registers that packing wins. */
+/* Packing is faster from this many rows on. Measured on each set at 288 x 768 and 768 x 2048. Never with SSE2, whose
+ * two-operand instructions use up the registers that packing saves. */
 #if LANES == 8
 enum { PACKED_ROWS = 32 };
 #elif defined(__SSE2__) && LANES == 4

@@ -4,7 +4,8 @@
  * dots: a few rows of x with any other type (none of them has scales for 16 columns): 256 columns of one row of weights are decoded at a time.
  * tiles: many rows of x: a tile of weights is decoded into bytes, which serve all rows of x.
  *
- * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a minimum.
+ * A block's part of y is scale_x * (scale * sum(w * x) - minimum * sum(x)), both sums exact; a bias counts as a
+ * minimum.
  */
 #include "bands.h"
 #include "decode_blocks.h"
@@ -256,7 +257,7 @@ typedef struct dot_input {
     float scales[2][GROUP_BLOCKS], weighted[2][GROUP_BLOCKS];
 } dot_input;
 
-/* A row of x with a row of weights: the sums, to be added up, and what they are less. */
+/* A row of x with a row of weights: the partial sums, and the amount to subtract. */
 typedef struct dot_sums {
     part_float total;
     vfloat least;
@@ -312,10 +313,7 @@ INLINE void dot_group(dot_sums *to, const decoded *w, const dot_input *x, int bl
         vstore(factors + i, scales * vload(x->scales[0] + i));
         least = vfma(minimums, vload(x->weighted[0] + i), least);
     }
-    __asm__ volatile(""
-                     :
-                     : "r"(factors)
-                     : "memory"); /* read from there: GCC would broadcast out of registers, slowly */
+    __asm__ volatile("" : : "r"(factors) : "memory"); /* read from memory: GCC would broadcast from registers, slowly */
     if (blocks == GROUP_BLOCKS)
         DOT_UNROLL for (int i = 0; i < GROUP_BLOCKS; i += 2)
         {
@@ -348,7 +346,7 @@ INLINE void dot_row(float out[DOT_ROWS], const task *t, const uint8_t *w, const 
         out[r] = part_sum(sums[r].total) - vsum(sums[r].least);
 }
 
-/* The way of a type; one row of x keeps its sums in registers. */
+/* Selects the code for a type; one row of x keeps its sums in registers. */
 INLINE void dot_rows(float out[DOT_ROWS], const task *t, const uint8_t *w, const dot_input *x, int rows, int64_t blocks,
                      const int wide)
 {
@@ -580,11 +578,11 @@ static void multiply_bands(const task *t, int64_t first, int bands)
             const int rows = t->rows - row < TILE_ROWS ? (int)(t->rows - row) : TILE_ROWS;
             const ready *in[TILE_ROWS];
             for (int r = 0; r < TILE_ROWS; r++) {
-                in[r] = x[r < rows ? r : 0]; /* rows that are not there repeat the first */
+                in[r] = x[r < rows ? r : 0]; /* missing rows repeat the first */
                 for (int64_t k = 0; r < rows && k < blocks; k++)
                     make_ready(&x[r][k], t->x + (row + r) * t->blocks + start + k, 0, t->kind.runs16);
             }
-            const int once = rows == 1 ? 1 : TILE_AT_ONCE; /* the copy of a band is left */
+            const int once = rows == 1 ? 1 : TILE_AT_ONCE; /* the band is already in the copy */
             for (int b = 0; b < bands; b += once) {
                 (rows == 1 ? multiply_row : multiply_rows)(out, tile[b], in, blocks, &t->kind);
                 for (int r = 0; r < rows; r++)

@@ -16,7 +16,7 @@ enum { TILE_BLOCKS = 128, GROUP_BYTES = 512 << 10 };
 
 enum { MOST_BANDS = TILE_BANDS > VECTOR_BANDS ? TILE_BANDS : VECTOR_BANDS };
 
-/* The arguments of a record, and the bands that this worker does. */
+/* The arguments of a record, and the bands of this worker. */
 typedef struct task {
     band_output to;
     const activations *x;
@@ -26,8 +26,8 @@ typedef struct task {
     dot_way way;
 } task;
 
-/* Up to TILE_ROWS rows of x, ready, from block `first` on: `blocks` of them (those that are not there repeat the first);
- * and the bands that they meet. */
+/* Up to TILE_ROWS prepared rows of x: `blocks` blocks from `first` on (missing rows repeat the first); and the bands
+ * for them. */
 typedef struct tile_input {
     const prepared *x[TILE_ROWS];
     int64_t row, rows, first, blocks, band, last_band;
@@ -77,7 +77,7 @@ INLINE void multiply_tile(float out[TILE_ROWS][MOST_BANDS][BAND], const uint8_t 
         (part_unaligned *)&out[r][b][p * PART_ROWS] = total[r][b][p];
 }
 
-/* The bands for the rows of one tile. A lone row walks through far streams: memory likes that better. */
+/* The bands for the rows of one tile. A single row uses streams far apart, which is faster for memory. */
 INLINE void multiply_bands(const task *t, const tile_input *in, const int rows, const int half_scales, const int two)
 {
     const dot_way way = {two, t->way.flip, t->way.start};
@@ -107,12 +107,12 @@ INLINE void multiply_rows(const task *t, const tile_input *in, const int half_sc
         multiply_bands(t, in, 2, half_scales, two);
     else if (in->rows == 3 && half_scales)
         multiply_bands(t, in, 3, half_scales, two);
-    else /* perhaps with rows that are not there: beams have half scales */
+    else /* possibly with missing rows: beams often have few rows */
         multiply_bands(t, in, 4, half_scales, two);
 }
 
-/* Out of line, because browsers compile whole functions well, once these have run for a while: the products of one token
- * do not wait for code that only prompts need. */
+/* Out of line, because browsers compile whole functions well, once these have run for a while: the products of one
+ * token do not wait for code that only prompts need. */
 typedef void multiply_function(const task *t, const tile_input *in);
 #define APART static __attribute__((noinline)) void
 APART halves_row(const task *t, const tile_input *in) { multiply_bands(t, in, 1, 1, 0); }
@@ -188,7 +188,7 @@ static int linear_q8(const launch *record, int worker, int workers, const int ha
         group = MOST_BANDS;
     for (int64_t band = first; band < last; band += group) {
         const int64_t end = band + group < last ? band + group : last;
-        if (way.two) /* known now, where there is one way only */
+        if (way.two) /* known at compile time if there is only one method */
             multiply_group(&t, band, end, 1);
         else
             multiply_group(&t, band, end, 0);

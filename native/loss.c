@@ -1,4 +1,4 @@
-/* What training needs: cross entropy with its gradient, and AdamW (Loshchilov and Hutter, 2019). */
+/* Kernels of training: cross entropy with its gradient, and AdamW (Loshchilov and Hutter, 2019). */
 #include "vmath.h"
 
 /* Loss of one row, and its gradient (softmax - one-hot) * scale unless grad is NULL; grad may be the logits. */

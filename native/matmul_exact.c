@@ -1,4 +1,4 @@
-/* Batched matrix products of f64 and of integers, with any strides. Integers wrap as their type does: sums are made in 32
+/* Batched matrix products of f64 and integers, with any strides. Integers wrap as their type does: sums are made in 32
  * or 64 bits, whose low bits are those of any smaller type. */
 #include "simd.h"
 

@@ -72,7 +72,7 @@ KERNEL(rms_norm_backward_f32)
     int64_t first_row, last_row, first, last;
     if (columns <= 0)
         return KERNEL_OK;
-    if (grad_x == x || grad_x == grad_y) { /* in place: nobody else may still be reading */
+    if (grad_x == x || grad_x == grad_y) { /* in place: no other worker may still read */
         if (worker)
             return KERNEL_OK;
         workers = 1;

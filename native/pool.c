@@ -17,8 +17,8 @@
 
 enum {
     THREAD_LIMIT = 64,
-    DEFAULT_LIMIT = 8,     /* matrix x vector is bound by memory: more threads are asked for, not taken */
-    CHUNKS_PER_THREAD = 2, /* what claiming costs against what a lost core costs */
+    DEFAULT_LIMIT = 8,     /* matrix x vector is bound by memory: more threads would not help */
+    CHUNKS_PER_THREAD = 2, /* trades the cost of claiming against the delay of a lost core */
     SMALL_WORK = 48,       /* thousands of multiply-adds; fewer are done before another thread has woken */
     SPIN_ROUNDS = 4000,    /* some 50 microseconds to 0.1 ms */
     STACK_BYTES = 1 << 20,
@@ -40,7 +40,7 @@ static pthread_cond_t new_work = PTHREAD_COND_INITIALIZER, all_finished = PTHREA
 static _Atomic int wanted; /* threads asked for; 0: not asked yet */
 static int started;        /* threads that exist besides the caller; changed by the owner */
 
-static _Atomic int flushing; /* whether kernels take denormal numbers for zero */
+static _Atomic int flushing; /* whether kernels treat denormal numbers as zero */
 
 /* Sets the processor's mode for the kernels; returns the mode before, for leave_mode. */
 static uint64_t enter_mode(void)
@@ -152,7 +152,7 @@ static void after_fork_child(void)
 
 static void install_fork_handlers(void) { pthread_atfork(before_fork, after_fork_parent, after_fork_child); }
 
-/* Starts what is missing; with fewer than asked for the pool still works. */
+/* Starts the missing threads; the pool also works with fewer threads than requested. */
 static void start_threads(int threads)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -189,7 +189,7 @@ void pool_set_threads(int32_t threads)
 int32_t pool_threads(void)
 {
     int threads = atomic_load_explicit(&wanted, memory_order_relaxed);
-    if (!threads) { /* asked for once: the answer costs two system calls, more than a small kernel */
+    if (!threads) { /* determined once: it takes two system calls, more time than a small kernel */
         int none = 0;
         threads = default_threads();
         if (!atomic_compare_exchange_strong(&wanted, &none, threads))

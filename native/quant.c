@@ -1,4 +1,4 @@
-/* Block formats: packing int8 weights into bands, quantising weights and activations, and the way back.
+/* Block formats: packing int8 weights into bands, quantising weights and activations, and the inverses.
  * Layouts and rounding: kernels.h. GGML's q8_0 block: f16 scale, 32 int8. */
 #include "halves.h"
 #include "int8.h"
@@ -33,7 +33,7 @@ INLINE void get_values(const uint8_t *block, int64_t row, int64_t scale_bytes, i
 }
 
 /* Rounds 32 values to values[i] = roundf(x[i] / scale) with scale = absmax / 127; returns the scale. A block with an
- * infinity or NaN gets zeros and a NaN scale, so that whatever is computed from it is NaN. */
+ * infinity or NaN gets zeros and a NaN scale, so that all results computed from it are NaN. */
 INLINE float quantize_block(int8_t values[BLOCK], const float x[BLOCK], int32_t *sum)
 {
     vint largest = {0};

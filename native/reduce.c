@@ -111,8 +111,8 @@ typedef struct state {
 
 static const uint32_t reduce_types[] = REDUCE_TYPES;
 
-/* Element number k of n results: `x` holds one for each. NaN is the largest and the smallest; the first of equals counts.
- * 64-bit integers wrap. */
+/* Element number k of n results: `x` holds one for each. NaN is the largest and the smallest; the first of equals
+ * counts. 64-bit integers wrap. */
 #define ACROSS(expression)                                                                                             \
     for (int64_t i = 0; i < n; i++)                                                                                    \
         to[i] = expression;                                                                                            \
@@ -184,7 +184,7 @@ ACROSS_FUNCTION(wholes_across, int64_t, uint64_t, whole)
 ALONG_FUNCTION(reals_along, double, double, real)
 ALONG_FUNCTION(wholes_along, int64_t, uint64_t, whole)
 
-/* Adds a part to result 0; `lost` is what the additions of parts rounded away (Neumaier 1974). */
+/* Adds a part to result 0; `lost` is the sum of the rounding errors of earlier additions (Neumaier 1974). */
 static SMALL_CODE void add_part(state *s, double *lost, const double *x, int64_t n, int squares)
 {
     double sums[8] = {0};
@@ -202,7 +202,7 @@ static SMALL_CODE void add_part(state *s, double *lost, const double *x, int64_t
     s->real[0] = total;
 }
 
-/* Largest or smallest of a dense row of f32; NaN wins. */
+/* Largest or smallest of a dense row of f32; NaN if an element is NaN. */
 static SMALL_CODE float extreme_of_row(const float *x, int64_t n, int larger)
 {
     vfloat best = vsplat(x[0]);
@@ -310,7 +310,8 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
     write_results(r, &s, at, 1);
 }
 
-/* n results from `at` on, of one outer index, row by row: their elements lie nearer to each other than to the next row. */
+/* n results from `at` on, of one outer index, row by row: their elements lie nearer to each other than to the next
+ * row. */
 static SMALL_CODE void reduce_across(const reduction *r, int64_t at, int64_t n)
 {
     const char *x = r->x + (at / r->inner * r->x_outer + at % r->inner * r->x_inner) * type_bytes(r->type);

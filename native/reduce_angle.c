@@ -25,7 +25,7 @@ int reduce_angle(double x, double *high, double *low)
     memcpy(&bits, &x, sizeof bits);
     const int exponent = (int)(bits >> 52 & 0x7ff) - 1075; /* |x| = mantissa * 2^exponent */
     const uint64_t mantissa = (bits & 0x000fffffffffffff) | 0x0010000000000000;
-    const int start = exponent >= 2 ? (exponent - 2) / 32 : 0; /* what the words before it give is a multiple of 4 */
+    const int start = exponent >= 2 ? (exponent - 2) / 32 : 0; /* the words before it contribute a multiple of 4 */
     const uint64_t factors[2] = {mantissa & 0xffffffff, mantissa >> 32};
     uint32_t product[LONGEST + 1] = {0};
     for (int j = 0; j < 2; j++) {
@@ -40,7 +40,7 @@ int reduce_angle(double x, double *high, double *low)
     const int whole = 32 * (start + WORDS) - exponent; /* the bit that is worth one quarter */
     int quarter = (int)(bits_at(product, whole - 32) >> 32) & 3;
     uint64_t fraction = bits_at(product, whole - 64), rest = bits_at(product, whole - 128);
-    const int above = fraction >> 63 != 0; /* more than half: the next quarter, less something */
+    const int above = fraction >> 63 != 0; /* more than half: the next quarter minus the rest */
     if (above) {
         quarter++;
         fraction = ~fraction + (rest == 0);

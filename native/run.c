@@ -146,7 +146,7 @@ EXPORT void *pyapp_allocate(intptr_t bytes)
         return NULL;
 #if defined(MADV_HUGEPAGE) && !defined(__wasm__) /* as NumPy does; large matrices are read up to a third faster */
     if (bytes >= 2 * HUGE_PAGE && posix_memalign(&memory, HUGE_PAGE, (size_t)bytes) == 0) {
-        madvise(memory, (size_t)(bytes / HUGE_PAGE * HUGE_PAGE), MADV_HUGEPAGE); /* where it fails, nothing is lost */
+        madvise(memory, (size_t)(bytes / HUGE_PAGE * HUGE_PAGE), MADV_HUGEPAGE); /* failure is harmless */
         return memory;
     }
 #endif

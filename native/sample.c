@@ -1,9 +1,10 @@
-/* The next token: repetition penalty (Keskar et al., CTRL, 2019), temperature, top-k, top-p (Holtzman et al., 2020) and min-p
- * (Nguyen et al., 2024), in this order, as the logits processors of Hugging Face transformers.
+/* The next token: repetition penalty (Keskar et al., CTRL, 2019), temperature, top-k, top-p (Holtzman et al., 2020) and
+ * min-p (Nguyen et al., 2024), in this order, as the logits processors of Hugging Face transformers.
  *
  * Each of them keeps a prefix of the candidates in descending order, and the draw asks for the smallest prefix of some
- * mass. So nothing is sorted: candidates below a threshold are dropped, quickselect finds the end of the prefix among the
- * few that are left. Ties go to the lower id; masses are doubles, summed in an order that is the same on every platform.
+ * mass. So nothing is sorted: candidates below a threshold are dropped, quickselect finds the end of the prefix among
+ * the few that are left. Ties go to the lower id; masses are doubles, summed in an order that is the same on every
+ * platform.
  */
 #include "vmath.h"
 
@@ -51,7 +52,7 @@ static int64_t partition(candidates *c, int64_t low, int64_t high, int64_t pivot
     for (int64_t i = low; i < high - 1; i++) {
         const int first = precedes(c, i, high - 1);
         *mass += first ? (counting ? 1.0 : (double)c->values[i]) : 0.0;
-        swap_candidates(c, i, end); /* without a branch: end stays when the candidate does not belong */
+        swap_candidates(c, i, end); /* branch-free: end is unchanged if the candidate does not belong */
         end += first;
     }
     swap_candidates(c, end, high - 1);

@@ -1,5 +1,5 @@
-/* Moving elements by condition and by index. Elements are copied as their bytes; only what adds, multiplies or compares
- * looks at their values. */
+/* Moving elements by condition and by index. Elements are copied as bytes; only operations that add, multiply or
+ * compare use their values. */
 #include "elements.h"
 
 #define BY_SIZE(bytes, DO)                                                                                             \
@@ -101,7 +101,7 @@ KERNEL(gather)
     return KERNEL_OK;
 }
 
-/* ---- What is written where something is already */
+/* ---- Combining a written value with the old one */
 
 #define COMBINE(type, wide, IS_NAN)                                                                                    \
     {                                                                                                                  \
@@ -142,7 +142,8 @@ static __attribute__((noinline)) void combine_integers(void *y, const void *sour
     COMBINE(int64_t, uint64_t, NEVER)
 }
 
-/* n <= PART dense elements: y = y and source, by opcode, in the type's own arithmetic. Halves round once, integers wrap. */
+/* n <= PART dense elements: y = y and source, by opcode, in the type's own arithmetic. Halves round once, integers
+ * wrap. */
 static __attribute__((noinline)) void combine(void *y, int64_t at, const void *source, int64_t n, int64_t opcode,
                                               int type)
 {
@@ -195,8 +196,8 @@ static void write_number(void *element, int type, const int64_t *bits)
 enum { SCATTER_RANK = 4 };
 static const uint32_t scatter_types[] = SCATTER_TYPES;
 
-/* Lines along the dim are independent of each other and shared out; where there are too few, each worker writes its own
- * range of places along the dim. */
+/* Lines along the dim are independent and divided among the workers; if there are too few, each worker writes its own
+ * range of positions along the dim. */
 KERNEL(scatter)
 {
     static const int64_t still[RANK];
@@ -218,7 +219,7 @@ KERNEL(scatter)
         return KERNEL_BAD_ARGUMENT;
     write_number(&number, type, d + scatter_number);
     view_of(&source, values ? values : &number, type, rank, shape, values ? d + scatter_source0 : still);
-    for (int64_t at = 0; at < count; at += PART) { /* every worker: nothing is written where an index is bad */
+    for (int64_t at = 0; at < count; at += PART) { /* every worker checks all of them first */
         int64_t places[PART];
         const int64_t n = count - at < PART ? count - at : PART;
         read_integers(places, &index, at, n);

@@ -54,36 +54,37 @@ typedef uint32_t vuint __attribute__((vector_size(4 * LANES)));
 typedef float vfloat_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
 
-/* A function that is made small where code is downloaded: what is called rarely, beside what is fast in the same file. */
+/* A function that is compiled for size in wasm, where code is downloaded: rarely called code in a file of fast code. */
 #if defined(__wasm__)
 #define SMALL_CODE __attribute__((noinline, minsize))
 #else
 #define SMALL_CODE __attribute__((noinline))
 #endif
 
-/* A loop that stays one where code is downloaded, and is not worth its length. */
+/* A loop that is not unrolled in wasm, where code is downloaded and the speed is not worth the length. */
 #if defined(__wasm__)
 #define ROLLED _Pragma("clang loop unroll(disable)")
 #else
 #define ROLLED
 #endif
 
-/* A function around the loops that take the time: where code is downloaded, its length counts. */
+/* A function around the time-critical loops, compiled for size in wasm, where code is downloaded. */
 #if defined(__wasm__)
 #define COMPACT static __attribute__((noinline, minsize))
 #else
 #define COMPACT static
 #endif
 
-/* A loop that stays one in wasm with relaxed SIMD, where clang evaluates the operands of a chain of fused multiply-adds
- * or dots before the chain itself: unrolled, all its loads come first and the browser's 15 registers overflow. */
+/* A loop that is not unrolled in wasm with relaxed SIMD, where clang evaluates the operands of a chain of fused
+ * multiply-adds or dots before the chain: unrolled, all its loads come first and exceed the browser's 15 registers. */
 #if defined(__wasm_relaxed_simd__)
 #define UNROLL_SAFE ROLLED
 #else
 #define UNROLL_SAFE UNROLL
 #endif
 
-/* The same for clang 14, whose inline assembly takes vectors: what comes next stays behind this. No instruction comes of it. */
+/* The same for clang 14, whose inline assembly takes vectors: what comes next stays behind this. No instruction comes
+ * of it. */
 #if defined(__wasm__) && !defined(__wasm_relaxed_simd__)
 #define IN_ORDER(vector) __asm__ volatile("" : "+r"(vector) : : "memory")
 #else
@@ -193,8 +194,8 @@ INLINE vfloat vmin(vfloat a, vfloat b)
 #endif
 }
 
-/* A constant for loops. Browsers build vector constants anew wherever they stand, in several instructions; splats of
- * a number that the compiler cannot see through are moved out of the loop. */
+/* A constant for loops. Browsers build a vector constant at each use, in several instructions; splats of a number that
+ * the compiler does not know are moved out of the loop. */
 INLINE vint vconstant(int32_t x)
 {
 #if defined(__wasm__)
@@ -368,8 +369,8 @@ INLINE vuint vload_u16(const uint16_t *p)
 
 INLINE vfloat vload_bf16(const uint16_t *p) { return (vfloat)(vload_u16(p) << 16); }
 
-/* Without float operations on subnormals, which take a hundred cycles: those halves become 2^-15 (1 + m / 1024) = f, and
- * 2 f - 2^-14 is right for them and larger than f for all others. */
+/* Without float operations on subnormals, which take a hundred cycles: those halves become 2^-15 (1 + m / 1024) = f,
+ * and 2 f - 2^-14 is right for them and larger than f for all others. */
 INLINE vfloat vload_f16(const uint16_t *p)
 {
 #if LANES == 16
@@ -416,7 +417,7 @@ INLINE vuint vto_bf16(vfloat x)
     return select_bits(x == x, rounded, (bits >> 16) | 0x40u);
 }
 
-/* What kind of element a weight has; functions that take it are compiled for each. */
+/* The kind of a weight's elements; functions with this argument are compiled for each kind. */
 enum { KIND_F32, KIND_F16, KIND_BF16 };
 
 INLINE float scalar_at(const void *p, int64_t index, const int kind)

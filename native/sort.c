@@ -1,5 +1,5 @@
-/* Sorting along a dim: stable, NaN last (first in descending order), by radix over keys whose unsigned order is the one
- * that is wanted. Few of many are found by insertion into the best so far. */
+/* Sorting along a dim: stable, NaN last (first in descending order), by radix over keys whose unsigned order is the
+ * requested one. A few of many are found by insertion into the best so far. */
 #include "elements.h"
 
 enum { SHORT = 48, BEST = 64 };
@@ -20,7 +20,7 @@ static uint64_t key_of_real(double x)
     return bits >> 63 ? ~bits : bits | (uint64_t)1 << 63;
 }
 
-/* 32 bits where they hold every value, which halves the passes. */
+/* 32-bit keys if they can hold every value, which halves the passes. */
 static uint64_t key_of_float(float x)
 {
     uint32_t bits;

@@ -1,5 +1,5 @@
-/* Functions of one element, by opcode. Types: kernels.h. Floats of 16 and 32 bits go through vectors of f32 where vmath.h
- * has the function, else through doubles; integers are computed with 64 bits. */
+/* Functions of one element, by opcode. Types: kernels.h. Floats of 16 and 32 bits go through vectors of f32 where
+ * vmath.h has the function, else through doubles; integers are computed with 64 bits. */
 #include "elements.h"
 #include "vmath.h"
 #include "vmath64.h"
@@ -37,9 +37,9 @@ INLINE vfloat vnegative(vfloat x) { return (vfloat)((vint)x ^ vconstant(INT32_MI
 INLINE vfloat vsign(vfloat x)
 {
     const vfloat one = (vfloat)((vint)vsplat(1.0f) | (vint)vsplit_sign(x));
-    return vselect((x > 0.0f) | (x < 0.0f), one, vzero()); /* of NaN 0, as in torch */
+    return vselect((x > 0.0f) | (x < 0.0f), one, vzero()); /* 0 for NaN, as in torch */
 }
-/* NaN stays; at the limits the limit */
+/* NaN is kept; elements at a limit become the limit */
 INLINE vfloat vbetween(vfloat x, float low, float high)
 {
     const vfloat raised = vselect(x < low, vsplat(low), x);
@@ -201,7 +201,7 @@ NOINLINE void integers(int64_t opcode, int64_t *part, int64_t n, int is_bool)
     }
 }
 
-/* ---- questions, whose answers are bools */
+/* ---- predicates, with bool results */
 
 #define EACH_QUESTION(name, expression)                                                                                \
     case UNARY_##name:                                                                                                 \

@@ -1,5 +1,5 @@
-/* exp, log, sine and cosine of vectors, and what is made of them. Built from + - * / alone, so host and wasm agree to the
- * last bit or two. Coefficients: minimax fits of our own (Remez), rounded to f32.
+/* exp, log, sine and cosine of vectors, and functions built from them. They use only + - * /, so host and wasm agree to
+ * the last bit or two. Coefficients: our minimax fits (Remez), rounded to f32.
  */
 #ifndef PYAPP_VMATH_H
 #define PYAPP_VMATH_H

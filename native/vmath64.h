@@ -153,7 +153,7 @@ INLINE vdouble dlog_rest(vdouble f)
     return s * (z * HORNER(terms, z) + half_square) - half_square;
 }
 
-/* What a logarithm of any x is, given `value` for x positive and finite. */
+/* The logarithm of any x, given `value` for positive and finite x. */
 INLINE vdouble dlog_edges(vdouble x, vdouble value)
 {
     const vdouble at_zero = dselect(x == 0.0, dsplat(-D_INFINITE), dsplat(D_NAN));
@@ -208,7 +208,7 @@ INLINE angle dreduce(vdouble x)
     a.low = low - (a.high - rest);
     a.quarter = (vlong)rounded;
     const vdouble size = dabs(x);
-    const vlong large = ~(size < 524288.0); /* or no number */
+    const vlong large = ~(size < 524288.0); /* or NaN */
     int64_t some = 0;
     for (int i = 0; i < DLANES; i++)
         some |= large[i];
@@ -351,7 +351,7 @@ INLINE vdouble datanh(vdouble x)
 
 INLINE vdouble dhigh_part(vdouble x) { return (vdouble)((vlong)x & (int64_t)0xfffffffff8000000); } /* 26 bits */
 
-/* |x|^y, with log |x| as a sum of two: pow(x, y) as in C, beside the sign. */
+/* |x|^y, with log |x| as a sum of two: pow(x, y) as in C, without the sign. */
 SHARED vdouble dpow(vdouble x, vdouble y)
 {
     static const double terms[] = {0.666666666666667,   0.3999999999989945,  0.28571428626001427, 0.22222211130560726,
@@ -405,8 +405,8 @@ INLINE vdouble dsoftplus(vdouble x) /* log(1 + exp(x)) */
 
 /* ---- Error function and its inverse */
 
-/* exp(x^2) erfc(x) for x >= 1: (1 + 2 x) times it is a polynomial in (x - 2) / (x + 2); form of Shepherd and Laframboise
- * (1981). */
+/* exp(x^2) erfc(x) for x >= 1: (1 + 2 x) times it is a polynomial in (x - 2) / (x + 2); form of Shepherd and
+ * Laframboise (1981). */
 INLINE vdouble derfc_scaled(vdouble x)
 {
     static const double terms[] = {1.2769783815525286,      -0.09276382658574643,   -0.1660303976152916,
@@ -451,7 +451,8 @@ SHARED vdouble derfinv(vdouble y)
     vdouble x = dsqrt(dselect(root > 0.0, root, dsplat(0.0)));
     ROLLED for (int i = 0; i < 3; i++)
     {
-        const vdouble error = dselect(size < 0.7, derf(x) - inside, left - derfc(x)); /* whichever keeps its digits */
+        const vdouble error =
+            dselect(size < 0.7, derf(x) - inside, left - derfc(x)); /* the form that keeps its digits */
         const vdouble step = error * (0.886226925452758 * dexp(x * x));
         x = x - step / (1.0 + x * step);
     }

@@ -1,4 +1,4 @@
-"""Mixed precision by torch.amp's names. Nothing is cast here: pyapp computes in the dtypes that tensors have."""
+"""Mixed precision by torch.amp's names. Nothing is cast: pyapp computes in the dtypes of the tensors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 class autocast:
-    """`with autocast("cuda", dtype=bfloat16):` is accepted, as a decorator too, and changes nothing: what torch would
-    compute in half precision is computed in the tensors' own dtype. A warning says so: for the CPU once in a process,
-    for other devices each time, as torch does where there is no such device.
+    """`with autocast("cuda", dtype=bfloat16):` is accepted, also as a decorator, without effect: computations use the
+    tensors' dtypes. It warns: for the CPU once per process, for other devices each time, as torch does for missing
+    devices.
     """
 
     _has_warned = False  # for the CPU
@@ -54,7 +54,7 @@ class autocast:
 
 
 def custom_fwd(fwd: Any = None, **_: Any) -> Any:
-    """The forward of a Function, as it is."""
+    """The forward of a Function, unchanged."""
     return custom_fwd if fwd is None else fwd
 
 
@@ -64,8 +64,8 @@ custom_bwd = custom_fwd
 class GradScaler:
     """Scales a loss so that small gradients survive half precision, and skips steps whose gradients are not finite.
 
-    Works on the CPU (`device="cpu"`); for other devices, which are not there, it lets everything through, as torch does
-    without CUDA.
+    Works on the CPU (`device="cpu"`); for other devices, which do not exist, it has no effect, as in torch without
+    CUDA.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class GradScaler:
         self._enabled = enabled and Device(device).type == "cpu"
         self._scale, self._growth_factor, self._backoff_factor = init_scale, growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
-        self._finite: dict[int, bool] = {}  # by optimizer, of which the gradients are unscaled
+        self._finite: dict[int, bool] = {}  # by optimizer: whether its gradients are unscaled
 
     def is_enabled(self) -> bool:
         return self._enabled
 
     def get_scale(self) -> float:
-        """What losses are multiplied by now."""
+        """The present factor of losses."""
         return self._scale if self._enabled else 1.0
 
     def scale(self, outputs: Any) -> Any:
@@ -112,7 +112,7 @@ class GradScaler:
         self._finite[id(optimizer)] = finite
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Steps, where the gradients are finite."""
+        """Calls the optimizer's step if the gradients are finite."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if id(optimizer) not in self._finite:
@@ -120,7 +120,7 @@ class GradScaler:
         return optimizer.step(*args, **kwargs) if self._finite[id(optimizer)] else None
 
     def update(self, new_scale: Any = None) -> None:
-        """Makes the scale smaller after a step that was skipped, larger after 2000 that were not."""
+        """Decreases the scale after a skipped step; increases it after 2000 steps without skipping."""
         if not self._enabled:
             return
         if new_scale is not None:
@@ -134,7 +134,7 @@ class GradScaler:
         self._finite.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and how it moves; nothing where the scaler lets everything through."""
+        """The scale and its settings; empty if the scaler has no effect."""
         if not self._enabled:
             return {}
         return {
@@ -143,7 +143,7 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what state_dict gave."""
+        """Restores a state of state_dict."""
         if self._enabled:
             if not state_dict:
                 raise RuntimeError("load_state_dict: the state is that of a scaler that was not enabled")
@@ -152,3 +152,4 @@ class GradScaler:
 
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+__top_level__ = ["GradScaler", "autocast"]

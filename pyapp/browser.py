@@ -1,7 +1,7 @@
-"""The page's adapter: what its worker (web/modules/worker/python.js) asks, answered with the events of pyapp.tasks.
+"""The page's adapter: answers requests of the worker (web/modules/worker/python.js) with the events of pyapp.tasks.
 
-Runs in Pyodide. Byte sources, the tokenizer library and the channel back to the page are JavaScript objects that the
-worker hands in. NumPy is not needed for a story and not imported.
+Runs in Pyodide. Byte sources, the tokenizer library and the channel to the page are JavaScript objects of the worker.
+Writing a story does not import NumPy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyapp.text.tokenizer import set_backend_factory
 
 __all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
 
-# Seconds that events are gathered before they cross to the page: one frame of a screen.
+# Seconds for which events are collected before they are sent to the page: one frame of a screen.
 FRAME = 1 / 60
 HASH_BYTES = 1 << 22
 
@@ -71,7 +71,7 @@ class PageTokenizer:
 
 
 class PageCancel(Cancel):
-    """A Cancel that also looks at memory shared with the page, where no message needs to arrive."""
+    """A Cancel that also checks memory shared with the page, so that no message is needed."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -86,7 +86,9 @@ class PageCancel(Cancel):
 
 
 def install(host: Any) -> None:
-    """Takes what the worker offers: `createEncoder(json)`, `readInto(source, view, offset)` and `isStopped(number)`."""
+    """Stores the worker's functions: `createEncoder(json)`, `readInto(source, view, offset)` and
+    `isStopped(number)`.
+    """
     global _host
     _host = host
     set_backend_factory(PageTokenizer)
@@ -95,7 +97,7 @@ def install(host: Any) -> None:
 
 
 def import_tasks() -> None:
-    """Imports what tasks import when they run, for a memory snapshot to carry it."""
+    """Imports the modules that tasks import when they run, so that the memory snapshot contains them."""
     import pyapp.audio.overview
     import pyapp.audio.reader
     import pyapp.audio.transcribe
@@ -106,7 +108,7 @@ def import_tasks() -> None:
 
 
 class Channel:
-    """Sends events to the page: the first token at once, then what a frame gathers; the last event flushes."""
+    """Sends events to the page: the first token at once, then the events of each frame; the last event flushes."""
 
     def __init__(self, send: Callable[[str], None]) -> None:
         self._send = send
@@ -115,7 +117,7 @@ class Channel:
 
     def put(self, event: Event) -> None:
         if isinstance(event, Partial) and self._waiting and self._waiting[-1]["type"] == "partial":
-            self._waiting.pop()  # nobody saw it
+            self._waiting.pop()  # it was not sent yet
         self._waiting.append(event.to_dict())
         if not isinstance(event, (Token, Partial)) or time.perf_counter() >= self._due:
             self.flush()
@@ -140,7 +142,7 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
 
 
 def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
-    """The task called `method`. `params`: `sources` (by role), `key`, and what the task itself takes."""
+    """Starts the task `method`. `params`: `sources` (by role), `key`, and the arguments of the task."""
     if method in SPEECH_TASKS:
         return SPEECH_TASKS[method](params, cancel)
     model = PageSource(params.sources.model)
@@ -165,7 +167,7 @@ def transcribe(params: Any, cancel: Cancel) -> tasks.Events:
 
 
 def listen(params: Any, cancel: Cancel) -> tasks.Events:
-    """`inlet.take()` is a promise of the next samples at 16 kHz, of nothing at their end."""
+    """`inlet.take()` is a promise of the next samples at 16 kHz, or of nothing at the end."""
     options = json.loads(params.options)
     return tasks.listen(heard(params.inlet), options, model=sources_of(params), key=params.key, cancel=cancel)
 
@@ -178,12 +180,12 @@ async def heard(inlet: Any) -> AsyncGenerator[Any, None]:
 
 @tasks.task
 async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
-    """Done carries `languages` (the codes that the model knows) and `translates`, beside what tasks.load tells."""
+    """Done carries the results of tasks.load, `languages` (the codes of the model) and `translates`."""
     fresh = False
     async with aclosing(keeper.get("transcribe", sources_of(params), None, params.key, cancel)) as events:
         async for event in events:
             if not isinstance(event, Result):
-                fresh |= isinstance(event, Metric)  # of the time that reading it took
+                fresh |= isinstance(event, Metric)  # fraction of the time of reading
                 yield event
                 continue
             loaded = event.value
@@ -198,7 +200,7 @@ async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
 
 @tasks.task
 async def overview(params: Any, cancel: Cancel) -> tasks.Events:
-    """What `audio`, a source of a WAVE file, is like: Done carries the fields of pyapp.audio.overview.Overview."""
+    """The overview of `audio`, a source of a WAVE file: Done carries the fields of pyapp.audio.overview.Overview."""
     from pyapp.audio.overview import Overview, read_overview
 
     breath = tasks.Breath()
@@ -210,8 +212,8 @@ async def overview(params: Any, cancel: Cancel) -> tasks.Events:
 
 @tasks.task
 async def export(params: Any, cancel: Cancel) -> tasks.Events:
-    """`json`: `segments` as events brought them (their text may have been edited), `format`, `language`, `duration`,
-    `task`. Done carries `text`, the file's contents.
+    """`json`: `segments` of events (their text may have been edited), `format`, `language`, `duration`, `task`. Done
+    carries `text`, the content of the file.
     """
     from pyapp.audio.transcript import Transcript
     from pyapp.audio.transcript_writers import format_transcript
@@ -230,15 +232,15 @@ SPEECH_TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
 
 
 def cancel(number: int) -> None:
-    """Ends a running task at its next step; nothing happens when it has ended already."""
+    """Ends a running task at its next step; no effect if it has ended."""
     if number in _running:
         _running[number].set()
 
 
 async def sha256(source: Any, cancelled: Callable[[], bool]) -> str:
-    """The SHA-256 of a JavaScript source in hexadecimal; the browser's own function would need all of it in memory.
+    """The SHA-256 of a JavaScript source in hexadecimal; the browser's function needs the whole source in memory.
 
-    "" when `cancelled()` became true.
+    "" if `cancelled()` became true.
     """
     digest = hashlib.sha256()
     for offset in range(0, int(source.size), HASH_BYTES):

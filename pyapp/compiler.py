@@ -21,7 +21,7 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def is_compiling() -> bool:
-    """Whether this runs while something is compiled: no."""
+    """Whether code is being compiled: always False."""
     return False
 
 
@@ -29,7 +29,8 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def reset() -> None:
-    """Forgets what was compiled: nothing."""
+    """No effect: nothing is compiled."""
 
 
 __all__ = ["allow_in_graph", "compile", "disable", "is_compiling", "reset"]
+__top_level__ = ["compile"]

@@ -1,7 +1,7 @@
-"""Errors that a user of the package is meant to read: each says what, where and what to do.
+"""Errors for users of the package: each says what is wrong, where, and what to do.
 
 Wrong arguments to operations on tensors raise an OperationError that is also the built-in ValueError, TypeError or
-IndexError that the mistake is, and a RuntimeError, which PyTorch raises for many of them.
+IndexError of the mistake, and a RuntimeError, which PyTorch raises for many of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ModelNotFoundError(PyappError, LookupError):
 
 
 class DownloadError(PyappError, OSError):
-    """A download failed or was not what it should have been."""
+    """A download failed or its content is wrong."""
 
 
 class StorageFullError(PyappError, OSError):
@@ -55,8 +55,8 @@ class Cancelled(PyappError):
 
 
 class OperationError(PyappError, RuntimeError):
-    """An operation on tensors was not given what it takes. `where` is the function as it was called, `call` with what:
-    shapes, dtypes and device of tensors; `layer` the path and settings of the layer of a Sequential that called it.
+    """Wrong arguments of an operation on tensors. `where` is the function that was called, `call` its arguments:
+    shapes, dtypes and device of tensors; `layer` is the path and settings of the layer of a Sequential that called it.
     """
 
     layer: tuple[str, str] | None = None
@@ -72,7 +72,7 @@ class OperationError(PyappError, RuntimeError):
         return f"{text}, called by layer {self.layer[0]} of the Sequential, {self.layer[1]}" if self.layer else text
 
     def pass_layer(self, name: str, settings: str) -> None:
-        """Notes the layer `name` that the error passes on its way up; a layer inside it was noted before."""
+        """Records the layer `name` that the error passes on its way up; inner layers were recorded before."""
         self.layer = (f"{name}.{self.layer[0]}", self.layer[1]) if self.layer else (name, settings)
         self.args = (self.message,)
 
@@ -85,7 +85,7 @@ class ArgumentError(OperationError, ValueError):
 
 
 class ArgumentTypeError(OperationError, TypeError):
-    """No tensor where one belongs, a dtype that the operation does not take, an unknown argument."""
+    """An argument that must be a tensor and is not, an unsupported dtype, an unknown argument."""
 
 
 class ArgumentIndexError(OperationError, IndexError):
@@ -93,15 +93,15 @@ class ArgumentIndexError(OperationError, IndexError):
 
 
 class OperationNotImplementedError(OperationError, NotImplementedError):
-    """The operation is not there for this dtype, device or mode."""
+    """The operation does not exist for this dtype, device or mode."""
 
 
 class UnsupportedValueError(ArgumentError, NotImplementedError):
-    """A mode, or dims for it, that there is not."""
+    """An unsupported mode, or unsupported dims for it."""
 
 
 class UnsupportedTypeError(ArgumentTypeError, NotImplementedError):
-    """A dtype for which there is no such operation."""
+    """A dtype for which the operation does not exist."""
 
 
 class LinAlgError(OperationError):

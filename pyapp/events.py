@@ -1,7 +1,7 @@
-"""What tasks report while they run: small frozen records, the same for the page, the command line and a server.
+"""The events of tasks: small frozen records for the page, the command line and a server.
 
-`Event.to_dict()` gives the record as plain JSON values under `type`: what the page's worker posts and what `--json`
-prints.
+`Event.to_dict()` gives the record as JSON values with `type`. The page's worker posts these, and `--json` prints
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Event:
     type: ClassVar[str] = "event"
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as JSON values: its fields under their names, without those that are None."""
+        """The event as JSON values: its fields by name, without those that are None."""
         values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return {"type": self.type} | {name: value for name, value in values if value is not None}
 
@@ -44,10 +44,10 @@ class Progress(Event):
 
 @dataclass(frozen=True)
 class Token(Event):
-    """Text that is ready to be shown, and the token that completed it.
+    """Text to be shown, and the token that completed it.
 
-    `text` may be empty (half a UTF-8 character, or what may yet become a stop string is held back) and `id` is None for
-    text that was held back until the end. `index` counts the new tokens from 0.
+    `text` may be empty (an incomplete UTF-8 character, or a possible start of a stop string, is held back). `id` is
+    None for text that was held back until the end. `index` counts the new tokens from 0.
     """
 
     type: ClassVar[str] = "token"
@@ -56,7 +56,7 @@ class Token(Event):
     index: int
 
     def to_dict(self) -> dict[str, Any]:
-        """As Event's, spelt out: there is one for each token."""
+        """As Event.to_dict, written out for speed: there is one event for each token."""
         values: dict[str, Any] = {"type": "token", "text": self.text, "index": self.index}
         if self.id is not None:
             values["id"] = self.id
@@ -97,7 +97,7 @@ class Segment(Event):
 class Partial(Event):
     """Text that is still being decoded and may change; it replaces the last Partial, and the next Segment ends it.
 
-    `start` is where it begins in the recording, in seconds.
+    `start` is its start in the recording, in seconds.
     """
 
     type: ClassVar[str] = "partial"
@@ -107,7 +107,7 @@ class Partial(Event):
 
 @dataclass(frozen=True)
 class Language(Event):
-    """The language of a recording as Whisper's code ("en"); `probability` is None where somebody chose it."""
+    """The language of a recording as Whisper's code ("en"); `probability` is None if the user chose it."""
 
     type: ClassVar[str] = "language"
     code: str
@@ -125,13 +125,13 @@ class Metric(Event):
     step: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As Event.to_dict; JSON has no word for NaN and infinity, so such a value is null."""
+        """As Event.to_dict; NaN and infinity become null, because JSON lacks them."""
         return super().to_dict() | {"value": finite(self.value)}
 
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """Something a person should know though the work goes on: what, where (a file), and a hint what to do."""
+    """A warning while the work continues: what, where (a file), and a hint what to do."""
 
     type: ClassVar[str] = "notice"
     what: str
@@ -141,7 +141,7 @@ class Notice(Event):
 
 @dataclass(frozen=True)
 class Done(Event):
-    """The last event of a task that worked: why it ended, and its results under their own names in JSON."""
+    """The last event of a successful task: the reason of its end, and its results by name in JSON."""
 
     type: ClassVar[str] = "done"
     reason: str = "complete"
@@ -162,7 +162,7 @@ class Error(Event):
 
 
 class Cancel:
-    """A flag that Stop sets and that running work looks at; safe to set from a signal handler or a thread."""
+    """A flag that Stop sets and running work checks; it can be set from a signal handler or a thread."""
 
     def __init__(self) -> None:
         self._set = False

@@ -1,4 +1,4 @@
-"""Kernels of one's own: C functions, compiled by the system's compiler, or given as a side module in the page.
+"""User-defined kernels: C functions, compiled by the system's compiler, or loaded from a side module in the page.
 
     kernels = load("rms_norm.c", rms_norm="y x weight | rows columns | epsilon")
     kernels.rms_norm(y, x, weight, rows, columns, 1e-5)
@@ -40,7 +40,8 @@ WASM_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-msimd128", "-mbulk-memory", "-ffp-
 
 def op(vjp: Any = None, saves: str = "inputs", name: str | None = None, method: bool = False) -> Any:
     """Makes an op of a definition in other ops, as `pyapp.engine.op.op`, whose kernels and gradients are checked: a
-    kernel returns a tensor (or NotImplemented), a gradient one tensor, or None, for each argument, of its shape."""
+    kernel returns a tensor (or NotImplemented), a gradient one tensor, or None, for each argument, of its shape.
+    """
 
     def wrap(function: Any) -> _CheckedOp:
         made = _CheckedOp(name or function.__name__, function, None, saves, False, function.__module__)
@@ -55,7 +56,7 @@ def op(vjp: Any = None, saves: str = "inputs", name: str | None = None, method: 
 
 
 class _CheckedOp(Op):
-    """An op whose kernels and gradient are somebody's own code."""
+    """An op with user-defined kernels and gradient."""
 
     def kernel(self, device: str) -> Any:
         register = super().kernel(device)
@@ -86,7 +87,7 @@ class _CheckedOp(Op):
 
 
 def _checked_gradients(name: str, found: Any, args: Sequence[Any]) -> tuple[Any, ...]:
-    """The gradients of an op's arguments. TypeError or ValueError where they cannot be that."""
+    """The gradients of an op's arguments. TypeError or ValueError if they are not valid gradients."""
     if not isinstance(found, tuple | list):
         raise TypeError(
             f"{name}: its gradient returned {describe(found)}; it must return a tuple, aligned with its arguments"
@@ -122,11 +123,11 @@ _SIZE_LIMIT = 1 << (8 * ctypes.sizeof(ctypes.c_ssize_t) - 1)
 
 class Kernel:
     """A C function of tensors, then whole numbers (`intptr_t`), then `float`s, which the signature names: "tensors |
-    sizes | floats". Calling it checks the arguments. A tensor is given as the address of its first element, and must be
-    dense and on the CPU; a name that ends in "?" may be None. Inside `capture` the call becomes part of the Graph.
+    sizes | floats". Calling it checks the arguments. A tensor is passed as the address of its first element, and must
+    be dense and on the CPU; a name that ends in "?" may be None. Inside `capture` the call becomes part of the Graph.
 
-    A tensor must have the dtype that the signature gives it ("ids:int32"), else one that the function's C type can
-    hold where the source is known (`declared`: C types by position), else float32. `:any` takes every dtype.
+    A tensor must have the dtype in the signature ("ids:int32"), else a dtype that fits the function's C type if the
+    source is known (`declared`: C types by position), else float32. `:any` accepts every dtype.
     """
 
     def __init__(
@@ -151,7 +152,9 @@ class Kernel:
         )
 
     def __call__(self, *arguments: Any) -> None:
-        """Runs it. TypeError or ValueError for arguments that do not fit; KernelError when it does not return 0."""
+        """Runs the function. TypeError or ValueError for arguments that do not fit; KernelError if it does not return
+        0.
+        """
         count, sizes = len(self.tensors), len(self.sizes)
         if len(arguments) != count + sizes + len(self.floats):
             raise TypeError(f"kernel {self.name} takes ({self.signature}), got {len(arguments)} arguments")
@@ -232,7 +235,7 @@ def _dtypes_of(kernel: str, text: str, declared: str) -> tuple[str, ...] | None:
 def _check_declaration(
     name: str, signature: str, counts: Sequence[int], declared: Sequence[str] | None
 ) -> Sequence[str] | None:
-    """ValueError where the C function does not take what the signature says."""
+    """ValueError if the C function does not match the signature."""
     if declared is None:
         return None
     tensors, sizes, _ = counts
@@ -300,9 +303,9 @@ class Kernels:
 
 
 def load(source: str | os.PathLike[str], **signatures: str) -> Kernels:
-    """The kernels of a C source, compiled now unless that was done before, or of a library that is there already.
+    """The kernels of a C source, which is compiled unless it was before, or of a compiled library.
 
-    In the page the side module that lies beside the source, `NAME.wasm.so` (see build_side_module), is taken instead.
+    In the page the side module beside the source, `NAME.wasm.so` (see build_side_module), is loaded instead.
     `signatures`: name of a function="tensors | sizes | floats". KernelError without compiler, library or function.
     """
     path = Path(source)
@@ -316,7 +319,7 @@ def load(source: str | os.PathLike[str], **signatures: str) -> Kernels:
 
 
 def side_module_path(source: Path) -> Path:
-    """Where the page looks for the kernels of a source."""
+    """The path of the page's side module for a source."""
     return source.with_suffix(".wasm.so")
 
 
@@ -336,7 +339,7 @@ def _run(command: list[str], source: Path) -> None:
 
 
 def _words(variable: str, default: str = "") -> list[str]:
-    """The words of an environment variable, as a shell cuts them. KernelError for quotes without an end, or none."""
+    """The words of an environment variable, split as by a shell. KernelError for unbalanced quotes, or no words."""
     text = os.environ.get(variable, default)
     try:
         words = shlex.split(text)
@@ -376,9 +379,9 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
             return build(source, _own_folder(error))
         with scratch:
             built = Path(scratch.name) / target.name
-            # An absolute path: one that begins with "-" would be taken for an option.
+            # An absolute path: a path that begins with "-" would be an option.
             _run([*command, str(path.absolute()), "-o", str(built), "-lm"], path)
-            os.replace(built, target)  # in one step: a reader never sees half of it
+            os.replace(built, target)  # atomic: readers never see a partial file
     return target
 
 
@@ -386,7 +389,9 @@ _folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def _own_folder(why: OSError) -> str:
-    """A folder of this process for libraries, where the user's cache cannot be written to. KernelError for none."""
+    """A temporary folder of this process for libraries, if the user's cache is not writable. KernelError if there is
+    none.
+    """
     global _folder
     if _folder is None:
         try:
@@ -408,7 +413,7 @@ def _functions(source: Path) -> list[str]:
 
 def build_side_module(source: str | os.PathLike[str], target: str | os.PathLike[str] | None = None) -> Path:
     """Compiles a C source for the page: a WebAssembly side module, `NAME.wasm.so` beside it or `target`, with clang and
-    wasm-ld of LLVM 17 or newer, or with `EMCC` (emcc). It may call the C library as Pyodide has it. KernelError without
+    wasm-ld of LLVM 17 or newer, or with `EMCC` (emcc). It may call Pyodide's C library. KernelError without
     these tools.
     """
     path = Path(source)

@@ -1,7 +1,7 @@
 """Functions of functions, by torch.func's names: gradients, Jacobians, vmap; and calling a module with other weights.
 
-They can be nested. vmap calls the function once for each example and stacks the results: right for every function, and
-no faster than a loop.
+¶They can be nested. vmap calls the function once for each example and stacks the results. This is correct for every
+function, but no faster than a loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 
 def _leaves(value: Any) -> list[Any]:
-    """What containers hold, in order."""
+    """The elements of nested containers, in order."""
     if isinstance(value, Mapping):
         return [leaf for inner in value.values() for leaf in _leaves(inner)]
     if isinstance(value, (list, tuple)):
@@ -32,7 +32,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _like(value: Any, leaves: Any) -> Any:
-    """The same containers with other things in them, taken from an iterator."""
+    """The same containers with their elements replaced from an iterator."""
     if isinstance(value, Mapping):
         return {key: _like(inner, leaves) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -49,8 +49,8 @@ def _mapped(function: Function, value: Any) -> Any:
 
 
 class _Inputs:
-    """Twins of a function's inputs, at which its gradient is taken: of those that an outer function differentiates,
-    nodes of their own; of others, new leaves.
+    """Copies of a function's inputs at which its gradient is taken: new nodes for inputs that an outer function
+    differentiates, new leaves for others.
     """
 
     def __init__(self, value: Any, name: str) -> None:
@@ -63,13 +63,13 @@ class _Inputs:
         self._own = {id(x) for x in self.tensors if x.node is None}
 
     def close(self) -> None:
-        """The function is done: what outer functions ask for does not depend on these leaves."""
+        """Ends the function: gradients of outer functions do not depend on these leaves."""
         for x in self.tensors:
             if x.node is None:
                 x.is_closed = True
 
     def finish(self, results: Any) -> Any:
-        """Results without their graph, unless it leads to something beside these inputs."""
+        """Results without their graph, unless the graph leads to other tensors than these inputs."""
         self.close()
         return _mapped(lambda x: x if not isinstance(x, Tensor) or self._leads_out(x) else x.detach(), results)
 
@@ -108,7 +108,7 @@ def _call(func: Function, args: tuple[Any, ...], kwargs: Any, every: tuple[int, 
 
 
 def _vjp(outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients of the outputs that have any; zeros of those that take no part."""
+    """Gradients of the outputs; zeros for inputs that are not used."""
     taken = [(y, v) for y, v in zip(outputs, cotangents, strict=True) if y._requires_grad]
     if not taken:
         return [zeros_like(x) for x in inputs]
@@ -120,8 +120,8 @@ def _vjp(outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequen
 
 
 def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Function:
-    """A function of the same arguments that gives (gradients, value) of `func`, which gives one number, (); with
-    `has_aux` `func` gives (number, anything), and the result is (gradients, (number, anything)).
+    """A function of the same arguments that returns (gradients, value) of `func`, which must return one number, ();
+    with `has_aux` `func` returns (number, anything), and the result is (gradients, (number, anything)).
     """
 
     @functools.wraps(func)
@@ -141,8 +141,8 @@ def grad_and_value(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: 
 
 
 def grad(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Function:
-    """A function that gives the gradient of `func`, which gives one number, with respect to the arguments `argnums`
-    (tensors, or containers of them); with `has_aux` (gradient, what `func` gives beside the number).
+    """A function that returns the gradient of `func`, which must return one number, with respect to the arguments
+    `argnums` (tensors, or containers of them); with `has_aux` (gradient, second result of `func`).
     """
     both = grad_and_value(func, argnums, has_aux)
 
@@ -155,8 +155,8 @@ def grad(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = Fal
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """(value, function): the function takes what the value's elements weigh and gives the gradients of all `primals`
-    (of one alone: itself); with `has_aux` also what `func` gives beside the value.
+    """(value, function): the function takes weights of the value's elements and returns the gradients of all `primals`
+    (for a single one, its gradient); with `has_aux` also the second result of `func`.
     """
     inputs = _Inputs(primals, "vjp")
     with autograd.enable_grad():
@@ -227,7 +227,7 @@ def _unit(like: Tensor, i: int) -> Tensor:
 
 
 def jacfwd(func: Function, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, **_: Any) -> Function:
-    """The Jacobian, as jacrev: there is no forward mode here."""
+    """The Jacobian, as jacrev: there is no forward mode."""
     return jacrev(func, argnums, has_aux=has_aux)
 
 
@@ -240,7 +240,7 @@ def hessian(func: Function, argnums: int | tuple[int, ...] = 0) -> Function:
 
 
 def _sizes(value: Any, dims: Any) -> list[tuple[Any, int | None]]:
-    """(leaf, dim to go along) for everything in an argument; one dim may count for a whole container."""
+    """(leaf, batch dim) for everything in an argument; one dim may apply to a whole container."""
     if isinstance(value, (list, tuple, dict)) and not isinstance(dims, (int, type(None))):
         keys = value.keys() if isinstance(value, dict) else range(len(value))
         if len(dims) != len(value):
@@ -254,7 +254,7 @@ def vmap(
 ) -> Function:
     """A function over whole batches: `func` is called with each example along `in_dims` (None: the same for all; one
     number for all arguments, or in their structure), its results are stacked along `out_dims`. Gradients pass through.
-    With randomness="same" each call draws the same numbers; otherwise, "error" too, numbers of its own.
+    With randomness="same" each call draws the same numbers; otherwise, also with "error", different ones.
     """
 
     @functools.wraps(func)
@@ -299,9 +299,8 @@ def functional_call(
     module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict[str, Any] | None = None, *,
     tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
-    """Calls a module with other tensors in the place of its parameters and buffers, by their dotted names (a mapping,
-    or several); those that are not named stay. KeyError for names that it does not have, and with `strict` where some
-    are missing.
+    """Calls a module with its parameters and buffers replaced by other tensors, by dotted name (a mapping, or several);
+    those that are not named are kept. KeyError for unknown names, and with `strict` for missing ones.
     """
     given: dict[str, Tensor] = {}
     dicts = parameter_and_buffer_dicts
@@ -333,14 +332,14 @@ def functional_call(
 
 
 def _put(owner: Module, name: str, value: Tensor) -> None:
-    """In the place of a parameter or buffer, which it need not become."""
+    """Replaces a parameter or buffer by any tensor."""
     group = owner._parameters if name in owner._parameters else owner._buffers
     group[name] = value
     object.__setattr__(owner, name, value)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The parameters and the buffers of modules of one kind, stacked: what vmap of functional_call takes."""
+    """The stacked parameters and buffers of modules of one kind, for vmap of functional_call."""
     if not models:
         raise RuntimeError("stack_module_state: takes at least one module")
     parameters = {
@@ -355,3 +354,4 @@ __all__ = [
     "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
     "vmap",
 ]  # fmt: skip
+__top_level__ = ["vmap"]

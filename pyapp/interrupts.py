@@ -13,20 +13,20 @@ STOPPED = 130
 def is_command() -> bool:
     """Whether this process is the command `pyapp` or `python -m pyapp`, not a program that imports the package."""
     program = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-    if program == "-m":  # while Python looks for the module that -m names
+    if program == "-m":  # while Python finds the module of -m
         options = sys.orig_argv[1:]
         return "-m" in options and options[options.index("-m") + 1 :][:1] == ["pyapp"]
     return os.path.splitext(program)[0] in ("pyapp", "pyapp-script")
 
 
 def end_quietly() -> None:
-    """From here on Ctrl-C ends the process without a traceback, unless somebody chose something else for it."""
+    """Makes Ctrl-C end the process without a traceback, unless another handler is installed."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 def raise_again() -> None:
-    """Undoes end_quietly: Ctrl-C raises KeyboardInterrupt."""
+    """Undoes end_quietly: Ctrl-C raises KeyboardInterrupt again."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

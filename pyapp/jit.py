@@ -1,4 +1,4 @@
-"""Decorators of torch.jit, which leave what they decorate as it is: there is no other language to compile to."""
+"""Decorators of torch.jit without effect: pyapp does not compile functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _as_it_is(obj: Any = None, *_: Any, **__: Any) -> Any:
-    """The function, class or module itself; a decorator with or without settings."""
+    """Returns the function, class or module unchanged; a decorator with or without settings."""
     return _as_it_is if obj is None or isinstance(obj, bool) else obj
 
 
@@ -21,7 +21,7 @@ def annotate(the_type: Any, the_value: Any) -> Any:
 
 
 def is_scripting() -> bool:
-    """Whether this is being compiled: no."""
+    """Whether code is being compiled: always False."""
     return False
 
 

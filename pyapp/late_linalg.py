@@ -1,4 +1,4 @@
-"""NumPy without its linear algebra until somebody uses it: a third of the time that `import numpy` takes in a browser.
+"""Delay the import of NumPy's linear algebra until its first use: it takes a third of `import numpy` in a browser.
 
 NumPy imports numpy.linalg for four functions of its polynomials and matrices, and with it a library of two megabytes
 and its own type annotations.
@@ -20,7 +20,7 @@ ASKED_EARLY = frozenset(("eigvals", "inv", "lstsq", "matrix_power"))
 
 
 class LateLinalg(ModuleType):
-    """Stands where numpy.linalg will be. Any other name than those of ASKED_EARLY, and any module of it, brings the
+    """Replaces numpy.linalg until its first use. Any name except those of ASKED_EARLY, and any submodule, imports the
     real one.
     """
 
@@ -52,7 +52,7 @@ class _Finder(MetaPathFinder, Loader):
 
 
 class _Loaded(Loader):
-    """A module of the real numpy.linalg, which may have imported it already."""
+    """A submodule of the real numpy.linalg, which may be imported already."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         _real()
@@ -80,6 +80,6 @@ def _later(name: str) -> Callable[..., Any]:
 
 
 def defer_linalg() -> None:
-    """To be called before NumPy is imported; does nothing after that."""
+    """Call it before NumPy is imported; it has no effect afterwards."""
     if "numpy" not in sys.modules:
         sys.meta_path.insert(0, _Finder())

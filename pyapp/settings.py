@@ -1,6 +1,4 @@
-"""torch's switches of the whole process. What has no meaning here is accepted, kept where it can be asked for, and said
-to do nothing.
-"""
+"""torch's settings of the process. Settings without effect are stored and documented as no-ops."""
 
 from __future__ import annotations
 
@@ -13,19 +11,19 @@ from .engine.device import cpu as _cpu
 from .engine.dtype import set_default_dtype
 from .engine.tensor import Tensor
 
-OutOfMemoryError = MemoryError  # what torch raises by this name
+OutOfMemoryError = MemoryError  # torch's name for this error
 
 
 class _Kept:
-    """What scripts set and may ask for again."""
+    """Settings that scripts set and may read."""
 
     precision = "highest"
     deterministic = True
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Kept, and changes nothing: products of float32 are computed in float32. ValueError for another than "highest",
-    "high" or "medium".
+    """Stored, without effect: products of float32 are computed in float32. ValueError unless "highest", "high" or
+    "medium".
     """
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: takes highest, high or medium, not {precision!r}")
@@ -33,29 +31,27 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """What was set."""
+    """The stored value."""
     return _Kept.precision
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Kept, and changes nothing: every op gives the same numbers each time."""
+    """Stored, without effect: every op is deterministic."""
     _Kept.deterministic = bool(mode)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What was set."""
+    """The stored value."""
     return _Kept.deterministic
 
 
 def get_default_device() -> Device:
-    """Where new tensors are: on the CPU."""
+    """The device of new tensors: the CPU."""
     return _cpu
 
 
 def set_default_device(device: Any) -> None:
-    """Accepts the CPU, where new tensors are. NotImplementedError for another device, ValueError for none of this
-    build.
-    """
+    """Accepts only the CPU. NotImplementedError for another device of this build, ValueError for others."""
     if device is not None and as_device(device) is not _cpu:
         raise NotImplementedError(f"set_default_device: new tensors begin on the CPU; move them with .to({device!r})")
 
@@ -69,21 +65,21 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Changes nothing: ops run one after another."""
+    """No effect: ops run one after another."""
 
 
 def get_num_interop_threads() -> int:
-    """How many ops run beside each other: one."""
+    """The number of ops that run concurrently: one."""
     return 1
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether ops leave no nodes: inference_mode is no_grad here."""
+    """Whether ops record no nodes: inference_mode is no_grad."""
     return not is_grad_enabled()
 
 
 def is_autocast_enabled(device_type: Any = None) -> bool:
-    """Whether ops change their operands' dtypes: no, see pyapp.amp."""
+    """Whether ops cast their operands: always False, see pyapp.amp."""
     return False
 
 
@@ -108,4 +104,10 @@ def typename(obj: Any) -> str:
 __all__ = [
     "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision", "get_num_threads",
     "is_autocast_enabled", "set_default_device", "set_float32_matmul_precision", "use_deterministic_algorithms",
+]  # fmt: skip
+__top_level__ = [
+    "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision",
+    "get_num_interop_threads", "is_anomaly_enabled", "is_autocast_cpu_enabled", "is_autocast_enabled",
+    "is_inference_mode_enabled", "is_storage", "set_default_device", "set_default_tensor_type",
+    "set_float32_matmul_precision", "set_num_interop_threads", "typename", "use_deterministic_algorithms",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Special functions, by torch.special's names. Left out: Bessel functions but i0, polynomials, zeta, erfcx."""
+"""Special functions, by torch.special's names. Missing: Bessel functions except i0, polynomials, zeta, erfcx."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def entr(x: Tensor) -> Tensor:
 
 
 def ndtr(x: Tensor) -> Tensor:
-    """The standard normal distribution's mass below x."""
+    """The standard normal distribution function."""
     return erfc(x * -math.sqrt(0.5)) * 0.5
 
 

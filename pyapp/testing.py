@@ -12,7 +12,7 @@ from .engine.ops import tensor
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
 
-# (relative, absolute) tolerance by dtype, as torch has them; integers and bools are equal or not.
+# (relative, absolute) tolerance by dtype, as in torch; integers and bools must be equal.
 _TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
 }  # fmt: skip
@@ -28,8 +28,8 @@ def assert_close(
     equal_nan: bool = False, check_device: bool = True, check_dtype: bool = True, check_layout: bool = True,
     check_stride: bool = False, msg: Any = None,
 ) -> None:  # fmt: skip
-    """AssertionError where two tensors, numbers, or containers of them differ: in values by more than
-    `atol + rtol |expected|` (both or none given; by dtype otherwise), in shape, dtype or device.
+    """AssertionError if two tensors, numbers, or containers of them differ: in values by more than
+    `atol + rtol |expected|` (give both or none; the defaults depend on the dtype), in shape, dtype or device.
     """
     if (rtol is None) != (atol is None):
         raise ValueError("assert_close: give both rtol and atol, or none of them")

@@ -38,14 +38,14 @@ GROUPS = {
 }  # fmt: skip
 
 
-def find(room: str, name: str) -> bool:
+def find(namespace: str, name: str) -> bool:
     """Whether pyapp has a name of torch's."""
-    if room == "Tensor":
+    if namespace == "Tensor":
         import pyapp
 
         return hasattr(pyapp.Tensor, name) or hasattr(pyapp.ones(2, 2), name)
     try:
-        return hasattr(importlib.import_module(f"pyapp.{room}" if room else "pyapp"), name)
+        return hasattr(importlib.import_module(f"pyapp.{namespace}" if namespace else "pyapp"), name)
     except ImportError:
         return False
 
@@ -61,8 +61,8 @@ def render() -> str:
         ["| torch | names | here | left out one by one |", "| --- | --- | --- | --- |"],
         dict.fromkeys(GROUPS, 0),
     )
-    for room, wanted in names.items():
-        missing = [name for name in wanted if not find(room, name)]
+    for namespace, wanted in names.items():
+        missing = [name for name in wanted if not find(namespace, name)]
         alone: list[str] = []
         for name in missing:
             group = group_of(name)
@@ -72,9 +72,8 @@ def render() -> str:
                 left[group] += 1
         counted = [name for name in wanted if name not in missing or name in alone]
         shown = " ".join(f"`{name}`" for name in alone) or "–"
-        lines.append(
-            f"| `torch{'.' + room if room else ''}` | {len(counted)} | {len(counted) - len(alone)} | {shown} |"
-        )
+        title = f"torch.{namespace}" if namespace else "torch"
+        lines.append(f"| `{title}` | {len(counted)} | {len(counted) - len(alone)} | {shown} |")
     lines += ["", "Not counted above, as they are left out as a whole:", ""]
     lines += [f"- {group} ({count} names)" for group, count in left.items()]
     return "\n".join(lines) + "\n"

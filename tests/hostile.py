@@ -13,7 +13,7 @@ from typing import Any
 
 from pyapp.errors import PyappError
 
-# What may stand where a document has something else.
+# Replacements for values of a document.
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2, 255, 2**31 - 1, 2**31, 2**40, 2**63, 2**64, -(2**63), 10**400, 0.5, -0.0, 1e308,
     float("inf"), float("nan"), "", "a", "0", "\0", "\ud800", "▁", "x" * 5000, "../../etc", "(a|aa)*b", "(" * 300, [],
@@ -78,7 +78,7 @@ def hostile_documents(document: Any, count: int, seed: int = 0) -> Iterator[Any]
 
 
 def _change(holder: Any, chance: random.Random) -> None:
-    """Walks down some way from a holder, and changes what is there."""
+    """Descends a random path from a container, and changes the value there."""
     key: Any = ""
     while True:
         value = holder[key]

@@ -1,4 +1,4 @@
-"""The house keeps its order: imports point downwards and never in circles; nothing of one machine is written down."""
+"""Imports point to lower layers and form no circles; no file contains paths of a developer's machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.native_only
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "pyapp"
 
-# Floors of the house: a module may import from lower floors and from its own package.
-FLOORS = [
-    {"errors", "interrupts"},
+# The layers of pyapp, lowest first: a module may import from lower layers and from its own package.
+LAYERS = [
+    {"errors", "interrupts", "_index"},
     {"events", "late_linalg"},
     {"engine"},
     {
@@ -34,17 +34,17 @@ FLOORS = [
     {"cli", "browser"},
     {"__main__"},
 ]
-FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
-# Packages on the same floor of which the first may import the second.
+LAYER = {package: height for height, packages in enumerate(LAYERS) for package in packages}
+# Packages in the same layer; the first may import the second.
 NEIGHBOURS = {
     ("models", "text"), ("audio", "text"),
     ("hub", "formats"),  # the index of a model in several files
 }  # fmt: skip
 
-# Packages that may import from these alone.
+# Packages that may import only from these.
 ONLY = {"train": {"errors", "events", "engine", "formats", "nn", "optim", "utils"}}
 
-# Modules that import each other in a circle, within functions or not: to be cut, one after the other.
+# Known circular imports, those inside functions included; to be removed.
 KNOWN_CIRCLES: list[str] = []
 
 LOADER = "load"  # models/load.py: from files to models, no architecture
@@ -90,34 +90,34 @@ def find_imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{target}.{alias.name}"
 
 
-def room_of(name: str) -> str | None:
-    """The package (or module) in pyapp/ that a dotted name leads to; None outside pyapp, and for its public names."""
+def package_of(name: str) -> str | None:
+    """The package (or module) in pyapp/ of a dotted name; None outside pyapp, and for its public names."""
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 and parts[0] == "pyapp" and parts[1] in FLOOR else None
+    return parts[1] if len(parts) > 1 and parts[0] == "pyapp" and parts[1] in LAYER else None
 
 
 def complaint(path: Path, target: str) -> str | None:
-    """What is wrong with the module at `path` importing `target`."""
-    here, there = room_of(name_of(path)), room_of(target)
+    """The error of the module at `path` importing `target`, or None."""
+    here, there = package_of(name_of(path)), package_of(target)
     if target.split(".")[0] != "pyapp" or here is None:
         return None
-    if there is None:  # `import pyapp` draws the public names, which come from engine and nn
-        return f"imports {target} through the top" if FLOOR[here] <= FLOOR["nn"] else None
+    if there is None:  # `import pyapp` uses the public names, which come from engine and nn
+        return f"imports {target} through the top package" if LAYER[here] <= LAYER["nn"] else None
     if here == there:
         mine, theirs = name_of(path).split("."), target.split(".")
         if here == "models" and len(mine) > 2 and len(theirs) > 2 and mine[2] not in (theirs[2], LOADER):
             return f"is a model and imports another one, {target}"
         return None
-    if there not in ONLY.get(here, FLOOR):
+    if there not in ONLY.get(here, LAYER):
         return f"imports {target}; {here} may import only {', '.join(sorted(ONLY[here]))}"
-    if FLOOR[there] < FLOOR[here] or (here, there) in NEIGHBOURS:
+    if LAYER[there] < LAYER[here] or (here, there) in NEIGHBOURS:
         return None
     return f"imports {target}, which is not below it"
 
 
-def test_every_room_has_its_floor() -> None:
-    rooms = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
-    assert rooms - {"__init__", "__pycache__", "_native"} <= set(FLOOR), "give the new package a floor"
+def test_every_package_has_a_layer() -> None:
+    packages = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir() if path.suffix in ("", ".py")}
+    assert packages - {"__init__", "__pycache__", "_native"} <= set(LAYER), "add the new package to LAYERS"
 
 
 def test_imports_point_downwards() -> None:
@@ -146,11 +146,11 @@ def test_imports_point_downwards() -> None:
         ("recipes/story/training.py", "pyapp.tasks.train_story"),
     ],
 )
-def test_an_arrow_that_points_up_is_seen(path: str, target: str) -> None:
+def test_an_upward_import_is_found(path: str, target: str) -> None:
     assert complaint(PACKAGE / path, target)
 
 
-def test_an_arrow_that_points_down_is_fine() -> None:
+def test_a_downward_import_is_allowed() -> None:
     assert complaint(PACKAGE / "models/llama2c.py", "pyapp.nn.Module") is None
     assert complaint(PACKAGE / "tasks/training.py", "pyapp.recipes.story.train_story") is None
     assert complaint(PACKAGE / "recipes/story/training.py", "pyapp.train.trainer.Trainer") is None
@@ -163,7 +163,7 @@ Graph = dict[str, set[str]]
 
 @functools.cache
 def import_graph() -> Graph:
-    """module -> the modules it imports, within functions too. That a module's package is imported first is left out."""
+    """module -> the modules it imports, inside functions too. The implicit import of a module's package is left out."""
     names = {name_of(path): path for path in modules()}
     graph: Graph = {name: set() for name in names}
     for name, path in names.items():
@@ -176,7 +176,7 @@ def import_graph() -> Graph:
 
 
 def reachable(graph: Graph, start: str) -> set[str]:
-    """The modules at the end of one arrow or more."""
+    """The modules that `start` imports directly or indirectly."""
     found: set[str] = set()
     waiting = list(graph[start])
     while waiting:
@@ -188,24 +188,24 @@ def reachable(graph: Graph, start: str) -> set[str]:
 
 
 def circles(graph: Graph) -> set[frozenset[str]]:
-    """Groups of modules of which each reaches all the others (strongly connected components)."""
+    """Groups of modules that import each other (strongly connected components)."""
     reach = {name: reachable(graph, name) for name in graph}
     return {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
 
 
-def test_a_circle_is_seen() -> None:
+def test_a_circle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": {"f"}, "f": {"e"}, "g": set()}
     assert circles(graph) == {frozenset("abc"), frozenset("ef")}
     assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == set()
 
 
-def test_imports_within_functions_are_seen() -> None:
+def test_imports_inside_functions_are_found() -> None:
     assert "pyapp.recipes.story" in import_graph()["pyapp.tasks.training"]
     assert "pyapp.tasks" in import_graph()["pyapp.cli"]
 
 
 def test_imports_have_no_circles() -> None:
-    """Whoever cuts one takes it out of KNOWN_CIRCLES."""
+    """Remove a circle from KNOWN_CIRCLES when it is gone."""
     found = circles(import_graph())
     known = {frozenset(f"pyapp.{name}" for name in group.split()) for group in KNOWN_CIRCLES}
     new, gone = ("; ".join(" ".join(sorted(group)) for group in groups) for groups in (found - known, known - found))
@@ -213,7 +213,7 @@ def test_imports_have_no_circles() -> None:
 
 
 def tracked_files() -> list[Path]:
-    """What is committed, or would be; skips where there is no git."""
+    """The files that are or would be committed; skips outside a git repository."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -223,7 +223,7 @@ def tracked_files() -> list[Path]:
 
 
 def test_no_paths_of_one_machine() -> None:
-    """Neither folders of a developer nor addresses of package registries (spelled so as not to find themselves)."""
+    """No developer's folders and no addresses of package registries. (The patterns do not match themselves.)"""
     foreign = re.compile(r"/(?:wor[k]|roo[t]|hom[e]/(?!pyodide)\w+)/|p[y]pi\.org|np[m]js\.org|d[e]b\.debian")
     found = []
     for path in tracked_files():

@@ -1,4 +1,4 @@
-"""The command line, run as people run it: what it prints where, and its exit codes."""
+"""The command line in separate processes: its output on stdout and stderr, and its exit codes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Here = Callable[..., tuple[int, str, str]]
 
 
 def test_help_imports_no_models() -> None:
-    """Help is quick because it reads none of the heavy rooms."""
+    """Help is quick because it imports none of the large packages."""
     command = [sys.executable, "-X", "importtime", "-m", "pyapp", "--help"]
     result = subprocess.run(command, capture_output=True, timeout=60, env=environment(), text=True)
     assert result.returncode == 0 and "generate" in result.stdout
@@ -306,7 +306,7 @@ def test_training_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, here
     assert "preparing …" in error and "step 1 of 2  loss 3.000  1.0 min left" in error
     assert "1,000 parameters" in out and "1.2500 per token" in out
     code, out, error = here("train", "story", "--out-dir", tmp_path, "--seed", "9", "--no-resume")
-    assert code == 130 and "stopped at step 2; the same command goes on" in error
+    assert code == 130 and "stopped at step 2; the same command continues" in error
     assert not checkpoint.exists() and len(list(tmp_path.iterdir())) == 1
 
 
@@ -350,7 +350,7 @@ def test_quantize(here: Callable[..., tuple[int, str, str]], model: Path, tmp_pa
     assert code == 1 and "unknown type 'q9'" in error and "Types and mixtures: q4_0" in error
 
 
-# -- streams that are closed, and what is no file
+# -- closed streams, and paths that are not files
 
 
 def shell(command: str) -> subprocess.CompletedProcess[bytes]:

@@ -47,7 +47,7 @@ Fault = server.Fault
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """A hub of its own, an empty cache, and no patience."""
+    """A local hub, an empty cache, and no waiting between attempts."""
     files = {REPO: {"model.bin": WEIGHTS, "tokenizer.json": TEXT, "README.md": b"# hello\n", "other/tok1.bin": b"x"}}
     running = server.Hub(files)
     running.start()
@@ -225,7 +225,7 @@ def test_the_cache_is_huggingface_hubs(remote: Any, tmp_path: Path) -> None:
     (revision,) = next(iter(info.repos)).revisions
     assert (revision.commit_hash, revision.refs) == (server.COMMIT, frozenset({"main"}))
     assert not info.warnings
-    # and the other way round: what the library has cached is not fetched again
+    # conversely, files that the library has cached are not fetched again
     from huggingface_hub import hf_hub_download
 
     theirs = hf_hub_download(REPO, "README.md", cache_dir=tmp_path / "cache", endpoint=remote.address)

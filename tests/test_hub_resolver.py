@@ -21,7 +21,7 @@ REPO = "someone/tiny"
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    """A hub of its own and an empty cache."""
+    """A local hub and an empty cache."""
     running = Hub({REPO: {"model.bin": b"weights", "tokenizer.json": b"{}"}})
     running.start()
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
@@ -128,5 +128,5 @@ def test_shards_are_downloaded_to_lie_beside_their_index(remote: Hub, tmp_path: 
 
 def test_an_index_that_leads_elsewhere_fetches_nothing(remote: Hub) -> None:
     remote.files[REPO] = {"model.safetensors.index.json": b'{"weight_map": {"a": "../other/model.safetensors"}}'}
-    with pytest.raises(FileFormatError, match="no file beside it"):
+    with pytest.raises(FileFormatError, match="not a file beside it"):
         hub.resolve(REPO)

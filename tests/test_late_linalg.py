@@ -1,4 +1,4 @@
-"""NumPy's linear algebra, imported when it is first used; each case in a Python of its own."""
+"""NumPy's linear algebra is imported on first use; each case runs in a separate Python process."""
 
 from __future__ import annotations
 

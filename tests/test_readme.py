@@ -1,4 +1,4 @@
-"""The README's Python runs, and does what it says."""
+"""The README's Python runs with the described results."""
 
 from __future__ import annotations
 

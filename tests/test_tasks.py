@@ -33,7 +33,7 @@ def loaded_model(tokenizer: Tokenizer, name: str = "parrot") -> Any:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Iterator[list[Any]]:
-    """Puts a loader in place that notes what it was asked for."""
+    """Installs a loader that records its requests."""
     asked: list[Any] = []
 
     def load_model(

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.native_only
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Puts a loader of parrots in place that notes what it was asked for."""
+    """Installs a loader of parrots that records its requests."""
     asked: list[Any] = []
 
     def load_speech_model(source: Any, *, report: Callable[[Event], None], cancel: Cancel) -> Any:
@@ -100,7 +100,7 @@ def test_recordings_of_every_kind(kind: str, loads: list[Any], monkeypatch: pyte
 
 
 def test_a_header_that_says_too_little(loads: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read first is not lost when the recording turns out to be longer than there is room for."""
+    """Samples that were read first are not lost if the recording is longer than the limit for reading ahead."""
     monkeypatch.setattr("pyapp.audio.reader.BLOCK_SAMPLES", 20_000)
     reader = open_audio(counting(*[1.0] * 10))
     reader.duration = 1.0

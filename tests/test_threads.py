@@ -12,7 +12,7 @@ pytestmark = pytest.mark.native_only
 
 
 def threads(**environment: str) -> tuple[int, str]:
-    """What a process with these variables uses, and what it says on stderr."""
+    """The number of threads of a process with these variables, and its stderr."""
     clean = {k: v for k, v in os.environ.items() if k not in ("PYAPP_NUM_THREADS", "OMP_NUM_THREADS")}
     code = "import pyapp; print(pyapp.get_num_threads())"
     done = subprocess.run(

@@ -1,5 +1,5 @@
-/* Runs before anything is drawn: the colours, the worker, and the one message that a page opened as a file can still
-   show. */
+/* Runs before anything is drawn: sets the colours, starts the worker, and shows the one message that is possible if the
+   page was opened as a file. */
 (function () {
   var root = document.documentElement;
   var stored = null;
@@ -44,7 +44,7 @@
       };
       window.pyappEarly = early;
     } catch (error) {
-      // The page tries again, and says what is wrong.
+      // The page tries again, and reports the error.
     }
   }
 })();

@@ -1,7 +1,7 @@
 /**
- * The worker: answers requests (see modules/shared/protocol.js). Python starts at once, whatever is asked first.
+ * The worker: answers requests (see modules/shared/protocol.js). Python starts at once, before the first request.
  *
- * Its name says what the page shows: "pyapp", the task, the chosen model.
+ * Its name contains "pyapp", the task of the page and the chosen model.
  */
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { Python } from "./modules/worker/python.js";
@@ -13,7 +13,7 @@ import { handlersFor } from "./modules/worker/handlers.js";
 const PACKAGES = { transcribe: ["numpy"] };
 
 const running = new Map(); // request id -> AbortController
-const inlets = new Map(); // request id -> Inlet: what hears while it runs
+const inlets = new Map(); // request id -> Inlet: requests that receive sound while they run
 const storePromise = openStore();
 const python = new Python(storePromise, (notice) => postMessage(notice));
 const models = new ModelFiles(storePromise, python);
@@ -23,7 +23,7 @@ const [, task = "generate", model] = self.name.split(" ");
 python.start(PACKAGES[task] ?? []);
 models.prefetch(task, model);
 
-/** Messages about a request that is running; they have no answer of their own. */
+/** Messages to a running request; they have no answer. */
 const asides = {
   cancel: ({ id }) => running.get(id)?.abort(),
   push: ({ id, samples }) => inlets.get(id)?.push(samples),

@@ -1,7 +1,7 @@
 """Sound: WAVE files, resampling, log-mel spectrograms, speech activity, and transcripts with their writers.
 
 Samples are float32 NumPy arrays, full scale is -1 to 1. Each name is imported on first use, so that writing a
-transcript imports nothing of the rest.
+transcript does not import the rest.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ __all__ = [
 def load_speech(source: Any, *, rate: int = SAMPLE_RATE) -> Any:
     """A WAVE file (path, bytes or ByteSource) as mono float32 (samples,) at `rate`, without its DC offset.
 
-    The file is read and resampled a block at a time: the peak is twice the result and a few megabytes.
-    Raises FileFormatError for a file that is no WAVE file, is damaged or has no samples, OSError as open() does.
+    The file is read and resampled a block at a time: the peak memory is twice the result and a few megabytes.
+    Raises FileFormatError for a file that is not a WAVE file, is damaged or has no samples, OSError as open() does.
     """
     from pyapp.audio.resampling import Resampler, mix_channels, remove_dc
     from pyapp.audio.wav import open_wav

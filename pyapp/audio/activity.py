@@ -1,10 +1,10 @@
-"""Where somebody speaks: stretches of speech, and windows for the model that are cut between words.
+"""Detect speech, and cut recordings into windows for the model between words.
 
-Every 10 ms the power between 200 and 4000 Hz, where speech has its strength, is held against the noise floor: a low
-percentile of the half minute around it. What is louder, or is clearly tonal where everything is equally loud (somebody
-who speaks without a pause), is speech; what lasts shorter than a syllable (a click) is none; gaps shorter than a pause
-are bridged, and a margin is kept so that soft consonants at the ends are not lost. It errs towards keeping sound: what
-is skipped is lost.
+Every 10 ms the power between 200 and 4000 Hz, the main band of speech, is compared with the noise floor: a low
+percentile of the half minute around it. Louder frames are speech; where the level is constant (somebody speaks without
+a pause), clearly tonal frames are speech. Sounds shorter than a syllable (a click) are dropped, gaps shorter than a
+pause are bridged, and a margin keeps soft consonants at the ends. In doubt sound is kept, because skipped speech is
+lost.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ FRAME = HOP / SAMPLE_RATE  # seconds
 LOWEST, HIGHEST = 200, 4000  # Hz
 FLOOR_PERCENTILE, LOUD_PERCENTILE = 10, 90
 FLOOR_BLOCK = 300  # frames that share one noise floor
-FLOOR_REACH = 1500  # frames on each side that it is taken from
+FLOOR_REACH = 1500  # frames on each side of them that it is computed from
 TONAL = 0.05  # spectral flatness: white noise has 0.56, hiss in a room 0.1, a vowel less than 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityOptions:
-    """Levels in decibels, times in seconds. `threshold` above the noise floor begins speech, `release` above it keeps
-    it going; below `silence` (to full scale) there is never speech."""
+    """Levels in decibels, times in seconds. Speech begins at `threshold` above the noise floor and ends at `release`
+    above it; below `silence` (relative to full scale) there is never speech.
+    """
 
     threshold: float = 9.0
     release: float = 5.0
@@ -64,7 +65,7 @@ class Span:
 
 
 def find_speech(samples: NDArray[np.float32], options: ActivityOptions | None = None) -> list[Span]:
-    """Stretches of speech in mono float32 (samples,) at 16 kHz: in order, apart, inside the recording."""
+    """The spans of speech in mono float32 (samples,) at 16 kHz: in order, disjoint, inside the recording."""
     options = options or ActivityOptions()
     level, flatness = frame_features(samples)
     active = speech_frames(level, flatness, options)
@@ -93,7 +94,7 @@ def frame_features(samples: NDArray[np.float32]) -> tuple[NDArray[np.float32], N
         count = min(FRAMES_AT_ONCE, frames - start)
         band = spectrum(reflected[start * HOP :], count)[low : high + 1] + np.float32(1e-12)
         mean = band.mean(axis=0)
-        # a sine of full scale has the power (400 / 4)^2 in its bin, spread over about 1.5
+        # a sine of full scale has the power (400 / 4)^2 in its bin, spread over about 1.5 bins
         level[start : start + count] = 10 * np.log10(mean * np.float32((high - low + 1) / 1.5e4))
         flatness[start : start + count] = np.exp(np.log(band).mean(axis=0)) / mean
     return level, flatness
@@ -102,10 +103,10 @@ def frame_features(samples: NDArray[np.float32]) -> tuple[NDArray[np.float32], N
 def speech_frames(
     level: NDArray[np.float32], flatness: NDArray[np.float32], options: ActivityOptions
 ) -> NDArray[np.bool_]:
-    """Which frames are speech, before short ones are dropped and gaps are bridged."""
+    """The frames that are speech, before short spans are dropped and gaps are bridged."""
     active = np.zeros(len(level), bool)
     floor, spread = noise_floor(level, options.silence)
-    # Without a pause in reach the floor is the speech itself: then its tone tells.
+    # Without a pause nearby the noise floor is the level of speech: then tonality decides.
     even = spread < options.threshold
     tonal = even & (smooth(flatness) < TONAL) & (level > options.silence + 15)
     loud = level > np.maximum(floor + options.threshold, options.silence)
@@ -119,8 +120,9 @@ def speech_frames(
 
 
 def noise_floor(level: NDArray[np.float32], silence: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """For each frame, over the half minute around it: the level in dB that is nearly always there, not below `silence`
-    less 15 dB; and how far the loud frames are above it."""
+    """For each frame, over the half minute around it: the level in dB that is almost always reached, at least `silence`
+    - 15 dB; and the distance of the loud frames from it.
+    """
     floor, spread = np.empty(len(level), np.float32), np.empty(len(level), np.float32)
     for start in range(0, len(level), FLOOR_BLOCK):
         around = level[max(0, start - FLOOR_REACH) : start + FLOOR_BLOCK + FLOOR_REACH]
@@ -130,8 +132,9 @@ def noise_floor(level: NDArray[np.float32], silence: float) -> tuple[NDArray[np.
 
 
 def percentiles(values: NDArray[np.float32], shares: Sequence[float]) -> list[float]:
-    """Each between the two values around it in order. np.percentile and np.median import much that nothing else needs,
-    which a browser would wait for before its first text."""
+    """Percentiles, interpolated linearly. np.percentile and np.median import much that nothing else needs, which delays
+    the first text in a browser.
+    """
     ordered = np.sort(values)
     found = []
     for place in ((len(values) - 1) * share / 100 for share in shares):
@@ -141,7 +144,7 @@ def percentiles(values: NDArray[np.float32], shares: Sequence[float]) -> list[fl
 
 
 def smooth(values: NDArray[np.float32], width: int = 9) -> NDArray[np.float32]:
-    """The median of `width` frames around each: one odd frame changes nothing."""
+    """The median of the `width` frames around each frame, so that a single outlier has no effect."""
     if not len(values):
         return values
     half = width // 2
@@ -160,11 +163,10 @@ def true_runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
 def cut_windows(
     samples: NDArray[np.float32], longest: float = 30.0, options: ActivityOptions | None = None
 ) -> list[Span]:
-    """Windows of at most `longest` seconds that hold all speech of the recording and skip its silences.
+    """Windows of at most `longest` seconds that contain all speech of the recording and skip its silences.
 
-    Neighbouring stretches share a window while they fit; a stretch longer than a window is cut where it is quietest in
-    the last third of it, which is between words where there is such a place. OptionError unless `longest` is 1 s or
-    more.
+    Neighbouring spans share a window if they fit. A span longer than a window is cut at the quietest place in the last
+    third of the window, usually between words. OptionError unless `longest` is 1 s or more.
     """
     if not longest >= 1 or not isfinite(longest):
         raise OptionError(f"a window of {longest} s is too short: give 1 s or more", where="longest")
@@ -187,7 +189,7 @@ def split_span(span: Span, level: NDArray[np.float32], longest: float) -> list[S
 
 
 def join_spans(spans: Sequence[Span], longest: float) -> list[Span]:
-    """Neighbours joined while the whole is at most `longest` seconds."""
+    """Joins neighbouring spans while the result is at most `longest` seconds."""
     joined: list[Span] = []
     for span in spans:
         if joined and span.end - joined[-1].start <= longest:

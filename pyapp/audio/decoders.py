@@ -1,5 +1,5 @@
-"""Recordings as blocks of raw samples: WAVE files by pyapp.audio.wav, from a file or a pipe, everything else that is
-read (MP3, FLAC, Ogg Vorbis and Opus, AIFF, CAF ...) by libsndfile, where the package soundfile is installed.
+"""Recordings as blocks of raw samples: pyapp.audio.wav reads WAVE files, from a file or a pipe; libsndfile reads MP3,
+FLAC, Ogg Vorbis and Opus, AIFF, CAF ..., if the package soundfile is installed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .wav import CHANNEL_LIMIT, RATES, WavFile, decode_samples, find_samples, op
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-HEAD = 64  # bytes that tell what a file is
-WAV_HEAD_LIMIT = 1 << 24  # bytes before the samples of a WAVE file that comes through a pipe
-FRAMES_LIMIT = 1 << 48  # libsndfile says 2^63 - 1 where it does not know
-# What begins so cannot be read; the place of the signature, the signature, its name.
+HEAD = 64  # bytes needed to detect the format of a file
+WAV_HEAD_LIMIT = 1 << 24  # bytes before the samples of a WAVE file in a pipe
+FRAMES_LIMIT = 1 << 48  # libsndfile reports 2^63 - 1 if the length is unknown
+# Formats that cannot be read: offset of the signature, the signature, the name.
 REFUSED = (
     (4, b"ftyp", "an MP4 or M4A file"),
     (0, b"\x1aE\xdf\xa3", "a WebM or Matroska file"),
@@ -43,10 +43,10 @@ KNOWN = (
 
 
 class Decoder(Protocol):
-    """An open recording: `rate` in Hz, `channels`, `frames` (samples of each channel; None while nobody knows).
+    """An open recording: `rate` in Hz, `channels`, `frames` (samples of each channel; None while unknown).
 
-    `read(count)` gives the next frames, float32 (frames, channels), at most `count`, none at the end. `ended_early` is
-    what stopped it before its end, if something did.
+    `read(count)` returns the next frames, float32 (frames, channels), at most `count`, none at the end. `ended_early`
+    is the reason why the recording ended before its announced end, if it did.
     """
 
     name: str
@@ -82,11 +82,11 @@ class ArrayDecoder:
         return np.asarray(block, np.float32)
 
     def close(self) -> None:
-        """The samples stay their owner's."""
+        """Does nothing: the samples belong to the caller."""
 
 
 class WavDecoder:
-    """A WAVE file that can be read by position."""
+    """A WAVE file with random access."""
 
     def __init__(self, wav: WavFile, owned: ByteSource | None) -> None:
         self._wav, self._owned = wav, owned
@@ -107,7 +107,7 @@ class WavDecoder:
 
 
 class PipeSource:
-    """The beginning of a stream as a ByteSource that nobody knows the end of; what was read is kept until `rest()`."""
+    """The beginning of a stream of unknown length as a ByteSource; the bytes that were read are kept until `rest()`."""
 
     size = 1 << 62
 
@@ -117,7 +117,7 @@ class PipeSource:
         self._head = bytearray()
 
     def read(self, offset: int, length: int) -> bytes:
-        """FileFormatError where the stream ends before, and for a header that does not end."""
+        """Reads a range. FileFormatError if the stream ends before, and for a header that does not end."""
         end = offset + length
         if end > WAV_HEAD_LIMIT:
             raise FileFormatError("there are no samples at its beginning", where=self.name)
@@ -127,23 +127,23 @@ class PipeSource:
         return bytes(self._head[offset:end])
 
     def peek(self, length: int) -> bytes:
-        """The first bytes, fewer where the stream is shorter."""
+        """The first bytes, fewer if the stream is shorter."""
         self._head += self._stream.read(max(0, length - len(self._head)))
         return bytes(self._head[:length])
 
     def rest(self, start: int) -> bytes:
-        """What was read already from `start` on; forgets all of it."""
+        """The bytes from `start` on that were read already; drops all of them."""
         rest, self._head = bytes(self._head[start:]), bytearray()
         return rest
 
 
 class PipeWavDecoder:
-    """A WAVE file that arrives through a pipe, decoded while it comes."""
+    """A WAVE file in a pipe, decoded as it arrives."""
 
     def __init__(self, source: PipeSource, stream: IO[bytes]) -> None:
         self._form, start, length = find_samples(source)
         self._waiting = source.rest(start)
-        # what is there at once, where the stream can: who speaks into a pipe does not wait for a block
+        # read1 returns the available bytes at once: live speech does not wait for a whole block
         self._receive: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
         self.name, self.rate, self.channels = source.name, self._form.rate, self._form.channels
         known = length + start < source.size
@@ -168,11 +168,11 @@ class PipeWavDecoder:
         return decode_samples(data, self._form).reshape(-1, self.channels)
 
     def close(self) -> None:
-        """The stream is its owner's."""
+        """Does nothing: the stream belongs to the caller."""
 
 
 class SourceFile(io.RawIOBase):
-    """A ByteSource as the file that libsndfile wants."""
+    """A ByteSource as a file object for libsndfile."""
 
     def __init__(self, source: ByteSource) -> None:
         self._source, self._at = source, 0
@@ -200,7 +200,7 @@ class SourceFile(io.RawIOBase):
 
 
 class SoundFileDecoder:
-    """What libsndfile reads. A file that turns out to be damaged on the way ends there."""
+    """A file that libsndfile reads. A damaged file ends at the damage."""
 
     def __init__(self, file: IO[bytes] | SourceFile, name: str, kind: str, owned: ByteSource | None = None) -> None:
         soundfile = import_soundfile(name, kind)
@@ -238,8 +238,9 @@ class SoundFileDecoder:
 
 
 def sequential(soundfile: Any) -> Any:
-    """SoundFile that reads on from where it is. The original seeks there after each read, whereupon an MP3 decoder
-    has lost the bits that the next frame takes from those before: a tenth of a second is wrong."""
+    """A SoundFile that reads sequentially. The original class seeks after each read. An MP3 decoder then loses the bits
+    that the next frame takes from earlier frames, and a tenth of a second is wrong.
+    """
 
     class Sequential(soundfile.SoundFile):
         def seekable(self) -> bool:
@@ -249,14 +250,14 @@ def sequential(soundfile: Any) -> Any:
 
 
 def import_soundfile(name: str, kind: str) -> Any:
-    """The package soundfile; FileFormatError with what to do where it is missing."""
+    """The package soundfile; FileFormatError with a hint if it is missing."""
     try:
         import soundfile  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except (ImportError, OSError) as error:  # OSError: the package without its library
         in_page = sys.platform == "emscripten"
         install = "" if in_page else "Install it with pip install 'pyapp[audio]', or convert the recording: "
         raise FileFormatError(
-            f"{kind or 'a file of this kind'} is read by the package soundfile, which is not here",
+            f"{kind or 'a file of this kind'} needs the package soundfile, which is not installed",
             where=name,
             hint=install + conversion(name),
         ) from error
@@ -264,7 +265,7 @@ def import_soundfile(name: str, kind: str) -> Any:
 
 
 def conversion(name: str) -> str:
-    """The command that makes a WAVE file of anything."""
+    """The command that converts any recording to a WAVE file."""
     known = not name.startswith("<") and name != "stdin"
     return f"ffmpeg -i {shlex.quote(name) if known else 'RECORDING'} -ac 1 -ar 16000 recording.wav"
 
@@ -275,14 +276,15 @@ def unreadable(name: str, kind: str, why: str) -> FileFormatError:
 
 
 def reason(error: Exception) -> str:
-    """What libsndfile said, without the file's name."""
+    """libsndfile's message without the file's name."""
     text = str(getattr(error, "error_string", error)).removeprefix("Error : ").strip().rstrip(".")
     return text[:1].lower() + text[1:]
 
 
 def kind_of(head: bytes, name: str) -> str:
-    """What a file is that begins with `head`; "" where only libsndfile could say. FileFormatError for what cannot be
-    read."""
+    """The format of a file that begins with `head`; "" if only libsndfile can detect it. FileFormatError for formats
+    that cannot be read.
+    """
     if not head:
         raise FileFormatError("the file is empty", where=name, hint="Record or copy it again")
     for place, signature, kind in REFUSED:
@@ -296,8 +298,9 @@ def is_wav(head: bytes) -> bool:
 
 
 def open_decoder(source: AnySource) -> Decoder:
-    """A recording in a file, in bytes or in a ByteSource. FileFormatError for what cannot be read; OSError as
-    open()."""
+    """Opens a recording in a file, in bytes or in a ByteSource. FileFormatError if it cannot be read; OSError as
+    open().
+    """
     opened = open_source(source)
     owned = opened if opened is not source else None
     try:
@@ -306,7 +309,7 @@ def open_decoder(source: AnySource) -> Decoder:
             return SoundFileDecoder(SourceFile(opened), opened.name, kind_of(head, opened.name), owned)
         try:
             return WavDecoder(open_wav(opened), owned)
-        except FileFormatError as error:  # a rare encoding (A-law, ADPCM): libsndfile may know it
+        except FileFormatError as error:  # a rare encoding (A-law, ADPCM): libsndfile may support it
             if "not read here" not in error.what:
                 raise
             with suppress(FileFormatError):
@@ -319,14 +322,15 @@ def open_decoder(source: AnySource) -> Decoder:
 
 
 def open_stream(stream: IO[bytes], name: str = "stdin") -> Decoder:
-    """A recording that arrives through a pipe: a WAVE file is decoded while it comes, anything else is first gathered
-    in a temporary file. FileFormatError for what cannot be read."""
+    """Opens a recording in a pipe: a WAVE file is decoded as it arrives, other formats are first collected in a
+    temporary file. FileFormatError if it cannot be read.
+    """
     source = PipeSource(stream, name)
     head = source.peek(HEAD)
     if is_wav(head):
         return PipeWavDecoder(source, stream)
     kind = kind_of(head, name)
-    import_soundfile(name, kind)  # before anything is gathered in vain
+    import_soundfile(name, kind)  # before anything is collected in vain
     import shutil
     import tempfile
 

@@ -1,4 +1,4 @@
-"""One window of sound to tokens: greedy, best of several samples, or beam search, as openai-whisper does it.
+"""Decode one window of sound to tokens: greedy, best of several samples, or beam search, as openai-whisper does.
 
 Source: the behaviour of https://github.com/openai/whisper (MIT); beam search with patience after Kasai et al., A Call
 for Clarity in Beam Search (2022), length penalty after Wu et al., Google's Neural Machine Translation System (2016).
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """Caches of some hypotheses of one window. Arrays are the caller's to change until the next call."""
+    """Caches of the hypotheses of one window. The caller may change returned arrays until the next call."""
 
     def feed(self, tokens: Sequence[int], wanted: Sequence[int] | None = None) -> NDArray[np.float32]: ...
     def step(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
@@ -35,8 +35,8 @@ class Session(Protocol):
 
 
 class SpeechModel(Protocol):
-    """What decoding needs of a model (models/whisper). The attribute `device` says where it computes; a model without
-    it computes on the CPU.
+    """The interface of a model for decoding (models/whisper). The attribute `device` is the device on which it
+    computes, by default the CPU.
     """
 
     config: Any
@@ -49,7 +49,7 @@ class SpeechModel(Protocol):
 
 @dataclass(frozen=True)
 class Decoded:
-    """A window's tokens with times, without the end; and how sure the model was."""
+    """A window's tokens with times, without the end token; and the model's confidence."""
 
     tokens: list[int]
     avg_logprob: float
@@ -79,7 +79,7 @@ def detect_language(model: SpeechModel, tokenizer: WhisperTokenizer, audio: Tens
 
 @dataclass
 class Choices:
-    """The hypotheses of a window: the tokens of each after the prompt, and their log-probabilities' sums."""
+    """The hypotheses of a window: the tokens of each after the prompt, and the sums of their log-probabilities."""
 
     rows: list[list[int]]
     sums: list[float]
@@ -87,19 +87,19 @@ class Choices:
 
 
 class Chooser(Protocol):
-    """Extends the hypotheses by one token each, from logits (rows, V) that the rules went over."""
+    """Extends the hypotheses by one token each, from logits (rows, V) after the token rules."""
 
     def choose(self, choices: Choices, logits: NDArray[np.float32], ranges: list[tuple[int, int]]) -> list[int] | None:
-        """Returns which row each row continues, None for its own."""
+        """Returns the row that each row continues; None if each continues itself."""
         ...
 
     def finish(self, choices: Choices) -> tuple[list[list[int]], list[float]]:
-        """The candidates: tokens without the end, and the sums of their log-probabilities."""
+        """The candidates: tokens without the end token, and the sums of their log-probabilities."""
         ...
 
 
 class Greedy:
-    """The likeliest token, or above temperature 0 one drawn by `draw`, which gives numbers in [0, 1)."""
+    """The most likely token, or above temperature 0 a sampled one; `draw` gives random numbers in [0, 1)."""
 
     def __init__(self, temperature: float, eot: int, draw: Callable[[], float]) -> None:
         self._temperature, self._eot, self._draw = temperature, eot, draw
@@ -123,7 +123,7 @@ class Greedy:
 
 
 class BeamSearch:
-    """The `size` likeliest hypotheses of each length, until size x patience of them have ended."""
+    """The `size` most likely hypotheses of each length, until size x patience of them have ended."""
 
     def __init__(self, size: int, eot: int, patience: float | None) -> None:
         self._size, self._eot = size, eot
@@ -159,7 +159,7 @@ class BeamSearch:
         return [sources[sequence] for sequence in kept]
 
     def finish(self, choices: Choices) -> tuple[list[list[int]], list[float]]:
-        """Those that ended, and if these are fewer than the beam is wide the likeliest others."""
+        """The hypotheses that ended, and if they are fewer than the width of the beam, the most likely others."""
         found = dict(self._finished)
         for index in sorted(range(len(choices.rows)), key=choices.sums.__getitem__, reverse=True):
             if len(found) >= self._size:
@@ -169,7 +169,9 @@ class BeamSearch:
 
 
 class WindowDecoder:
-    """Decodes windows of a recording in one language. `draw` gives numbers in [0, 1) for temperatures above 0."""
+    """Decodes windows of a recording in one language. `draw` gives random numbers in [0, 1) for temperatures
+    above 0.
+    """
 
     def __init__(
         self,
@@ -192,8 +194,8 @@ class WindowDecoder:
     def decode(
         self, audio: Tensor, prompt: Sequence[int], temperature: float, cancel: Cancel
     ) -> Generator[list[int], None, Decoded]:
-        """Decodes the encoded window (1, n_ctx, state) after `prompt`. Yields the tokens so far while there is a single
-        hypothesis; returns the result. Raises Cancelled once `cancel` is set.
+        """Decodes the encoded window (1, n_ctx, state) after `prompt`. With a single hypothesis it yields the tokens so
+        far; returns the result. Raises Cancelled once `cancel` is set.
         """
         options, tokenizer = self._options, self._tokenizer
         chooser: Chooser
@@ -224,7 +226,7 @@ class WindowDecoder:
         return self._result(*chooser.finish(choices), no_speech, temperature)
 
     def _result(self, found: list[list[int]], sums: list[float], no_speech: float, temperature: float) -> Decoded:
-        """The best of the candidates by log-probability for their length."""
+        """The best candidate by log-probability relative to its length."""
         best = int(np.argmax([self._score(total, len(row)) for row, total in zip(found, sums, strict=True)]))
         tokens = found[best]
         text = self._tokenizer.decode_with_controls(tokens).strip()
@@ -243,14 +245,14 @@ def before(tokens: Sequence[int], end: int) -> list[int]:
 
 
 def draw_token(logits: NDArray[np.float32], temperature: float, number: float) -> int:
-    """The place in logits (N,) where the softmax at `temperature`, summed from the left, passes `number` of [0, 1)."""
+    """The index in logits (N,) at which the cumulative softmax at `temperature` exceeds `number` in [0, 1)."""
     scaled = logits.astype(np.float64) / temperature
     sums = np.cumsum(np.exp(scaled - scaled.max()))
     return int(np.searchsorted(sums, number * sums[-1], side="right"))
 
 
 def highest(values: NDArray[np.float32], count: int) -> list[int]:
-    """The places of the `count` highest values, highest first, and of equal ones the first."""
+    """The indices of the `count` highest values, highest first, the first index for equal values."""
     if count >= len(values):
         return np.argsort(-values, kind="stable").tolist()
     bound = np.partition(values, len(values) - count)[len(values) - count]
@@ -260,6 +262,6 @@ def highest(values: NDArray[np.float32], count: int) -> list[int]:
 
 
 def compression_ratio(text: str) -> float:
-    """How much zlib shrinks the text: repetition is above 2.4."""
+    """The compression ratio of the text with zlib; above 2.4 it is repetitive."""
     data = text.encode("utf-8", "replace")
     return len(data) / len(zlib.compress(data))

@@ -1,4 +1,4 @@
-"""Words that the model made up where nobody spoke: improbable, very short or very long, with silence around.
+"""Detect hallucinated words: improbable, very short or very long, with silence around them.
 
 Source: the behaviour of https://github.com/openai/whisper (MIT), `hallucination_silence_threshold`.
 """
@@ -19,13 +19,13 @@ EDGE = 2.0  # seconds at both ends of a window that count as silence
 
 
 def oddness(word: WordTime) -> float:
-    """How unlikely it is that the word was said: 0 for an ordinary one."""
+    """A score of how unlikely the word is; 0 for an ordinary word."""
     short, long = max(0.0, SHORT - word.duration) * 15, max(0.0, word.duration - LONG)
     return (word.probability < IMPROBABLE) + short + long
 
 
 def is_odd(draft: Draft | None) -> bool:
-    """Whether a segment's first words are so odd that it may be made up."""
+    """Whether a segment's first words are so odd that it may be a hallucination."""
     if draft is None or not draft.words:
         return False
     words = [word for word in draft.words if word.word not in PUNCTUATION][:WORDS_LOOKED_AT]
@@ -41,9 +41,10 @@ def with_words(drafts: Sequence[Draft]) -> Draft | None:
 def first_made_up(
     drafts: Sequence[Draft], window: tuple[float, float, float], last_speech: float, threshold: float
 ) -> int | None:
-    """The first segment that is odd with silence or odd segments on both sides, None if there is none.
+    """The first odd segment with silence or odd segments on both sides, None if there is none.
 
-    `window`: its beginning, the end of its sound, and the end of its full length, in seconds; silence is `threshold`.
+    `window`: its beginning, the end of its sound, and the end of its full length, in seconds. Silence lasts at least
+    `threshold` seconds.
     """
     begin, sound_end, full_end = window
     end_before = last_speech

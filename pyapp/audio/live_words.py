@@ -1,4 +1,6 @@
-"""Words of a sound that is decoded again and again: which of them two decodings agree on, which were final before."""
+"""Compare the words of repeated decodings of the same sound: those on which two decodings agree, and those already
+final.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-FOUND = 0.2  # gained by a word that is found again; a word that is another one, too much or missing costs 1
-LATER = 1.0  # a second that the found words end before or after the final ones
+FOUND = 0.2  # gain of a matching word; a different, extra or missing word costs 1
+LATER = 1.0  # cost of each second between the end of the found words and the end of the final words
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class LiveWord:
 
     @property
     def key(self) -> str:
-        """What two decodings are compared by: letters and digits, in one case."""
+        """The form for comparing decodings: letters and digits in lower case."""
         return (
             "".join(character for character in self.text.casefold() if unicodedata.category(character)[0] in "LMN")
             or self.text.strip()
@@ -30,26 +32,26 @@ class LiveWord:
 
 
 def live_word(word: Mapping[str, Any], offset: float) -> LiveWord:
-    """From a word of a segment, whose sound begins at `offset` seconds."""
+    """From a word of a segment; the segment's sound begins at `offset` seconds."""
     return LiveWord(word["word"], word["start"] + offset, word["end"] + offset, word["probability"])
 
 
 def common(first: Sequence[LiveWord], second: Sequence[LiveWord]) -> int:
-    """With how many words both begin."""
+    """The number of words in the common prefix."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a.key != b.key), min(len(first), len(second)))
 
 
 def known(final: Sequence[LiveWord], gone: int, words: Sequence[LiveWord]) -> int:
-    """How many of the first `words` are the `final` ones again, whose sound was decoded anew.
+    """The number of leading `words` that repeat the `final` words, because the sound of these was decoded again.
 
-    Of the final ones the first `gone` need not be among them: their sound is not held any more, or only a rest. What is
-    looked for is the beginning of `words` with the least edit distance to the final words, and about their end: times
-    alone mislead, because they differ from decoding to decoding by more than a short word.
+    The first `gone` final words may be missing: their sound is dropped, at least in part. The function finds the prefix
+    of `words` with the least edit distance to the final words and about the same end. Times alone are not enough: they
+    differ between decodings by more than a short word.
     """
     if not final or not words:
         return 0
-    costs = [float(count) for count in range(len(words) + 1)]  # of each beginning against no final word
+    costs = [float(count) for count in range(len(words) + 1)]  # of each prefix against no final word
     for number, word in enumerate(final):
         before, costs = costs, [costs[0] + (number >= gone)]
         for count, other in enumerate(words, 1):

@@ -1,4 +1,4 @@
-"""Log-mel spectrograms as Whisper hears them.
+"""Log-mel spectrograms for Whisper.
 
 Source: log_mel_spectrogram of https://github.com/openai/whisper (MIT), after Radford et al., Robust Speech Recognition
 via Large-Scale Weak Supervision (2022), section 2.2: power of a short-time Fourier transform (Hann window of 400, hop
@@ -35,9 +35,9 @@ FRAMES_AT_ONCE = 1024
 def log_mel_spectrogram(samples: NDArray[np.float32], n_mels: int = 80, padding: int = 0) -> NDArray[np.float32]:
     """Mono float32 (samples,) at 16 kHz to float32 (n_mels, (samples + padding) // 160).
 
-    `padding` zeros are added at the end first. Silence everywhere gives -1.5; the loudest bin decides where the
-    8 decades below it end, so a spectrogram of a part is not the part of a spectrogram. ValueError for another shape,
-    and for NaN or infinite samples.
+    ¶`padding` zeros are appended first. All-zero samples give -1.5. Values are clamped to 8 decades below the loudest
+    bin, so the spectrogram of a part differs from the part of a spectrogram. ValueError for another shape, and for NaN
+    or infinite samples.
     """
     samples = np.asarray(samples, np.float32)
     if samples.ndim != 1:
@@ -69,7 +69,9 @@ def spectrum(samples: NDArray[np.float32], frames: int) -> NDArray[np.float32]:
 
 
 def reflect(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """200 samples more on each side, mirrored at the first and the last sample; fewer than 201 are mirrored again."""
+    """The samples with 200 more on each side, mirrored at the first and the last sample; fewer than 201 are mirrored
+    repeatedly.
+    """
     half = FFT_SIZE // 2
     if not len(samples):
         return np.zeros(FFT_SIZE, np.float32)
@@ -77,7 +79,7 @@ def reflect(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def pad_or_trim(samples: NDArray[np.float32], length: int = CHUNK_SAMPLES) -> NDArray[np.float32]:
-    """Exactly `length` samples: cut, or followed by silence."""
+    """Exactly `length` samples: trimmed, or padded with zeros."""
     result = np.zeros(length, np.float32)
     result[: min(length, len(samples))] = samples[:length]
     return result
@@ -92,8 +94,8 @@ def unit_roots() -> Tensor:
 
 @lru_cache(maxsize=4)
 def filter_tensors(n_mels: int) -> tuple[Tensor, Tensor]:
-    """The mel filters float32 (n_mels, 201), and int32 (n_mels, 2): the first bin that each takes and one past the
-    last.
+    """The mel filters float32 (n_mels, 201), and int32 (n_mels, 2): the first bin of each filter and one
+    past its last.
     """
     filters = mel_filters(n_mels)
     taken = filters > 0

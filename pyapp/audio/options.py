@@ -1,4 +1,4 @@
-"""How to transcribe: openai-whisper's settings by their names, with its defaults."""
+"""The settings of transcription: openai-whisper's names and defaults."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ LARGEST = 1 << 31
 @dataclass(frozen=True)
 class TranscribeOptions:
     """openai-whisper's settings (https://github.com/openai/whisper, `transcribe` and `DecodingOptions`), times in
-    seconds. Raises OptionError, naming the setting, for a value that makes no sense.
+    seconds. OptionError, with the name of the setting, for an invalid value.
 
-    - language: code or name; None: heard from the first window. task: "transcribe", or "translate" into English.
+    - language: code or name; None: detected in the first window. task: "transcribe", or "translate" into English.
     - temperature: tried in this order until a window is neither too repetitive (compression_ratio_threshold) nor too
-      unlikely (logprob_threshold, mean of a token); None switches a test off.
+    unlikely (logprob_threshold, mean per token); None switches a test off.
     - no_speech_threshold: above it, and if too unlikely, a window is silence.
     - beam_size, patience, length_penalty: search at temperature 0 (None: greedy); best_of: samples at higher ones.
-    - suppress_tokens: ids, comma-separated or a list, that are never chosen; -1 stands for those that note sounds;
-      nothing at all lifts the ban on control tokens too. suppress_blank: no empty start.
+    - suppress_tokens: ids, comma-separated or a list, that are never chosen; -1 stands for the tokens that annotate
+    sounds; an empty value allows control tokens too. suppress_blank: no empty start.
     - sample_len: tokens of a window (None: half the context); prefix: text that every window begins with.
     - initial_prompt: text before the first window, with carry_initial_prompt before each;
       condition_on_previous_text: the text so far is the prompt of the next window.
     - without_timestamps, max_initial_timestamp: of the first segment in a window.
-    - word_timestamps, prepend_punctuations, append_punctuations: times of words, and the signs that go with a word.
+    - word_timestamps, prepend_punctuations, append_punctuations: times of words, and the punctuation joined to a word.
     - clip_timestamps: start,end,start,... of the parts to transcribe; the last end may be left out.
     - hallucination_silence_threshold: with word times, longer silence around improbable words is skipped.
     - seed: of the samples. skip_silence (not openai's): windows begin where somebody speaks.
@@ -111,7 +111,7 @@ class TranscribeOptions:
 
     @property
     def temperatures(self) -> tuple[float, ...]:
-        """Those to try, in their order."""
+        """The temperatures to try, in order."""
         assert isinstance(self.temperature, tuple)
         return self.temperature
 
@@ -125,7 +125,7 @@ class TranscribeOptions:
         return list(zip(points[::2], ends, strict=True))
 
     def suppressed(self) -> list[int] | None:
-        """Ids in suppress_tokens, -1 among them where it was given; None where nothing was given."""
+        """The ids in suppress_tokens, -1 included if given; None if nothing was given."""
         if self.suppress_tokens is None or not len(self.suppress_tokens):
             return None
         return numbers("suppress_tokens", self.suppress_tokens, int)
@@ -138,7 +138,7 @@ SWITCHES = (
 
 
 def check(name: str, value: object, low: float, high: float, kind: Any = Real, needed: bool = False) -> None:
-    """OptionError unless `value` is such a number from `low` to `high`, or None where it is not needed."""
+    """OptionError unless `value` is a number of this kind from `low` to `high`, or None if that is allowed."""
     if value is None and not needed:
         return
     if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:

@@ -1,4 +1,4 @@
-"""A recording at a glance: how long, how loud, what is wrong with it, and its outline to draw. Read by blocks."""
+"""An overview of a recording: length, level, problems, and its outline for drawing. Reads by blocks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`duration` in seconds, `rate` in Hz, `bits` of a sample; `peaks` are the largest absolute values of equally long
-    stretches, of the channels mixed into one and without its DC offset, 1 is full scale; `notices` are what a person
-    should know of the sound.
+    """`duration` in seconds, `rate` in Hz, `bits` of a sample. `peaks` are the largest absolute values of equally long
+    parts, after the channels are mixed and the DC offset is removed; 1 is full scale. `notices` are warnings about the
+    sound.
     """
 
     duration: float
@@ -35,20 +35,20 @@ class Overview:
     notices: tuple[Notice, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values; peaks have three decimals, which is more than a screen shows."""
+        """As JSON values; peaks have three decimals, more than a screen resolves."""
         found = {name: getattr(self, name) for name in ("duration", "rate", "channels", "bits")}
         peaks = [round(peak, 3) for peak in self.peaks]
         return {**found, "peaks": peaks, "notices": [notice.to_dict() for notice in self.notices]}
 
 
 def read_overview(source: AnySource, bins: int = 1000) -> Iterator[Progress | Overview]:
-    """Reads a WAVE file (path, bytes or ByteSource) once, by blocks of bounded size: Progress in seconds after each,
-    and the Overview at last. Raises FileFormatError as open_wav() and read() do, OptionError for `bins` below 1.
+    """Reads a WAVE file (path, bytes or ByteSource) once, by blocks of bounded size. Yields Progress in seconds after
+    each block, then the Overview. Raises FileFormatError as open_wav() and read() do, OptionError for `bins` below 1.
     """
     if bins < 1:
         raise OptionError(f"bins must be 1 or more, not {bins}", where="bins")
     with open_wav(source) as wav:
-        each = -(-wav.frames // min(bins, wav.frames))  # frames of a stretch
+        each = -(-wav.frames // min(bins, wav.frames))  # frames of a part
         stretches = -(-wav.frames // each)
         low, high = np.full(stretches, np.inf, np.float32), np.full(stretches, -np.inf, np.float32)
         quality, total = Quality(), 0.0
@@ -69,7 +69,7 @@ def read_overview(source: AnySource, bins: int = 1000) -> Iterator[Progress | Ov
 def add_extremes(
     low: NDArray[np.float32], high: NDArray[np.float32], mono: NDArray[np.float32], start: int, each: int
 ) -> None:
-    """Takes a block that begins at frame `start` into the lowest and highest values of stretches of `each` frames."""
+    """Updates the lowest and highest values of parts of `each` frames with a block that begins at frame `start`."""
     first, last = start // each, (start + len(mono) - 1) // each
     edges = (np.arange(first, last + 1, dtype=np.int64) * each - start).astype(np.intp)
     edges[0] = 0

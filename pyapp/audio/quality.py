@@ -1,5 +1,6 @@
-"""What is wrong with the sound of a recording, told while it is read: silence, clipping, a DC offset (and the filter
-that takes it away)."""
+"""Detect problems of a recording while it is read: silence, clipping, a DC offset; and the filter that removes the
+offset.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +13,15 @@ from pyapp.events import Notice
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SILENT = 10 ** (-65 / 20)  # largest deviation from the middle; what activity.py never takes for speech
+SILENT = 10 ** (-65 / 20)  # largest deviation from the middle; activity.py never treats less as speech
 FULL_SCALE = 0.99
-CLIPPED_SHARE = 0.001  # of all samples at full scale: peaks of speech that was never clipped are far rarer
+CLIPPED_SHARE = 0.001  # fraction of samples at full scale: unclipped speech has far fewer
 OFFSET = 0.01  # of full scale
 ADAPT_SECONDS = 10.0  # the offset of a sound card drifts slower
 
 
 class Quality:
-    """Watches the samples as they come, before they are changed."""
+    """Collects statistics of the samples as they arrive, before they are changed."""
 
     def __init__(self) -> None:
         self._count = self._loud = 0
@@ -39,7 +40,7 @@ class Quality:
             self._loud += int(np.count_nonzero(np.abs(block) >= FULL_SCALE))
 
     def notices(self, name: str) -> list[Notice]:
-        """What a person should know of the recording called `name`."""
+        """The warnings about the recording called `name`."""
         if not self._count:
             return []
         if (self._high - self._low) / 2 < SILENT:
@@ -52,14 +53,15 @@ class Quality:
             found.append(Notice(f"the recording is clipped: {share:.1f} % of it is at full scale", name, hint))
         mean = self._sum / self._count
         if abs(mean) > OFFSET:
-            hint = "It was taken away; another cable or sound card would not have it"
+            hint = "It was removed; another cable or sound card may avoid it"
             found.append(Notice(f"the recording has a DC offset of {100 * mean:.0f} % of full scale", name, hint))
         return found
 
 
 class OffsetFilter:
-    """Takes the DC offset away from a recording that comes in blocks: the mean of the first one, then what follows the
-    blocks' means slowly. A recording of one block loses exactly its mean."""
+    """Removes the DC offset of a recording that arrives in blocks: the mean of the first block, then a slow average of
+    the blocks' means. From a recording of one block exactly the mean is removed.
+    """
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -72,5 +74,5 @@ class OffsetFilter:
         mean = float(block.mean(dtype=np.float64))
         before = mean if self._offset is None else self._offset
         self._offset = before + (mean - before) * (1 - exp(-len(block) / (ADAPT_SECONDS * self._rate)))
-        # no step where one block follows the other
+        # no step between blocks
         return block - np.linspace(before, self._offset, len(block), dtype=np.float32)

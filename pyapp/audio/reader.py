@@ -1,6 +1,6 @@
-"""Recordings of any kind and length as blocks of what a model hears: mono, 16 kHz, without DC offset.
+"""Recordings of any format and length as blocks for a model: mono, 16 kHz, without DC offset.
 
-A reader holds one block of a few seconds at a time, so two hours need no more memory than a minute.
+A reader holds one block of a few seconds at a time, so two hours take no more memory than a minute.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from .resampling import Resampler, mix_channels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-BLOCK_SAMPLES = 1 << 17  # of all channels, read at once: 3 s of one channel at 44.1 kHz
+BLOCK_SAMPLES = 1 << 17  # of all channels, read at a time: 3 s of one channel at 44.1 kHz
 
 
 class AudioReader:
-    """A recording, once from its beginning to its end: iterating gives float32 (samples,) blocks at 16 kHz, none empty.
+    """Reads a recording once from beginning to end: iterating gives non-empty float32 (samples,) blocks at 16 kHz.
 
-    `duration` is its length in seconds as far as it is known before, None where it is not. `arrives` tells that it
-    comes through a pipe, maybe while somebody speaks. `seconds` is how much was read so far. `notices`, complete after
-    the last block, are what a person should know: clipping, silence, a file that ends early. Iterating raises
-    FileFormatError for samples that are damaged, or that are not there at all.
+    `duration` is its length in seconds, None if unknown in advance. `arrives` is True for a pipe, perhaps with live
+    speech. `seconds` counts the seconds read so far. `notices`, complete after the last block, are warnings: clipping,
+    silence, a file that ends early. Iterating raises FileFormatError for damaged samples and for a recording without
+    samples.
+
     A context manager.
     """
 
@@ -82,7 +83,7 @@ class AudioReader:
             )  # fmt: skip
 
     def close(self) -> None:
-        """Closes the file; the reader gives nothing more."""
+        """Closes the file; the reader yields nothing afterwards."""
         self._blocks.close()  # type: ignore[attr-defined]
         self._decoder.close()
 
@@ -99,9 +100,9 @@ def open_audio(source: AnySource | IO[bytes] | Any, *, rate: int = SAMPLE_RATE) 
     """Opens a recording: a path, bytes, a ByteSource, a binary stream (a pipe), or float samples at `rate` Hz,
     (samples,) or (frames, channels).
 
-    WAVE files need nothing else, and are decoded from a pipe while they come; MP3, FLAC, Ogg (Vorbis, Opus), AIFF and
-    CAF need the package soundfile (`pip install 'pyapp[audio]'`), with which soxr comes that resamples faster. Raises
-    FileFormatError for what cannot be read, saying what can be done; OSError as open() does.
+    WAVE files need no other package, and are decoded from a pipe as they arrive; MP3, FLAC, Ogg (Vorbis, Opus), AIFF
+    and CAF need the package soundfile (`pip install 'pyapp[audio]'`, which also installs soxr for faster resampling).
+    Raises FileFormatError, with a hint, if the recording cannot be read; OSError as open() does.
     """
     if hasattr(source, "__array__"):
         return AudioReader(ArrayDecoder(source, rate))
@@ -111,7 +112,7 @@ def open_audio(source: AnySource | IO[bytes] | Any, *, rate: int = SAMPLE_RATE) 
 
 
 def stream_name(stream: Any) -> str:
-    """What to call a stream in messages."""
+    """The name of a stream in messages."""
     name = str(getattr(stream, "name", ""))
     return "stdin" if name in ("", "0", "<stdin>") else name
 
@@ -140,7 +141,7 @@ class SoxrResampler:
 
 
 def make_resampler(rate: int) -> AnyResampler:
-    """From `rate` to 16 kHz: soxr's where it is installed, else ours."""
+    """The resampler from `rate` to 16 kHz: soxr's if installed, else pyapp's."""
     if rate != SAMPLE_RATE:
         try:
             return SoxrResampler(rate, SAMPLE_RATE)

@@ -1,4 +1,4 @@
-"""Sample rates changed by a windowed sinc, in polyphase form; channels mixed; the DC offset taken away.
+"""Resampling by a windowed sinc in polyphase form; mixing of channels; removal of the DC offset.
 
 Source: J. O. Smith, Digital Audio Resampling (https://ccrma.stanford.edu/~jos/resample/); window: Kaiser, with his
 formulas for stop-band attenuation and transition width. Output sample n of L/M times the rate lies at input n M / L; it
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ZERO_CROSSINGS = 48  # of the sinc on each side, at the lower rate
-ATTENUATION = 90.0  # dB of what would fold back
+ATTENUATION = 90.0  # attenuation in dB of frequencies that would alias
 BETA = 0.1102 * (ATTENUATION - 8.7)
-# Kaiser's transition width as a part of the lower Nyquist frequency; the stop band begins exactly there.
+# Kaiser's transition width as a fraction of the lower Nyquist frequency; the stop band begins at that frequency.
 TRANSITION = (ATTENUATION - 7.95) / (2.285 * 2 * ZERO_CROSSINGS * pi)
 CUTOFF = 1 - TRANSITION / 2
-TABLE_LIMIT = 1 << 21  # weights that are kept of a pair of rates; beyond, they are computed anew
-TABLES = 4  # pairs of rates whose weights are kept
+TABLE_LIMIT = 1 << 21  # largest number of cached weights of a pair of rates; more are computed again
+TABLES = 4  # pairs of rates with cached weights
 PHASES_AT_ONCE = 64
 
 
 class Resampler:
-    """Changes the sample rate of a recording that comes in blocks: the same samples as resample() of the whole.
+    """Changes the sample rate of a recording that arrives in blocks, with the same result as resample() of the whole.
 
-    `rate` and `to_rate` in Hz, positive integers. `process(block)` takes float32 (samples,) and returns what is
-    complete; `finish()` returns the rest.
+    `rate` and `to_rate` in Hz, positive integers. `process(block)` takes float32 (samples,) and returns the complete
+    output samples; `finish()` returns the rest.
     """
 
     def __init__(self, rate: int, to_rate: int = 16_000) -> None:
@@ -62,7 +62,7 @@ class Resampler:
         return self._make(max(self._made, -(-available * self.up // self.down)))
 
     def finish(self) -> NDArray[np.float32]:
-        """The output that was waiting for more input: ceil(samples * to_rate / rate) in all."""
+        """The remaining output samples; ceil(samples * to_rate / rate) in all."""
         if self.up == self.down:
             return np.zeros(0, np.float32)
         total = -(-self._seen * self.up // self.down)
@@ -70,7 +70,7 @@ class Resampler:
         return self._make(total)
 
     def _make(self, end: int) -> NDArray[np.float32]:
-        """Outputs self._made .. end, and drops the input that is no longer needed."""
+        """Computes outputs self._made .. end, and drops the input that is no longer needed."""
         begin, count = self._made, end - self._made
         out = np.empty(count, np.float32)
         size = out.itemsize
@@ -99,7 +99,7 @@ class Resampler:
         return rows
 
     def _compute(self, phases: list[int]) -> NDArray[np.float32]:
-        """float32 (phases, taps), each row with the sum 1, so that a constant stays what it is."""
+        """float32 (phases, taps); each row sums to 1, so that a constant is unchanged."""
         offsets = np.arange(-self.half, self.half + 1, dtype=np.float64)
         distance = offsets[None, :] - np.array(phases, np.float64)[:, None] / self.up
         inside = np.clip(1 - (distance / (self.half + 1)) ** 2, 0, None)
@@ -109,26 +109,27 @@ class Resampler:
 
 @lru_cache(TABLES)
 def kept_weights(up: int, down: int) -> dict[int, NDArray[np.float32]]:
-    """By phase; recordings of the same rate share them."""
+    """Weights by phase, shared by recordings of the same rate."""
     return {}
 
 
 def resample(samples: NDArray[np.float32], rate: int, to_rate: int = 16_000) -> NDArray[np.float32]:
     """One channel, float32 (samples,), at another rate: ceil(samples * to_rate / rate) of them.
 
-    Flat to 0.88 of the lower Nyquist frequency, 90 dB down from it on. Before and after the recording is silence.
+    The response is flat to 0.88 of the lower Nyquist frequency and 90 dB down above that frequency. Zeros are assumed
+    before and after the recording.
     """
     resampler = Resampler(rate, to_rate)
     return np.concatenate([resampler.process(samples), resampler.finish()])
 
 
 def mix_channels(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32 (frames, channels) to (frames,): the mean, as decoders do that have no speaker positions."""
+    """float32 (frames, channels) to (frames,): the mean of the channels."""
     if samples.ndim != 2 or samples.shape[1] < 1:
         raise ValueError(f"mix_channels: takes (frames, channels), not {samples.shape}")
     return samples[:, 0].copy() if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float64).astype(np.float32)
 
 
 def remove_dc(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The samples less their mean: what a cheap sound card adds would else lift the lowest mel bins."""
+    """The samples minus their mean: the offset of a cheap sound card would raise the lowest mel bins."""
     return (samples - samples.mean(dtype=np.float64)).astype(np.float32) if len(samples) else samples

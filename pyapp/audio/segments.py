@@ -1,4 +1,4 @@
-"""The tokens of a window cut into segments at their times.
+"""Cut the tokens of a window into segments at their times.
 
 Source: the behaviour of https://github.com/openai/whisper (MIT).
 """
@@ -17,10 +17,10 @@ def is_time(token: int, tokenizer: WhisperTokenizer) -> bool:
 
 
 def cut_segments(tokens: Sequence[int], tokenizer: WhisperTokenizer, seek: int, size: int) -> tuple[list[Draft], int]:
-    """(segments, frames to move on by) for the tokens of a window of `size` frames that begins at frame `seek`.
+    """(segments, frames to advance) for the tokens of a window of `size` frames that begins at frame `seek`.
 
-    Where two times meet a segment ends and the next one begins. What is left behind the last such place was cut by the
-    window: it is decoded again from there, unless a single time at the very end says that nothing follows.
+    A segment ends between two adjacent times. Text after the last such place was cut off by the window and is decoded
+    again from there, unless a single time at the end of the tokens means that nothing follows.
     """
     times = [is_time(token, tokenizer) for token in tokens]
     offset = seek / FRAMES_PER_SECOND
@@ -48,7 +48,7 @@ def cut_segments(tokens: Sequence[int], tokenizer: WhisperTokenizer, seek: int, 
 
 
 def last_end(drafts: Sequence[Draft]) -> float | None:
-    """When the last word ends, or without words the last segment; None if there is none."""
+    """The end of the last word, or without words of the last segment; None if there is none."""
     if not drafts:
         return None
     return next((draft.words[-1].end for draft in reversed(drafts) if draft.words), drafts[-1].end)

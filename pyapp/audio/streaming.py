@@ -1,8 +1,8 @@
-"""Speech to text while somebody speaks: what two looks at the same sound agree on is final.
+"""Transcribe live speech: words on which two decodings of the same sound agree are final.
 
 Source: Macháček, Dabre, Bojar: Turning Whisper into Real-Time Transcription System (2023), LocalAgreement-2. The sound
-since the last final word is decoded again and again as it grows. The words that two decodings in a row begin with are
-final and never change; the rest is shown as long as it lasts. Where a pause was heard, everything before it is final.
+since the last final word is decoded repeatedly as it grows. The common prefix of two successive decodings is final and
+never changes; the other words are shown as provisional. After a pause everything before it is final.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Language, Partial, Segment
 from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
 
-REPEATED = 5  # words that a decoding may say again from before its beginning, where a rest of them is heard
+REPEATED = 5  # words from before its beginning that a decoding may repeat, if a rest of their sound is left
 PROMPT_CHARACTERS = 200
-BACK = 0.1  # seconds that times of words may differ between two decodings
-RIPE = 0.2  # seconds that must be heard after a word for it to be final
+BACK = 0.1  # largest difference of a word's times between two decodings, in seconds
+RIPE = 0.2  # seconds of sound after a word before it can be final
 MARGIN = 0.5  # seconds of silence that are kept before speech
 
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """When to decode, in seconds. `interval`: of new sound between two decodings, more if the model is slower than
-    that. `pause`: of silence that ends an utterance. `trim`: of sound from which on what is final is let go; `longest`:
-    at which words become final without agreement. Raises OptionError unless 0 < interval <= trim < longest <= 28.
+    """When to decode, in seconds. `interval`: new sound between two decodings, more if the model is slower. `pause`:
+    silence that ends an utterance. `trim`: length of sound above which the sound of final words is dropped. `longest`:
+    length of sound above which words become final without agreement. OptionError unless 0 < interval <= trim < longest
+    <= 28.
     """
 
     interval: float = 0.5
@@ -48,16 +49,16 @@ class LiveOptions:
 
     @classmethod
     def for_window(cls, seconds: float) -> LiveOptions:
-        """For a model that sees so much at once: all that is held is one window of it."""
+        """The options for a model with windows of this length: the sound that is kept fits one window."""
         return cls(trim=min(cls.trim, 0.6 * seconds), longest=min(cls.longest, 0.9 * seconds))
 
 
 class LiveTranscriber:
-    """Takes sound as it comes and gives events: Segment for words that are final, Partial for others, Language.
+    """Transcribes sound as it arrives. Events: Segment for final words, Partial for the others, Language.
 
-    `push` decodes when there is enough new sound and blocks meanwhile; `finish` makes the rest final. Memory does not
+    `push` decodes when there is enough new sound, and blocks meanwhile; `finish` makes the rest final. Memory does not
     grow with the length of the stream. `options` are those of a recording; `word_timestamps` is always on, and
-    clip_timestamps, initial_prompt after the first words and skip_silence have no place here.
+    clip_timestamps, skip_silence, and initial_prompt after the first words have no effect.
     """
 
     def __init__(
@@ -74,36 +75,36 @@ class LiveTranscriber:
             options, word_timestamps=True, without_timestamps=False, clip_timestamps="0", skip_silence=False
         )
         self._sound = np.zeros(0, np.float32)
-        self._offset = 0  # samples that were let go
-        self._decoded_to = 0  # samples of the stream that were looked at
+        self._offset = 0  # samples that were dropped
+        self._decoded_to = 0  # samples of the stream that were decoded
         self._cost = 0.0  # seconds that the last decoding took
         self._hypothesis: list[LiveWord] = []  # of the last decoding, not final
         self._final_end = 0.0
         self._final: list[LiveWord] = []  # the last final words,
-        self._gone = 0  # of which the sound of so many is not held any more:
-        self._prompt = ""  # they are here
+        self._gone = 0  # number of them whose sound is dropped
+        self._prompt = ""  # the text of these
         self._count = 0
         self._language: str | None = None
         self._shown = ""
 
     @property
     def seconds(self) -> float:
-        """How much was heard so far."""
+        """Seconds received so far."""
         return (self._offset + len(self._sound)) / SAMPLE_RATE
 
     def push(self, samples: Any) -> list[Event]:
-        """Takes mono float32 (samples,) at 16 kHz and returns what there is to report, often nothing."""
+        """Takes mono float32 (samples,) at 16 kHz and returns the new events, often none."""
         self._sound = np.concatenate([self._sound, checked(samples)])
         waiting = self.seconds - self._decoded_to / SAMPLE_RATE
-        # A model that takes longer than the interval gets more sound at once, and so keeps up.
+        # A model that takes longer than the interval gets more sound per decoding, so that it keeps up.
         return list(self._look(False)) if waiting >= max(self._live.interval, self._cost) else []
 
     def finish(self) -> list[Event]:
-        """Makes final what was heard; the transcriber may go on with another utterance after that."""
+        """Makes all words final; the transcriber can continue with another utterance."""
         return list(self._look(True))
 
     def _look(self, finished: bool) -> Iterator[Event]:
-        """Decodes the sound since the last final word and reports what is new."""
+        """Decodes the sound since the last final word and returns the new events."""
         self._decoded_to = self._offset + len(self._sound)
         spans = find_speech(self._sound)
         if not spans:
@@ -119,7 +120,9 @@ class LiveTranscriber:
         yield from self._show()
 
     def _agree(self, spans: Sequence[Span], ended: bool) -> Iterator[Event]:
-        """Decodes, and makes final what agrees with the decoding before; everything if the utterance `ended`."""
+        """Decodes, and makes the words final on which the last two decodings agree; all words if the utterance
+        `ended`.
+        """
         began = perf_counter()
         first = max(0, int((spans[0].start - MARGIN) * SAMPLE_RATE))
         self._let_go(first)
@@ -132,7 +135,7 @@ class LiveTranscriber:
         if ended:
             yield from self._commit(words)
             self._hypothesis = []
-            # The utterance is over: nothing of it is heard again.
+            # The utterance is over: none of its sound is decoded again.
             self._forget(len(self._final))
             self._let_go(int((spans[-1].end - first / SAMPLE_RATE) * SAMPLE_RATE))
             return
@@ -142,12 +145,12 @@ class LiveTranscriber:
         yield from self._stay_short()
 
     def _spoken(self, words: Sequence[LiveWord]) -> int:
-        """How many words ended some time ago. One at the end of the sound may still be going on, or be guessed."""
+        """The number of words that ended some time ago. A word at the end of the sound may be incomplete or guessed."""
         now = self._offset / SAMPLE_RATE + len(self._sound) / SAMPLE_RATE - RIPE
         return next((number for number, word in enumerate(words) if word.end > now), len(words))
 
     def _stay_short(self) -> Iterator[Event]:
-        """Lets sound go whose words are final, and makes words final that never agreed when there is too much."""
+        """Drops the sound of final words; with too much sound, makes words final without agreement."""
         length = len(self._sound) / SAMPLE_RATE
         begin = self._offset / SAMPLE_RATE
         if length > self._live.longest and self._final_end - begin < length - self._live.trim:
@@ -160,7 +163,7 @@ class LiveTranscriber:
             self._let_go(int((self._final_end - begin) * SAMPLE_RATE))
 
     def _decode(self) -> tuple[list[LiveWord], Language | None]:
-        """The words of the sound that is held, and its language where it is news."""
+        """The words of the kept sound, and its language if it is new."""
         begin = self._offset / SAMPLE_RATE + BACK
         held = (number for number, word in enumerate(self._final) if number >= self._gone and word.end > begin)
         self._forget(next(held, len(self._final)))
@@ -179,8 +182,8 @@ class LiveTranscriber:
         return words, self._settle(heard, bool(words))
 
     def _forget(self, count: int) -> None:
-        """The sound of the first `count` words in _final is not held any more: they are told to the model as the text
-        before, and only they. What it is told and hears too it may leave out, or say twice.
+        """Records that the sound of the first `count` words in _final is dropped. Only these words become the model's
+        prompt: words in both prompt and sound may be left out or repeated.
         """
         gone = "".join(word.text for word in self._final[self._gone : count])
         self._prompt = (self._prompt + gone)[-PROMPT_CHARACTERS:]
@@ -188,15 +191,16 @@ class LiveTranscriber:
         self._gone = min(count, REPEATED)
 
     def _settle(self, heard: Language | None, spoken: bool) -> Language | None:
-        """The first words decide on the language."""
+        """Fixes the language after the first words."""
         if heard is None or not spoken or self._language is not None:
             return None
         self._language = heard.code
         return heard
 
     def _without_silence(self, word: LiveWord, spans: Sequence[Span], let_go: int) -> LiveWord:
-        """A word that seems to begin in the silence before speech begins with it; `spans` are from before `let_go`
-        samples were forgotten."""
+        """Moves the start of words out of the silence before speech; `spans` were computed before `let_go` samples were
+        dropped.
+        """
         offset = (self._offset - let_go) / SAMPLE_RATE
         starts = [offset + span.start for span in spans if word.start < offset + span.start < word.end]
         return replace(word, start=starts[0]) if starts else word
@@ -206,7 +210,7 @@ class LiveTranscriber:
         if not words:
             return
         times, first = [], max(words[0].start, self._final_end)
-        for word in words:  # in order, behind what is final
+        for word in words:  # in order, after the final words
             start = max(word.start, self._final_end)
             self._final_end = max(start, word.end)
             times.append({"word": word.text, "start": start, "end": self._final_end, "probability": word.probability})
@@ -216,14 +220,14 @@ class LiveTranscriber:
         self._count += 1
 
     def _show(self) -> Iterator[Event]:
-        """The words that are not final, if they are others than before."""
+        """A Partial of the words that are not final, if they changed."""
         text = "".join(word.text for word in self._hypothesis)
         if text != self._shown:
             self._shown = text
             yield Partial(text, self._hypothesis[0].start if self._hypothesis else self._final_end)
 
     def _let_go(self, count: int) -> None:
-        """Forgets the first samples that are held."""
+        """Drops the first samples."""
         count = min(max(0, count), len(self._sound))
         self._sound = self._sound[count:].copy()
         self._offset += count

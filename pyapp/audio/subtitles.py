@@ -1,4 +1,4 @@
-"""Transcripts cut into subtitles: by segment, or by words into lines and cues of a given size.
+"""Cut transcripts into subtitles: by segment, or by words into lines and cues of a given size.
 
 The settings are those of https://github.com/openai/whisper (MIT), with its behaviour.
 """
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
 from pyapp.errors import OptionError
 
-LONG_PAUSE = 3.0  # seconds that end a cue where lines are counted
+LONG_PAUSE = 3.0  # seconds of pause that end a cue if lines are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How words become subtitles: `max_line_width` characters in a line, `max_line_count` lines in a cue, or
-    `max_words_per_line`; `highlight_words` underlines each word as it is spoken. Raises OptionError, naming the
-    setting, for sizes below 1 and for settings that do not go together."""
+    """The layout of subtitles: `max_line_width` characters in a line, `max_line_count` lines in a cue, or
+    `max_words_per_line`; `highlight_words` underlines each word as it is spoken. OptionError, with the name of the
+    setting, for sizes below 1 and for incompatible settings.
+    """
 
     max_line_width: int | None = None
     max_line_count: int | None = None
@@ -38,7 +39,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What is shown from `start` to `end`, in seconds; lines with a line break between."""
+    """The text shown from `start` to `end`, in seconds; lines are separated by line breaks."""
 
     start: float
     end: float
@@ -46,8 +47,9 @@ class Cue:
 
 
 def make_cues(transcript: Transcript, layout: Layout | None, clean: Callable[[str], str]) -> Iterator[Cue]:
-    """The cues of a transcript whose times are tidy, those without text left out. `clean` makes a text fit for the
-    format. Without a layout, or where words have no times, a segment is a cue."""
+    """The cues of a transcript with tidy times; cues without text are left out. `clean` prepares a text for the format.
+    Without a layout, or for words without times, a segment is a cue.
+    """
     if layout is None or not all(segment.words for segment in transcript.segments if segment.text.strip()):
         for segment in transcript.segments:
             if text := clean(segment.text):
@@ -64,7 +66,7 @@ def make_cues(transcript: Transcript, layout: Layout | None, clean: Callable[[st
 
 
 def cut(segments: Sequence[TranscriptSegment], layout: Layout) -> Iterator[list[list[Word]]]:
-    """The cues as lines of words. Segments stay apart, unless both the width and the count of lines are given."""
+    """The cues as lines of words. Segments are not joined, unless both the width and the count of lines are given."""
     by_segment = layout.max_line_count is None or layout.max_line_width is None
     lines: list[list[Word]] = []
     width, last = 0, 0.0
@@ -92,7 +94,7 @@ def cut(segments: Sequence[TranscriptSegment], layout: Layout) -> Iterator[list[
 def joined(
     texts: Sequence[Sequence[str]], spaces: Sequence[Sequence[str]], marked: tuple[int, int] | None = None
 ) -> str:
-    """The lines as one text; the word at `marked` (line, place in it) underlined."""
+    """The lines as one text; the word at `marked` (line, index in it) is underlined."""
     return "\n".join(
         "".join(
             space + (f"<u>{text}</u>" if (row, at) == marked else text)

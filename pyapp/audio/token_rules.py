@@ -1,8 +1,8 @@
-"""Which token may come next in a transcript: openai-whisper's rules, applied to the logits of one position.
+"""openai-whisper's rules for the next token of a transcript, applied to the logits of one position.
 
 Source: Radford et al., Robust Speech Recognition via Large-Scale Weak Supervision (2022), section 4.5, and what
-https://github.com/openai/whisper (MIT) does: banned tokens, no blank beginning, times in pairs that never run
-backwards, and a time wherever all times together are likelier than any one text token.
+https://github.com/openai/whisper (MIT) does: banned tokens, no blank beginning, times in pairs that never decrease,
+and a time wherever all times together are more likely than any single text token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TokenRules:
-    """Takes away what must not come next, in place: `apply(logits, sampled)`. OptionError for ids that do not exist."""
+    """Bans tokens in place: `apply(logits, sampled)`. OptionError for ids that do not exist."""
 
     def __init__(self, tokenizer: WhisperTokenizer, options: TranscribeOptions) -> None:
         self._eot = tokenizer.eot
@@ -38,9 +38,9 @@ class TokenRules:
             self._latest_start = self._times + round(options.max_initial_timestamp / SECONDS_PER_TIME)
 
     def apply(self, logits: NDArray[np.float32], sampled: Sequence[int]) -> tuple[int, int]:
-        """Sets logits (V,) of what must not follow `sampled`, the tokens after the prompt, to -inf.
+        """Sets the logits (V,) of tokens that must not follow `sampled`, the tokens after the prompt, to -inf.
 
-        Returns the range (first, one past the last) of the ids outside of which all are -inf.
+        Returns the range (first, one past the last) of ids outside of which all logits are -inf.
         """
         logits[self._end :] = -np.inf  # padding of the vocabulary
         logits[self._banned if sampled else self._banned_at_first] = -np.inf
@@ -59,7 +59,9 @@ class TokenRules:
         return 0, self._end
 
     def _pair_times(self, logits: NDArray[np.float32], sampled: Sequence[int]) -> None:
-        """A segment's end and the next one's start come together; only the end of the text may follow a single time."""
+        """The end of a segment and the start of the next come in pairs; only the end of the text may follow a single
+        time.
+        """
         after_time = bool(sampled) and sampled[-1] >= self._times
         after_two = len(sampled) < 2 or sampled[-2] >= self._times
         if after_time and after_two:
@@ -68,12 +70,14 @@ class TokenRules:
             logits[: self._eot] = -np.inf
         last = next((token for token in reversed(sampled) if token >= self._times), None)
         if last is not None:
-            # The next segment may begin where this one ended, but none ends where it began.
+            # The next segment may begin where this one ended, but no segment ends where it began.
             logits[self._times : last if after_time and not after_two else last + 1] = -np.inf
 
 
 def banned_tokens(tokenizer: WhisperTokenizer, chosen: Sequence[int] | None) -> list[int]:
-    """The ids that are never chosen: those of the option, -1 replaced, and the control tokens that begin a text."""
+    """The ids that are never chosen: those of the option, with -1 replaced, and the control tokens that
+    begin a text.
+    """
     if chosen is None:
         return []
     banned = {token for token in chosen if token >= 0}
@@ -89,6 +93,7 @@ def banned_tokens(tokenizer: WhisperTokenizer, chosen: Sequence[int] | None) -> 
 
 
 def log_sum_exp(values: NDArray[np.float32]) -> float:
-    """log(sum(exp(values))), -inf where all are -inf or there are none. By kernels: inside Pyodide NumPy's exp takes a
-    millisecond for a vocabulary."""
+    """log(sum(exp(values))), -inf if all are -inf or there are none. Uses kernels, because NumPy's exp of a vocabulary
+    takes a millisecond in Pyodide.
+    """
     return ops.peak(ops.from_numpy(values))[1] if len(values) else -np.inf

@@ -1,8 +1,9 @@
-"""Recordings of any length to segments with times: windows, fallbacks, prompts and seeks as openai-whisper has them.
+"""Transcribe recordings of any length to segments with times; windows, fallbacks, prompts and seeks as in
+openai-whisper.
 
 Source: Radford et al., Robust Speech Recognition via Large-Scale Weak Supervision (2022), section 4.5, and what
-https://github.com/openai/whisper (MIT) does. Segments are reported as soon as their window is decoded, and of the sound
-nothing is kept but the window.
+https://github.com/openai/whisper (MIT) does. Segments are reported as soon as their window is decoded, and only the
+sound of the window is kept.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 if TYPE_CHECKING:
     from pyapp.engine.tensor import Tensor
 
-SHORTEST_SKIP = 1.0  # seconds of silence that are worth a window of another length
-HOT = 0.5  # text that was sampled above this temperature is no prompt for the next window
+SHORTEST_SKIP = 1.0  # seconds of silence that justify a window of another length
+HOT = 0.5  # text sampled above this temperature is not a prompt for the next window
 
 
 class ModelWithTokenizer(Protocol):
-    """What transcription needs: a speech model and its tokenizer, as pyapp.models.load_speech_model gives them."""
+    """A speech model and its tokenizer, as returned by pyapp.models.load_speech_model."""
 
     @property
     def model(self) -> Any: ...
@@ -48,11 +49,11 @@ class ModelWithTokenizer(Protocol):
 def transcribe_events(
     model: ModelWithTokenizer, audio: Any, options: TranscribeOptions | None = None, cancel: Cancel | None = None
 ) -> Iterator[Event]:
-    """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks, whose memory does not grow.
+    """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks in bounded memory.
 
     Yields Language, Partial (the text of the window that is being decoded), Segment, Progress in seconds, and at the
     end Metric ("speed", seconds of sound per second) and Done with text, language, duration, task and segments as in
-    openai's JSON. Raises OptionError for a setting that does not go with the model or for bad samples, Cancelled.
+    openai's JSON. Raises OptionError for a setting that does not fit the model or for bad samples, Cancelled.
     """
     return Transcription(model, audio, options or TranscribeOptions(), cancel or Cancel()).events()
 
@@ -69,7 +70,7 @@ class Transcription:
         self._mel = MelWindows(audio, self._model.config.n_mels)
         self._language = options.language if self._tokenizer.multilingual else "en"
         self._draw = Uniform(options.seed).draw
-        self._first: Tensor | None = None  # the window from 0, if it was encoded to hear the language
+        self._first: Tensor | None = None  # the window from 0, if it was encoded to detect the language
         self._seek = 0
         self._last_speech = 0.0  # seconds
         self._segments: list[Segment] = []
@@ -108,7 +109,7 @@ class Transcription:
         }
 
     def _duration(self) -> float | None:
-        """Seconds in the recording, None while not known."""
+        """Seconds in the recording, None while unknown."""
         return None if self._mel.frames is None else self._mel.frames / FRAMES_PER_SECOND
 
     def _seconds_done(self) -> float:
@@ -120,26 +121,29 @@ class Transcription:
             return
         audio = self._encode(self._mel.read(0, self._window))
         shares = detect_language(self._model, self._tokenizer, audio)
-        if self._size(None) == self._window:  # a shorter recording is decoded with zeros behind it, not with silence
+        if self._size(None) == self._window:  # a short recording is padded with zeros, not with silence
             self._first = audio
         self._language = max(shares, key=shares.__getitem__)
         yield Language(self._language, shares[self._language])
 
     def _size(self, last: int | None) -> int:
-        """How many frames the window at the present position has, before `last` and the recording's end."""
+        """The number of frames of the window at the present position, before `last` and the recording's end."""
         end = self._seek + self._window
         return self._mel.holds(end if last is None else min(end, last)) - self._seek
 
     def _encode(self, mel: Any) -> Tensor:
-        """mel (n_mels, frames) → audio (1, n_ctx, state); what is missing to a full window is zero, as in training."""
+        """mel (n_mels, frames) → audio (1, n_ctx, state); the rest of a full window is padded with zeros, as in
+        training.
+        """
         padded = np.zeros((1, mel.shape[0], self._window), np.float32)
         padded[0, :, : mel.shape[1]] = mel
         with no_grad():
             return self._model.encode(from_numpy(padded).to(self._device))
 
     def _go_to_speech(self, size: int, last: int | None) -> int:
-        """Moves to where somebody begins to speak in the `size` frames ahead, and returns how many to decode from
-        there; past them and 0 if nobody does."""
+        """Moves to the start of speech in the next `size` frames, and returns the number of frames to decode from
+        there. Without speech it moves past them and returns 0.
+        """
         spans = find_speech(self._mel.sound(self._seek, self._seek + size))
         if spans and spans[0].start > SHORTEST_SKIP:
             self._seek += floor(spans[0].start * FRAMES_PER_SECOND)
@@ -168,20 +172,20 @@ class Transcription:
             options, language = self._options, self._language
             add_word_times(drafts, self._model, self._tokenizer, audio, size, language, options, self._last_speech)
             kept = self._seek_by_words(drafts, result.tokens, begin, size)
-        if self._seek <= begin:  # whatever the model says, it goes on
+        if self._seek <= begin:  # advance in any case
             self._seek = begin + size
         if kept:
             yield from self._keep(drafts, result)
 
     def _prompt(self) -> list[int]:
-        """What the model is told to have heard before."""
+        """The prompt: the text before the window."""
         if not self._options.carry_initial_prompt:
             return self._tokens[self._prompt_from :]
         room = self._model.config.n_text_ctx // 2 - 1 - len(self._initial)
         return self._initial + self._tokens[max(len(self._initial), self._prompt_from) :][-room:]
 
     def _decode_with_fallback(self, audio: Tensor) -> Generator[Event, None, Decoded]:
-        """Tries one temperature after another until the text is neither too repetitive nor too unlikely."""
+        """Tries the temperatures in order until the text is neither too repetitive nor too unlikely."""
         options, prompt = self._options, self._prompt()
         for temperature in options.temperatures:
             result = yield from self._decode(audio, prompt, temperature)
@@ -194,7 +198,7 @@ class Transcription:
         return result
 
     def _decode(self, audio: Tensor, prompt: list[int], temperature: float) -> Generator[Event, None, Decoded]:
-        """One attempt, whose text is reported as it grows."""
+        """One attempt; yields its text as it grows."""
         shown = ""
         attempt = self._decoder.decode(audio, prompt, temperature, self._cancel)
         while True:
@@ -216,8 +220,9 @@ class Transcription:
         return options.logprob_threshold is None or result.avg_logprob <= options.logprob_threshold
 
     def _seek_by_words(self, drafts: list[Draft], tokens: list[int], begin: int, size: int) -> bool:
-        """Moves to the end of the last word, and past silence with words made up in it, which are dropped from
-        `drafts`. False where the whole window is to be decoded again from a later position."""
+        """Moves to the end of the last word, and past silence with hallucinated words, which are dropped from `drafts`.
+        False if the whole window must be decoded again from a later position.
+        """
         offset, full_end = begin / FRAMES_PER_SECOND, (begin + self._window) / FRAMES_PER_SECOND
         threshold = self._options.hallucination_silence_threshold
         end = last_end(drafts)
@@ -242,14 +247,14 @@ class Transcription:
         return True
 
     def _seek_past(self, draft: Draft, offset: float, threshold: float) -> None:
-        """Moves to where a segment that was made up begins, or to the end if only silence is left."""
+        """Moves to the start of a hallucinated segment, or to the end if only silence is left."""
         self._seek = round(max(offset + 1, draft.start) * FRAMES_PER_SECOND)
         frames = self._mel.holds(ceil((draft.end + threshold) * FRAMES_PER_SECOND) + 1)
         if frames / FRAMES_PER_SECOND - draft.end < threshold:
             self._seek = frames
 
     def _keep(self, drafts: list[Draft], result: Decoded) -> Iterator[Event]:
-        """Reports the segments, and remembers them; those without text or length stay as places without text."""
+        """Reports the segments and stores them; segments without text or length are stored with empty text."""
         for draft in drafts:
             words = [word for word in draft.words if word.word]
             if draft.start == draft.end or not draft.text.strip():

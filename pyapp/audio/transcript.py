@@ -26,7 +26,7 @@ class TranscriptSegment:
     """A stretch of a transcript between two timestamps; times in seconds.
 
     `id` counts from 0, `seek` is the 10-ms frame at which its window began, `tokens` are its ids with timestamps; the
-    next four fields say how sure the model was. `words` is None where no word times were asked for.
+    next four fields are measures of the model's confidence. `words` is None if word times were not requested.
     """
 
     start: float
@@ -57,7 +57,7 @@ Timed = TypeVar("Timed", Word, TranscriptSegment)
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All segments of a recording. `duration` in seconds, None where not known; `task` transcribe or translate."""
+    """All segments of a recording. `duration` in seconds, None if unknown; `task` transcribe or translate."""
 
     segments: Sequence[TranscriptSegment] = field(default_factory=tuple)
     language: str | None = None
@@ -66,7 +66,7 @@ class Transcript:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Transcript:
-        """From JSON values: what to_json() wrote, or the `segments` that a task reported. Unknown fields are left out.
+        """From JSON values: the result of to_json(), or the `segments` of a task. Unknown fields are ignored.
         OptionError for values of other kinds.
         """
         known = {entry.name for entry in fields(TranscriptSegment)} - {"words"}
@@ -81,16 +81,16 @@ class Transcript:
             ]
             return cls(segments, values.get("language"), values.get("duration"), values.get("task") or "transcribe")
         except (AttributeError, KeyError, TypeError) as error:
-            raise OptionError(f"this is no transcript: {error}", where="segments") from error
+            raise OptionError(f"this is not a transcript: {error}", where="segments") from error
 
     @property
     def text(self) -> str:
-        """The text of all segments, joined in their order."""
+        """The joined text of all segments."""
         return "".join(segment.text for segment in self.segments)
 
     def tidy(self) -> Transcript:
-        """The same transcript with times in whole milliseconds that run forward, do not overlap, and end with the
-        recording. A segment that overlaps the next one is cut at its start. Words stay inside their segment.
+        """The same transcript with times in whole milliseconds that increase, do not overlap, and are inside the
+        recording. A segment that overlaps the next one ends at the start of that one. Words stay inside their segment.
         """
         end = inf if self.duration is None else max(0.0, float(self.duration))
         segments = [
@@ -103,7 +103,7 @@ class Transcript:
 
 
 def in_order(items: Sequence[Timed], first: float, last: float) -> list[Timed]:
-    """The items in their order, with times between `first` and `last`, none before the end of the one before."""
+    """The items in order, with times between `first` and `last`; none starts before the end of the previous item."""
     starts: list[float] = []
     earliest = first
     for item in items:
@@ -120,6 +120,6 @@ def milliseconds(seconds: float, low: float, high: float) -> float:
     if isnan(seconds):
         return low
     seconds = min(max(float(seconds), low), high)
-    if not isfinite(seconds):  # only where the recording has no known end
+    if not isfinite(seconds):  # only if the end of the recording is unknown
         return low
     return min(max(round(seconds, 3), low), high)

@@ -1,8 +1,8 @@
-"""What transcripts are written as.
+"""Write transcripts.
 
 The formats are those of https://github.com/openai/whisper (MIT): plain text, JSON with its verbose fields, SubRip
-(.srt), WebVTT (https://www.w3.org/TR/webvtt1/) and tab-separated values in milliseconds. The times are put in order
-before they are written (Transcript.tidy): they never run backwards, never overlap and never pass the end.
+(.srt), WebVTT (https://www.w3.org/TR/webvtt1/) and tab-separated values in milliseconds. The times are tidied before
+writing (Transcript.tidy): they never decrease, never overlap and never pass the end.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyapp.formats.sink import AnySink, open_sink
 
 
 def timestamp(seconds: float, mark: str = ".", always_hours: bool = True) -> str:
-    """hh:mm:ss.mmm; hours have as many digits as they need. Rounds down nothing that is whole milliseconds."""
-    hours, rest = divmod(int(seconds * 1000 + 1e-4), 3_600_000)  # never later than the time itself
+    """hh:mm:ss.mmm, rounded down to milliseconds; hours have as many digits as they need."""
+    hours, rest = divmod(int(seconds * 1000 + 1e-4), 3_600_000)  # rounded down
     minutes, rest = divmod(rest, 60_000)
     whole, part = divmod(rest, 1000)
     shown = f"{hours:02d}:" if always_hours or hours else ""
@@ -28,7 +28,7 @@ def timestamp(seconds: float, mark: str = ".", always_hours: bool = True) -> str
 
 
 def one_line(text: str) -> str:
-    """The text as one line of a cue: an empty line would end it, and `-->` is the mark of its times."""
+    """The text as one line of a cue, because an empty line would end the cue and `-->` would mark times."""
     line = " ".join(text.replace("\0", " ").split())
     while "-->" in line:
         line = line.replace("-->", "->")
@@ -94,8 +94,9 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
 
 
 def format_transcript(transcript: Transcript, format: str, layout: Layout | None = None) -> str:
-    """The transcript as "txt", "json", "srt", "vtt" or "tsv", with tidy times; `layout` is for subtitles of words that
-    have times. OptionError for another format."""
+    """The transcript as "txt", "json", "srt", "vtt" or "tsv", with tidy times; `layout` is for subtitles of words with
+    times. OptionError for another format.
+    """
     if format not in FORMATS:
         raise OptionError(
             f"there is no transcript format {format!r}", where="format", hint=f"Choose one of {', '.join(FORMATS)}"
@@ -110,7 +111,7 @@ def format_transcript(transcript: Transcript, format: str, layout: Layout | None
 def write_transcript(
     target: AnySink, transcript: Transcript, format: str | None = None, layout: Layout | None = None
 ) -> None:
-    """Writes UTF-8 to a path or a binary file; the format is the path's suffix unless it is given."""
+    """Writes UTF-8 to a path or a binary file; the default format is the path's suffix."""
     if format is None:
         name = target if isinstance(target, (str, os.PathLike)) else getattr(target, "name", "")
         format = Path(str(name)).suffix[1:].lower()

@@ -1,9 +1,9 @@
-"""RIFF/WAVE files: read by blocks into float32, written as 16-bit PCM.
+"""Read RIFF/WAVE files by blocks as float32, and write them as 16-bit PCM.
 
 Source of the format: Microsoft and IBM, Multimedia Programming Interface and Data Specifications 1.0 (1991), and
 Microsoft's WAVEFORMATEXTENSIBLE; RF64 (EBU Tech 3306) for files of 4 GiB and more. Little-endian chunks of a
-four-letter name, a uint32 length and that many bytes, padded to an even address. Read are PCM of 8 (unsigned), 16, 24
-and 32 bits and floats of 32 and 64 bits, with any number of channels and any rate.
+four-letter name, a uint32 length and that many bytes, padded to an even address. Supported are PCM of 8 (unsigned),
+16, 24 and 32 bits and floats of 32 and 64 bits, with any number of channels and any rate.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 FORMAT_NAMES = {2: "Microsoft ADPCM", 6: "A-law", 7: "mu-law", 0x11: "IMA ADPCM", 0x50: "MPEG", 0x55: "MP3"}
-EXTENSIBLE_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of the GUIDs that stand for the plain format numbers
+EXTENSIBLE_TAIL = bytes.fromhex("000000001000800000aa00389b71")  # of the GUIDs of the format numbers
 BITS = {PCM: (8, 16, 24, 32), FLOAT: (32, 64)}
 CHANNEL_LIMIT = 1024
 RATES = range(100, 1_536_001)  # Hz
-CHUNK_LIMIT = 10_000  # chunks before the samples; more is no recording
+CHUNK_LIMIT = 10_000  # limit of the chunks before the samples
 SAMPLE_LIMIT = 1 << 31  # samples of all channels that read() returns at once
-UNKNOWN_LENGTHS = (0, 0xFFFFFFFF, 0x7FFFF000, 0x7FFFFFFF)  # what programs write that could not know it (pipes)
+UNKNOWN_LENGTHS = (0, 0xFFFFFFFF, 0x7FFFF000, 0x7FFFFFFF)  # written by programs that do not know the length (pipes)
 SIGNATURES = {b"ID3": "an MP3 file", b"OggS": "an Ogg file", b"fLaC": "a FLAC file", b"\x1aE\xdf\xa3": "a WebM file"}
 HINT = "Convert it to a 16-bit WAVE file, or record it again"
 
 
 @dataclass(frozen=True, slots=True)
 class SampleFormat:
-    """How the samples lie in the file."""
+    """The format of the samples in the file."""
 
     encoding: int  # PCM or FLOAT
     channels: int
@@ -50,7 +50,8 @@ class SampleFormat:
 
 class WavFile:
     """An open WAVE file; a context manager. `rate` in Hz, `channels`, `bits`, `frames` (samples of each channel), and
-    how many more were announced but are `missing`."""
+    `missing`, the number of frames that the header announces but the file lacks.
+    """
 
     def __init__(
         self, source: ByteSource, form: SampleFormat, start: int, frames: int, owned: bool, missing: int = 0
@@ -66,9 +67,9 @@ class WavFile:
         return self.frames / self.rate
 
     def read(self, start: int = 0, count: int | None = None) -> NDArray[np.float32]:
-        """Frames start .. start + count (all that are left by default) as float32 (frames, channels), full scale 1.
+        """Frames start .. start + count (by default all remaining ones) as float32 (frames, channels), full scale 1.
 
-        Fewer where the file ends. FileFormatError for more than 2^31 samples at once, and for NaN or infinite ones.
+        Fewer at the end of the file. FileFormatError for more than 2^31 samples at once, and for NaN or infinite ones.
         """
         start = min(max(start, 0), self.frames)
         count = self.frames - start if count is None else max(0, min(count, self.frames - start))
@@ -91,7 +92,7 @@ class WavFile:
         return samples
 
     def close(self) -> None:
-        """Closes what open_wav() opened."""
+        """Closes the file, if open_wav() opened it."""
         if self._owned:
             close_source(self._source)
 
@@ -107,8 +108,8 @@ class WavFile:
 def open_wav(source: AnySource) -> WavFile:
     """Opens a WAVE file: a path, bytes or a ByteSource. Only its header is read.
 
-    A file whose samples were cut off (a recording that was interrupted) has the whole frames that are there. Raises
-    FileFormatError for what is no WAVE file, has no samples or a format that is not read; OSError as open() does.
+    A truncated file (an interrupted recording) has the whole frames that are left. Raises FileFormatError for a file
+    that is not a WAVE file, has no samples or an unsupported format; OSError as open() does.
     """
     opened = open_source(source)
     try:
@@ -131,8 +132,9 @@ def read_wav(source: AnySource) -> tuple[NDArray[np.float32], int]:
 
 
 def find_samples(source: ByteSource) -> tuple[SampleFormat, int, int]:
-    """(format, offset of the samples, their bytes as announced, or all that follow where the writer could not know).
-    Walks over the chunks; unknown ones are passed over."""
+    """(format, offset of the samples, their announced size in bytes, or all remaining bytes if the writer did not know
+    the size). Unknown chunks are skipped.
+    """
     wide = check_signature(source)
     form: SampleFormat | None = None
     long_length: int | None = None
@@ -206,7 +208,7 @@ def read_format(source: ByteSource, at: int, length: int) -> SampleFormat:
 
 
 def decode_samples(data: bytes | memoryview, form: SampleFormat) -> NDArray[np.float32]:
-    """Raw samples (a whole number of them) as float32."""
+    """Raw bytes of whole samples as float32."""
     if form.encoding == FLOAT:
         with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, which read() reports
             return np.frombuffer(data, f"<f{form.bits // 8}").astype(np.float32)
@@ -221,8 +223,8 @@ def decode_samples(data: bytes | memoryview, form: SampleFormat) -> NDArray[np.f
 
 
 def write_wav(target: AnySink, samples: NDArray[np.floating], rate: int) -> None:
-    """Writes 16-bit PCM to a path or a binary file. `samples` float (frames,) or (frames, channels); what is beyond
-    full scale is clipped. ValueError for another shape, for NaN, and for more than the 4 GiB that the format holds.
+    """Writes 16-bit PCM to a path or a binary file. `samples` float (frames,) or (frames, channels); values beyond full
+    scale are clipped. ValueError for another shape, for NaN, and for more than the 4 GiB of the format.
     """
     array = np.asarray(samples)
     if array.ndim not in (1, 2) or not np.issubdtype(array.dtype, np.floating):

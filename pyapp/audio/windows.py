@@ -1,8 +1,8 @@
-"""A recording as log-mel windows, a block at a time: memory does not grow with its length.
+"""A recording as log-mel windows, a block at a time, in bounded memory.
 
-openai-whisper computes the spectrogram of the whole file at once, and its loudest bin decides where the 8 decades below
-it end. Here arrays of up to half an hour are looked through for that bin first, which gives the same numbers; for
-longer ones and for streams it is the loudest so far.
+openai-whisper computes the spectrogram of the whole file at once and clamps it to 8 decades below its loudest bin. Here
+arrays of up to half an hour are first searched for that bin, which gives the same numbers; for longer ones and for
+streams the loudest bin so far is used.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 FRAMES_PER_SECOND = SAMPLE_RATE // HOP
 EXACT_FRAMES = 30 * 60 * FRAMES_PER_SECOND
-BLOCK = 500  # frames that are computed together
+BLOCK = 500  # frames computed at a time
 BLOCKS_KEPT = 14  # two windows
 HALF = FFT_SIZE // 2
 
 
 class Samples:
-    """Mono float32 samples that are read front to back: an array, or blocks that come one after another.
+    """Mono float32 samples that are read front to back: an array, or blocks that arrive one after another.
 
-    `total` is their number, None until a stream has ended. What lies before `forget` is let go.
+    `total` is their number, None until a stream has ended. `forget` drops samples.
     """
 
     def __init__(self, audio: Any) -> None:
@@ -37,7 +37,7 @@ class Samples:
         self.whole: NDArray[np.float32] | None = None
         self._blocks: Iterator[Any] = iter(())
         self._parts: list[NDArray[np.float32]] = []
-        self._start = self._end = 0  # of what is held
+        self._start = self._end = 0  # of the kept samples
         if isinstance(audio, Iterable) and not hasattr(audio, "__array__") and not isinstance(audio, (list, tuple)):
             self._blocks = iter(audio)
         else:
@@ -57,10 +57,10 @@ class Samples:
         return self._end >= end
 
     def read(self, start: int, end: int) -> NDArray[np.float32]:
-        """Samples (end - start,), zeros behind the end. OptionError for those that were let go."""
+        """Samples (end - start,), zeros after the end. OptionError for samples that were dropped."""
         if start < self._start:
             raise OptionError(
-                "a stream cannot be gone back in", where="clip_timestamps", hint="Give the clips in order"
+                "a stream cannot be read backwards", where="clip_timestamps", hint="Give the clips in order"
             )
         self.reach(end)
         result = np.zeros(end - start, np.float32)
@@ -73,7 +73,7 @@ class Samples:
         return result
 
     def forget(self, before: int) -> None:
-        """Lets go of whole blocks of a stream before sample `before`."""
+        """Drops whole blocks of a stream before sample `before`."""
         while self.whole is None and self._parts and self._start + len(self._parts[0]) <= before:
             self._start += len(self._parts.pop(0))
 
@@ -84,7 +84,7 @@ def checked(samples: Any) -> NDArray[np.float32]:
     if found.ndim != 1:
         raise OptionError(f"must be mono samples (samples,), not {found.shape}", where="audio")
     if not np.isfinite(found).all():
-        raise OptionError("holds samples that are no finite numbers", where="audio")
+        raise OptionError("holds samples that are not finite", where="audio")
     return found
 
 
@@ -98,12 +98,12 @@ class MelWindows:
         self._loudest = np.float32(-np.inf)
         frames = self.frames
         if frames is not None and frames <= EXACT_FRAMES:
-            for block in range((frames + 1) // BLOCK + 1):  # frames + 1 still hears the last samples
+            for block in range((frames + 1) // BLOCK + 1):  # frame `frames` + 1 still overlaps the last samples
                 self._logs(block)
 
     @property
     def frames(self) -> int | None:
-        """Frames of 10 ms in the recording, None while its end is not known."""
+        """Frames of 10 ms in the recording, None while its end is unknown."""
         return None if self.samples.total is None else self.samples.total // HOP
 
     def holds(self, end: int) -> int:
@@ -112,7 +112,7 @@ class MelWindows:
         return end if self.frames is None else min(end, self.frames)
 
     def read(self, start: int, end: int) -> NDArray[np.float32]:
-        """Log-mel float32 (n_mels, end - start) of frames from `start`; silence behind the end of the recording."""
+        """Log-mel float32 (n_mels, end - start) of frames from `start`; silence after the end of the recording."""
         parts = [self._logs(block) for block in range(start // BLOCK, (end - 1) // BLOCK + 1)]
         offset = start // BLOCK * BLOCK
         logs = np.concatenate(parts, axis=1)[:, start - offset : end - offset]
@@ -123,11 +123,11 @@ class MelWindows:
         return self.samples.read(start * HOP, end * HOP)
 
     def forget(self, before: int) -> None:
-        """Frames before `before` are not read again (streams)."""
+        """Drops frames before `before` of a stream, which must not be read again."""
         self.samples.forget(before // BLOCK * BLOCK * HOP - HALF)
 
     def _logs(self, block: int) -> NDArray[np.float32]:
-        """log10 of the mel power (n_mels, BLOCK), and the loudest bin noted."""
+        """log10 of the mel power (n_mels, BLOCK); updates the loudest bin."""
         if block in self._kept:
             self._kept.move_to_end(block)
             return self._kept[block]
@@ -135,7 +135,7 @@ class MelWindows:
         end = start + (BLOCK - 1) * HOP + FFT_SIZE
         samples = self.samples.read(max(start, 0), end)
         total = self.samples.total
-        if total is not None and start >= total:  # silence behind the end
+        if total is not None and start >= total:  # silence after the end
             return np.full((len(self._filters), BLOCK), np.log10(SMALLEST_POWER), np.float32)
         if start < 0:  # mirrored at the first sample
             samples = np.concatenate([samples[HALF:0:-1], samples])

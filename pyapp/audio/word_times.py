@@ -1,8 +1,8 @@
-"""When each word was said: dynamic time warping along the decoder's attention to the sound.
+"""Times of words: dynamic time warping along the decoder's attention to the sound.
 
 Source: the behaviour of https://github.com/openai/whisper (MIT); time warping after Sakoe and Chiba (1978).
-The attention of some heads follows the sound as the text goes on. Its normalised, smoothed mean is a cost of token
-against time, and the cheapest path through it, forward in both, gives each token its time.
+The attention of some heads follows the sound along the text. The negated mean of their attention, normalised and
+smoothed, is a cost matrix of tokens and times. The cheapest monotonic path through it gives the time of each token.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TWICE = 2
 
 @dataclass
 class WordTime:
-    """A word with its space, its tokens, and when it was said, in seconds."""
+    """A word with its space, its tokens, and its times in seconds."""
 
     word: str
     tokens: list[int]
@@ -68,10 +68,10 @@ def add_word_times(
     options: TranscribeOptions,
     last_speech: float,
 ) -> None:
-    """Gives the segments of one window their words, and fits their own times to those.
+    """Adds words to the segments of one window, and adjusts the times of the segments to them.
 
-    `audio` is the encoded window (1, n_ctx, state) of which `frames` are sound; `last_speech` is the time when somebody
-    last spoke before.
+    `audio` is the encoded window (1, n_ctx, state) with `frames` frames of sound; `last_speech` is the end of the
+    previous speech.
     """
     if not drafts:
         return
@@ -131,20 +131,21 @@ def align(
 
 
 def as_array(values: Any) -> Any:
-    """A Tensor's values, or an array as it is."""
+    """A Tensor's values as an array; an array unchanged."""
     return values.numpy() if hasattr(values, "numpy") else np.asarray(values)
 
 
 def token_probabilities(logits: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float32]:
-    """The probability (N,) that logits (N, V) gave to each of `tokens`."""
+    """The probability (N,) of each of `tokens` under logits (N, V)."""
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     chosen: NDArray[np.float32] = weights[np.arange(len(tokens)), np.array(tokens, np.int64)] / weights.sum(axis=1)
     return chosen
 
 
 def attention_of_heads(model: SpeechModel, scores: NDArray[np.float32], positions: int) -> NDArray[np.float32]:
-    """The mean (T, positions) of the heads that follow the sound, from scores (layers, heads, T, n_ctx), or from those
-    of the wanted heads alone (N, T, n_ctx)."""
+    """The mean attention (T, positions) of the heads that follow the sound, from scores (layers, heads, T, n_ctx), or
+    from those of the selected heads (N, T, n_ctx).
+    """
     wanted = list(scores)
     if scores.ndim == 4:
         layers, heads = scores.shape[:2]
@@ -154,7 +155,7 @@ def attention_of_heads(model: SpeechModel, scores: NDArray[np.float32], position
     for head in wanted:
         weights = np.exp(head[:, :positions] - head[:, :positions].max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
-        with np.errstate(divide="ignore", invalid="ignore"):  # one position alone has no deviation
+        with np.errstate(divide="ignore", invalid="ignore"):  # a single position has no deviation
             normal = (weights - weights.mean(axis=0)) / weights.std(axis=0)
         total += median_filter(normal)
     return total / np.float32(len(wanted))
@@ -167,7 +168,7 @@ def median_filter(x: NDArray[np.float32]) -> NDArray[np.float32]:
         return x
     padded = np.pad(x, ((0, 0), (half, half)), mode="reflect")
     around = [padded[:, shift : shift + x.shape[1]].copy() for shift in range(SMOOTHING)]
-    for low, high in MEDIAN_OF_SEVEN:  # exchanges that bring the median to the middle
+    for low, high in MEDIAN_OF_SEVEN:  # exchanges that move the median to the middle
         around[low], around[high] = np.minimum(around[low], around[high]), np.maximum(around[low], around[high])
     return around[half]
 
@@ -179,10 +180,10 @@ MEDIAN_OF_SEVEN = (
 
 
 def cheapest_path(cost: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(rows, columns) of the cheapest way through cost (N, M) from one corner to the other, forward in both.
+    """(rows, columns) of the cheapest monotonic path through cost (N, M) from one corner to the other.
 
-    One anti-diagonal is computed at a time; sums are float32 and ties go to the column before, as in openai-whisper, so
-    that near ties fall the same way.
+    One anti-diagonal is computed at a time. Sums are float32 and ties go to the previous column, as in openai-whisper,
+    so that near ties are decided the same way.
     """
     rows, columns = cost.shape
     skewed = np.full((rows + columns - 1, rows), np.inf)  # [i + j, i]
@@ -205,7 +206,7 @@ def cheapest_path(cost: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray
 
 
 def trace_back(steps: NDArray[np.int8], rows: int, columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The cells of the path, by what led to each: 0 both, 1 the row before, 2 the column before."""
+    """The cells of the path, from the predecessor of each: 0 diagonal, 1 the previous row, 2 the previous column."""
     row, column = rows - 1, columns - 1
     path = []
     while row >= 0 and column >= 0:
@@ -218,7 +219,9 @@ def trace_back(steps: NDArray[np.int8], rows: int, columns: int) -> tuple[NDArra
 
 
 def merge_punctuation(words: list[WordTime], opening: str, closing: str) -> None:
-    """Joins opening signs to the word behind them and closing ones to the word before; they are left empty."""
+    """Joins opening punctuation to the next word and closing punctuation to the previous one; the joined entries become
+    empty.
+    """
     following = len(words) - 1
     for index in range(len(words) - 2, -1, -1):
         sign = words[index]
@@ -240,7 +243,7 @@ def merge_punctuation(words: list[WordTime], opening: str, closing: str) -> None
 
 
 def shorten_at_sentence_ends(words: Sequence[WordTime], longest: float) -> None:
-    """A word at the end or the beginning of a sentence that seems longer than `longest` holds a pause."""
+    """Shortens words at the end or the beginning of a sentence that are longer than `longest`: they contain a pause."""
     for previous, word in zip(words, words[1:], strict=False):
         if word.duration > longest:
             if word.word in SENTENCE_ENDS:
@@ -250,8 +253,9 @@ def shorten_at_sentence_ends(words: Sequence[WordTime], longest: float) -> None:
 
 
 def fit(draft: Draft, median: float, last_speech: float) -> None:
-    """Takes pauses from the first and the last word of a segment, and gives the segment its words' times, unless the
-    times that the model gave it say that a word is too long."""
+    """Removes pauses from the first and the last word of a segment, and sets the segment's times to those of its words,
+    unless the model's times show that a word is too long.
+    """
     words, longest = draft.words, TWICE * median
     first, last = words[0], words[-1]
     second = words[1] if len(words) > 1 else None

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class set_detect_anomaly:
-    """Accepted, as a context manager too: an error of backward() names the op in any case."""
+    """No effect, as function and as context manager: an error of backward() names the op in any case."""
 
     def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
         self.mode = mode

@@ -1,5 +1,5 @@
-"""Derivatives of functions at given inputs, by torch.autograd.functional's names. `vectorize` and strategies are
-accepted, and change nothing.
+"""Derivatives of functions at given inputs, by torch.autograd.functional's names. `vectorize` and strategies have no
+effect.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def _args(inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def _ready(inputs: Inputs, create_graph: bool) -> tuple[Tensor, ...]:
-    """Without `create_graph` results have no graph; with it, one that leads to the inputs."""
+    """Detaches the inputs, unless `create_graph`: then results have a graph that leads to the inputs."""
     return tuple(x if create_graph else x.detach() for x in _args(inputs))
 
 
 def _along(name: str, v: Any, like: Any, what: str) -> tuple[Tensor, ...]:
-    """`v` in the shapes of `like`; one where that is one number."""
+    """`v` in the shapes of `like`; by default 1 for one number."""
     shapes = _args(like)
     if v is None:
         if len(shapes) != 1 or shapes[0].numel() != 1:
@@ -43,7 +43,7 @@ def _along(name: str, v: Any, like: Any, what: str) -> tuple[Tensor, ...]:
 
 
 def _strictly(name: str, func: Callable[..., Any], inputs: Inputs) -> None:
-    """RuntimeError where an output of `func` does not depend on one of the inputs."""
+    """RuntimeError if an output of `func` does not depend on one of the inputs."""
     leaves = [x.detach().requires_grad_() for x in _args(inputs)]
     with enable_grad():
         outputs = _args(func(*leaves))
@@ -54,7 +54,7 @@ def _strictly(name: str, func: Callable[..., Any], inputs: Inputs) -> None:
 
 
 def _number(name: str, func: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function, whose value must be one number."""
+    """The function, with a check that its value is one number."""
 
     def number(*args: Tensor) -> Tensor:
         value = func(*args)
@@ -82,7 +82,7 @@ def hessian(
     func: Callable[..., Tensor], inputs: Inputs, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """The second derivatives of `func`, which gives one number."""
+    """The second derivatives of `func`, whose value is one number."""
     if strict:
         _strictly("hessian", func, inputs)
     argnums: Any = 0 if isinstance(inputs, Tensor) else tuple(range(len(inputs)))
@@ -93,7 +93,7 @@ def hessian(
 def vjp(
     func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(value, gradients of the inputs) where the value's elements weigh `v` (1 for one element)."""
+    """(value, gradients of the inputs) with the weights `v` of the value's elements (default 1 for one element)."""
     if strict:
         _strictly("vjp", func, inputs)
     value, pull = _func.vjp(func, *_ready(inputs, create_graph))
@@ -105,7 +105,7 @@ def vjp(
 def jvp(
     func: Callable[..., Any], inputs: Inputs, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(value, its derivative along `v`)."""
+    """(value, derivative of the value along `v`)."""
     if strict:
         _strictly("jvp", func, inputs)
     given = _ready(inputs, create_graph)

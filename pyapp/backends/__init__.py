@@ -1,4 +1,4 @@
-"""Switches of torch's backends, which scripts set: they are kept, and change nothing. None of them is available."""
+"""Settings of torch's backends: they are stored without effect. No backend is available."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ROOMS = ("cuda", "cudnn", "mps")
 
 
 class _Absent:
-    """A backend that is not there."""
+    """A missing backend."""
 
     def is_available(self) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""torch.backends.cuda: switches that change nothing here."""
+"""torch.backends.cuda: settings without effect."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ matmul = _Matmul()
 
 
 def is_built() -> bool:
-    """Whether CUDA is there: no."""
+    """Whether pyapp has CUDA: always False."""
     return False
 
 
 def _switch(enabled: bool) -> None:
-    """Which kernel attention has is chosen by what it is given."""
+    """No effect: pyapp chooses the kernel of attention by its arguments."""
 
 
 enable_flash_sdp = enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = _switch
 
 
 def sdp_kernel(*_: Any, **__: Any) -> Any:
-    """A context in which attention is computed as it is outside."""
+    """A context without effect on attention."""
     return nullcontext()

@@ -1,4 +1,4 @@
-"""torch.backends.cudnn: switches that change nothing here."""
+"""torch.backends.cudnn: settings without effect."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ enabled = benchmark = deterministic = allow_tf32 = False
 
 
 def is_available() -> bool:
-    """Whether cuDNN is there: no."""
+    """Whether cuDNN is available: always False."""
     return False
 
 
 def version() -> None:
-    """No version."""
+    """The version: None."""

@@ -1,10 +1,10 @@
-"""torch.backends.mps: there is no such device here."""
+"""torch.backends.mps: the device does not exist."""
 
 from __future__ import annotations
 
 
 def is_available() -> bool:
-    """Whether tensors can live on it: no."""
+    """Whether the device is available: always False."""
     return False
 
 

@@ -1,7 +1,7 @@
 """The command line: forwards the events of pyapp.tasks to a terminal, or as JSON lines.
 
-Exit codes: 0 done, 1 an error (printed on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of our output
-left.
+¶Exit codes: 0 done, 1 an error (printed on stderr), 2 wrong usage, 130 stopped with Ctrl-C, 141 the reader of the
+output closed the pipe.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         raise_again()
         for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):  # what a locale cannot show becomes "?"
+            if hasattr(stream, "reconfigure"):  # characters outside the locale become "?"
                 stream.reconfigure(errors="replace")
         code = cli.main(args=list(arguments), prog_name="pyapp", standalone_mode=False)
         sys.stdout.flush()
@@ -100,7 +100,7 @@ def read_prompt(prompt: str) -> str:
 @click.version_option(__version__, prog_name="pyapp")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and log messages.")
 def cli(verbose: bool) -> None:
-    """Language and speech models: write a story, transcribe a recording, look into model files, train."""
+    """Language and speech models: write a story, transcribe a recording, inspect model files, train."""
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
@@ -116,26 +116,26 @@ cli.add_command(transcribe)
 )  # fmt: skip
 @click.option(
     "--temperature", type=click.FloatRange(0, 100), default=DEFAULTS.temperature, show_default=True,
-    help="0 takes the likeliest token, more is wilder.",
+    help="0 takes the most likely token; higher is more random.",
 )  # fmt: skip
 @click.option(
     "--top-p", type=click.FloatRange(0, 1), default=DEFAULTS.top_p, show_default=True,
-    help="Only the likeliest tokens that together have this probability.",
+    help="Only the most likely tokens that together have this probability.",
 )  # fmt: skip
 @click.option(
-    "--top-k", type=click.IntRange(min=0), default=DEFAULTS.top_k, help="Only the K likeliest. [default: all]"
+    "--top-k", type=click.IntRange(min=0), default=DEFAULTS.top_k, help="Only the K most likely tokens. [default: all]"
 )
 @click.option(
     "--min-p", type=click.FloatRange(0, 1), default=DEFAULTS.min_p,
-    help="Only tokens this much as likely as the likeliest. [default: all]",
+    help="Only tokens with this fraction of the highest probability. [default: all]",
 )  # fmt: skip
 @click.option(
     "--repetition-penalty", type=click.FloatRange(0.01, 100), default=DEFAULTS.repetition_penalty, show_default=True,
-    help="Above 1, what was said becomes less likely.",
+    help="Above 1, tokens that occurred become less likely.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same text. [default: random]")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
-@click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it does not lie beside it.")
+@click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
@@ -153,7 +153,7 @@ def generate(
     """Write a text, token by token.
 
     MODEL is an embedded model's name, a file, a folder, or a name on the hub such as
-    karpathy/tinyllamas:stories15M.bin; without it, the embedded story model writes.
+    karpathy/tinyllamas:stories15M.bin; by default the embedded story model.
     """
     from pyapp import tasks
 
@@ -168,7 +168,7 @@ def generate(
 @cli.command()
 @json_option
 def models(as_json: bool) -> int:
-    """List the models that have a name."""
+    """List the named models."""
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
@@ -178,7 +178,7 @@ def models(as_json: bool) -> int:
 @click.argument("file", type=click.Path())
 @json_option
 def inspect(file: str, as_json: bool) -> int:
-    """Print what a model file holds: its configuration, metadata, and tensors."""
+    """Print the content of a model file: its configuration, metadata, and tensors."""
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.inspect(file), JsonView() if as_json else InspectView())
@@ -193,11 +193,11 @@ def inspect(file: str, as_json: bool) -> int:
 @click.option("--keep", metavar="REGEX", help="Leave tensors as they are whose names match this.")
 @json_option
 def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
-    """Write the model file IN in another type.
+    """Convert the model file IN to another type.
 
     IN may be safetensors, GGUF, llama2.c, NumPy or PyTorch; OUT ends in .gguf or .safetensors (whose blocks only pyapp
-    reads). A mixture gives some matrices more bits, as llama.cpp's of that name do. Norms, biases and other small
-    tensors stay as they are.
+    reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not
+    converted.
     """
     from pyapp import tasks
 
@@ -215,7 +215,7 @@ def train() -> None:
 @train.command()
 @click.option(
     "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/story"), show_default=True,
-    help="Where the model, its tokenizer, the loss curve and the checkpoint go.",
+    help="The folder for the model, its tokenizer, the loss curve and the checkpoint.",
 )  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
 @click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
@@ -223,9 +223,9 @@ def train() -> None:
 @threads_option
 @json_option
 def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
-    """Train the small story model from nothing: makes its stories, its tokenizer and its weights.
+    """Train the small story model from scratch: makes its stories, its tokenizer and its weights.
 
-    Ctrl-C writes a checkpoint; the same command goes on from there. The same seed gives the same model.
+    Ctrl-C writes a checkpoint; the same command continues from it. The same seed gives the same model.
     """
     from pyapp import tasks
 
@@ -238,7 +238,7 @@ def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **set
 @train.command()
 @click.option(
     "--out-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("runs/speech"), show_default=True,
-    help="Where the model, its tokenizer, the loss curve and the checkpoint go.",
+    help="The folder for the model, its tokenizer, the loss curve and the checkpoint.",
 )  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), help="Optimiser steps. [default: those of the embedded model]")
 @click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same model.")
@@ -246,10 +246,10 @@ def story(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **set
 @threads_option
 @json_option
 def speech(out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any) -> int:
-    """Train the small speech model from nothing: makes its sentences, has espeak-ng speak them, makes its weights.
+    """Train the small speech model from scratch: makes its sentences, speaks them with espeak-ng, trains its weights.
 
-    Needs the program espeak-ng. Ctrl-C writes a checkpoint; the same command goes on from there. The same seed gives
-    the same model, with the same version of espeak-ng.
+    Needs the program espeak-ng. Ctrl-C writes a checkpoint; the same command continues from it. The same seed gives
+    the same model with the same version of espeak-ng.
     """
     from pyapp import tasks
 

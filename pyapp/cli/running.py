@@ -1,4 +1,4 @@
-"""What commands share: events shown to the end, Ctrl-C, readers that leave, options that many have."""
+"""Shared by the commands: showing events, Ctrl-C, closed pipes, common options."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def open_closed_streams() -> None:
-    """Gives a standard stream that the caller closed (`>&-`) to the null device: else the next file that is opened
-    would take its place, and be written to. A closed stdin stays None, which commands check."""
+    """Connects standard streams that the caller closed (`>&-`) to the null device. Otherwise the next opened file would
+    get the stream's number and be written to. A closed stdin stays None, which commands check.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
@@ -40,7 +41,7 @@ def open_closed_streams() -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Sends what a stream still holds nowhere, so that closing it at exit does not fail a second time."""
+    """Redirects a stream to the null device, so that flushing its buffer at exit does not fail a second time."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     except (OSError, ValueError):  # not a file of the system
@@ -49,7 +50,7 @@ def silence(stream: TextIO) -> None:
 
 @contextmanager
 def interrupt_sets(cancel: Cancel) -> Iterator[None]:
-    """Within, the first Ctrl-C sets `cancel`; the second interrupts at once."""
+    """A context in which the first Ctrl-C sets `cancel`, and the second interrupts at once."""
 
     def handler(number: int, frame: Any) -> None:
         cancel.set()

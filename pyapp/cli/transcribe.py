@@ -25,11 +25,11 @@ from pyapp.text.options import SEEDS
 DEFAULTS = TranscribeOptions()
 STDIN = "-"
 ALL = "all"
-BEAM = 5  # openai-whisper's command searches, its function does not
+BEAM = 5  # openai-whisper's command uses beam search, its function does not
 
 
 class WhisperNames(click.Command):
-    """Takes openai-whisper's spellings too: underscores in names, and switches as `--word_timestamps True`."""
+    """Accepts openai-whisper's spellings too: underscores in names, and switches as `--word_timestamps True`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, list(self._respelt(args)))
@@ -89,23 +89,23 @@ def decoding_settings(command: Any) -> Any:
     """openai-whisper's options for decoding."""
     for option in reversed([
         click.option("--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True,
-                     help="0 takes the likeliest; the first temperature of several, see the increment."),
+                     help="0 takes the most likely token; the first of several temperatures, see the increment."),
         click.option("--temperature-increment-on-fallback", type=NUMBER, default=0.2, show_default=True,
-                     help="How much hotter a window is tried again that came out badly; None never does."),
+                     help="Added to the temperature when a bad window is tried again; None: never."),
         setting("--best-of", "Attempts at temperatures above 0.", WHOLE),
         setting("--beam-size", "Hypotheses at temperature 0; None takes one, greedily.", WHOLE, default=BEAM),
-        setting("--patience", "Of the beam search: how many times its size must end."),
-        setting("--length-penalty", "How hypotheses of different length compare, 0 to 1. [default: by their mean]"),
-        setting("--suppress-tokens", "Ids that are never written, with commas; -1: those of noises.", str),
+        setting("--patience", "Beam search: hypotheses that must end, as a multiple of its size."),
+        setting("--length-penalty", "Length penalty of hypotheses, 0 to 1. [default: by their mean]"),
+        setting("--suppress-tokens", "Ids that are never written, with commas; -1: annotations of sounds.", str),
         setting("--initial-prompt", "Text before the first window: names, spellings, style.", str),
         switch("carry-initial-prompt", "Give the initial prompt to every window."),
-        switch("condition-on-previous-text", "Let each window know the text before it."),
+        switch("condition-on-previous-text", "Use the text so far as the prompt of each window."),
         setting("--compression-ratio-threshold", "Above it a text repeats itself, and is tried again."),
         setting("--logprob-threshold", "Below this mean log-probability a text is tried again."),
         setting("--no-speech-threshold", "Above this probability, an unlikely text is silence."),
         switch("word-timestamps", "Find the time of each word (JSON has them)."),
-        setting("--prepend-punctuations", "Signs that go with the next word.", str, show_default=False),
-        setting("--append-punctuations", "Signs that go with the word before.", str, show_default=False),
+        setting("--prepend-punctuations", "Punctuation joined to the next word.", str, show_default=False),
+        setting("--append-punctuations", "Punctuation joined to the previous word.", str, show_default=False),
         setting("--clip-timestamps", "start,end,start,… in seconds: only these parts.", str),
         setting("--hallucination-silence-threshold", "With word times: skip longer silence around odd words."),
         click.option("--max-line-width", type=WHOLE, help="Subtitles of words: characters in a line."),
@@ -113,8 +113,8 @@ def decoding_settings(command: Any) -> Any:
         click.option("--max-words-per-line", type=WHOLE, help="Subtitles of words: words shown together."),
         click.option("--highlight-words/--no-highlight-words", default=False, show_default=True,
                      help="Subtitles of words: underline each as it is spoken."),
-        switch("skip-silence", "Begin windows where somebody speaks."),
-        setting("--seed", "Of the attempts above temperature 0.", click.IntRange(0, SEEDS - 1)),
+        switch("skip-silence", "Begin windows at speech."),
+        setting("--seed", "Seed of the attempts above temperature 0.", click.IntRange(0, SEEDS - 1)),
     ]):  # fmt: skip
         command = option(command)
     return command
@@ -124,10 +124,10 @@ def decoding_settings(command: Any) -> Any:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--model", help="A name (see pyapp models), a folder or a file. [default: the embedded model]")
 @click.option("--model-dir", type=click.Path(file_okay=False, path_type=Path),
-              help="Models are looked for here, and downloaded to here. [default: the hub's cache]")  # fmt: skip
-@click.option("--language", help="Spoken language, as code or name. [default: listens for it]")
+              help="Folder to find models in and download them to. [default: the hub's cache]")  # fmt: skip
+@click.option("--language", help="Spoken language, as code or name. [default: detected]")
 @click.option("--task", type=click.Choice(TASKS), default=DEFAULTS.task, show_default=True,
-              help="translate writes English, whatever is spoken.")  # fmt: skip
+              help="translate writes English from any language.")  # fmt: skip
 @click.option("-f", "--format", "--output-format", "formats", type=click.Choice([*FORMATS, ALL]), multiple=True,
               help="What to write; several times for several. [default: txt, into a folder all]")  # fmt: skip
 @click.option("-o", "--output-dir", type=click.Path(file_okay=False, path_type=Path),
@@ -153,11 +153,11 @@ def transcribe(
     as_json: bool,
     **settings: Any,
 ) -> int:
-    """Write down what is said in recordings, "-" for one on stdin.
+    """Transcribe recordings, "-" for one on stdin.
 
     WAVE files are always read; MP3, FLAC, Ogg and others with pip install 'pyapp[audio]'. Without --output-dir the
     text goes to stdout, as it is decoded; with it, the names of the files. openai-whisper's spellings of the options
-    are understood too. Exit code 1 says that some file could not be transcribed.
+    are accepted too. Exit code 1: some file could not be transcribed.
     """
     layout = as_layout(settings)
     options = as_options(settings)
@@ -199,7 +199,7 @@ def as_options(settings: dict[str, Any]) -> TranscribeOptions:
 
 
 def as_layout(settings: dict[str, Any]) -> Layout | None:
-    """Takes the settings of subtitles out; None where there are none."""
+    """Removes the settings of subtitles and returns them; None if there are none."""
     try:
         layout = Layout(**{entry.name: settings.pop(entry.name) for entry in fields(Layout)})
         if layout == Layout():
@@ -236,12 +236,12 @@ def check_files(files: Sequence[str], formats: Sequence[str], folder: Path | Non
 
 
 def stem(file: str) -> str:
-    """What the files made of a recording are called, without their suffix."""
+    """The name of the output files of a recording, without suffix."""
     return "stdin" if file == STDIN else Path(file).stem
 
 
 def can_be_read(file: str, as_json: bool) -> bool:
-    """Whether a file is a recording. Shows the error where it is not, before a model is loaded."""
+    """Whether a file is a recording. Shows the error if it is not, before a model is loaded."""
     from pyapp.audio import open_audio
     from pyapp.tasks import error_event
 
@@ -255,7 +255,7 @@ def can_be_read(file: str, as_json: bool) -> bool:
 
 
 def in_folder(model: str | None, folder: Path | None) -> Any:
-    """What to load: a name, a path, or None."""
+    """The model to load: a name, a path, or None."""
     from pyapp.hub import NameIn
 
     if folder is None or model is None or Path(model).expanduser().exists():
@@ -295,8 +295,9 @@ def save(
     stopped: bool,
     as_json: bool,
 ) -> bool:
-    """Writes a transcript's files, each complete or not at all, and prints their names; False where that failed. What
-    was heard before it was stopped goes to files of another name, so that nobody takes it for the whole."""
+    """Writes a transcript's files, each complete or not at all, and prints their names; False if that failed. A partial
+    transcript is written under another name, so that it is not mistaken for a complete one.
+    """
     if stopped and not transcript.segments:
         return True
     name = f"{stem(file)}.partial" if stopped else stem(file)

@@ -1,4 +1,4 @@
-"""How a transcription is shown: text on stdout as it is decoded, what else there is to say on stderr."""
+"""Show transcriptions: text on stdout as it is decoded, other messages on stderr."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Language, Partial, Progress, Segment
 from pyapp.text.languages import LANGUAGES
 
-REFRESH = 0.1  # seconds between two looks at the bar
+REFRESH = 0.1  # seconds between two updates of the bar
 LAST_LETTERS = 40
 
 
 class Heard(View):
-    """Keeps what was heard, also when it is stopped on the way."""
+    """Collects the segments, also of a transcription that is stopped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class Heard(View):
         super().show(event)
 
     def transcript(self) -> Transcript:
-        """All of it, or as far as it came."""
+        """The complete transcript, or the part so far."""
         heard = {"segments": [segment.to_dict() for segment in self._segments], "language": self._language}
         return Transcript.from_dict({**heard, **self._results})
 
 
 class LoadJson(JsonView):
-    """How a model is loaded, without an end: the recordings follow."""
+    """The events of loading a model, without Done: the recordings follow."""
 
     def show(self, event: Event) -> None:
         if isinstance(event, Done) and event.reason == "complete":
@@ -63,9 +63,9 @@ class TranscribeJson(Heard, JsonView):
 
 
 class TranscribeView(Heard):
-    """A bar with the last words, lines of text as they are final (for `format` "txt"), or the finished document.
+    """A bar with the last words, and lines of text as they become final (for `format` "txt"), or the finished document.
 
-    `format` is what stdout gets, None: nothing; `layout` is for subtitles. With `several` recordings each has its
+    `format` is the format on stdout, None for nothing; `layout` is for subtitles. With `several` recordings each has a
     heading.
     """
 
@@ -92,7 +92,7 @@ class TranscribeView(Heard):
         if event.unit != "seconds":
             super().progress(event)
             return
-        if event.what.startswith("reading"):  # a moment, and no news
+        if event.what.startswith("reading"):  # a timeout without new events
             return
         super().progress(replace(event, what=self._name if self._several else event.what))
         for bar in self._bars.values():
@@ -100,7 +100,7 @@ class TranscribeView(Heard):
             bar.bar_format = f"{{desc}}: {known}{clock(event.done)} {{postfix}}"
 
     def _line(self, text: str) -> None:
-        """A finished segment: to stdout, or where files are written to someone who watches."""
+        """Prints a finished segment to stdout, or, if files are written, to the terminal."""
         if self._format == "txt":
             self._heading()
             self._above_the_bar(text, sys.stdout)

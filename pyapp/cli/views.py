@@ -1,4 +1,4 @@
-"""How the command line shows events: text on stdout, everything about it on stderr."""
+"""Show events on the command line: text on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyapp.events import Done, Error, Event, Metric, Notice, Progress, Token
 class View:
     """Base: progress bars, notes and errors. `outcome` is "error", or the reason of Done, once the task has ended."""
 
-    # Work that is over sooner shows no bar.
+    # Shorter work shows no bar.
     patience = 0.3
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class View:
             self.done(event)
 
     def progress(self, event: Progress) -> None:
-        """A bar per kind of work that can be counted, where someone is watching."""
+        """A bar for each kind of countable work, if stderr is a terminal."""
         if not event.unit or not sys.stderr.isatty():
             return
         bar = self._bars.get(event.what)
@@ -74,14 +74,14 @@ class View:
         """Shows the results."""
 
     def close(self) -> None:
-        """Takes the bars away."""
+        """Removes the bars."""
         for bar in self._bars.values():
             bar.close()
         self._bars.clear()
 
 
 class JsonView(View):
-    """One event per line, with what `extra` adds to each; ASCII where the terminal or file is not UTF-8."""
+    """One event per line, with the fields of `extra` added; ASCII if the terminal or file is not UTF-8."""
 
     def __init__(self, extra: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class InspectView(View):
 
 
 class ModelsView(View):
-    """Names, what they do, sizes and descriptions."""
+    """Names, tasks, sizes and descriptions of models."""
 
     def done(self, event: Done) -> None:
         entries = event.results["models"]
@@ -189,7 +189,7 @@ class ModelsView(View):
 
 
 class QuantizeView(View):
-    """What was written, and of what it is made."""
+    """The written file, with its types."""
 
     def done(self, event: Done) -> None:
         if event.reason == "cancelled":
@@ -201,7 +201,7 @@ class QuantizeView(View):
 
 
 class TrainView(View):
-    """A bar with the latest losses where someone is watching, else a line now and then; then the results."""
+    """A bar with the latest losses on a terminal, else a line at intervals; then the results."""
 
     patience = 0.0
 
@@ -235,7 +235,7 @@ class TrainView(View):
     def done(self, event: Done) -> None:
         if event.reason == "cancelled":
             place = f" at step {event.results['step']}" if "step" in event.results else ""
-            click.echo(f"stopped{place}; the same command goes on from there", err=True)
+            click.echo(f"stopped{place}; the same command continues", err=True)
             return
         self.results(event.results)
 
@@ -261,7 +261,7 @@ class SpeechTrainView(TrainView):
 
 
 def size(count: float) -> str:
-    """A number of bytes as people write it."""
+    """A number of bytes in readable units."""
     if count < 1000:
         return f"{count:.0f} B"
     for unit in ("kB", "MB", "GB"):

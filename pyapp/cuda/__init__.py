@@ -1,5 +1,6 @@
-"""What scripts ask torch.cuda before they choose a device: there is none here. As in a torch without CUDA, seeding and
-freeing do nothing, amounts of memory are 0, and whatever needs a device is an error.
+"""The functions of torch.cuda that scripts call before they choose a device: there is no CUDA device. As in torch
+without CUDA, seeding and freeing have no effect, amounts of memory are 0, and functions that need a device raise an
+error.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any, NoReturn
 
 
 def is_available() -> bool:
-    """Whether tensors can live on a CUDA device: no."""
+    """Whether a CUDA device is available: always False."""
     return False
 
 
@@ -17,12 +18,12 @@ is_initialized = is_bf16_supported = is_available
 
 
 def device_count() -> int:
-    """How many CUDA devices there are: none."""
+    """The number of CUDA devices: 0."""
     return 0
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """There is nothing to do without a device."""
+    """No effect without a device."""
 
 
 def _zero(*_: Any, **__: Any) -> int:

@@ -1,4 +1,4 @@
-"""torch.cuda.amp's names: those of pyapp.amp, for a device that is not there."""
+"""torch.cuda.amp's names: those of pyapp.amp, for a missing device."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Probability distributions, by torch.distributions' names. Of each: sample, rsample where a gradient passes, log_prob,
-entropy, mean, variance; kl_divergence of two of a kind. Arguments are not checked (`validate_args` changes nothing).
+"""Probability distributions, by torch.distributions' names. Each has sample, rsample if it is differentiable, log_prob,
+entropy, mean and variance; kl_divergence takes two of the same kind. Arguments are not checked (`validate_args` has no
+effect).
 """
 
 from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal, Uniform

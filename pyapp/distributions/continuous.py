@@ -13,13 +13,13 @@ EULER = 0.57721566490153286060
 
 
 def _uniform(like: Tensor, shape: Any) -> Tensor:
-    """Between 0 and 1, without both."""
+    """Uniform numbers in the open interval (0, 1)."""
     drawn = rand(shape, dtype=like.dtype)
     return drawn.clamp(2.0**-25, 1 - 2.0**-24)
 
 
 class _LocationScale(Distribution):
-    """A distribution that is moved by `loc` and stretched by `scale`."""
+    """Base of distributions that are shifted by `loc` and scaled by `scale`."""
 
     has_rsample = True
 
@@ -36,7 +36,7 @@ class _LocationScale(Distribution):
 
 
 class Normal(_LocationScale):
-    """Of mean `loc` and standard deviation `scale`."""
+    """The normal distribution with mean `loc` and standard deviation `scale`."""
 
     @property
     def mode(self) -> Tensor:
@@ -67,7 +67,7 @@ class Normal(_LocationScale):
 
 
 class LogNormal(Normal):
-    """exp of a normal number."""
+    """The distribution of exp(x) for normal x."""
 
     @property
     def mean(self) -> Tensor:
@@ -130,7 +130,7 @@ class Laplace(_LocationScale):
 
 
 class Cauchy(_LocationScale):
-    """Without mean and variance."""
+    """The Cauchy distribution, which has no mean and no variance."""
 
     @property
     def mean(self) -> Tensor:
@@ -158,7 +158,7 @@ class Cauchy(_LocationScale):
 
 
 class Gumbel(_LocationScale):
-    """Of the largest of many."""
+    """The Gumbel distribution, the limit distribution of maxima."""
 
     @property
     def mean(self) -> Tensor:
@@ -185,7 +185,7 @@ class Gumbel(_LocationScale):
 
 
 class Exponential(Distribution):
-    """Times between events that come at a rate."""
+    """The distribution of times between events of a given rate."""
 
     has_rsample = True
 
@@ -218,7 +218,7 @@ class Exponential(Distribution):
 
 
 class Uniform(Distribution):
-    """From `low` up to `high`."""
+    """Uniform from `low` up to `high`."""
 
     has_rsample = True
 

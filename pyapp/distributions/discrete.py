@@ -20,7 +20,7 @@ def _one_of(name: str, probs: Any, logits: Any) -> Any:
 
 
 class _Binary(Distribution):
-    """A probability for each, or its logit."""
+    """Base of distributions with one probability, or its logit."""
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         given = _one_of(type(self).__name__, probs, logits)
@@ -41,7 +41,7 @@ class _Binary(Distribution):
 
 
 class Bernoulli(_Binary):
-    """1 with a probability, else 0."""
+    """1 with the given probability, else 0."""
 
     @property
     def mean(self) -> Tensor:
@@ -68,7 +68,7 @@ class Bernoulli(_Binary):
 
 
 class Geometric(_Binary):
-    """How often it fails before it succeeds."""
+    """The number of failures before the first success."""
 
     @property
     def mean(self) -> Tensor:
@@ -91,7 +91,7 @@ class Geometric(_Binary):
 
 
 class Categorical(Distribution):
-    """One of the classes of the last dim, by weights that need not add up to 1, or by logits."""
+    """One of the classes of the last dim, by weights, which need not sum to 1, or by logits."""
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         given = _one_of(type(self).__name__, probs, logits)
@@ -144,7 +144,7 @@ class Categorical(Distribution):
 
 
 class OneHotCategorical(Categorical):
-    """The same as vectors with a 1 at the class."""
+    """Categorical with one-hot vectors as values."""
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: Any = None) -> None:
         super().__init__(probs, logits)

@@ -1,4 +1,4 @@
-"""What distributions share, and several of one seen as one."""
+"""The base of the distributions, and Independent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 def as_tensors(*values: Any) -> list[Tensor]:
-    """Parameters as tensors of one shape; numbers in the dtype of those that are tensors."""
+    """Parameters as tensors of one shape; numbers get the dtype of the tensors."""
     kinds = [v.dtype for v in values if isinstance(v, Tensor) and v.dtype.is_floating_point]
     kind = kinds[0] if kinds else Default.dtype
     every = [v if isinstance(v, Tensor) else tensor(v, dtype=kind) for v in values]
@@ -21,7 +21,9 @@ def as_tensors(*values: Any) -> list[Tensor]:
 
 
 class Distribution:
-    """`batch_shape`: how many distributions there are; `event_shape`: the shape of one draw of one of them."""
+    """Base of the distributions. `batch_shape`: the shape of the batch of distributions; `event_shape`: the shape of
+    one draw of one of them.
+    """
 
     has_rsample = False
 
@@ -53,7 +55,7 @@ class Distribution:
         return self.variance.sqrt()
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Draws of shape (*sample_shape, *batch_shape, *event_shape), through which gradients pass."""
+        """Differentiable draws of shape (*sample_shape, *batch_shape, *event_shape)."""
         raise NotImplementedError(f"{type(self).__name__} draws without a gradient: use sample()")
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
@@ -70,11 +72,11 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} has no entropy")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The mass up to `value`."""
+        """The cumulative probability up to `value`."""
         raise NotImplementedError(f"{type(self).__name__} has no cdf")
 
     def icdf(self, value: Tensor) -> Tensor:
-        """Up to where the mass is `value`."""
+        """The inverse of cdf."""
         raise NotImplementedError(f"{type(self).__name__} has no icdf")
 
     def perplexity(self) -> Tensor:
@@ -91,7 +93,7 @@ def sum_last(x: Tensor, dims: int) -> Tensor:
 
 
 class Independent(Distribution):
-    """A batch of distributions of which the last dims count as one event."""
+    """A batch of distributions with its last dims as part of the event."""
 
     def __init__(
         self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: Any = None

@@ -1,4 +1,4 @@
-"""The Kullback-Leibler divergence of two distributions of a kind."""
+"""The Kullback-Leibler divergence of two distributions of the same kind."""
 
 from __future__ import annotations
 

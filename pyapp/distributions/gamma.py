@@ -1,4 +1,4 @@
-"""The gamma distribution and those that are made of it. They are drawn without a gradient."""
+"""The gamma distribution and those derived from it. Their draws are not differentiable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .distribution import Distribution, as_tensors
 
 
 def draw_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Numbers of rate 1, by rejection (Marsaglia and Tsang 2000, "A simple method for generating gamma variables");
-    concentrations below 1 from those above, times a power of a uniform number.
+    """Gamma numbers of rate 1, by rejection (Marsaglia and Tsang 2000, "A simple method for generating gamma
+    variables"). For a concentration a below 1, a draw for a + 1 is multiplied by a power of a uniform number.
     """
     wanted = np.broadcast_to(array_of(concentration.detach()).astype("float64"), shape).reshape(-1)
     d = np.where(wanted < 1, wanted + 1, wanted) - 1 / 3
@@ -36,7 +36,7 @@ def draw_gamma(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 class Gamma(Distribution):
-    """Of a concentration (shape) and a rate."""
+    """The gamma distribution with a concentration (shape) and a rate."""
 
     def __init__(self, concentration: Any, rate: Any, validate_args: Any = None) -> None:
         self.concentration, self.rate = as_tensors(concentration, rate)
@@ -68,7 +68,7 @@ class Gamma(Distribution):
 
 
 class Chi2(Gamma):
-    """Of the sum of `df` squares of normal numbers."""
+    """The distribution of the sum of the squares of `df` normal numbers."""
 
     def __init__(self, df: Any, validate_args: Any = None) -> None:
         (df,) = as_tensors(df)
@@ -80,7 +80,7 @@ class Chi2(Gamma):
 
 
 class Dirichlet(Distribution):
-    """Of vectors (..., K) of probabilities, by concentrations (..., K)."""
+    """The distribution of vectors (..., K) of probabilities, with concentrations (..., K)."""
 
     def __init__(self, concentration: Tensor, validate_args: Any = None) -> None:
         if concentration.ndim < 1:
@@ -113,7 +113,7 @@ class Dirichlet(Distribution):
 
 
 class Beta(Distribution):
-    """Of probabilities, by two concentrations."""
+    """The beta distribution of probabilities, with two concentrations."""
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: Any = None) -> None:
         self.concentration1, self.concentration0 = as_tensors(concentration1, concentration0)
@@ -145,7 +145,7 @@ class Beta(Distribution):
 
 
 class StudentT(Distribution):
-    """Of `df` degrees of freedom, moved by `loc` and stretched by `scale`."""
+    """Student's t distribution of `df` degrees of freedom, shifted by `loc` and scaled by `scale`."""
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: Any = None) -> None:
         self.df, self.loc, self.scale = as_tensors(df, loc, scale)

@@ -12,7 +12,9 @@ from .distribution import Distribution
 
 
 class MultivariateNormal(Distribution):
-    """Of mean `loc` (..., D), by its covariance, its inverse, or the lower Cholesky factor of the covariance (D, D)."""
+    """The normal distribution with mean `loc` (..., D) and its covariance, the inverse, or the lower Cholesky factor of
+    the covariance (D, D).
+    """
 
     has_rsample = True
 

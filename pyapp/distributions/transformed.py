@@ -1,4 +1,4 @@
-"""Distributions of what a function makes of another's draws: tanh of a normal number, say."""
+"""Distributions of functions of another distribution's draws, for instance tanh of a normal number."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .distribution import Distribution, sum_last
 
 
 class Transform:
-    """A function of each element that can be undone: `transform(x)`, `transform.inv(y)`, and the logarithm of how much
-    it stretches.
+    """An invertible function of each element: `transform(x)`, `transform.inv(y)`, and the logarithm of the absolute
+    derivative.
     """
 
     def __call__(self, x: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no function")
 
     def inv(self, y: Tensor) -> Tensor:
-        """The x of which y is made."""
-        raise NotImplementedError(f"{type(self).__name__} cannot be undone")
+        """The inverse: x of y."""
+        raise NotImplementedError(f"{type(self).__name__} has no inverse")
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |dy / dx| of each element."""
@@ -90,7 +90,7 @@ class TanhTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """One after another."""
+    """The composition of several transforms."""
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         self.parts = list(parts)
@@ -114,8 +114,8 @@ class ComposeTransform(Transform):
 
 
 class TransformedDistribution(Distribution):
-    """Of what one or several transforms make of a distribution's draws. What they were made of is remembered for the
-    last draw, so that its log_prob does not suffer from the way back.
+    """The distribution of one or several transforms of a distribution's draws. The untransformed values of the last
+    draw are kept, so that its log_prob is not affected by rounding in the inverse.
     """
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""The tape: nodes left by ops, and the backward walk over them (reverse-mode differentiation)."""
+"""Reverse-mode differentiation: the graph of nodes that ops record, and the backward pass over it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _YIELDS = 0x20  # the flag of a generator function's code
 
 
 class _GradMode:
-    """Context manager and decorator that turns the tape on or off."""
+    """Context manager and decorator that turns the recording of the graph on or off."""
 
     target = False
 
     def __new__(cls, *given: Any, **_: Any) -> Any:
-        """`@no_grad` without parentheses decorates, too."""
+        """`@no_grad` works as a decorator without parentheses too."""
         made = object.__new__(cls)
         return made(given[0]) if given and callable(given[0]) else made
 
@@ -53,7 +53,7 @@ class _GradMode:
         return wrapped  # type: ignore[return-value]
 
     def _around_steps(self, function: Any) -> Any:
-        """A generator function whose steps run in this mode, while what consumes it keeps its own."""
+        """Wraps a generator function: its steps run in this mode, and its consumer keeps its mode."""
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -72,17 +72,17 @@ class _GradMode:
 
 
 class no_grad(_GradMode):
-    """Inside, ops leave no nodes: `with no_grad(): …` or `@no_grad()`."""
+    """A context in which ops record no nodes: `with no_grad(): …` or `@no_grad()`."""
 
 
 class enable_grad(_GradMode):
-    """Turns the tape on again inside no_grad."""
+    """A context in which ops record nodes again, inside no_grad."""
 
     target = True
 
 
 class set_grad_enabled(_GradMode):
-    """Turns the tape on or off, at once; as a context manager, until its end."""
+    """Turns the recording of nodes on or off at once; as a context manager, until its end."""
 
     def __init__(self, mode: bool) -> None:
         self.before = STATE.enabled
@@ -101,7 +101,7 @@ class set_grad_enabled(_GradMode):
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops leave nodes now."""
+    """Whether ops record nodes now."""
     return STATE.enabled
 
 
@@ -109,10 +109,10 @@ _SERIAL = count().__next__
 
 
 class Node:
-    """How one output came to be: the op, its arguments, and the version of the memory of what was saved.
+    """A node of the graph: the op, its arguments, and the versions of the memory of the saved tensors.
 
-    `edges` are aligned with the arguments: the node that made one, or the leaf itself; None where none is wanted.
-    They are kept as they were when the op ran: a tensor that is written in place gets another node.
+    `edges` are aligned with the arguments: the node that computed the argument, or the leaf itself; None if it needs no
+    gradient. They are fixed when the op runs: a tensor that is written in place gets another node.
     """
 
     __slots__ = ("__weakref__", "args", "edges", "hooks", "op", "output", "read", "retained", "serial", "versions")
@@ -123,21 +123,23 @@ class Node:
         self.edges: tuple[Edge | None, ...] = tuple(
             (a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args
         )
-        # a detached twin: the output itself holds this node, and a cycle would keep its memory
+        # detached: the output refers to this node, and a cycle would keep its memory alive
         self.output: Tensor | None = output.detach() if op.saves_output else None
-        self.read = None if op.reads is None else op.reads(self.edges)  # which arguments; None: all
+        self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
         self.versions = self._versions()
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
 
     def name(self) -> str:
-        """As torch calls it: "MulBackward0"."""
+        """torch's name: "MulBackward0"."""
         return "".join(part.capitalize() for part in self.op.name.split("_")) + "Backward0"
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        """(what made an argument, 0) for each tensor; the leaf itself where nothing did, None where none is wanted."""
+        """(node of an argument, 0) for each tensor; the leaf itself if there is no node, None if it needs no
+        gradient.
+        """
         if self.args is None:
             return ()
         tensors = [i for i, a in enumerate(self.args) if isinstance(a, Tensor) or self.edges[i] is not None]
@@ -151,7 +153,7 @@ class Node:
         return found if self.output is None else [*found, self.output.storage.version]
 
     def gradients(self, gradient: Tensor, create_graph: bool) -> Iterable[tuple[Edge, Tensor | None]]:
-        """(where it goes, the gradient) for each input that wants one."""
+        """(edge, gradient) for each input that needs a gradient."""
         if self.args is None:
             raise RuntimeError(
                 f"backward: the saved values of '{self.op.name}' were freed by an earlier backward(); "
@@ -165,13 +167,13 @@ class Node:
         vjp = self.op.vjp
         assert vjp is not None
         output = self.output
-        if create_graph and output is not None:  # the twin must lead back into the graph
+        if create_graph and output is not None:  # the detached tensor must be connected to the graph again
             output = self.op(*self.args)
         found = vjp(gradient, output, *self.args)
         return [(edge, g) for edge, g in zip(self.edges, found, strict=False) if edge is not None]
 
     def release(self) -> None:
-        """Frees what was saved, and the way further down: a long chain is not freed by recursion."""
+        """Frees the saved tensors and the edges, so that a long chain is not freed by recursion."""
         self.args = self.output = None
         self.edges = ()
 
@@ -180,13 +182,13 @@ Edge = Node | Tensor
 
 
 def edge_of(tensor: Tensor) -> Edge:
-    """What stands for a tensor in the graph: the node that made it, or a leaf itself."""
+    """The edge to a tensor: the node that computed it, or the leaf itself."""
     return tensor.node or tensor
 
 
 def _order(roots: Sequence[Edge], stop: frozenset[int]) -> list[Node]:
-    """Every node that the roots depend on, users before what they use; what lies behind the nodes in `stop` is left
-    out.
+    """Every node that the roots depend on, in topological order from the roots; ancestors of the nodes in `stop` are
+    left out.
     """
     order: list[Node] = []
     seen: set[int] = set()
@@ -207,7 +209,7 @@ def _order(roots: Sequence[Edge], stop: frozenset[int]) -> list[Node]:
 
 
 def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> set[int]:
-    """The nodes and leaves on the way to those that are wanted."""
+    """The nodes and leaves on the paths to the wanted ones."""
     found = {id(edge) for edge in wanted}
     for node in reversed(order):
         if any(id(edge) in found for edge in node.edges if edge is not None):
@@ -239,7 +241,7 @@ def _run_hooks(edge: Edge, gradient: Tensor) -> Tensor:
 
 
 class RemovableHandle:
-    """Takes a hook away again: `handle.remove()`, or `with handle:`."""
+    """Removes a hook: `handle.remove()`, or `with handle:`."""
 
     def __init__(self, hooks: list[Any], hook: Any) -> None:
         self._hooks, self._hook = hooks, hook
@@ -258,8 +260,8 @@ class RemovableHandle:
 
 
 class _Pending:
-    """Gradients on their way, by node or leaf. A sum is made in memory of its own, which nobody else sees before it is
-    whole: what follows is added to it in place. In a walk that records a graph nothing is written in place.
+    """Pending gradients, by node or leaf. A sum gets new memory, which is private until the sum is complete, so further
+    terms are added in place. A backward pass that records a graph writes nothing in place.
     """
 
     def __init__(self, create_graph: bool) -> None:
@@ -305,7 +307,7 @@ class _Pending:
         return True
 
     def take(self, edge: Edge) -> Tensor | None:
-        """The whole gradient; from here on others may see it."""
+        """The complete gradient; afterwards other code may share it."""
         self._own.discard(id(edge))
         return self._sums.pop(id(edge), None)
 
@@ -319,8 +321,8 @@ def _walk(
     wanted: Sequence[Edge] | None = None,
     stop: frozenset[int] = frozenset(),
 ) -> None:
-    """Carries gradients from the roots down; `deliver(edge, gradient)` once for each node and leaf, when its gradient
-    is whole. With `wanted`, only along the ways that lead there.
+    """Propagates gradients from the roots; calls `deliver(edge, gradient)` once for each node and leaf, when its
+    gradient is complete. With `wanted`, only along the paths that lead there.
     """
     pending = _Pending(create_graph)
     for root, gradient in zip(roots, gradients, strict=True):
@@ -350,8 +352,8 @@ def _walk(
 
 
 class _Delivery:
-    """Adds to the `grad` of leaves, and of tensors that retain it: in place, but where a graph is recorded. Each `grad`
-    has memory of its own: other gradients, and what `backward` was given, may share theirs.
+    """Adds to the `grad` of leaves, and of tensors that retain it: in place, unless a graph is recorded. A `grad` never
+    shares memory; other gradients, and the arguments of `backward`, may.
     """
 
     def __init__(self, given: Sequence[Tensor | None]) -> None:
@@ -360,7 +362,7 @@ class _Delivery:
     def add(self, tensor: Tensor, gradient: Tensor) -> None:
         known = tensor._grad
         if known is None:
-            hooks = (tensor.node or tensor).hooks  # which may have kept the gradient
+            hooks = (tensor.node or tensor).hooks  # hooks may have kept the gradient
             tensor._grad = gradient if STATE.enabled else self._own(gradient.clone() if hooks else gradient)
         elif STATE.enabled or known.requires_grad or known.dtype is not gradient.dtype or not known.is_contiguous():
             tensor._grad = known + gradient
@@ -407,7 +409,7 @@ def backward(
             _accumulate(edge, gradient, delivery)
         elif id(edge) in wanted:
             delivery.add(wanted[id(edge)], gradient)
-        elif isinstance(edge, Node):  # on the way to those
+        elif isinstance(edge, Node):  # on the paths to those
             _accumulate(edge, gradient, delivery)
 
     with enable_grad() if create_graph else no_grad():
@@ -424,9 +426,9 @@ def gradients_at(
     stop: frozenset[int] = frozenset(),
     retain: bool = False,
 ) -> dict[int, Tensor]:
-    """Gradients at nodes and leaves by their id, of those that the roots depend on; nothing behind `stop` is walked.
+    """Gradients by id of the nodes and leaves that the roots depend on; the pass does not continue beyond `stop`.
 
-    `retain`: tensors on the way that retain their `grad` get it too.
+    `retain`: tensors on the paths that retain their `grad` get it too.
     """
     found: dict[int, Tensor] = {}
     delivery = _Delivery(weights)
@@ -451,10 +453,10 @@ def grad(
     *,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad; `grad` of the leaves is left alone, that
-    of tensors on the way that retain it is filled.
+    """Gradients of `outputs` with respect to `inputs`, as torch.autograd.grad. It does not change the `grad` of leaves;
+    intermediate tensors that retain their `grad` get it.
 
-    An input that takes no part gives an error; None with `allow_unused`, zeros with `materialize_grads`.
+    An unused input raises an error; it gives None with `allow_unused`, zeros with `materialize_grads`.
     """
     roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
@@ -485,13 +487,14 @@ def _backward_of(
     inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
     """Adds d(tensor)/d(leaf), weighted by `gradient` (shape of tensor; 1 for one element), to each leaf's `grad`, or to
-    that of `inputs` alone."""
+    that of `inputs` alone.
+    """
     backward([tensor], [gradient], retain_graph, create_graph, inputs)
 
 
 def _register_hook(tensor: Tensor, hook: Any) -> RemovableHandle:
-    """`hook(grad)` is called when the gradient of this tensor is known; what it returns, if anything, takes its
-    place.
+    """`hook(grad)` is called when the gradient of this tensor is computed. Its result, unless None, replaces the
+    gradient.
     """
     if not tensor.requires_grad:
         raise RuntimeError("register_hook: this tensor does not require a gradient")

@@ -11,7 +11,9 @@ from .blocks.layout import BLOCK_TYPES
 
 
 class DType:
-    """One element type. `itemsize` is in bytes (0 for block formats); `numpy_name` is how NumPy stores it."""
+    """One element type. `itemsize` is in bytes (0 for block formats); `numpy_name` is the NumPy dtype that
+    stores it.
+    """
 
     __slots__ = ("block", "category", "format", "is_bits", "is_storage_only", "itemsize", "name", "numpy_name", "rank")
 
@@ -25,8 +27,8 @@ class DType:
         self.numpy_name = numpy_name
         self.format = format  # of memoryview
         self.block = block  # columns that share a scale
-        self.is_bits = category == 2 and numpy_name.startswith("uint")  # NumPy lacks it: computed in float32
-        self.is_storage_only = self.is_bits and itemsize == 1  # kept and converted, but not computed with
+        self.is_bits = category == 2 and numpy_name.startswith("uint")  # NumPy does not have it: computed in float32
+        self.is_storage_only = self.is_bits and itemsize == 1  # stored and converted, without arithmetic
 
     @property
     def is_floating_point(self) -> bool:
@@ -78,7 +80,7 @@ DTYPES = {
         float32, float64, q8_group, *GGML.values(),
     )
 }  # fmt: skip
-_WIDE_UNSIGNED = (uint16, uint32, uint64)  # which torch combines with no other integers
+_WIDE_UNSIGNED = (uint16, uint32, uint64)  # torch combines them with no other integers
 ALIASES = {"half": float16, "float": float32, "double": float64, "long": int64, "int": int32, "short": int16}
 ALIASES |= {"f16": float16, "bf16": bfloat16, "f32": float32, "f64": float64, "i32": int32, "i64": int64, "u8": uint8}
 
@@ -101,15 +103,15 @@ def as_dtype(value: object) -> DType:
 
 
 class Default:
-    """The dtype of new floating-point tensors, of Python's floats, and of what integers become where a result is not
-    whole: float32 unless set_default_dtype() says otherwise.
+    """The dtype of new floating-point tensors, of Python floats, and of floating-point results of integers. float32
+    unless changed by set_default_dtype().
     """
 
     dtype = float32
 
 
 def get_default_dtype() -> DType:
-    """The dtype of new floating-point tensors: float32, or what was set."""
+    """The dtype of new floating-point tensors: float32 unless set_default_dtype() changed it."""
     return Default.dtype
 
 
@@ -122,14 +124,14 @@ def set_default_dtype(d: object) -> None:
 
 
 def of_number(value: object) -> DType:
-    """The dtype that PyTorch gives a bare Python number."""
+    """PyTorch's dtype of a Python number."""
     if isinstance(value, bool):
         return bool_
     return int64 if isinstance(value, int) else Default.dtype
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The common dtype of two tensors of equal standing."""
+    """The common dtype of two tensors of equal promotion rank."""
     if a is b and not a.is_storage_only:
         return a
     if a.category == 3 or b.category == 3:
@@ -167,3 +169,6 @@ def result_dtype(operands: list[tuple[DType, int]]) -> DType:
             result = level
     assert result is not None
     return result
+
+
+__top_level__ = ["set_default_dtype"]

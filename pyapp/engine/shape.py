@@ -13,7 +13,7 @@ _STRIDES: dict[Shape, Shape] = {}
 
 
 def contiguous_strides(shape: Shape) -> Shape:
-    """Strides of a dense row-major tensor; a zero-sized dim counts as one, as in PyTorch."""
+    """Strides of a dense row-major tensor; a dim of size zero counts as one, as in PyTorch."""
     found = _STRIDES.get(shape)
     if found is None:
         strides = []
@@ -32,7 +32,7 @@ _LAYOUTS: dict[Shape, tuple[int, Shape]] = {}
 
 
 def dense_layout(shape: Shape) -> tuple[int, Shape]:
-    """(elements, strides) of a dense row-major tensor. ValueError where a size is negative."""
+    """(elements, strides) of a dense row-major tensor. ValueError if a size is negative."""
     found = _LAYOUTS.get(shape)
     if found is None:
         if any(size < 0 for size in shape):
@@ -45,7 +45,7 @@ def dense_layout(shape: Shape) -> tuple[int, Shape]:
 
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
-    """Whether the elements lie densely in row-major order (strides of dims of size one do not matter)."""
+    """Whether the elements are dense in row-major order (strides of dims of size one do not matter)."""
     if strides == contiguous_strides(shape):
         return True
     step = 1
@@ -131,7 +131,7 @@ def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
     i = len(target) - 1
     while kept:
         size, stride = kept.pop()
-        while kept and kept[-1][1] == stride * size:  # dims that lie densely side by side are one
+        while kept and kept[-1][1] == stride * size:  # adjacent dense dims are merged
             size *= kept.pop()[0]
         filled = 1
         while i >= 0 and filled * target[i] <= size:
@@ -160,7 +160,9 @@ class _Sizes(type):
 
 
 class Size(tuple[int, ...], metaclass=_Sizes):
-    """A shape as torch.Size: a tuple that can count. `tensor.shape` is a plain tuple, which passes for one."""
+    """A shape as torch.Size: a tuple with numel(). `tensor.shape` is a plain tuple, which isinstance()
+    accepts as Size.
+    """
 
     def numel(self) -> int:
         """The number of elements."""
@@ -175,3 +177,6 @@ class Size(tuple[int, ...], metaclass=_Sizes):
 
     def __repr__(self) -> str:
         return f"pyapp.Size({list(self)})"
+
+
+__top_level__ = ["Size"]

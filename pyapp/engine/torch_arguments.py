@@ -1,6 +1,6 @@
-"""torch's and NumPy's names for the arguments of public functions: taken at the border, in one wrapper.
+"""torch's and NumPy's names for the arguments of public functions, converted in one wrapper.
 
-A function's first argument, called x here, is torch's `input`; `axis` and `keepdims` stand for `dim` and `keepdim`.
+The first argument, called x in the engine, is torch's `input`; `axis` and `keepdims` are `dim` and `keepdim`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from .op import _NUMPY_NAMES, Op, named_first
 from .user_errors import MISTAKES, named, tell, unnamed
 
-_OWN = {"x", "a", "weights"}  # what the first argument is called here where torch says `input`
+_OWN = {"x", "a", "weights"}  # the engine's names of the argument that torch calls `input`
 
 
 def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), also: str | None = None) -> Any:
-    """A function whose errors bear `name`, and that takes its first arguments by torch's names too (`arguments`, or
-    `input` and `other`), the first one by `also` as well, and `axis` for `dim`; anything else as it is.
+    """Wraps a function: its errors have `name`, and it accepts torch's names for its first arguments (`arguments`, or
+    `input` and `other`), `also` for the first one, and `axis` for `dim`. Other objects are returned unchanged.
     """
     if also is not None:
         return _also(by_torch_names(function, name, arguments), also)
@@ -53,7 +53,7 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
 
 
 def _also(function: Any, first: str) -> Any:
-    """A function that takes its first argument by one more name."""
+    """Wraps a function so that it accepts one more name for its first argument."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -68,8 +68,8 @@ _ACCEPTED = frozenset(("layout", "memory_format", "pin_memory"))
 
 
 def as_factory(function: Any) -> Any:
-    """A function that makes tensors, with torch's settings about memory: accepted, and without effect, as every tensor
-    is made dense and row by row. Where it does not know `device` and `requires_grad` itself, with those, too.
+    """Wraps a function that creates tensors so that it accepts torch's settings of memory. They have no effect: every
+    new tensor is dense and row-major. Adds `device` and `requires_grad` if the function does not have them.
     """
     body = function
     while hasattr(body, "__wrapped__"):

@@ -30,3 +30,4 @@ def _typed(name: str, dtype: str) -> Any:
 
 
 globals().update({_made: _typed(_made, _of) for _made, _of in TYPED.items()})
+__top_level__ = [*TYPED]

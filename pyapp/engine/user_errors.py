@@ -1,5 +1,5 @@
-"""A user's mistake is told by the name of the function that was called, with what it was called: whatever raised it,
-however deep inside. The handlers that see to it cost nothing until something is raised.
+"""Errors name the public function that the user called and its arguments, wherever they were raised. The handlers cost
+nothing until an error is raised.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .device import Device
 from .dtype import DType
 from .tensor import Tensor
 
-# What built-in errors become. Others pass: those of files, of memory, of Python code that a user brought.
+# Conversions of built-in errors. Others pass unchanged: errors of files, of memory, of the user's Python code.
 _KINDS: dict[type[Exception], type[OperationError]] = {
     ValueError: ArgumentError,
     OverflowError: ArgumentError,
     ZeroDivisionError: ArgumentError,
     KeyError: ArgumentError,
     TypeError: ArgumentTypeError,
-    AttributeError: ArgumentTypeError,  # something is no tensor
+    AttributeError: ArgumentTypeError,  # an argument is not a tensor
     IndexError: ArgumentIndexError,
     RuntimeError: OperationError,
     NotImplementedError: OperationNotImplementedError,
@@ -45,8 +45,8 @@ _LONGEST_CALL = 400
 
 
 def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
-    """Gives an error the name of the function that it passes, and the call: the last one to do so is what the user
-    called. To be called in `except MISTAKES as error:`, before `raise`.
+    """Sets the error's function name and call. The outermost function, which the user called, is the last to do so.
+    Call it in `except MISTAKES as error:`, before `raise`.
     """
     call = describe_call(name, args, kwargs)
     if isinstance(error, OperationError):
@@ -74,7 +74,7 @@ def _what(error: Exception) -> str:
 
 
 def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
-    """The call as one would write it, tensors as their dtype, shape and device."""
+    """The call as source text, with tensors as their dtype, shape and device."""
     given = [_brief(value) for value in args] + [f"{key}={_brief(value)}" for key, value in kwargs.items()]
     text = ", ".join(given)
     return f"{name}({text if len(text) <= _LONGEST_CALL else text[:_LONGEST_CALL] + ' ...'})"
@@ -107,7 +107,7 @@ def _brief(value: Any, depth: int = 0) -> str:
 
 
 def named(function: Any, name: str | None = None) -> Any:
-    """The function, whose errors bear `name`."""
+    """Wraps a function so that its errors have `name`."""
     name = name or function.__name__
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -126,20 +126,22 @@ _NAMED = named(len).__code__
 
 
 def unnamed(function: Any) -> Any:
-    """What `named` was given: for who tells its errors in a frame of its own."""
+    """Undo `named`, for wrappers that add the name themselves."""
     while getattr(function, "__code__", None) is _NAMED:
         function = function.__wrapped__
     return function
 
 
 def names_itself(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a function that tells its errors itself: one that is called so often that another frame would be felt."""
+    """Marks a function that adds the name to its errors itself, because it is called so often that a wrapper costs
+    time.
+    """
     function.names_itself = True  # type: ignore[attr-defined]
     return function
 
 
 def name_methods(owner: type, names: Iterable[str]) -> None:
-    """Has the plain functions among a class's methods tell their errors by the methods' names."""
+    """Wraps the plain functions among a class's methods so that their errors have the methods' names."""
     for name in names:
         method = vars(owner)[name]
         if type(method) is not FunctionType or name == "__getattr__":
@@ -151,7 +153,7 @@ def name_methods(owner: type, names: Iterable[str]) -> None:
 
 
 def warn(text: str) -> None:
-    """A warning at the line that called into the package."""
+    """Warns at the line of the user's code that called the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -1,5 +1,5 @@
-"""File formats: bytes to names, tensors and metadata, and back. Each name is imported from its file when it is first
-asked for: the command line's help needs none of them.
+"""File formats: reading and writing names, tensors and metadata. Each name is imported from its file on first use, so
+that the command line's help imports none of them.
 """
 
 import importlib

@@ -1,7 +1,7 @@
-"""Read zip archives that nobody vouches for: members by byte range, nothing unpacked to disk.
+"""Read untrusted zip archives: members by byte range, nothing unpacked to disk.
 
-Source of the format: APPNOTE.TXT 6.3.10 of PKWARE. The reader is our own because the standard library's reads a
-directory of any size, and knows neither byte ranges nor members that overlap. Only what NumPy and PyTorch write is
+Source of the format: APPNOTE.TXT 6.3.10 of PKWARE. The standard library's reader does not fit: it reads a directory of
+any size, has no byte ranges and does not detect overlapping members. Only the archives of NumPy and PyTorch are
 accepted: one disk, no encryption, members stored or deflated, the directory right before the end record.
 """
 
@@ -20,7 +20,7 @@ from .source import ByteSource, check_range, read_into
 MEMBERS_LIMIT = 1 << 17
 DIRECTORY_LIMIT = 32 << 20  # bytes
 INFLATED_LIMIT = 4 << 30  # bytes of one deflated member
-RATIO_LIMIT = 1032  # what deflate reaches at best
+RATIO_LIMIT = 1032  # the highest compression ratio of deflate
 CHUNK = 1 << 18  # bytes inflated together
 HINT = "The file is damaged, or not what it claims to be: download it again"
 
@@ -35,7 +35,9 @@ _LOCATOR = struct.Struct("<4sLQL")
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One entry of the directory. `header` is the offset of its local header, `end` that of what comes next."""
+    """One entry of the directory. `header` is the offset of its local header, `end` the offset of the next part of the
+    file.
+    """
 
     name: str
     raw_name: bytes
@@ -49,7 +51,8 @@ class _Member:
 
 class Member:
     """A member's uncompressed bytes as a ByteSource. Stored ones are read in place; a deflated one is inflated from
-    its start for every read, in small pieces."""
+    its start for every read, in small pieces.
+    """
 
     def __init__(self, source: ByteSource, member: _Member) -> None:
         self.name = f"{source.name} ({member.name[:100]})"
@@ -75,7 +78,7 @@ class Member:
             read_into(self._source, self._start + offset, view)
 
     def _inflate(self, offset: int, view: memoryview) -> None:
-        """Fills `view` from `offset` on; what lies before is inflated and dropped."""
+        """Fills `view` from `offset` on; the bytes before are inflated and dropped."""
         made = 0
         for piece in self._inflated(offset + len(view)):
             first = max(offset - made, 0)
@@ -105,8 +108,9 @@ class Member:
                 yield piece
 
     def pieces(self, offset: int, size: int) -> Iterator[bytes]:
-        """The bytes from `offset` to the end in pieces of `size`; the last may be shorter. FileFormatError, after the
-        last, where the checksum of all bytes is not the directory's."""
+        """The bytes from `offset` to the end in pieces of `size`; the last may be shorter. After the last piece,
+        FileFormatError if the checksum of all bytes differs from the directory's.
+        """
         if self._member.deflated:
             source = self._inflated(self.size)
         else:
@@ -125,7 +129,7 @@ class Member:
         self.check(crc)
 
     def check(self, crc: int) -> None:
-        """FileFormatError unless `crc`, of all bytes, is the directory's."""
+        """FileFormatError unless `crc`, the checksum of all bytes, is the directory's."""
         if crc != self.crc:
             _broken(f"the checksum of its bytes is {crc:08x}, expected {self.crc:08x}", self.name)
 
@@ -133,8 +137,8 @@ class Member:
 class Archive:
     """The members of a zip archive by name, in the directory's order. Only the directory is read.
 
-    FileFormatError for anything broken, and for more members, a larger directory or better compression than there can
-    be; for two members of one name or place; for names that lead out of a folder.
+    FileFormatError for broken archives; for more members, a larger directory or a higher compression ratio than
+    possible; for two members of the same name or place; for names that are paths out of the folder.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -161,7 +165,7 @@ def _broken(what: str, where: str, hint: str = HINT) -> NoReturn:
 
 
 def _find_directory(source: ByteSource) -> tuple[int, int, int]:
-    """How many members there are, the directory's size and its offset."""
+    """The number of members, and the directory's size and offset."""
     length = min(source.size, _END.size + 0xFFFF)
     tail = bytes(source.read(source.size - length, length))
     at = tail.rfind(b"PK\5\6")
@@ -220,7 +224,7 @@ def _read_directory(source: ByteSource, count: int, size: int, start: int) -> di
 
 
 def _name(raw: bytes, flags: int, where: str) -> str:
-    """A member's name; none that could mean a place outside of a folder, though nothing is ever unpacked."""
+    """A member's name. Names that are paths out of the folder are refused, although nothing is unpacked."""
     try:
         name = raw.decode("utf-8" if flags & 0x800 else "cp437")
     except UnicodeDecodeError:
@@ -251,7 +255,7 @@ def _wide(extra: bytes, packed: int, full: int, header: int, name: str, where: s
 
 
 def _placed(members: list[_Member], end: int, where: str) -> dict[str, _Member]:
-    """By name, each with where the next thing begins; refuses duplicates, overlaps and impossible sizes."""
+    """The members by name, each with the offset of the next part; refuses duplicates, overlaps and impossible sizes."""
     following: dict[int, int] = {}
     for member in sorted(members, key=lambda m: m.header, reverse=True):
         if member.header + _LOCAL.size + len(member.raw_name) + member.compressed > end:

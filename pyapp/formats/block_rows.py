@@ -1,11 +1,11 @@
-"""Block-quantised matrices as rows of bytes: how safetensors and PyTorch files of pyapp hold them.
+"""Block-quantised matrices as rows of bytes, the form in which pyapp stores them in safetensors and PyTorch files.
 
 Neither format has a type for blocks. A matrix (rows, columns) becomes a uint8 tensor (rows, bytes of a row), and a text
-beside it names the type: in a safetensors file's metadata under the tensor's name, in a PyTorch file in the dict that
-stands for the tensor.
+beside it names the type: in a safetensors file in the metadata under the tensor's name, in a PyTorch file in the dict
+that represents the tensor.
 
-- a type of GGML ("q8_0", "q4_K" …): GGML's blocks, as GGUF files hold them; a row of q8_0 may end in a block that is
-  filled up with zeros, then the text is "q8_0:columns";
+- a type of GGML ("q8_0", "q4_K" …): GGML's blocks, as in GGUF files; if the last block of a q8_0 row is padded with
+zeros, the text is "q8_0:columns";
 - "q8_group": for each 32 columns 32 int8 and their scale as a little-endian float32.
 """
 
@@ -26,8 +26,9 @@ GROUP_COLUMNS, GROUP_BYTES = 32, 36  # of a block of q8_group
 
 
 def matrix_of_rows(text: str, row_bytes: int) -> tuple[str, int] | None:
-    """(type, columns) of a matrix whose rows have `row_bytes` bytes, and which `text` names; None where the text names
-    no type. ValueError where such rows cannot be."""
+    """(type, columns) of a matrix that `text` names and whose rows have `row_bytes` bytes; None if the text names no
+    type. ValueError for rows of an impossible size.
+    """
     kind, colon, width = text.partition(":")
     if kind != GROUP and kind not in BLOCK_TYPES:
         return None
@@ -45,7 +46,7 @@ def matrix_of_rows(text: str, row_bytes: int) -> tuple[str, int] | None:
 
 
 def rows_of_matrix(x: Tensor) -> tuple[str, tuple[int, int], bytes]:
-    """The text, the shape and the bytes that stand for a block-quantised matrix."""
+    """The text, the shape and the bytes that represent a block-quantised matrix."""
     from pyapp.engine import quant
     from pyapp.engine.tensor import make
 
@@ -62,7 +63,7 @@ def rows_of_matrix(x: Tensor) -> tuple[str, tuple[int, int], bytes]:
 
 
 def tensor_of_rows(data: Any, text: str, shape: tuple[int, int], name: str, finite: bool, where: str) -> Tensor:
-    """The way back from `rows_of_matrix`. With `finite`, ModelError for a scale that is NaN or infinite."""
+    """The inverse of `rows_of_matrix`. With `finite`, ModelError for a scale that is NaN or infinite."""
     from pyapp.engine import quant
 
     found = matrix_of_rows(text, shape[1])
@@ -81,7 +82,7 @@ def tensor_of_rows(data: Any, text: str, shape: tuple[int, int], name: str, fini
 
 
 def narrowed(x: Tensor, columns: int) -> Tensor:
-    """The matrix without the columns that fill up its last blocks."""
+    """The matrix without the padding of its last blocks."""
     from pyapp.engine.tensor import make
 
     return x if x.shape[1] == columns else make(x.storage, (x.shape[0], columns), (columns, 1), x.dtype)
@@ -89,7 +90,8 @@ def narrowed(x: Tensor, columns: int) -> Tensor:
 
 def _group_rows(x: Tensor) -> bytes:
     """A packed q8_group matrix (bands of 8 rows; for each 32 columns 8 scales, then for each 4 columns 4 int8 of each
-    row: native/kernels.h) as blocks, row after row."""
+    row: native/kernels.h) as blocks, row after row.
+    """
     from pyapp.engine import quant
 
     rows, columns = x.shape

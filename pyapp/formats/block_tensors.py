@@ -1,7 +1,8 @@
-"""Matrices in GGML's blocks, from files into the form that the kernels stream.
+"""Matrices in GGML's blocks, read from files into the layout of the kernels.
 
 The types of `quant.BANDED` are packed in bands of rows for the kernels: their blocks are read and packed piece by piece
-and can not be mapped. The blocks of the other types lie in memory as in files, and are mapped where the source can.
+and cannot be mapped. The blocks of the other types have the same layout in memory and in files, and are mapped if
+the source supports it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def read_blocks(
 ) -> Tensor:
     """The matrix `info`, whose blocks begin at byte `offset`, on `device` (None: the CPU). Without NumPy.
 
-    Other shapes than matrices become float32. With `finite`, ModelError for a scale that is NaN or infinite.
+    Tensors that are not matrices become float32. With `finite`, ModelError for a scale that is NaN or infinite.
     """
     if len(info.shape) != 2 or not info.numel:
         return _read_dequantized(source, offset, info, finite, device)
@@ -56,7 +57,7 @@ def read_blocks(
         if scratch is not result:
             read_into(source, offset + first * row_bytes, view)
         elif not finite:
-            break  # all is there
+            break  # all data is in memory
         if finite:
             _check_scales(bytes(view), info, first * columns // BLOCK_TYPES[info.dtype].values, source.name)
         if bands is not None:

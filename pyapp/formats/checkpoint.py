@@ -1,4 +1,4 @@
-"""The interface of every model file: a configuration, metadata, and tensors that are read when asked for.
+"""The interface of every model file: a configuration, metadata, and tensors that are read on demand.
 
 The readers of the formats are subclasses of `Checkpoint`; `opening.open_checkpoint` finds the reader for a file.
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class TensorInfo:
     """A tensor as the file stores it.
 
-    `dtype` is the name of a pyapp dtype, or of a type that pyapp has no dtype for ("complex64", "float8_e8m0fnu" ...;
-    foreign_dtypes.py says how it is read). `nbytes` counts bytes in the file.
+    `dtype` is the name of a pyapp dtype, or of a type without a pyapp dtype ("complex64", "float8_e8m0fnu" ...; see
+    foreign_dtypes.py). `nbytes` counts bytes in the file.
     """
 
     name: str
@@ -59,8 +59,9 @@ class Checkpoint(ABC):
     def read(self, name: str, *, finite: bool = False, device: Device | str | None = None) -> Tensor:
         """The tensor of that name, on `device` (None: the CPU).
 
-        Large tensors of files on disk are mapped where the format allows: they are there at once, and processes share
-        them. Writes to such a tensor never reach the file. What goes to another device than the CPU travels in pieces.
+        Large tensors of files on disk are mapped where the format allows: they need no reading, and processes share
+        their memory. Writes to such a tensor never reach the file. Tensors for other devices than the CPU are copied in
+        pieces.
 
         With `finite`, NaN and infinite values raise ModelError. KeyError: no such name. ValueError: no such device.
         """
@@ -77,7 +78,7 @@ class Checkpoint(ABC):
 
     @abstractmethod
     def read_bytes(self, name: str) -> bytes | memoryview:
-        """The tensor's bytes as they lie in the file (little-endian, row-major). KeyError: no such name."""
+        """The tensor's bytes as stored in the file (little-endian, row-major). KeyError: no such name."""
 
     def read_pieces(self, name: str, size: int) -> Iterator[bytes | memoryview]:
         """The bytes of `read_bytes` in pieces of `size` bytes; the last may be shorter. KeyError: no such name."""
@@ -91,7 +92,7 @@ class Checkpoint(ABC):
             yield source.read(offset + begin, min(size, nbytes - begin))
 
     def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
-        """Where the bytes of `read_bytes` lie: source, offset, number; None where they are not one range of a file."""
+        """The place of the bytes of `read_bytes`: source, offset, number; None if they are not one range of a file."""
         return None
 
     def close(self) -> None:
@@ -119,7 +120,7 @@ def require(condition: bool, source: ByteSource, what: str, hint: str) -> None:
 
 
 def require_size(source: ByteSource, expected: int, because: str) -> None:
-    """FileFormatError unless the source has exactly `expected` bytes: says how many are missing or too many."""
+    """FileFormatError unless the source has exactly `expected` bytes; it names the number of missing or extra bytes."""
     missing = expected - source.size
     if missing > 0:
         raise FileFormatError(

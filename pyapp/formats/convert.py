@@ -1,4 +1,4 @@
-"""Model files in another type: read, quantised and written piece by piece, so that memory never holds a whole file."""
+"""Convert model files to another type piece by piece, so that memory never holds a whole file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .source import AnySource, FileSource, read_whole
 if TYPE_CHECKING:
     from pyapp.engine.blocks.layout import Array
 
-# general.architecture of GGUF files that pyapp makes of other formats.
+# general.architecture of GGUF files that pyapp writes from other formats.
 ARCHITECTURE = "pyapp"
 PIECE = 1 << 20  # bytes copied together
 DENSE = ("float32", "float16", "bfloat16")
@@ -52,7 +52,7 @@ FILE_TYPES = {
     "float32": 0, "float16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_K": 10, "q3_K": 11,
     "q4_K": 14, "q5_K": 16, "q6_K": 18, "iq4_nl": 25, "iq4_xs": 30, "bfloat16": 32, "mxfp4": 38,
 }  # fmt: skip
-# Types that a file may have and that pyapp knows only as float32.
+# Types of files that pyapp reads as float32 only.
 READ_AS_FLOAT32 = re.compile(r"q8_group|.* of (ggml|ggmf|ggjt)( v\d+)?")
 
 
@@ -81,8 +81,8 @@ def quantize_file(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> dict[str, Any]:
-    """Writes `target` (.gguf or .safetensors) with the matrices of `source` as `kind`; `source` is any file that
-    open_checkpoint takes.
+    """Writes `target` (.gguf or .safetensors) with the matrices of `source` converted to `kind`; `source` is any file
+    that open_checkpoint accepts.
 
     `kind` is a type ("q4_K", "q8_0", "f16" …), which all matrices get, or one of MIXTURES ("Q4_K_M", "Q4_0" …), which
     gives some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices
@@ -126,7 +126,7 @@ def quantize_file(
 
 
 def chosen_type(info: TensorInfo, kind: str, keep: re.Pattern[str] | None = None) -> str:
-    """The type in which a tensor is written: `kind`, the SHORTER one, or its own."""
+    """The type in which a tensor is written: `kind`, the SHORTER type, or the tensor's present type."""
     own = _own_type(info)
     matrix = len(info.shape) in (2, 3) and info.numel > 0
     if not matrix or KEPT.search(info.name) or (keep and keep.search(info.name)):
@@ -140,7 +140,7 @@ def chosen_type(info: TensorInfo, kind: str, keep: re.Pattern[str] | None = None
 
 
 def _own_type(info: TensorInfo) -> str:
-    """The type in which a tensor is copied: its own, or float32 where no file that is written could hold it."""
+    """The type in which a tensor is copied: its present type, or float32 if no written file can store that type."""
     cut = info.dtype in BLOCK_TYPES and info.shape[-1] % BLOCK_TYPES[info.dtype].values != 0
     return "float32" if cut or READ_AS_FLOAT32.fullmatch(info.dtype) else info.dtype
 
@@ -158,7 +158,7 @@ def _chosen_types(
 
 
 def _check_storable(name: str, kind: str, path: Path, where: str) -> None:
-    """OptionError for a tensor that the target's format has no type for."""
+    """OptionError for a tensor whose type the target's format does not have."""
     if kind in BLOCK_TYPES or kind in (TYPE_CODES if path.suffix == ".gguf" else SAFETENSORS_CODES):
         return
     gguf = path.suffix == ".gguf"
@@ -186,7 +186,7 @@ def _compiled(keep: str | None) -> re.Pattern[str] | None:
 
 
 class _Work:
-    """What the tensors of one file have in common while they are converted. `weighted` counts those with importance."""
+    """The state of converting one file. `weighted` counts the tensors with importance."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class _Work:
             self._advance(len(piece))
 
     def _converted(self, info: TensorInfo, kind: str, weights: Array | None) -> Iterator[bytes | memoryview]:
-        """The tensor in the other type, some rows at a time, none of them from two matrices."""
+        """The converted tensor, some rows at a time; each piece is from one matrix."""
         columns = info.shape[-1]
         height = info.shape[-2] if len(info.shape) > 1 else 1  # rows of a matrix
         done = 0
@@ -233,8 +233,9 @@ class _Work:
                 self._advance(info.nbytes * count * columns / info.numel)
 
     def _rows(self, info: TensorInfo) -> Iterator[Array]:
-        """The tensor's rows (some, columns) in order, of a float type, without NaN and infinity. About CHUNK values
-        are in memory at a time, but for types that are only read whole."""
+        """The tensor's rows (some, columns) in order, in a float type, checked for NaN and infinity. About CHUNK values
+        are in memory at a time, except for types that can only be read whole.
+        """
         columns = info.shape[-1] if info.shape else 1
         if info.dtype in BLOCK_TYPES and _own_type(info) == info.dtype:
             width = columns // BLOCK_TYPES[info.dtype].values * BLOCK_TYPES[info.dtype].nbytes
@@ -252,7 +253,7 @@ class _Work:
             first += rows.size
 
     def _values(self, piece: bytes | memoryview, info: TensorInfo, first: int) -> Array:
-        """The values of some rows, flat; `first` is the number of the first. ModelError for NaN and infinity."""
+        """The values of some rows, flat; `first` is the index of the first value. ModelError for NaN and infinity."""
         where = self.checkpoint.source.name
         if info.dtype in BLOCK_TYPES:
             values = dequantize_blocks(piece, info.dtype)
@@ -289,18 +290,18 @@ def _encoded(part: Array, kind: str, weights: Array | None) -> bytes | memoryvie
 
 
 def _config_beside(source: AnySource) -> dict[str, Any]:
-    """The config.json that lies beside a Hugging Face model's weights; nothing where there is none."""
+    """The config.json beside a Hugging Face model's weights; empty if there is none."""
     if not isinstance(source, str | os.PathLike):
         return {}
     try:
         with FileSource(Path(source).with_name("config.json")) as file:
             return json_object(read_whole(file).decode("utf-8"))
-    except (OSError, ValueError):  # it is not there, no file, too large, or no JSON
+    except (OSError, ValueError):  # missing, not a file, too large, or not JSON
         return {}
 
 
 def _metadata(checkpoint: Checkpoint, config: Mapping[str, Any], kind: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """(values, types) for a GGUF file: another GGUF file's own, else the configuration as JSON and the metadata."""
+    """(values, types) for a GGUF file: copied from a GGUF source, else the configuration as JSON and the metadata."""
     values: dict[str, Any] = {}
     types: dict[str, str] = {}
     if isinstance(checkpoint, GgufFile):
@@ -311,7 +312,7 @@ def _metadata(checkpoint: Checkpoint, config: Mapping[str, Any], kind: str) -> t
                 hint="Join them with llama.cpp's gguf-split --merge first",
             )  # fmt: skip
     else:
-        # Other programs must not take the tensors for an architecture's: they keep the source's names and order.
+        # Other programs must not load the file as a known architecture: the tensors have the source's names.
         values["general.architecture"] = ARCHITECTURE
         values[CONFIG_KEY] = json.dumps(dict(config))
         values |= {f"source.{key}": text for key, text in checkpoint.metadata.items() if key != "config"}

@@ -1,4 +1,4 @@
-"""Tensors whose elements lie row by row in a file: mapped where that is possible, else read."""
+"""Tensors stored row by row in a file: mapped if possible, else read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyapp.engine.storage import Storage
     from pyapp.engine.tensor import Tensor
 
-LEAST_MAPPED = 1 << 16  # bytes; below, a copy is cheaper than the pages of a mapping
-PIECE = 1 << 20  # bytes that travel to a device together
+LEAST_MAPPED = 1 << 16  # bytes; smaller tensors are cheaper to copy than to map
+PIECE = 1 << 20  # bytes copied to a device at a time
 
 
 def read_dense(
@@ -29,7 +29,7 @@ def read_dense(
 ) -> Tensor:
     """The tensor `info`, whose elements begin at byte `offset`, on `device` (None: the CPU).
 
-    `dtype` is the type of the elements where it is not the one of `info`. With `finite`, ModelError for NaN and
+    `dtype` is the type of the elements if it differs from that of `info`. With `finite`, ModelError for NaN and
     infinite values.
     """
     from pyapp.engine.dtype import as_dtype
@@ -48,8 +48,9 @@ def read_dense(
 
 
 def read_storage(source: ByteSource, offset: int, nbytes: int, alignment: int) -> Storage:
-    """A range of the source as memory of the CPU: mapped, copy-on-write, where the source can and the range begins at a
-    multiple of `alignment` bytes; else read."""
+    """A range of the source as memory of the CPU: mapped copy-on-write if the source supports it and the range begins
+    at a multiple of `alignment` bytes; else read.
+    """
     from pyapp.engine.storage import Storage
 
     mapped = getattr(source, "mapped", None)

@@ -26,10 +26,10 @@ def may_be_infinite(high: bytes, dtype: str) -> bool:
 def check_finite(
     data: bytes | bytearray | memoryview, dtype: str, name: str, where: str | None = None, first: int = 0
 ) -> None:
-    """ModelError naming the tensor `name` and the index of its first NaN or infinite value, counted from `first`. Other
-    types than floats pass.
+    """ModelError naming the tensor `name` and the index of its first NaN or infinite value, counted from `first`. Types
+    other than floats pass.
 
-    `data` holds little-endian elements; it is looked at in chunks of 1 MiB, so little memory is needed.
+    `data` holds little-endian elements. It is searched in chunks of 1 MiB, which takes little memory.
     """
     if dtype not in _EXPONENTS:
         return

@@ -1,10 +1,10 @@
-"""Read element types that pyapp has no dtype for as tensors of a dtype that it has.
+"""Read element types without a pyapp dtype as tensors of another dtype.
 
 - complex64 and complex128: pairs of real and imaginary parts in float32 or float64, in a last dim of two.
 - 8-bit floats without infinities (…fnuz), scales (e8m0fnu) and 4-bit floats: float32, which holds each of them exactly.
   Two 4-bit floats share a byte, the first in its lower half. Sources: the OCP Microscaling Formats specification 1.0,
   5.3 and 5.4; Noune et al. 2022, arXiv 2206.02915 (fnuz).
-- 6-bit floats, whose order in bytes no specification gives: the bytes of the file, a flat uint8 tensor.
+- 6-bit floats: the bytes of the file, a flat uint8 tensor, because no specification defines their order in bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyapp.engine.tensor import Tensor
 
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
-# Bits of the exponent and of the fraction, the exponent's bias.
+# Bits of the exponent, bits of the fraction, bias of the exponent.
 _FNUZ = {"float8_e4m3fnuz": (4, 3, 8), "float8_e5m2fnuz": (5, 2, 16)}
 _BYTES = ("float6_e2m3fn", "float6_e3m2fn")
 READABLE = {**COMPLEX, **dict.fromkeys((*_FNUZ, "float8_e8m0fnu", "float4_e2m1fn"), "float32")}
@@ -31,7 +31,8 @@ _FOURS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 
 def read_foreign(data: Any, info: TensorInfo, finite: bool, device: Device | None, where: str) -> Tensor:
     """The tensor of a type in READABLE from its little-endian bytes, on `device` (None: the CPU). With `finite`,
-    ModelError for NaN and infinity."""
+    ModelError for NaN and infinity.
+    """
     from pyapp.engine.tensor import Tensor
 
     kind, shape = READABLE[info.dtype], info.shape
@@ -63,4 +64,4 @@ def _table(dtype: str) -> Any:
     exponent, fraction = (codes & 127) >> fraction_bits, (codes & ((1 << fraction_bits) - 1)) / (1 << fraction_bits)
     size = np.where(exponent == 0, np.ldexp(fraction, 1 - bias), np.ldexp(1 + fraction, exponent - bias))
     signed = np.where(codes < 128, size, -size)
-    return np.where(codes == 128, np.nan, signed).astype(np.float32)  # what would be -0 is the only NaN
+    return np.where(codes == 128, np.nan, signed).astype(np.float32)  # the code of -0 is the only NaN

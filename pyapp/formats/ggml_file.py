@@ -1,4 +1,4 @@
-"""Base of the readers of GGML's files: types of tensors by their numbers, and how tensors are read."""
+"""Base of the readers of GGML's files: types of tensors by their numbers, and reading tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyapp.engine.tensor import Tensor
 
 RANK_LIMIT = 4  # as in ggml
-# Type codes: the name here, values in a block, bytes of a block.
+# Type codes: name in pyapp, values in a block, bytes of a block.
 TENSOR_TYPES: dict[int, tuple[str, int, int]] = {
     0: ("float32", 1, 4),
     1: ("float16", 1, 2),
@@ -44,8 +44,9 @@ TYPE_CODES = {name: code for code, (name, _, _) in TENSOR_TYPES.items()}
 
 
 class GgmlFile(Checkpoint):
-    """A file whose tensors have GGML's types. A subclass notes in `_begins` the place of each (begin, bytes), counted
-    from byte `_start`."""
+    """A file whose tensors have GGML's types. A subclass stores the place of each tensor (begin, bytes), counted from
+    byte `_start`, in `_begins`.
+    """
 
     def __init__(self, source: ByteSource) -> None:
         super().__init__(source)

@@ -21,7 +21,7 @@ SIZE_LIMIT = 1 << 30
 
 
 class GgmlStream(GgmlFile):
-    """Reads such a stream from a byte on; tensors are read as GGUF's are."""
+    """Reads such a stream from a given byte on; tensors are read as in GGUF files."""
 
     def __init__(self, source: ByteSource, at: int) -> None:
         super().__init__(source)
@@ -31,7 +31,7 @@ class GgmlStream(GgmlFile):
 
     @abstractmethod
     def _tensor(self) -> None:
-        """Reads the entry of the tensor at hand; leaves its data unread."""
+        """Reads the entry of the current tensor and skips its data."""
 
     def _tensors(self) -> None:
         while self._at < self.source.size:
@@ -41,7 +41,7 @@ class GgmlStream(GgmlFile):
         self._head = b""
 
     def _header(self, rank_limit: int) -> tuple[str, int, list[int]]:
-        """Name, type and sizes (columns first) of the tensor at hand."""
+        """Name, type and sizes (columns first) of the current tensor."""
         rank = self._int32("a tensor's rank", 1, rank_limit)
         length = self._int32("the length of a tensor's name", 1, NAME_LIMIT)
         code = self._int32("a tensor's type", 0, NUMBER_LIMIT)
@@ -49,7 +49,7 @@ class GgmlStream(GgmlFile):
         return self._take(length, "a tensor's name").decode("utf-8", "replace"), code, sizes
 
     def _add(self, name: str, sizes: list[int], layout: tuple[str, int, int]) -> None:
-        """Notes the tensor whose data begin here, in blocks (dtype, values, bytes), and skips them."""
+        """Registers the tensor whose data begin here, in blocks (dtype, values, bytes), and skips the data."""
         dtype, values, nbytes = layout
         if sizes[0] % values:
             self._broken(f"tensor {name!r} of {dtype} has rows of {sizes[0]:,} values, not whole blocks")
@@ -64,7 +64,7 @@ class GgmlStream(GgmlFile):
         raise FileFormatError(what, where=self.source.name, hint="Download the file again")
 
     def _take(self, count: int, what: str) -> bytes:
-        """The next bytes, read ahead."""
+        """The next bytes; reads ahead."""
         end = self._at + count
         if end > self.source.size:
             self._broken(f"the file is truncated in {what}, at byte {self.source.size:,}")

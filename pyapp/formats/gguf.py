@@ -37,13 +37,13 @@ class _Entry:
 
 
 class GgufFile(GgmlFile):
-    """A GGUF file. `values` has the metadata as Python values (bool, int, float, str, lists), `types` their types'
-    names ("uint32", "array of string" ...), `metadata` their texts (long arrays as their length), `config` the
-    architecture as `model_type` and its hyper-parameters without their prefix (or what `pyapp.config` says).
+    """A GGUF file. `values` has the metadata as Python values (bool, int, float, str, lists), `types` the names of
+    their types ("uint32", "array of string" ...), `metadata` their texts (long arrays as their length), `config` the
+    architecture as `model_type` and its hyper-parameters without their prefix (or the content of `pyapp.config`).
 
     Shapes are row-major: (rows, columns). A matrix in blocks is read as a tensor of that block format (pyapp.q4_K …),
-    other shapes of blocks become float32. A tensor of a type that cannot be read (iq2_xxs, a code of the future as
-    "ggml_type_99") is listed; `read_bytes` gives its bytes (of an unknown code: those up to the next tensor), `read`
+    other tensors in blocks become float32. A tensor of an unsupported type (iq2_xxs, an unknown code as
+    "ggml_type_99") is listed; `read_bytes` gives its bytes (for an unknown code those up to the next tensor), `read`
     raises FileFormatError.
     """
 
@@ -94,7 +94,7 @@ def _entries(reader: HeaderReader, alignment: int) -> list[_Entry]:
 
 
 def _entry(reader: HeaderReader, alignment: int) -> _Entry:
-    """One tensor's entry, checked: whole blocks in a row, an aligned offset, a size that no machine overflows at."""
+    """One tensor's entry, checked: rows of whole blocks, an aligned offset, a size below the limit."""
     name = reader.name("a tensor's name")
     shown = repr(name[:100])
     rank = reader.uint32()
@@ -120,7 +120,9 @@ def _entry(reader: HeaderReader, alignment: int) -> _Entry:
 def _check_extents(
     entries: list[_Entry], start: int, source: ByteSource, reader: HeaderReader
 ) -> dict[str, tuple[int, int]]:
-    """(begin, bytes) by name: inside the file, without overlaps. What has an unknown type goes up to the next one."""
+    """(begin, bytes) by name: inside the file, without overlaps. A tensor of unknown type extends to the
+    next tensor.
+    """
     found: dict[str, tuple[int, int]] = {}
     ordered = sorted(entries, key=lambda entry: (entry.begin, entry.nbytes or 0))
     room = max(source.size - start, 0)
@@ -143,11 +145,11 @@ def _check_extents(
     return found
 
 
-LISTED = 16  # an array's elements that metadata and config show
+LISTED = 16  # elements of an array shown in metadata and config
 
 
 def _text(value: Any) -> str:
-    """What people read: a string as it is, a long array as its length."""
+    """The text for display: a string unchanged, a long array as its length."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, bool):
@@ -159,7 +161,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-CONFIG_KEY = "pyapp.config"  # a whole configuration as JSON, in files that pyapp makes of other formats
+CONFIG_KEY = "pyapp.config"  # the configuration as JSON, in files that pyapp converted from other formats
 
 
 def _config(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +178,7 @@ def _config(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON can hold it, and a reader wants to see it."""
+    """Whether a value can be JSON and is short enough for display."""
     if isinstance(value, list):
         return len(value) <= 1024 and all(not isinstance(item, list) and _is_plain(item) for item in value)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The fields of a GGUF header, one after the other, each checked against a limit before it is read.
+"""Read the fields of a GGUF header in order, each checked against a limit before it is read.
 
 Source of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
@@ -17,13 +17,13 @@ METADATA_LIMIT = 1 << 16
 TENSORS_LIMIT = 1 << 18
 NAME_LIMIT = 1 << 16  # bytes of a key or a tensor's name; the format says 65,535 and 64
 STRING_LIMIT = 64 << 20  # bytes; some files carry a whole tokenizer.json
-ELEMENTS_LIMIT = 1 << 24  # of all arrays together; vocabularies have up to some 300,000 in each of three arrays
+ELEMENTS_LIMIT = 1 << 24  # of all arrays together; a vocabulary has up to 300,000 or so in each of three arrays
 NESTING_LIMIT = 4
-READ_AHEAD = 1 << 16  # bytes; grows with what the header turns out to hold
+READ_AHEAD = 1 << 16  # bytes; grows with the size of the header
 HINT = "The file is damaged, or not a GGUF file: download it again"
 
 STRING, ARRAY, BOOL = 8, 9, 7
-# Codes of scalar types: name and how struct spells it.
+# Codes of scalar types: name, and format character of struct.
 SCALARS: dict[int, tuple[str, str]] = {
     0: ("uint8", "B"),
     1: ("int8", "b"),
@@ -41,8 +41,9 @@ NAMES = {code: name for code, (name, _) in SCALARS.items()} | {STRING: "string",
 
 
 class HeaderReader:
-    """Reads a header from its beginning. `version`, `tensor_count` and `metadata_count` are known at once; then
-    `key_value` for each metadata, and `name`, `size`, `uint32`, `uint64` for the tensors. `position` is the next byte.
+    """Reads a header from its beginning. The constructor reads `version`, `tensor_count` and `metadata_count`. Then
+    call `key_value` for each metadata, and `name`, `size`, `uint32`, `uint64` for the tensors. `position` is the next
+    byte.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -113,7 +114,8 @@ class HeaderReader:
 
     def key_value(self) -> tuple[str, str, Any]:
         """(key, type's name, value) of the next metadata. Strings that are not UTF-8 keep their bytes as surrogate
-        escapes."""
+        escapes.
+        """
         key = self.name("a key of the metadata")
         code = self.uint32()
         what = f"the value of {key[:100]!r}"
@@ -136,7 +138,7 @@ class HeaderReader:
         return bool(value)
 
     def _array(self, what: str, depth: int) -> tuple[str, list[Any]]:
-        """(type's name, elements) of an array whose head comes next."""
+        """(type's name, elements) of the array at the current position."""
         if depth > NESTING_LIMIT:
             self.broken(f"{what} is nested more than {NESTING_LIMIT} arrays deep")
         code, count = self.uint32(), self.size()
@@ -160,7 +162,7 @@ class HeaderReader:
         return f"array of {name}", numbers.tolist()
 
     def _arrays(self, count: int, what: str, depth: int) -> tuple[str, list[Any]]:
-        """Each inner array has a type of its own; the first that is not empty speaks for its neighbours."""
+        """An array of arrays. Its type is that of the first inner array that is not empty."""
         name, empty = "array of uint32", True
         found: list[list[Any]] = []
         for _ in range(count):
@@ -171,7 +173,7 @@ class HeaderReader:
         return f"array of {name}", found
 
     def _fitting(self, count: int, least: int, what: str) -> int:
-        """The count, refused where the rest of the file is too short for so many elements of `least` bytes."""
+        """The count; FileFormatError if the rest of the file is too short for so many elements of `least` bytes."""
         missing = self.position + count * least - self.source.size
         if missing > 0:
             self.broken(f"the file is truncated in its header: {missing:,} bytes of {what} are missing")

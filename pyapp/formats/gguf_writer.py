@@ -29,15 +29,16 @@ def write_gguf(
     metadata: Mapping[str, Any] | None = None,
     types: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes tensors and metadata, in the order given, to a path or a binary file. The two first arguments may come in
-    either order.
+    """Writes tensors and metadata, in the given order, to a path or a binary file. The first two arguments may be given
+    in either order.
 
     `tensors`: pyapp Tensors (block-quantised ones too), arrays, GgmlBlocks (from quantize_blocks, or another file's
-    `read_bytes`), or Deferred ones, which are made in their turn. `metadata` values are bool, int, float, str, or lists
-    of these; `types` names those that are not the natural ones (uint32, int32 when negative, 64 bits when larger,
-    float32), as in {"a.key": "uint64", "b.key": "array of int8"}.
-    `general.alignment` among the metadata is obeyed. Raises ValueError for what the format cannot hold, TypeError for
-    values of other kinds.
+    `read_bytes`), or Deferred tensors, which are computed when they are written. `metadata` values are bool, int,
+    float, str, or lists of these. `types` names types other than the defaults (uint32, int32 for negative numbers, 64
+    bits for larger ones, float32), as in {"a.key": "uint64", "b.key": "array of int8"}.
+
+    `general.alignment` in the metadata sets the alignment. Raises ValueError for values that the format cannot store,
+    TypeError for values of other kinds.
     """
     target, tensors = in_order(target, tensors, "write_gguf")
     values = dict(metadata or {})
@@ -69,7 +70,7 @@ _Stored: TypeAlias = "tuple[int, tuple[int, ...], int, Callable[[], Iterator[byt
 
 
 def _stored(name: str, tensor: Any) -> _Stored:
-    """Type code, shape, number of bytes, and what gives them, of a tensor."""
+    """Type code, shape, number of bytes, and the function that yields the bytes of a tensor."""
     if is_quantized(tensor):
         tensor = _blocks_of(name, tensor)
     if isinstance(tensor, GgmlBlocks):
@@ -114,7 +115,7 @@ def _checked(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _string(text: str, limit: int = STRING_LIMIT) -> bytes:
-    """Surrogate escapes become the bytes that they stand for, as the reader found them."""
+    """A string as bytes. Surrogate escapes become the bytes that the reader found."""
     raw = text.encode("utf-8", "surrogateescape")
     if len(raw) > limit:
         raise ValueError(f"{text[:50]!r} ... has {len(raw):,} bytes, the limit is {limit:,}")
@@ -122,7 +123,7 @@ def _string(text: str, limit: int = STRING_LIMIT) -> bytes:
 
 
 def _natural(key: str, value: Any) -> str:
-    """The type that a bare Python value gets."""
+    """The default type of a Python value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):

@@ -1,9 +1,10 @@
-"""Read importance matrices of llama.cpp's imatrix tool: of each weight, by name, the mean squared input of each column.
+"""Read importance matrices of llama.cpp's imatrix tool: for each weight, by name, the mean squared input of each
+column.
 
 Source of the formats: https://github.com/ggml-org/llama.cpp/tree/master/tools/imatrix. Today's is a GGUF file with
 `<name>.in_sum2` (matrices, columns) and `<name>.counts` (matrices, 1). The older `.dat`: int32 number of entries; for
-each the length of its name, the name, the number of calls, the number of values, and those as float32, the means times
-the calls; then the last call and the data's name, which are not read.
+each entry the length of its name, the name, the number of calls, the number of values, and the values as float32, the
+means times the calls; then the last call and the data's name, which are not read.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ HINT = "It is damaged, or not an imatrix file: make it again with llama.cpp's ll
 
 
 def read_imatrix(source: AnySource) -> dict[str, Array]:
-    """Importance (matrices, columns), float32, by the weight's name; matrices is 1 but for a layer's experts.
+    """Importance (matrices, columns), float32, by the weight's name; matrices is 1 except for a layer's experts.
 
-    FileFormatError for other and for broken files, and where a value is negative or no finite number.
+    FileFormatError for other and for broken files, and for values that are negative or not finite.
     """
     opened = open_source(source)
     try:
@@ -37,7 +38,7 @@ def read_imatrix(source: AnySource) -> dict[str, Array]:
             found = _of_dat(opened)
         for name, values in found.items():
             if not (np.isfinite(values).all() and (values >= 0).all()):
-                _broken(f"{name[:100]!r} has an importance that is negative or no finite number", opened.name)
+                _broken(f"{name[:100]!r} has an importance that is negative or not finite", opened.name)
         return found
     finally:
         if opened is not source:

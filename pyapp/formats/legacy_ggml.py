@@ -2,7 +2,7 @@
 
 Source: llama.cpp's history, llama_file_loader of llama.cpp (May 2023) and convert.py; the layouts of blocks in ggml.c
 before and after pull requests 1405 (ggjt 2: nibbles in two halves) and 1508 (ggjt 3: float16 scales). Little-endian:
-the magic as uint32; a version, but for "ggml"; seven int32; the vocabulary: length, bytes and, but for "ggml", a
+the magic as uint32; a version, except in "ggml"; seven int32; the vocabulary: length, bytes and, except in "ggml", a
 score; then tensors until the end: rank, length of the name, type, sizes (columns first), name, in "ggjt" zeros up to a
 multiple of 32, data.
 """
@@ -32,7 +32,7 @@ RANK_LIMIT = 2
 BLOCK = 32  # values
 PIECE = 1 << 15  # blocks read and dequantised together
 
-# Before ggjt 3: bytes of a block and the format of its scale and minimum; q5_0 and q5_1 have 4 bytes of fifth bits.
+# Before ggjt 3: bytes of a block, format of its scale and minimum; q5_0 and q5_1 have 4 bytes of fifth bits.
 _OLD_BLOCKS = {
     2: ("q4_0", 20, "<f4", ""), 3: ("q4_1", 24, "<f4", "<f4"), 6: ("q5_0", 22, "<f2", ""),
     7: ("q5_1", 24, "<f2", "<f2"), 8: ("q8_0", 36, "<f4", ""),
@@ -101,8 +101,9 @@ class LegacyGgmlFile(GgmlStream):
 
 
 def _old_values(blocks: Any, code: int, halves: bool) -> Any:
-    """Blocks (count, bytes) of before ggjt 3 → values (count, 32). The two nibbles of a byte are values i and i + 1, or
-    with `halves` i and i + 16."""
+    """Blocks (count, bytes) of versions before ggjt 3 → values (count, 32). The two nibbles of a byte are values i and
+    i + 1, or with `halves` i and i + 16.
+    """
     name, _, scale_type, minimum_type = _OLD_BLOCKS[code]
     width = int(scale_type[2:])
     scale = blocks[:, :width].copy().view(scale_type).astype("float32")
@@ -122,6 +123,7 @@ def _old_values(blocks: Any, code: int, halves: bool) -> Any:
 
 
 def is_language_model(head: bytes) -> bool:
-    """Whether a file that begins with "ggml" is one: whisper.cpp's has the widths of its encoder and its decoder, which
-    are equal, where these have n_mult and the file type, which are not."""
+    """Whether a file that begins with "ggml" is a language model. In files of whisper.cpp two fields are the widths of
+    encoder and decoder, which are equal; in language models they are n_mult and the file type, which differ.
+    """
     return head[12:16] != head[28:32]

@@ -4,7 +4,7 @@ Source of the format: export.py, run.c and runq.c of https://github.com/karpathy
 little-endian.
 
 version 0: seven int32 (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, max_seq_len), negative vocab_size
-    when the classifier has weights of its own; then f32: embedding; for all layers attention_norm, wq, wk, wv, wo,
+if the classifier has separate weights; then f32: embedding; for all layers attention_norm, wq, wk, wv, wo,
     ffn_norm, w1, w2, w3; norm; two tables of rotary cosines and sines (max_seq_len, head_dim / 2), which readers skip;
     the classifier.
 version 1: "ak42" as an int32, version, the seven int32, a byte that is 1 when the classifier is shared, zeros up to
@@ -38,7 +38,7 @@ MAGIC = 0x616B3432  # "ak42"
 HEADER_BYTES = 256  # of versions 1 and 2
 LEGACY_HEADER_BYTES = 28
 FIELDS = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "max_seq_len")
-# Far above any model of this family, far below what would overflow or exhaust memory.
+# Far above any model of this family, far below sizes that overflow or exhaust memory.
 LIMITS = {
     "dim": 1 << 16,
     "hidden_dim": 1 << 19,
@@ -65,7 +65,7 @@ EMBEDDING, NORM, OUTPUT = "tok_embeddings.weight", "norm.weight", "output.weight
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the first bytes say. `offset` is where the tensors begin; `group_size` is 0 except in version 2."""
+    """The header of a file. `offset` is the start of the tensors; `group_size` is 0 except in version 2."""
 
     version: int
     config: dict[str, int]
@@ -76,7 +76,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tensor lies: `scales` is the offset of its group scales, 0 for plain f32."""
+    """The place of a tensor: `scales` is the offset of its group scales, 0 for f32."""
 
     shape: tuple[int, ...]
     offset: int
@@ -87,8 +87,8 @@ class Llama2cFile(Checkpoint):
     """A llama2.c checkpoint. Tensor names and shapes are those of its PyTorch exporter; a tied head has no
     `output.weight`.
 
-    `read` gives float32, and q8_group tensors from version 2 where each row consists of whole groups of a multiple of
-    32 values; other groups (they straddle rows, or are shorter) are dequantised to float32.
+    `read` gives float32. In version 2 it gives q8_group tensors if each row consists of whole groups of a multiple of
+    32 values; other groups (shorter ones, or groups across rows) are dequantised to float32.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -113,7 +113,7 @@ class Llama2cFile(Checkpoint):
         return TensorInfo(name, "float32", place.shape, 4 * count)
 
     def read_bytes(self, name: str) -> bytes | memoryview:
-        """The f32 values; for quantised tensors the int8 values and, right behind them, the f32 scales."""
+        """The f32 values; for quantised tensors the int8 values followed by the f32 scales."""
         return self.source.read(self._places[name].offset, self.tensors[name].nbytes)
 
     def _place(self, name: str) -> tuple[ByteSource, int, int]:
@@ -136,14 +136,14 @@ class Llama2cFile(Checkpoint):
 
         group = self.group_size
         if shape[1] % group and group % quant.BLOCK == 0:
-            # One group per row of a (groups, group) matrix: the kernels unpack it, where rows would break the groups.
+            # One group per row of a (groups, group) matrix: the kernels can unpack it even if groups cross rows.
             rows = quant.from_groups(quants, scales, (_numel(shape) // group, group), group)
             return quant.dequantize(rows).reshape(shape)
         return quant.from_groups(quants, scales, shape, group)
 
 
 def looks_like_llama2c(head: bytes) -> bool:
-    """Whether a file that begins so can be a checkpoint of version 0: most of its first numbers are possible."""
+    """Whether the first bytes can be those of a version 0 checkpoint: most of the header's numbers are possible."""
     count = min(len(head) // 4, len(FIELDS))
     numbers = struct.unpack(f"<{count}i", head[: 4 * count])
     possible = sum(0 < abs(number) <= LIMITS[field] for field, number in zip(FIELDS, numbers, strict=False))
@@ -187,7 +187,7 @@ def read_header(source: ByteSource) -> Header:
 
 
 def check_config(config: dict[str, int], source: ByteSource) -> None:
-    """FileFormatError unless every field is within its limits and the heads divide as they must."""
+    """FileFormatError unless every field is within its limits and the numbers of heads are divisors as required."""
     for field in FIELDS:
         value = config[field]
         require(
@@ -212,7 +212,7 @@ def _check_group(header: Header, source: ByteSource) -> None:
 
 
 def layer_shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
-    """Shapes (outputs, inputs) of one layer's tensors, by their name within the layer."""
+    """Shapes (outputs, inputs) of one layer's tensors, by their name in the layer."""
     dim, hidden = config["dim"], config["hidden_dim"]
     kv_dim = dim // config["n_heads"] * config["n_kv_heads"]
     return {
@@ -243,8 +243,7 @@ def tensor_shapes(config: dict[str, int], tied: bool) -> Iterator[tuple[str, tup
 
 
 def legacy_order(config: dict[str, int], tied: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of every tensor in the order of version 0; the rotary tables stand under the name "" as two
-    tensors."""
+    """Name and shape of every tensor in the order of version 0; the rotary tables are two tensors with the name ""."""
     shapes = layer_shapes(config)
     yield EMBEDDING, (config["vocab_size"], config["dim"])
     for kind in (LAYER_NORMS[0], *LAYER_WEIGHTS[:4], LAYER_NORMS[1], *LAYER_WEIGHTS[4:]):
@@ -257,7 +256,7 @@ def legacy_order(config: dict[str, int], tied: bool) -> Iterator[tuple[str, tupl
 
 
 def layout(header: Header) -> tuple[dict[str, Place], int]:
-    """Where each tensor lies, and the file's length in bytes."""
+    """The place of each tensor, and the file's length in bytes."""
     places: dict[str, Place] = {}
     offset = header.offset
     order = legacy_order if header.version == 0 else tensor_shapes
@@ -291,7 +290,7 @@ def _numel(shape: tuple[int, ...]) -> int:
 def write_llama2c(
     target: AnySink, config: Mapping[str, int], tensors: Mapping[str, Any], version: int = 1, group_size: int = 64
 ) -> None:
-    """Writes a checkpoint that llama2.c's run (version 0), or runq (version 2), and this package read.
+    """Writes a checkpoint for llama2.c's run (version 0) or runq (version 2), and for this package.
 
     `target` is a path or a binary file; `config` has the seven fields; `tensors` maps the exporter's names to pyapp
     Tensors or arrays. The head counts as tied when `output.weight` is missing or equal to the embedding. Version 2
@@ -332,7 +331,7 @@ def quantize_groups(name: str, values: Any, group: int) -> tuple[Any, Any]:
     """int8 values and float32 scales of each run of `group` values: scale = absmax / 127, rounding to nearest, ties to
     even.
 
-    `values` is a float32 NumPy array; ModelError when it holds NaN or infinity.
+    `values` is a float32 NumPy array; ModelError if it contains NaN or infinity.
     """
     rows = values.reshape(-1, group)
     check_finite(memoryview(values.reshape(-1)).cast("B"), "float32", name)

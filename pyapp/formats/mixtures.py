@@ -1,4 +1,4 @@
-"""Mixtures of block types: which type each tensor of a language model gets, as llama.cpp's quantize chooses.
+"""Mixtures of block types: the type of each tensor of a language model, by the rules of llama.cpp's quantize.
 
 Source of the rules: llama_tensor_get_type in src/llama-quant.cpp of https://github.com/ggml-org/llama.cpp. A mixture is
 called after its main type, perhaps with a size: "Q4_0", "Q4_K_M". Some tensors get more bits than the main type, since
@@ -37,7 +37,7 @@ _ROLES = (
         r"|experts\.\d+\.w2|mlp\.dense_4h_to_h)\.weight")),
 )  # fmt: skip
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h)\.(\d{1,6})\.")
-# What GGUF, Hugging Face and llama2.c call the numbers of heads, of heads of keys and values, and of experts.
+# Names of the numbers of heads, of key and value heads, and of experts in GGUF, Hugging Face and llama2.c files.
 _HEADS = ("attention.head_count", "num_attention_heads", "n_heads")
 _KV_HEADS = ("attention.head_count_kv", "num_key_value_heads", "num_kv_heads", "n_kv_heads")
 _EXPERTS = ("expert_count", "num_local_experts", "num_experts", "n_routed_experts")
@@ -46,7 +46,7 @@ LARGE_LAYERS = 80  # of the 70B model, whose matrix of values is small beside th
 
 
 def role_of(name: str) -> str:
-    """What a tensor is for ("attn_v", "ffn_down" …); "" where no rule asks."""
+    """The role of a tensor ("attn_v", "ffn_down" …); "" if no rule uses it."""
     return next((role for role, pattern in _ROLES if pattern.fullmatch(name)), "")
 
 
@@ -150,5 +150,5 @@ class Mixture:
 
 
 def _more_bits(index: int, count: int) -> bool:
-    """The first and the last eighth of the layers, and every third between them."""
+    """Whether a layer gets more bits: the first and the last eighth of the layers, and every third layer between."""
     return index < count // 8 or index >= 7 * count // 8 or (index - count // 8) % 3 == 2

@@ -34,7 +34,7 @@ HEADER_LIMIT = 1 << 16  # bytes; NumPy's own limit is 10,000
 RANK_LIMIT = 64
 SIZE_LIMIT = 1 << 62
 HINT = "The file is damaged, or not NumPy's: save it again, or download it again"
-SINGLE = "array"  # what the only array of an .npy file is called
+SINGLE = "array"  # the name of the only array of an .npy file
 
 _CODES = {
     "b1": "bool", "u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32",
@@ -50,7 +50,9 @@ _FIELD = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How an array lies in its file: its elements begin at byte `begin`. `itemsize` is 0 for what has no dtype."""
+    """The layout of an array in its file: its elements begin at byte `begin`. `itemsize` is 0 for elements without a
+    dtype.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -65,7 +67,9 @@ def _broken(what: str, where: str) -> NoReturn:
 
 
 def read_layout(source: ByteSource) -> _Layout:
-    """From the header of an .npy file, which must have exactly the bytes that its shape needs."""
+    """The layout of an .npy file from its header. FileFormatError unless the file has exactly the bytes of
+    its shape.
+    """
     head = bytes(source.read(0, min(source.size, 256)))
     if len(head) < 12 or head[:6] != MAGIC:
         _broken("this is not an .npy file, or its header is truncated", source.name)
@@ -100,7 +104,7 @@ def _layout(text: str, begin: int, source: ByteSource) -> _Layout:
 
 
 def _fields(text: str, where: str) -> dict[str, str]:
-    """The three entries of the header, as they are spelled."""
+    """The texts of the three entries of the header."""
     inner = text.strip()
     if inner[:1] != "{" or inner[-1:] != "}":
         _broken(f"the .npy header {inner[:50]!r} is not a dict", where)
@@ -185,7 +189,7 @@ def _refuse_kind(name: str, kind: str, where: str) -> NoReturn:
 
 
 class _Summed:
-    """A member whose checksum is compared as its elements are read: all at once, from `begin` on."""
+    """A member whose checksum is checked when its elements are read: in one read, from `begin` on."""
 
     def __init__(self, member: Member, begin: int) -> None:
         self.name, self.size = member.name, member.size
@@ -217,8 +221,9 @@ class NpyFile(_NumpyFile):
 
 
 class NpzFile(_NumpyFile):
-    """Several arrays in a zip archive, stored or deflated, by the names that they were saved under. A read checks the
-    member's checksum."""
+    """Several arrays in a zip archive, stored or deflated, by the names under which they were saved. A read checks the
+    member's checksum.
+    """
 
     format = "npz"
 
@@ -243,15 +248,15 @@ def _npy(name: str, tensor: Any) -> tuple[bytes, memoryview]:
         raise ValueError(f"{name!r} is {dtype}, which NumPy's files cannot store: convert it to float32")
     shown = f"({shape[0]},)" if len(shape) == 1 else f"({', '.join(map(str, shape))})"
     text = f"{{'descr': '{_DESCRS[dtype]}', 'fortran_order': False, 'shape': {shown}, }}"
-    if shape:  # NumPy leaves room so that an array can grow in place
+    if shape:  # NumPy pads the header so that an array can grow in place
         text += " " * (21 - len(str(shape[0])))
     text += " " * (-(len(MAGIC) + 4 + len(text) + 1) % 64) + "\n"
     return MAGIC + b"\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin-1"), data
 
 
 def map_npy(path: str | os.PathLike[str]) -> Tensor:
-    """The array of an .npy file as a tensor over the file's own memory: read when it is touched, as numpy.load does
-    with mmap_mode "c". What is written into the tensor stays in memory; the file is never changed.
+    """The array of an .npy file as a tensor over the mapped file, as numpy.load with mmap_mode "c". Pages are read on
+    first access. Writes to the tensor stay in memory; the file is never changed.
 
     FileFormatError as for open_checkpoint, and for an array that is not little-endian.
     """
@@ -273,13 +278,13 @@ def map_npy(path: str | os.PathLike[str]) -> Tensor:
     array = np.ndarray(
         layout.shape, kind.numpy_name, buffer=memory, offset=layout.begin, order="F" if layout.fortran else "C"
     )
-    if layout.begin % layout.itemsize:  # not where NumPy wrote it: headers are padded to 64 bytes
+    if layout.begin % layout.itemsize:  # not written by NumPy, which pads headers to 64 bytes
         array = array.copy()
     return adopt_array(array, kind)
 
 
 def write_npy(target: AnySink, tensor: Any) -> None:
-    """Writes a pyapp Tensor, or an array, to a path or a binary file, with the bytes that numpy.save gives.
+    """Writes a pyapp Tensor, or an array, to a path or a binary file, byte for byte as numpy.save.
 
     Raises ValueError for bfloat16 and block-quantised tensors, TypeError for arrays of objects or strings.
     """

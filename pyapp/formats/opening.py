@@ -16,10 +16,10 @@ from .source import AnySource, ByteSource, close_source, looks_like_text, open_s
 
 def open_checkpoint(source: AnySource, *, mapping: bool = True) -> Checkpoint:
     """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz) or PyTorch file by its content;
-    and model.safetensors.index.json with its shards beside it.
+    also model.safetensors.index.json with the shards beside it.
 
-    `source` is a path, bytes or a ByteSource. With `mapping=False`, tensors are always read into memory of their own,
-    never mapped (see FileSource). Raises FileFormatError for anything else or broken, OSError as open() does.
+    `source` is a path, bytes or a ByteSource. With `mapping=False`, tensors are always read, never mapped (see
+    FileSource). Raises FileFormatError for other or broken files, OSError as open() does.
     """
     opened = open_source(source, mapping=mapping)
     try:
@@ -31,7 +31,7 @@ def open_checkpoint(source: AnySource, *, mapping: bool = True) -> Checkpoint:
 
 
 def _reader(kind: str) -> Callable[[ByteSource], Checkpoint]:
-    """What opens a file of that kind; only its own module is imported."""
+    """The reader of files of a kind; only its module is imported."""
     match kind:
         case "safetensors":
             from .safetensors import SafetensorsFile
@@ -87,7 +87,7 @@ def _refuse_tokenizer(source: ByteSource) -> Checkpoint:
 SUPPORTED = "Supported are llama2.c checkpoints (v0, v1, v2), safetensors, GGUF, npy, npz and PyTorch files"
 _RECORDING = "Transcribe it with `pyapp transcribe`, or give a model"
 _PICTURE = "Give the weights of a model"
-# Other files, by what they begin with: what they are, and what to do instead.
+# Other files by their first bytes: the kind of file, and a hint for the user.
 _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "Save the weights as safetensors"),
     (b"\x1f\x8b", "a gzip archive", "Unpack it first"),
@@ -113,9 +113,9 @@ _FOREIGN: tuple[tuple[bytes, str, str], ...] = (
 def sniff(source: ByteSource) -> str:
     """The format by content: "safetensors", "index.json" (of its shards), "gguf", "legacy ggml", "whisper.cpp",
     "llama2.c", "npy", "npz", "pytorch" or "tokenizer.bin".
-    FileFormatError for other files, which it names where it knows them.
+    FileFormatError for other files; it names well-known kinds.
 
-    A version 0 llama2.c file has no signature: it counts as one where most numbers of its header are possible.
+    A version 0 llama2.c file has no signature: it is recognised if most numbers of its header are possible.
     """
     head = bytes(source.read(0, min(source.size, 64)))
     if not head:
@@ -172,8 +172,9 @@ def _sniff_zip(source: ByteSource) -> str:
 
 
 def _looks_like_tokenizer(head: bytes) -> bool:
-    """tokenizer.bin holds the longest piece's length, then scores, lengths and pieces. Where a score lies, a v0 header
-    has hidden_dim: a float other than 0 would be a negative or enormous one."""
+    """Whether the bytes are a tokenizer.bin: the longest piece's length, then scores, lengths and pieces. A v0 header
+    has hidden_dim in the place of the first score: a float other than 0 would be a negative or enormous hidden_dim.
+    """
     if len(head) < 13:
         return False
     longest, score, length = (int.from_bytes(head[i : i + 4], "little") for i in (0, 4, 8))

@@ -1,6 +1,6 @@
 """Write plain data and tensors as a pickle of protocol 2, which `safe_pickle` and torch.load(weights_only=True) read.
 
-Tensors, dtypes and sizes have torch's names in it. Nothing else can be written.
+Tensors, dtypes and sizes have torch's names in the pickle. Nothing else can be written.
 
 Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation), torch/_utils.py for the tensors.
 """
@@ -28,19 +28,21 @@ _STORAGES = {
 
 
 class PickleWriter:
-    """`write(value)` gives the pickle; `storages` are then those of its tensors, in the order of their keys 0, 1, …"""
+    """`write(value)` returns the pickle; `storages` then has the storages of its tensors in the order of their keys 0,
+    1, …
+    """
 
     def __init__(self) -> None:
         self.storages: list[Storage] = []
         self._keys: dict[tuple[int, int], tuple[int, str]] = {}  # of memory: its key and dtype
         self._out = bytearray()
         self._memo: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that an id means one thing
+        self._kept: list[Any] = []  # kept alive, so that ids stay unique
         self._depth = 0
 
     def write(self, value: Any) -> bytes:
-        """TypeError, which names the type, for anything that is no plain data; ValueError for containers in more than
-        64 others.
+        """The pickle of a value. TypeError, with the name of the type, for anything but plain data; ValueError for
+        containers nested more than 64 deep.
         """
         self._out += b"\x80\x02"
         self._save(value)
@@ -64,19 +66,19 @@ class PickleWriter:
         elif isinstance(value, Device):
             self._call("torch device", *([value.type] if value.index is None else [value.type, value.index]))
         elif hasattr(value, "item") and not isinstance(value, Tensor) and getattr(value, "ndim", 1) == 0:
-            self._save(value.item())  # a number of NumPy's
+            self._save(value.item())  # a NumPy scalar
         else:
             self._once(value)
 
     def _once(self, value: Any) -> None:
-        """What can be there twice: a second time it is recalled."""
+        """Writes a value that can occur twice; the second occurrence refers to the first."""
         known = self._memo.get(id(value))
         if known is not None:
             self._out += b"j" + struct.pack("<I", known)
             return
         self._depth += 1
         if self._depth > DEPTH_LIMIT:
-            raise ValueError(f"save: containers stand in more than {DEPTH_LIMIT} others")
+            raise ValueError(f"save: containers are nested more than {DEPTH_LIMIT} deep")
         kind = type(value)
         if isinstance(value, Tensor):
             self._tensor(value)
@@ -158,7 +160,7 @@ class PickleWriter:
         self._remember(value)
 
     def _blocks(self, value: Tensor) -> None:
-        """A block-quantised matrix, as a dict of plain data (block_rows.py): torch has no such types."""
+        """A block-quantised matrix as a dict of plain data (block_rows.py): torch has no such types."""
         text, shape, data = rows_of_matrix(value)
         made = {BLOCKS: text, "parameter": value.is_parameter, "rows": Tensor.from_buffer(data, shape, "uint8")}
         self._dict(made)

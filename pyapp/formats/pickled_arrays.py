@@ -2,7 +2,7 @@
 
 Source of the format: ndarray.__reduce__, dtype.__reduce__ and scalar in numpy/_core/src/multiarray of
 https://github.com/numpy/numpy. An array is _reconstruct(ndarray, (0,), b"b") with the state (1, shape, dtype, fortran,
-bytes); with protocol 5 _frombuffer(bytes, dtype, shape, order). Arrays of objects, strings and records stay out.
+bytes); with protocol 5 _frombuffer(bytes, dtype, shape, order). Arrays of objects, strings and records are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from .row_major import swap_bytes
 from .safe_pickle import Builder, Stateful
 
-# By the code in a dtype's pickle: the name here, the size of an element.
+# By the code in a dtype's pickle: name in pyapp, size of an element.
 _CODES = {
     "b1": "bool", "u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32",
     "u8": "uint64", "i8": "int64", "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64",
@@ -33,7 +33,7 @@ class PickledDType(Stateful):
     def __init__(self, code: Any, *_: Any) -> None:
         if type(code) is not str or len(code) > 50:
             raise ValueError("not a dtype's code")
-        self.name = _CODES.get(code.lstrip("<>|="), "")  # "" for what is no number
+        self.name = _CODES.get(code.lstrip("<>|="), "")  # "" for elements that are not numbers
         self.itemsize = int(code.lstrip("<>|=")[1:]) if self.name else 0
         self.big_endian = code[:1] == ">"
 
@@ -92,7 +92,7 @@ def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any, *_: Any) -> Pick
 
 
 def _scalar(dtype: Any, data: Any = b"") -> Any:
-    """A number; None for what is none."""
+    """A number; None for scalars that are not numbers."""
     if type(dtype) is not PickledDType or type(data) is not bytes:
         raise ValueError("not a scalar's arguments")
     if dtype.name not in _FORMATS:
@@ -103,14 +103,14 @@ def _scalar(dtype: Any, data: Any = b"") -> Any:
 
 
 def _bytes(*arguments: Any) -> bytes:
-    """bytes(): how protocol 2 spells none."""
+    """bytes(): the spelling of empty bytes in protocol 2."""
     if arguments:
         raise ValueError("not empty bytes")
     return b""
 
 
 def _encode(text: Any, encoding: Any = "") -> bytes:
-    """_codecs.encode(text, "latin1"): how protocol 2 spells bytes."""
+    """_codecs.encode(text, "latin1"): the spelling of bytes in protocol 2."""
     if type(text) is not str or encoding != "latin1":
         raise ValueError("not bytes")
     return text.encode("latin-1")

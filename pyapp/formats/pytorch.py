@@ -38,7 +38,7 @@ VISITS_LIMIT, DEPTH_LIMIT, NAME_LIMIT = 3 * TENSORS_LIMIT, 64, 1000
 RANK_LIMIT = 64
 NOTES_LIMIT = 1000  # numbers and texts beside the tensors
 EXPANDED_LIMIT = 1 << 28  # bytes of a tensor that repeats its elements
-BLOCKS = "pyapp blocks"  # the key of a dict that stands for a block-quantised matrix
+BLOCKS = "pyapp blocks"  # the key of a dict that represents a block-quantised matrix
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 HINT = "The file is damaged, or not PyTorch's: save its state_dict again, best as safetensors"
 
@@ -137,21 +137,21 @@ def _parameter(data: Any, grad: Any = True, *_: Any) -> _Strided:
 
 
 def _ordered(pairs: Any = ()) -> dict[str, Any]:
-    """An OrderedDict; Python 2 gives its items as a list."""
+    """An OrderedDict; Python 2 pickles its items as a list."""
     if type(pairs) not in (list, tuple) or not all(type(p) in (list, tuple) and type(p[0]) is str for p in pairs):
         raise ValueError("not pairs")
     return dict(pairs)
 
 
 def _counter(counts: Any = ()) -> Counter[Any]:
-    """A Counter, as schedules keep their milestones in."""
+    """A Counter; schedules keep their milestones in one."""
     if type(counts) not in (dict, tuple) or not all(type(key) in (int, str) for key in counts):
         raise ValueError("not counts")
     return Counter(counts)
 
 
 def _bytes(text: Any, encoding: Any) -> bytes:
-    """How the second protocol writes bytes."""
+    """Bytes as written by protocol 2."""
     if type(text) is not str or encoding != "latin1":
         raise ValueError("not bytes")
     return text.encode("latin1")
@@ -182,8 +182,9 @@ _KNOWN: dict[str, Any] = {
 
 
 def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _Stored]:
-    """Makes storages of ('storage', type, key, location, count of elements[, (view key, offset, count)]); `found`
-    collects their sizes in bytes."""
+    """A function that makes storages of ('storage', type, key, location, count of elements[, (view key, offset,
+    count)]); `found` collects their sizes in bytes.
+    """
 
     def make(value: Any) -> _Stored:
         fits = type(value) is tuple and len(value) in (5, 6) and value[0] == "storage"
@@ -205,12 +206,12 @@ def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _S
 
 
 class PyTorchFile(Checkpoint):
-    """A torch.save file. Nested containers are flattened to dotted names; where the value wraps a model ("state_dict",
-    "model_state_dict" or "model" beside no tensor), only the model's tensors are listed, the numbers and texts beside
-    it are `metadata`.
+    """A torch.save file. Nested containers are flattened to dotted names. If the value wraps a model ("state_dict",
+    "model_state_dict" or "model", with no tensor beside it), only the model's tensors are listed; the numbers and texts
+    beside it are `metadata`.
 
     Block-quantised matrices that pyapp saved are tensors of their type. A single tensor is called "tensor". NumPy's
-    arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read each on its own.
+    arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read separately.
     """
 
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
@@ -228,9 +229,9 @@ class PyTorchFile(Checkpoint):
         raise FileFormatError(what, where=self.source.name, hint=HINT)
 
     def _open(self, archive: Archive | None) -> Any:
-        """The value, with places in the file where its tensors are."""
+        """The value, with the places of its tensors in the file."""
         source = self.source
-        self._places: dict[str, tuple[ByteSource, int]] = {}  # of storages: in what, from which byte
+        self._places: dict[str, tuple[ByteSource, int]] = {}  # places of storages: source, first byte
         zipped = archive is not None or bytes(source.read(0, min(4, source.size)))[:2] == b"PK"
         self.format = "pytorch" if zipped else "pytorch (legacy)"
         return self._open_zip(archive or Archive(source)) if zipped else self._open_stream()
@@ -292,7 +293,7 @@ class PyTorchFile(Checkpoint):
         return value
 
     def _blocks(self, value: dict[Any, Any]) -> _Blocks:
-        """The matrix that a dict with the key BLOCKS stands for."""
+        """The matrix that a dict with the key BLOCKS represents."""
         text, rows, is_parameter = (value.get(key) for key in (BLOCKS, "rows", "parameter"))
         if len(value) != 3 or type(text) is not str or type(rows) is not _Strided or type(is_parameter) is not bool:
             self._broken(f"a dict with the key {BLOCKS!r} is not as pyapp writes it")
@@ -322,7 +323,7 @@ class PyTorchFile(Checkpoint):
         return value
 
     def _note(self, prefix: str, values: dict[Any, Any]) -> None:
-        """Numbers and texts beside the tensors, and in dicts beside them (dims.n_mels), as metadata."""
+        """Adds numbers and texts beside the tensors, and in dicts beside them (dims.n_mels), to the metadata."""
         for key, inner in values.items():
             if type(key) is not str or len(prefix + key) > NAME_LIMIT or len(self.metadata) >= NOTES_LIMIT:
                 continue
@@ -356,7 +357,7 @@ class PyTorchFile(Checkpoint):
                 self._flatten(f"{name}.{key}" if name else str(key), inner, depth + 1)
 
     def _of_array(self, array: pickled_arrays.PickledArray) -> _Strided:
-        """An array of NumPy as a tensor over the bytes that lay in the pickle."""
+        """A NumPy array as a tensor over its bytes in the pickle."""
         key = f"numpy {len(self._places)}"
         self._places[key] = BytesSource(array.data, self.source.name), 0
         reverse = tuple(reversed(row_major(tuple(reversed(array.shape)))))

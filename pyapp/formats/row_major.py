@@ -1,4 +1,4 @@
-"""Read elements that a file holds in another order into row-major order, without NumPy."""
+"""Read elements stored in any order into row-major order, without NumPy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyapp.engine.storage import Storage
     from pyapp.engine.tensor import Tensor
 
-CHUNK = 1 << 20  # bytes swapped together
+CHUNK = 1 << 20  # bytes swapped at a time
 _TYPECODES = {2: "H", 4: "I", 8: "Q"}
 
 
@@ -28,15 +28,17 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 def read_strided(
     source: ByteSource, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
 ) -> Storage:
-    """A storage with the elements row by row. `offset` (bytes) is the first element's, `strides` (elements) are not
-    negative; `itemsize` is 1, 2, 4, 8 or 16. Reads one range of the source: from the first to the last element."""
+    """A storage with the elements in row-major order. `offset` (bytes) is that of the first element, `strides`
+    (elements) are not negative, `itemsize` is 1, 2, 4, 8 or 16. Reads one range of the source, from the first to the
+    last element.
+    """
     from pyapp.engine.dtype import int16, int32, int64, uint8
     from pyapp.engine.storage import Storage
     from pyapp.engine.tensor import make
 
     if not prod(shape):
         return Storage(0)
-    # Sizes of 1 say nothing; leaving them out also keeps the rank small.
+    # Dims of size 1 do not matter; leaving them out also keeps the rank small.
     dims = [(size, stride) for size, stride in zip(shape, strides, strict=True) if size != 1]
     shape, strides = tuple(size for size, _ in dims), tuple(stride for _, stride in dims)
     span = 1 + sum((size - 1) * stride for size, stride in dims)
@@ -44,7 +46,7 @@ def read_strided(
     read_into(source, offset, storage.bytes_view())
     if strides == row_major(shape):
         return storage
-    if itemsize == 16:  # complex128 travels as pairs
+    if itemsize == 16:  # complex128 is read as pairs
         shape, strides = (*shape, 2), (*(2 * stride for stride in strides), 1)
     bits = {1: uint8, 2: int16, 4: int32, 8: int64, 16: int64}[itemsize]
     dense: Storage = make(storage, shape, strides, bits).contiguous().storage

@@ -7,12 +7,14 @@ from typing import Any
 
 DEEPEST, PASSES = 200, 64
 FEW = 4  # passes that clear most files
-CHUNK = 1 << 16  # bytes that are split at once
+CHUNK = 1 << 16  # bytes that are split at a time
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def parse_json(text: str | bytes, **options: Any) -> Any:
-    """As json.loads with these options. ValueError for what is not JSON, and for JSON that is nested too deeply."""
+    """As json.loads with these options. ValueError for text that is not JSON, and for JSON that is nested
+    too deeply.
+    """
     check_nesting(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
     try:
         return json.loads(text, **options)
@@ -21,7 +23,7 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The JSON object in a text; an empty one where the text is not one."""
+    """The JSON object in a text; an empty one if the text is no JSON object."""
     try:
         value = parse_json(text)
     except ValueError:
@@ -31,7 +33,7 @@ def json_object(text: str) -> dict[str, Any]:
 
 def check_nesting(data: bytes) -> None:
     """ValueError for JSON that is nested much deeper than DEEPEST. Anything else passes, valid or not."""
-    # The quick count takes brackets inside strings for real ones: if there seem too many, it is done without strings.
+    # The quick count includes brackets inside strings. If it is too high, the count is repeated without strings.
     if _unmatched(data, FEW) <= DEEPEST or _unmatched(data := _outside_strings(data), PASSES) <= DEEPEST:
         return
     depth = 0
@@ -43,7 +45,7 @@ def check_nesting(data: bytes) -> None:
 
 def _outside_strings(data: bytes) -> bytes:
     """The data without the text between quotes. Takes no more memory than the data."""
-    data = data.replace(rb"\\", b"").replace(rb"\"", b"")  # what is left of quotes begins or ends a string
+    data = data.replace(rb"\\", b"").replace(rb"\"", b"")  # the remaining quotes begin or end a string
     inside, kept = 0, bytearray()
     for at in range(0, len(data), CHUNK):
         pieces = data[at : at + CHUNK].split(b'"')
@@ -53,7 +55,7 @@ def _outside_strings(data: bytes) -> bytes:
 
 
 def _unmatched(data: bytes, passes: int) -> int:
-    """How many brackets are left after removing matching pairs, from the inside out, `passes` times."""
+    """The number of brackets left after removing matching pairs, from the inside out, `passes` times."""
     brackets = data.translate(None, delete=_NO_BRACKETS)
     for _ in range(passes):
         rest = brackets.replace(b"[]", b"").replace(b"{}", b"")

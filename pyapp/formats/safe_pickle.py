@@ -1,7 +1,7 @@
 """A pickle interpreter that can build plain data and nothing else.
 
-It knows the opcodes that PyTorch's files need (protocols 2 to 5) and calls nothing but what the caller puts into
-`known`; any other global is refused by its name before it could be used. Python's own `pickle` is never involved.
+It implements the opcodes that PyTorch's files need (protocols 2 to 5) and calls only the Builders in `known`. Any other
+global is refused by name before it can be used. Python's `pickle` is not used.
 
 Source of the format: Lib/pickletools.py of CPython (the opcodes' documentation).
 """
@@ -17,13 +17,13 @@ from pyapp.errors import FileFormatError
 from .source import ByteSource
 
 OPERATIONS_LIMIT = 4_000_000  # a tensor takes about 30
-TEXT_LIMIT = 1 << 26  # bytes of one string: arrays of NumPy lie in them
+TEXT_LIMIT = 1 << 26  # bytes of one string: NumPy arrays are stored in strings
 INTEGER_BYTES = 16
 HINT = "Load it where you trust it, and save only its state_dict, best as safetensors"
 
 
 class Builder:
-    """Something in `known` that a pickle may call with arguments."""
+    """An entry of `known` that a pickle may call with arguments."""
 
     __slots__ = ("call", "name")
 
@@ -33,14 +33,14 @@ class Builder:
 
 
 class Stateful:
-    """Something that a Builder made and that takes a state afterwards; ValueError for one that does not fit."""
+    """An object of a Builder that accepts a state afterwards; ValueError for a state that does not fit."""
 
     def set_state(self, state: Any) -> None:
         raise NotImplementedError
 
 
 class Cursor:
-    """Reads on from byte `at` of a source, never past `end`, by windows of 64 KiB."""
+    """Reads forward from byte `at` of a source, never past `end`, in windows of 64 KiB."""
 
     WINDOW = 1 << 16
 
@@ -82,8 +82,9 @@ def refuse(what: str, source: ByteSource) -> NoReturn:
 
 
 class Machine:
-    """Interprets one pickle. `known` maps "module.name" to plain values and Builders; `persistent` turns a persistent
-    id (a tuple) into a value."""
+    """Interprets one pickle. `known` maps "module.name" to plain values and Builders; `persistent` converts a
+    persistent id (a tuple) to a value.
+    """
 
     def __init__(self, cursor: Cursor, known: Mapping[str, Any], persistent: Callable[[Any], Any]) -> None:
         self.cursor = cursor
@@ -94,7 +95,7 @@ class Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        """The value. FileFormatError for whatever is damaged, unknown or too much."""
+        """The value. FileFormatError for damaged, unknown or too large content."""
         for _ in range(OPERATIONS_LIMIT):
             code = self.cursor.take(1)
             if code == b".":
@@ -162,7 +163,9 @@ class Machine:
             target[self.key(key)] = value
 
     def key(self, key: Any) -> Any:
-        """Only keys whose hashes are cheap and cannot be made to collide: nested tuples and huge integers can."""
+        """Checks a dictionary key: only types with cheap hashes that resist collisions. Nested tuples and huge integers
+        do not.
+        """
         if key is None or type(key) in (str, bool, bytes, float) or (type(key) is int and abs(key) < 1 << 63):
             return key
         self.refuse(f"has a dictionary key of the type {type(key).__name__}")
@@ -170,7 +173,7 @@ class Machine:
 
 def _push(make: Callable[[Machine], Any]) -> Callable[[Machine], None]:
     def handler(m: Machine) -> None:
-        value = make(m)  # before looking at m.stack, which a mark exchanges
+        value = make(m)  # before reading m.stack, which a mark replaces
         m.stack.append(value)
 
     return handler
@@ -271,8 +274,9 @@ def _reduce(m: Machine) -> None:
 
 
 def _build(m: Machine) -> None:
-    """Attributes of an OrderedDict (a state_dict's versions): they carry no data, so they are dropped. What is Stateful
-    takes them."""
+    """BUILD. Attributes of an OrderedDict (a state_dict's versions) carry no data and are dropped. A Stateful object
+    gets them.
+    """
     state = m.pop()
     target = m.stack[-1] if m.stack else None
     if isinstance(target, Stateful):
@@ -337,4 +341,4 @@ _HANDLERS: dict[bytes, Callable[[Machine], None]] = {
 
 
 def _drop(_: object) -> None:
-    """POP and POP_MARK need no more."""
+    """POP and POP_MARK: drops the value."""

@@ -5,9 +5,9 @@ of JSON, an object `{name: {"dtype", "shape", "data_offsets": [begin, end]}}` wi
 strings, padded with spaces; then the data, little-endian and row-major. Keys are unique, and the tensors cover the data
 without holes or overlaps.
 
-The reader is our own, because it must work on any ByteSource, and in the page, where the library has no wheel.
-Natively, a file on disk must also pass the checks of the library, which writes files of up to LIBRARY_WRITES bytes;
-`tests/formats/test_safetensors.py` holds the two equal. Tensors are mapped by `FileSource`: the library's interface for
+This module reads files itself, because it must work on any ByteSource, and in the page, where the library has no wheel.
+Natively, a file on disk must also pass the checks of the library, and the library writes files of up to LIBRARY_WRITES
+bytes; `tests/formats/test_safetensors.py` compares the two. `FileSource` maps tensors: the library's interface for
 NumPy copies them, and has no bfloat16.
 """
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 HEADER_LIMIT = 100_000_000  # bytes, as in the library
 OFFSET_LIMIT = 1 << 63
 RANK_LIMIT = 64
-LIBRARY_COPIES = 8 << 20  # bytes of a file that the library checks in memory, where it needs no NumPy
+LIBRARY_COPIES = 8 << 20  # bytes of a file that the library checks in memory, without NumPy
 LIBRARY_WRITES = 64 << 20  # bytes of tensors that the library writes
 HINT = "The file is damaged, or not a safetensors file: download it again"
 
-# In the order in which the library sorts tensors (it writes the last first): the name in the file, bits of an element,
-# name here.
+# In the library's sort order of tensors (it writes the last first): name in the file, bits of an element, name in
+# pyapp.
 _TYPES: tuple[tuple[str, int, str], ...] = (
     ("BOOL", 8, "bool"),
     ("F4", 4, "float4_e2m1fn"),
@@ -88,13 +88,13 @@ class _Entry:
 
 
 class SafetensorsFile(Checkpoint):
-    """A safetensors file. Where `__metadata__` has a `config` that is a JSON object, it is the checkpoint's `config`.
+    """A safetensors file. A JSON object `config` in `__metadata__` is the checkpoint's `config`.
 
-    Types that pyapp has no dtype for (complex64, float8_e8m0fnu, float4_e2m1fn ...) are listed with their names and
-    sizes, and read as foreign_dtypes.py says: as pairs, float32 or bytes. `read_bytes` gives them as they lie there.
+    Types without a pyapp dtype (complex64, float8_e8m0fnu, float4_e2m1fn ...) are listed with their names and sizes,
+    and read as pairs, float32 or bytes (foreign_dtypes.py). `read_bytes` gives the bytes in the file.
 
-    A convention of our own, which `write_safetensors` follows: a uint8 tensor (rows, bytes of a row) that the metadata
-    call "q8_0", "q4_K" … under its name holds the blocks of a matrix (block_rows.py), and is read as a tensor of that
+    A convention of pyapp, also of `write_safetensors`: if the metadata have the text "q8_0", "q4_K" … under the name of
+    a uint8 tensor (rows, bytes of a row), the tensor holds the blocks of a matrix (block_rows.py) and is read as that
     type.
     """
 
@@ -114,7 +114,7 @@ class SafetensorsFile(Checkpoint):
             _check_with_library(source)
 
     def _matrix_of_blocks(self, entry: _Entry) -> tuple[str, tuple[int, ...]] | None:
-        """Type and shape of the matrix that a tensor of bytes holds; None where the metadata name no type."""
+        """Type and shape of the matrix in a tensor of bytes; None if the metadata name no type."""
         text = self.metadata.get(entry.name, "")
         fits = entry.code == "U8" and len(entry.shape) > 0
         try:
@@ -188,7 +188,7 @@ def _read_header(source: ByteSource) -> tuple[dict[str, Any], int]:
 
 
 def _check_with_library(source: FileSource) -> None:
-    """FileFormatError where the safetensors library refuses the file."""
+    """FileFormatError if the safetensors library refuses the file."""
     import safetensors  # natively only: it has no wheel for Pyodide
 
     try:
@@ -220,7 +220,7 @@ def _metadata(value: Any, where: str) -> dict[str, str]:
 
 
 def _config(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """The configuration that our own training stores; other writers' metadata may hold anything under that name."""
+    """The configuration that pyapp's training stores. Files of other programs may have anything under that name."""
     return json_object(metadata.get("config", "{}"))
 
 
@@ -230,7 +230,8 @@ def _is_count(value: Any) -> bool:
 
 def _entry(name: str, value: Any, where: str) -> _Entry:
     """One tensor's entry, checked: types of the fields, a known dtype, and a byte range of the size that the shape
-    needs."""
+    needs.
+    """
     shown = name[:100]
     try:
         name.encode("utf-8")
@@ -295,12 +296,13 @@ def _check_cover(entries: list[_Entry], source: ByteSource, start: int) -> None:
 
 
 def write_safetensors(target: AnySink, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes pyapp Tensors, arrays, or Deferred tensors, which are made in their turn, to a path or a binary file, in
-    the library's order: widest type first, then by name. The two first arguments may come in either order.
+    """Writes pyapp Tensors, arrays, or Deferred tensors, which are computed when they are written, to a path or a
+    binary file, in the library's order: widest type first, then by name. The first two arguments may be given in either
+    order.
 
-    A block-quantised tensor is written as bytes whose type the metadata name (block_rows.py); pyapp reads it back as
-    the same tensor, other programs read uint8. Raises ValueError for a type without a code, a reserved name; TypeError
-    for metadata that are not strings.
+    A block-quantised tensor is written as bytes, with its type in the metadata (block_rows.py); pyapp reads it back as
+    the same tensor, other programs read uint8. Raises ValueError for a type without a code and for a reserved name;
+    TypeError for metadata that are not strings.
     """
     target, tensors = in_order(target, tensors, "write_safetensors")
     if metadata is not None and not all(isinstance(text, str) for pair in metadata.items() for text in pair):
@@ -337,8 +339,9 @@ def write_safetensors(target: AnySink, tensors: Mapping[str, Any], metadata: Map
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A tensor as it will lie in the file: `blocks` is the text for the metadata where it holds blocks; `data` its
-    bytes, None where they are made later, by `pieces`."""
+    """A tensor to be written: `blocks` is its text in the metadata if it holds blocks; `data` its bytes, or None if
+    `pieces` computes them later.
+    """
 
     code: str
     shape: tuple[int, ...]
@@ -377,9 +380,10 @@ def _code(name: str, dtype: str) -> str:
 
 
 def _fits_library(values: Mapping[str, _Stored], metadata: Mapping[str, str] | None) -> bool:
-    """Whether the library writes the file. It needs all tensors and the file itself in memory (or leaves a temporary
-    file behind when it is killed), and puts several entries of metadata in a random order, while the same tensors must
-    give the same file. Otherwise this module writes the same bytes, tensor by tensor."""
+    """Whether the library writes the file. Otherwise this module writes the same bytes, tensor by tensor. The library
+    needs all tensors and the file in memory (or leaves a temporary file behind when it is killed), and writes several
+    entries of metadata in a random order, whereas the same tensors must give the same file.
+    """
     return (
         sys.platform != "emscripten"
         and len(metadata or {}) < 2

@@ -2,7 +2,7 @@
 
 Source of the format: huggingface_hub/serialization/_torch.py and transformers' save_pretrained. The index is a JSON
 object of `metadata` (with `total_size`, the bytes of all tensors) and `weight_map`, from each tensor's name to the
-name of its file, which lies beside the index: model-00001-of-00002.safetensors.
+name of its file beside the index: model-00001-of-00002.safetensors.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ INDEX = "model.safetensors.index.json"
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
 FILE_NAME_LIMIT = 255  # bytes
-HINT = "The index is damaged, or not of these files: download all of them again"
+HINT = "The index is damaged, or does not belong to these files: download all of them again"
 
 
 def shard_names(source: ByteSource) -> list[str]:
-    """The names of the files, beside the index, that it sends its tensors to. FileFormatError if it is broken."""
+    """The names of the files that an index maps tensors to; they are beside the index. FileFormatError if it
+    is broken.
+    """
     return _names(source, _index(source))
 
 
@@ -60,15 +62,15 @@ def _index(source: ByteSource) -> dict[str, Any]:
         plain = isinstance(name, str) and name.isprintable() and name not in ("", ".", "..")
         plain = plain and len(name.encode()) <= FILE_NAME_LIMIT
         if len(tensor) > NAME_LIMIT or not plain or any(c in name for c in "/\\:\0"):
-            _broken(source, f"the index sends {tensor[:50]!r} to {str(name)[:50]!r}, which is no file beside it")
+            _broken(source, f"the index maps {tensor[:50]!r} to {str(name)[:50]!r}, which is not a file beside it")
     return dict(index)
 
 
 class ShardedFile(Checkpoint):
     """All tensors of an index. `shards(name)` opens a shard by its name; by default the file beside the index.
 
-    `metadata` is that of the first shard and of the index. FileFormatError where a shard is missing, or has other
-    tensors than the index says.
+    `metadata` is that of the first shard and of the index. FileFormatError if a shard is missing, or has other tensors
+    than those in the index.
     """
 
     def __init__(self, source: ByteSource, shards: Callable[[str], AnySource] | None = None) -> None:
@@ -96,7 +98,7 @@ class ShardedFile(Checkpoint):
         try:
             source = open_source(shards(name))
         except (FileNotFoundError, KeyError):
-            self._broken(f"the shard {name!r} is not there")
+            self._broken(f"the shard {name!r} is missing")
         try:
             return SafetensorsFile(source)
         except BaseException:
@@ -137,8 +139,8 @@ class ShardedFile(Checkpoint):
 def write_sharded_safetensors(
     folder: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, limit: int = 5 << 30
 ) -> Path:
-    """Writes tensors to files of at most `limit` bytes of data each (or of one tensor that is larger), and the index,
-    which it returns. The index comes last: where it is, all is there.
+    """Writes tensors to files of at most `limit` bytes of data each (or with one larger tensor), and the index. Returns
+    the index. The index is written last, so its presence means that all files are complete.
     """
     if limit < 1:
         raise ValueError(f"write_sharded_safetensors: the limit is {limit} bytes")

@@ -1,4 +1,4 @@
-"""Shared by the writers: a file that appears complete or not at all, and the plain bytes of a tensor."""
+"""Shared by the writers: atomic writing of files, and the bytes of a tensor."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ AnySink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A tensor that is made when its turn to be written comes: its dtype's name (or block type's), its shape, and what
-    gives its bytes piece by piece. So a file is written tensor by tensor."""
+    """A tensor that is computed when it is written: the name of its dtype or block type, its shape, and a function that
+    yields its bytes piece by piece. A file of such tensors is never in memory as a whole.
+    """
 
     dtype: str
     shape: tuple[int, ...]
@@ -28,7 +29,7 @@ class Deferred:
 
 
 def write_pieces(file: IO[bytes], name: str, pieces: Iterator[bytes | memoryview], expected: int) -> None:
-    """Writes a Deferred's bytes. ValueError when they are not as many as its shape needs."""
+    """Writes a Deferred's bytes. ValueError if their number does not fit its shape."""
     written = sum(file.write(piece) for piece in pieces)
     if written != expected:
         raise ValueError(f"{name!r} gave {written:,} bytes, its shape needs {expected:,}")
@@ -38,8 +39,8 @@ def write_pieces(file: IO[bytes], name: str, pieces: Iterator[bytes | memoryview
 def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
     """A binary file to write to; StorageFullError when the disk is full.
 
-    A path gets its content in one step at the end, so readers and interruptions never see half a file. On Linux an
-    interrupted write leaves nothing behind; elsewhere the next write into the folder removes what was left. An open
+    The file at a path appears in one step at the end, so that no reader or interruption finds half a file. On Linux an
+    interrupted write leaves nothing behind; elsewhere the next write into the folder removes the remains. An open
     file, a pipe or a device is written to directly.
     """
     if not isinstance(target, (str, os.PathLike)):
@@ -75,11 +76,12 @@ def open_sink(target: AnySink) -> Iterator[IO[bytes]]:
 
 
 def _new_file(partial: Path) -> IO[bytes]:
-    """A file in the folder of `partial`: without a name where the system can (Linux), so that it vanishes with the
-    process; else `partial` itself."""
+    """A file in the folder of `partial`: without a name if the system supports it (Linux), so that it vanishes with the
+    process; else `partial` itself.
+    """
     flag = getattr(os, "O_TMPFILE", 0) if sys.platform == "linux" else 0
     if flag and os.path.isdir("/proc/self/fd"):
-        with suppress(OSError):  # a file system without such files
+        with suppress(OSError):  # a file system without unnamed files
             return open(os.open(partial.parent, flag | os.O_RDWR, 0o666), "wb")
     for left in partial.parent.glob(".pyapp.*.*.partial"):
         number = left.name.split(".")[2]
@@ -102,7 +104,7 @@ def _is_running(process: int) -> bool:
 
 
 def in_order(target: Any, tensors: Any, function: str) -> tuple[Any, Any]:
-    """(target, tensors), which may have been given the other way round. TypeError where `tensors` is no mapping."""
+    """(target, tensors), which may be passed in either order. TypeError if `tensors` is not a mapping."""
     if isinstance(target, Mapping) and not isinstance(tensors, Mapping):
         target, tensors = tensors, target
     if not isinstance(tensors, Mapping):
@@ -121,10 +123,10 @@ def is_quantized(tensor: Any) -> bool:
 
 
 def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
-    """A tensor's dtype name, shape and little-endian row-major bytes. Takes pyapp Tensors and whatever NumPy makes an
-    array of.
+    """A tensor's dtype name, shape and little-endian row-major bytes. Takes pyapp Tensors and anything that NumPy can
+    convert to an array.
 
-    ValueError for block-quantised tensors, TypeError for elements that have no name here (objects, strings).
+    ValueError for block-quantised tensors, TypeError for elements without a dtype (objects, strings).
     """
     from pyapp.engine.tensor import Tensor
 
@@ -149,7 +151,7 @@ def plain(name: str, tensor: Any) -> tuple[str, tuple[int, ...], memoryview]:
 
 
 def float32_values(name: str, tensor: Any, shape: tuple[int, ...]) -> Any:
-    """The tensor as a dense float32 NumPy array. ValueError when its shape is another."""
+    """The tensor as a dense float32 NumPy array. ValueError if its shape differs."""
     dtype, actual, data = plain(name, tensor)
     if tuple(actual) != shape:
         raise ValueError(f"{name!r} has the shape {tuple(actual)}, expected {shape}")

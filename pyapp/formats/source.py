@@ -1,7 +1,7 @@
-"""Where bytes come from: a file, bytes in memory, or anything with `name`, `size` and `read`.
+"""Sources of bytes: a file, bytes in memory, or any object with `name`, `size` and `read`.
 
-A reader never asks for more than it needs, so opening a 10 GB file reads only its header. The page has a source of its
-own over a picked File or a handle of the browser's private file system.
+Readers read only the bytes that they need, so opening a 10 GB file reads only its header. The page defines a source
+over a picked File or a handle of the browser's private file system.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BytesSource:
         """Does nothing: the bytes belong to the caller."""
 
 
-# What os.stat says of a path that is no regular file.
+# The kinds of os.stat for paths that are not regular files.
 _OTHER_KINDS = (
     (stat.S_ISFIFO, "a pipe"),
     (stat.S_ISSOCK, "a socket"),
@@ -96,9 +96,9 @@ def open_regular(path: str | os.PathLike[str]) -> FileIO:
 class FileSource:
     """A regular file on disk, read by position; safe to share between threads. A context manager.
 
-    `mapped(offset, length)` gives the file's bytes as memory of the process, natively: private, so that writes to it
-    never reach the file, and shared with other processes until they are written to. With `mapping=False` it gives None,
-    and tensors are read into memory of their own. A mapped file must not be shortened or overwritten in place while
+    `mapped(offset, length)` gives the file's bytes as mapped memory (natively only). The mapping is private: writes
+    never reach the file; pages are shared with other processes until they are written to. With `mapping=False` it gives
+    None, and tensors are read into new memory. A mapped file must not be shortened or overwritten in place while
     tensors use it; replacing it by renaming, as pyapp's writers do, is safe.
     """
 
@@ -112,9 +112,9 @@ class FileSource:
         self._memory: tuple[int, object] | None = None  # address and owner of the whole file
 
     def mapped(self, offset: int, length: int) -> tuple[int, object] | None:
-        """(address, owner) of a range of the file in memory; None where it cannot be mapped.
+        """(address, owner) of a range of the file in memory; None if it cannot be mapped.
 
-        The owner keeps the memory alive; closing the source does not end it.
+        The owner keeps the memory alive, also after the source is closed.
         """
         check_range(self, offset, length)
         if not self._mapping or os.fstat(self._file.fileno()).st_size < offset + length:
@@ -148,7 +148,7 @@ class FileSource:
 
     def close(self) -> None:
         self._file.close()
-        self._memory = None  # tensors keep it as long as they need it
+        self._memory = None  # tensors keep the owner as long as they need it
 
     def __enter__(self) -> FileSource:
         return self
@@ -160,7 +160,7 @@ class FileSource:
 
 
 def _map_file(descriptor: int, size: int) -> tuple[int, object] | None:
-    """(address, owner) of a private copy-on-write mapping of a file; None where the system refuses."""
+    """(address, owner) of a private copy-on-write mapping of a file; None if the system refuses."""
     import mmap  # natively only
 
     try:
@@ -177,7 +177,7 @@ def _map_file(descriptor: int, size: int) -> tuple[int, object] | None:
 
 
 def open_source(source: AnySource, *, mapping: bool = True) -> ByteSource:
-    """A ByteSource from a path, from bytes, or as it is.
+    """A ByteSource from a path or from bytes; a ByteSource is returned unchanged.
 
     Raises OSError as open() does (FileNotFoundError, IsADirectoryError, PermissionError) and TypeError for anything
     else.
@@ -192,7 +192,7 @@ def open_source(source: AnySource, *, mapping: bool = True) -> ByteSource:
 
 
 def close_source(source: ByteSource) -> None:
-    """Closes a source that can be closed."""
+    """Closes a source, if it has `close`."""
     close = getattr(source, "close", None)
     if close is not None:
         close()
@@ -220,7 +220,7 @@ def looks_like_text(head: bytes) -> bool:
 
 
 def read_into(source: ByteSource, offset: int, view: memoryview) -> None:
-    """Fills `view` (writable bytes) from `offset` on, without a second copy where the source can."""
+    """Fills `view` (writable bytes) from `offset` on, without a second copy if the source supports it."""
     direct = getattr(source, "read_into", None)
     if direct is not None:
         direct(offset, view)

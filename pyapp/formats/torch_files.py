@@ -1,6 +1,6 @@
 """`save` and `load`, as torch's: a zip archive of a pickle and of the storages (source of the format: pytorch.py).
 
-torch.load reads these files with weights_only=True. `load` builds plain data and tensors, and never runs programs.
+torch.load reads these files with weights_only=True. `load` builds plain data and tensors, and never runs code.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _St
 from .sink import AnySink, open_sink
 from .source import AnySource, ByteSource, BytesSource, FileSource, close_source, open_source, read_into
 
-PIECE = 1 << 20  # bytes read together
+PIECE = 1 << 20  # bytes read at a time
 DIFFERENTIABLE = frozenset(("float32", "float64", "float16", "bfloat16"))
-ALIGNMENT = 64  # of storages in the file, so that they can be mapped
+ALIGNMENT = 64  # alignment of storages in the file, so that they can be mapped
 
 
 def save(obj: Any, f: AnySink, *_: Any, **__: Any) -> None:
@@ -35,8 +35,8 @@ def save(obj: Any, f: AnySink, *_: Any, **__: Any) -> None:
     schedules) to a path, which appears complete or not at all, or into an open file. Tensors that share memory share
     it in the file, strides are kept.
 
-    A block-quantised tensor is written as a dict of its type's name and its rows as uint8 (block_rows.py): `load` gives
-    the tensor, torch.load the dict. TypeError for anything else.
+    A block-quantised tensor is written as a dict of its type's name and its rows as uint8 (block_rows.py): `load`
+    returns the tensor, torch.load the dict. TypeError for other values.
     """
     writer = PickleWriter()
     pickle = writer.write(obj)
@@ -52,14 +52,14 @@ def save(obj: Any, f: AnySink, *_: Any, **__: Any) -> None:
 
 
 def _bytes_of(storage: Storage) -> Any:
-    """All bytes of a storage, without a copy where the CPU can see them."""
+    """All bytes of a storage, without a copy if they are in host memory."""
     if not storage.nbytes:
         return b""
     return storage.bytes_view() if storage.device.backend.host_visible else storage.read()
 
 
 def _write(archive: zipfile.ZipFile, name: str, data: Any) -> None:
-    """One member; its bytes begin at a multiple of 64, after an extra field that fills up."""
+    """Writes one member; an extra field pads its header so that its bytes begin at a multiple of 64."""
     info = zipfile.ZipInfo(name)
     begin = archive.start_dir + 30 + len(name.encode()) + 4
     info.extra = struct.pack("<2sH", b"FB", -begin % ALIGNMENT) + bytes(-begin % ALIGNMENT)
@@ -69,18 +69,18 @@ def _write(archive: zipfile.ZipFile, name: str, data: Any) -> None:
 
 
 class _Saved(PyTorchFile):
-    """A file as the value that was saved, its tensors on `device`."""
+    """Builds the value that was saved in a file, with its tensors on `device`."""
 
     def __init__(self, source: Any, device: Device) -> None:
         super(PyTorchFile, self).__init__(source)
         self._device = device
         self.value = self._open(None)
         self._visits = 0
-        self._made: dict[int, Any] = {}  # containers and tensors by the id of what stands for them in `value`
+        self._made: dict[int, Any] = {}  # containers and tensors, by the id of their representation in `value`
         self._storages: dict[str, Storage] = {}
 
     def build(self, value: Any, depth: int = 0) -> Any:
-        """The value with tensors in it: what is there twice is there twice again."""
+        """The value with its tensors. An object that occurs twice is built once and shared."""
         self._visits += 1
         if depth > DEPTH_LIMIT or self._visits > VISITS_LIMIT:
             self._broken("its containers are nested too deeply, or hold too much")
@@ -112,7 +112,7 @@ class _Saved(PyTorchFile):
         return made
 
     def _plain(self, value: Any) -> Any:
-        """A number, a text or bytes. FileFormatError for what a file may name but not hold: a class, a function."""
+        """A number, a text or bytes. FileFormatError for names of classes and functions."""
         if value is None or type(value) in (bool, int, float, complex, str, bytes):
             return value
         if type(value) is PickledDType and value.name:
@@ -121,7 +121,7 @@ class _Saved(PyTorchFile):
         self._broken(f"it holds {str(what)[:50]!r}, which is neither a tensor nor plain data")
 
     def _array(self, value: PickledArray) -> Any:
-        """An array of NumPy, as it was saved."""
+        """A NumPy array, as it was saved."""
         if not value.dtype:
             self._broken("it holds an array of objects, strings or records")
         order: Any = "F" if value.fortran else "C"
@@ -160,11 +160,11 @@ class _Saved(PyTorchFile):
 
 
 def load(f: AnySource | IO[bytes], map_location: Any = None, *_: Any, weights_only: bool = True, **__: Any) -> Any:
-    """Reads what save() or torch.save wrote, from a path, bytes or an open file: numbers, texts, containers, arrays of
-    NumPy, and tensors, which share memory as they did. Tensors go to the device that `map_location` names, else to the
-    CPU. Other files of tensors (safetensors, GGUF, npz …) give a dict of them by name.
+    """Reads a file of save() or torch.save from a path, bytes or an open file: numbers, texts, containers, NumPy
+    arrays, and tensors, which share memory as they did when saved. Tensors are placed on the device `map_location`, by
+    default on the CPU. Other files of tensors (safetensors, GGUF, npz …) give a dict of tensors by name.
 
-    Programs in the file are never run, with `weights_only=False` neither: FileFormatError names what it asks for.
+    Code in the file is never run, not even with `weights_only=False`: FileFormatError names the function.
     """
     named = map_location is not None and not callable(map_location) and not isinstance(map_location, dict)
     device = check_device(map_location) if named else cpu
@@ -183,14 +183,15 @@ def load(f: AnySource | IO[bytes], map_location: Any = None, *_: Any, weights_on
 
 
 def _load_tensors(source: ByteSource, kind: str, device: Device) -> dict[str, Tensor]:
-    """The tensors of a file of another format by name. FileFormatError for an .npz of what is no numbers."""
+    """The tensors of a file of another format by name. FileFormatError for an .npz whose arrays are not numbers."""
     if kind == "index.json" and not isinstance(source, FileSource):
-        raise FileFormatError(
-            "this is an index of shards, which lie beside it", where=source.name, hint="Give its path, or each shard"
-        )
+        raise FileFormatError("this is an index of shards", where=source.name, hint="Give its path, or each shard")
     checkpoint = open_checkpoint(source)
     try:
         return {name: checkpoint.read(name, device=device) for name in checkpoint.tensors}
     finally:
         if isinstance(source, FileSource):
             checkpoint.close()  # the shards, too
+
+
+__top_level__ = ["load", "save"]

@@ -23,7 +23,7 @@ PIECES_LIMIT = 1 << 20
 
 class WhisperGgmlFile(GgmlStream):
     """A whisper.cpp model. `config` has openai's names of the hyper-parameters, `pieces` the bytes of the vocabulary's
-    tokens by id. Tensors have openai's names; blocks are read as GGUF's are.
+    tokens by id. Tensors have openai's names; blocks are read as in GGUF files.
     """
 
     def __init__(self, source: ByteSource) -> None:

@@ -1,8 +1,8 @@
-"""Files of the Hugging Face hub, in the cache that huggingface-hub and its friends share.
+"""Download files of the Hugging Face hub into huggingface-hub's cache, which other programs share.
 
-Addresses, the user's token, errors and look-ups in the cache are huggingface-hub's. Requests are made by `http.py`:
-the library's read answers of any size into memory, drop what had arrived when a download is interrupted, report every
-10 MB only and cannot be cancelled.
+Addresses, the user's token, errors and look-ups in the cache are huggingface-hub's. `http.py` makes the requests,
+because the library's requests read answers of any size into memory, drop the data of an interrupted download, report
+progress only every 10 MB and cannot be cancelled.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def fetch(
     offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """The path of a hub file in the local cache, downloaded if it is not there; an interrupted download is continued.
+    """The path of a hub file in the local cache, downloaded if it is missing; an interrupted download is continued.
 
-    `size` (bytes) and `sha256` are what the file must have; without them the hub's own word is checked. HF_ENDPOINT,
-    HF_TOKEN, HF_HUB_CACHE, HF_HUB_OFFLINE and the proxy variables mean what they mean to huggingface-hub. A branch is
-    looked up on the hub each time, and in the cache when the hub cannot be reached. Raises ModelNotFoundError,
-    DownloadError, StorageFullError, Cancelled.
+    The file must have the given `size` (bytes) and `sha256`; without them the hub's values are used. HF_ENDPOINT,
+    HF_TOKEN, HF_HUB_CACHE, HF_HUB_OFFLINE and the proxy variables work as in huggingface-hub. A branch is looked up on
+    the hub each time, and in the cache if the hub cannot be reached. Raises ModelNotFoundError, DownloadError,
+    StorageFullError, Cancelled.
     """
     from huggingface_hub import is_offline_mode
 
@@ -57,7 +57,7 @@ def fetch(
     _check_path(repo, path)
     cached = _cached(repo, path, revision, cache_dir)
     if cached and size is not None and cached.stat().st_size != size:
-        cached.resolve().unlink()  # a damaged cache heals by itself
+        cached.resolve().unlink()  # repairs a damaged cache
         cached = None
     if cached and (COMMIT.fullmatch(revision) or offline or is_offline_mode()):
         return cached
@@ -72,7 +72,7 @@ def fetch(
         remote = _patiently(lambda: _look_up(repo, path, revision), cancel)
     except DownloadError:
         if cached:
-            return cached  # the hub is out of reach: the version that was here last
+            return cached  # the hub cannot be reached: use the last cached version
         raise
     if size is not None and remote.size not in (None, size):
         raise DownloadError(
@@ -101,8 +101,7 @@ def list_files(
     offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> list[str]:
-    """The paths of a repository's files: the hub's, or those in the cache when the hub is not to be, or cannot be,
-    reached."""
+    """The paths of a repository's files on the hub, or in the cache if offline or if the hub cannot be reached."""
     from huggingface_hub import is_offline_mode
 
     folder = _repo_folder(repo, cache_dir)
@@ -127,7 +126,7 @@ def list_files(
 
 
 def _patiently(work: Callable[[], T], cancel: Cancel) -> T:
-    """Runs what cannot be cancelled in a thread that is left alone when `cancel` is set."""
+    """Runs a call that cannot be cancelled in a thread, which is abandoned when `cancel` is set."""
     box: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
 
     def run() -> None:
@@ -232,8 +231,9 @@ def _look_up(repo: str, path: str, revision: str) -> Remote:
 
 
 def _link(folder: Path, remote: Remote, revision: str, blob: Path) -> Path:
-    """Enters a finished blob under its name, as huggingface-hub documents its cache: refs/REVISION and
-    snapshots/COMMIT/PATH."""
+    """Links a finished blob to its name in huggingface-hub's documented cache layout: refs/REVISION and
+    snapshots/COMMIT/PATH.
+    """
     pointer = folder / "snapshots" / remote.commit / remote.path
     pointer.parent.mkdir(parents=True, exist_ok=True)
     if not pointer.is_file():
@@ -247,7 +247,7 @@ def _link(folder: Path, remote: Remote, revision: str, blob: Path) -> Path:
 
 
 def _note_revision(folder: Path, remote: Remote, revision: str) -> None:
-    """Writes down which commit a branch was when it was looked up last."""
+    """Stores the commit of a branch at the last look-up."""
     if revision != remote.commit:
         ref = folder / "refs" / revision
         ref.parent.mkdir(parents=True, exist_ok=True)
@@ -256,7 +256,7 @@ def _note_revision(folder: Path, remote: Remote, revision: str) -> None:
 
 @contextmanager
 def _locked(folder: Path, etag: str, cancel: Cancel) -> Iterator[None]:
-    """One process at a time downloads a file; the next one finds it done."""
+    """A lock: one process at a time downloads a file; the next one finds it complete."""
     from huggingface_hub.utils import WeakFileLock
 
     path = folder.parent / ".locks" / folder.name / f"{etag}.pyapp.lock"

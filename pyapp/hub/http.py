@@ -1,8 +1,8 @@
-"""HTTP requests to a hub: short answers, with limits on their size and time, and files, which are received beside their
-place, continued after interruptions, verified, and cancelled at once.
+"""HTTP requests to a hub: short answers, with limits of size and time; and files, which are downloaded to a partial
+file, continued after interruptions, verified, and can be cancelled at once.
 
-Requests go through huggingface-hub's session, so proxies, certificates and offline mode mean the same. The library's
-own calls are not used: they read answers of any size into memory.
+Requests use huggingface-hub's session, so that proxies, certificates and offline mode work in the same way. The
+library's own calls are not used, because they read answers of any size into memory.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from .network_errors import STRANGE_HINT, explain
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-POLL = 0.05  # seconds between two looks at Cancel while nothing arrives
+POLL = 0.05  # seconds between two checks of Cancel while no data arrives
 REPORT_EVERY = 0.1  # seconds
 ATTEMPTS = 5  # in a row without a new byte
 RETRY_SECONDS = 0.5  # before the second attempt, then twice as long each time
 TRANSIENT = frozenset((408, 425, 429, 500, 502, 503, 504))
 
 
-ANSWER_LIMIT = 32 << 20  # bytes of an answer that is held in memory: a repository's list of files
+ANSWER_LIMIT = 32 << 20  # bytes of an answer in memory: a repository's list of files
 ERROR_LIMIT = 1 << 16  # bytes of an error's text
-ANSWER_SECONDS = 60.0  # for all of an answer, however slowly it comes
-UNSIZED_LIMIT = 64 << 20  # bytes of a file whose size nobody says
+ANSWER_SECONDS = 60.0  # for a whole answer
+UNSIZED_LIMIT = 64 << 20  # bytes of a file of unknown size
 REDIRECTS = 5
 
 
 class _Interrupted(Exception):
-    """The connection broke or the server was busy: worth another attempt."""
+    """The connection broke or the server was busy: try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What the hub says of a file."""
+    """The hub's metadata of a file."""
 
     repo: str
     path: str
-    url: str  # of this very commit
+    url: str  # of this commit
     commit: str
     etag: str
     size: int | None
@@ -65,7 +65,7 @@ def storage_full(folder: Path, needed: int | None) -> StorageFullError:
 
 
 def request_headers() -> dict[str, str]:
-    """Who asks, the user's token, and no compression: a small answer must not grow in memory."""
+    """The headers: user agent, the user's token, and no compression, because a small answer must not grow in memory."""
     from huggingface_hub import constants, get_token
 
     headers = {"User-Agent": "pyapp", "Accept-Encoding": "identity"}
@@ -78,8 +78,9 @@ def request_headers() -> dict[str, str]:
 
 
 def ask(url: str, timeout: float) -> bytes:
-    """The body of the answer to a GET. Raises huggingface-hub's errors for a status that is one, DownloadError for an
-    answer that is too long, takes too long, or is compressed."""
+    """The body of the answer to a GET. Raises huggingface-hub's errors for an error status, DownloadError for an answer
+    that is too long, takes too long, or is compressed.
+    """
     from huggingface_hub import get_session, hf_raise_for_status
 
     with get_session().stream("GET", url, headers=request_headers(), timeout=timeout) as answer:
@@ -89,8 +90,9 @@ def ask(url: str, timeout: float) -> bytes:
 
 
 def ask_head(url: str, timeout: float) -> Any:
-    """The answer to a HEAD, after redirects inside the same host: what a hub says of a file stands in its own answer,
-    not in that of the storage to which it sends. Raises as `ask`."""
+    """The answer to a HEAD, after redirects inside the same host: the metadata of a file are in the hub's answer, not
+    in that of the storage to which it redirects. Raises as `ask`.
+    """
     from urllib.parse import urljoin, urlsplit
 
     from huggingface_hub import get_session, hf_raise_for_status
@@ -109,7 +111,7 @@ def ask_head(url: str, timeout: float) -> Any:
 
 
 def _without_body(answer: Any, body: bytes = b"") -> Any:
-    """The answer with this body in place of its own, which may never end."""
+    """The answer with its body, which may never end, replaced by this one."""
     import httpx2
 
     headers = {k: v for k, v in answer.headers.items() if k.lower() not in ("content-encoding", "transfer-encoding")}
@@ -117,12 +119,12 @@ def _without_body(answer: Any, body: bytes = b"") -> Any:
 
 
 def _read_answer(answer: Any, limit: int, cut: bool = False) -> bytes:
-    """The body, of at most `limit` bytes: what is longer is refused, or cut off."""
+    """The body, of at most `limit` bytes; a longer body is refused or cut off."""
     where, encoding = str(answer.request.url)[:200], answer.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
         if cut:
             return b""
-        raise _strange(f"its answer is compressed ({encoding[:50]!r}), though that was not asked for", where)
+        raise _strange(f"its answer is compressed ({encoding[:50]!r}), which was not requested", where)
     body = bytearray()
     end = time.monotonic() + ANSWER_SECONDS
     for chunk in answer.iter_raw():
@@ -148,7 +150,7 @@ def receive(
     report: Callable[[Event], None] | None,
     cancel: Cancel,
 ) -> None:
-    """Downloads a file to `blob` and verifies it. A partial file beside it survives interruptions."""
+    """Downloads a file to `blob` and verifies it. A partial file beside it is kept after interruptions."""
     blob.parent.mkdir(parents=True, exist_ok=True)
     partial = blob.with_name(f"{blob.name}.pyapp.incomplete")
     total = size if size is not None else remote.size
@@ -159,7 +161,7 @@ def receive(
     progress = _Meter(remote.path, total, report)
     _attempts(remote, partial, total, progress, cancel)
     wrong = _verify(partial, remote, sha256, cancel)
-    if wrong and resumed:  # the beginning may stem from a damaged attempt: once more from the start
+    if wrong and resumed:  # the beginning may be from a damaged attempt: download again from the start
         partial.unlink()
         _attempts(remote, partial, total, progress, cancel)
         wrong = _verify(partial, remote, sha256, cancel)
@@ -174,7 +176,9 @@ def receive(
 
 
 def _attempts(remote: Remote, partial: Path, total: int | None, progress: _Meter, cancel: Cancel) -> None:
-    """Requests from where the partial file ends, until it is whole. Only new bytes earn patience."""
+    """Requests the rest of the partial file until it is complete. Attempts without new bytes count towards
+    the limit.
+    """
     failures = furthest = 0
     while True:
         try:
@@ -237,11 +241,11 @@ def _request(remote: Remote, partial: Path, total: int | None, progress: _Meter,
 
 
 class _Stream:
-    """The answer to one request, received by a thread, so that Cancel is looked at while nothing arrives."""
+    """The answer to one request, received in a thread, so that Cancel can be checked while no data arrives."""
 
     def __init__(self, remote: Remote, start: int) -> None:
         self._remote, self._start = remote, start
-        self.size: int | None = None  # of the whole file, by this answer
+        self.size: int | None = None  # of the whole file, from this answer
         self._items: queue.Queue[Any] = queue.Queue(maxsize=64)
         self._stop = threading.Event()
         threading.Thread(target=self._run, name="pyapp-download", daemon=True).start()
@@ -262,7 +266,7 @@ class _Stream:
                 if answer.status_code >= 400 and answer.status_code != 416:
                     hf_raise_for_status(_without_body(answer, _read_answer(answer, ERROR_LIMIT, cut=True)))
                 if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-                    raise _strange("it compresses the file, though that was not asked for", self._remote.url[:200])
+                    raise _strange("it compresses the file, which was not requested", self._remote.url[:200])
                 length = answer.headers.get("Content-Length", "")
                 self._put((answer.status_code, answer.headers.get("Content-Range", ""), length))
                 for chunk in answer.iter_raw():
@@ -273,7 +277,7 @@ class _Stream:
             self._put(error)
 
     def _put(self, item: Any) -> bool:
-        """False: nobody listens any more."""
+        """Queues an item; False if the receiver is gone."""
         while not self._stop.is_set():
             try:
                 self._items.put(item, timeout=POLL)
@@ -305,7 +309,7 @@ class _Stream:
         raise explain(error, self._remote.repo, self._remote.path, self._remote.commit) from error
 
     def head(self, cancel: Cancel) -> int:
-        """The byte at which the answer begins: a server may ignore the wish to continue."""
+        """The byte at which the answer begins: a server may ignore the range of a request."""
         status, content_range, length = self._get(cancel)
         match = re.fullmatch(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", content_range)
         rest = int(length) if re.fullmatch(r"\d{1,18}", length) else None
@@ -330,12 +334,13 @@ class _TooLong(Exception):
 
 
 class _Restart(_Interrupted):
-    """The server does not continue from there: begin again."""
+    """The server cannot continue at that byte: start again."""
 
 
 def _verify(partial: Path, remote: Remote, sha256: str | None, cancel: Cancel) -> str | None:
-    """What is wrong with the file; None: nothing. An ETag of 64 digits is the file's SHA-256, one of 40 its SHA-1 as a
-    git blob."""
+    """A description of the mismatch, or None. An ETag of 64 digits is the file's SHA-256, one of 40 its SHA-1 as a git
+    blob.
+    """
     digest: _Hash
     expected = sha256 or remote.etag
     if len(expected) == 64:
@@ -353,7 +358,7 @@ def _verify(partial: Path, remote: Remote, sha256: str | None, cancel: Cancel) -
 
 
 class _Meter:
-    """Progress events, not more than ten a second."""
+    """Reports Progress events, at most ten a second."""
 
     def __init__(self, path: str, total: int | None, report: Callable[[Event], None] | None) -> None:
         self._what, self._total, self._report = f"downloading {path.rsplit('/', 1)[-1]}", total, report

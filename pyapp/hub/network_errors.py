@@ -1,4 +1,4 @@
-"""What a person can do about an error of a network library."""
+"""Explain errors of network libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ELSEWHERE = "or download the file elsewhere and give its path"
 
 
 def endpoint() -> str | None:
-    """Read on each call, where the library reads it once."""
+    """The address of the hub, read at each call; the library reads it only once."""
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
 
 

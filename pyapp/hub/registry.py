@@ -1,8 +1,7 @@
-"""The models that have a name of their own. pyapp/registry.json is read here and by the page.
+"""The registry of named models, pyapp/registry.json, which the page reads too.
 
-The four hub models were trained with Llama 2's tokenizer of 32,000 pieces, which their repository does not hold
-(stories260K has its own); the same vocabulary lies as tokenizer.json in a public repository, which both tokenizer
-libraries read.
+The four hub models were trained with Llama 2's tokenizer of 32,000 pieces (stories260K has another), which is not in
+their repository. A public repository has the same vocabulary as tokenizer.json, which both tokenizer libraries read.
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A file of a model. `role` is what it is for: "model" (the weights), "tokenizer", "config", "generation_config" or
-    "preprocessor_config"; `path` is within the repository, or within the site for embedded models; `size` in bytes and
-    `sha256` (hexadecimal) are None where unknown, then the hub's own word is taken."""
+    """A file of a model. `role` is "model" (the weights), "tokenizer", "config", "generation_config" or
+    "preprocessor_config"; `path` is inside the repository, or inside the site for embedded models; `size` in bytes and
+    `sha256` (hexadecimal) are None if unknown, and then the hub's values are used.
+    """
 
     role: str
     path: str
@@ -33,8 +33,9 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model of the registry; `kind` is "embedded" or "hub", `task` what it does: "generate" (text) or "transcribe"
-    (speech). `aliases` are other names it answers to."""
+    """A model of the registry; `kind` is "embedded" or "hub", `task` is "generate" (text) or "transcribe" (speech).
+    `aliases` are its other names.
+    """
 
     id: str
     title: str
@@ -49,8 +50,9 @@ class ModelEntry:
         return next((file for file in self.files if file.role == role), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: the fields without `files`, the repository, and the sum of the known sizes in bytes (None
-        where that of the weights is unknown)."""
+        """JSON values: the fields without `files`, the repository, and the sum of the known sizes in bytes (None if
+        that of the weights is unknown).
+        """
         model = self.file("model")
         sizes = {file.role: file.size or embedded_size(file) for file in self.files}
         return {
@@ -95,7 +97,7 @@ def _entry(item: dict[str, Any]) -> ModelEntry:
 
 
 def embedded_path(file: ModelFile) -> Path | None:
-    """Where an embedded file lies: inside the installed package, or in web/ of a checkout. None: not there."""
+    """The path of an embedded file: inside the installed package, or in web/ of a checkout. None if it is missing."""
     places = (PACKAGE / "embedded" / file.path, PACKAGE.parent / "web" / file.path)
     return next((place for place in places if place.is_file()), None)
 

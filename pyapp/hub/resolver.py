@@ -1,8 +1,8 @@
-"""From a model's name to its files on disk.
+"""Resolve a model's name to its files on disk.
 
 A name is, in this order: a name of the registry (`stories`, `whisper-tiny`, `openai/whisper-tiny`), a file, a folder,
 or a name on the hub: `owner/repo:file`, `owner/repo`, either with a revision as in `owner/repo@main:file`. Write
-`./stories` for a file or folder that is called like a model of the registry.
+`./stories` for a file or folder with the name of a model of the registry.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .download import fetch, list_files
 from .registry import ModelEntry, ModelFile, embedded_path, models
 
 HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
-# Files of a model folder that end like weights and are none.
+# Files of a model folder with a suffix of weights that are not weights.
 _NOT_WEIGHTS = re.compile(
     r"tok.*|.*tokenizer\.bin|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+", re.I
 )
 INDEX = "model.safetensors.index.json"
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
-# What Hugging Face keeps beside the weights, by the role it has here.
+# Hugging Face's files beside the weights, by role.
 COMPANIONS = {
     f"{role}.json": role for role in ("config", "generation_config", "preprocessor_config", "tokenizer_config")
 }
@@ -38,9 +38,9 @@ Report = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """What a name stands for: its files by role ("model", "tokenizer", "config", "generation_config",
-    "preprocessor_config", "tokenizer_config"; all but the model where there is one), and the registry's entry, if it
-    has one."""
+    """The files of a name by role ("model", "tokenizer", "config", "generation_config", "preprocessor_config",
+    "tokenizer_config"; all but the model are optional), and the registry's entry, if any.
+    """
 
     name: str
     files: Mapping[str, Path]
@@ -57,15 +57,16 @@ class ModelFiles:
 
 @dataclass(frozen=True, slots=True)
 class NameIn:
-    """A model's name and the folder that holds its files, as NAME or NAME.pt, or where they are to be downloaded to:
-    it is used in place of the hub's cache."""
+    """A model's name and the folder that is used in place of the hub's cache: it has the files, as NAME or NAME.pt, or
+    they are downloaded to it.
+    """
 
     name: str
     folder: Path
 
     @property
     def here(self) -> Path | None:
-        """The folder or file in it that is called so."""
+        """The folder or file with that name in the folder."""
         if not self.name:
             return None
         places = (self.folder / self.name, self.folder / f"{self.name}.pt")
@@ -85,11 +86,11 @@ def resolve(
     check: Callable[[Mapping[str, Path]], None] | None = None,
 ) -> ModelFiles:
     """The files of a model, downloaded if they are not in the cache. Blocks; `report` receives Progress events in
-    bytes. `check` is called with the small files by role, as they lie on disk, before the weights are fetched: it may
-    raise, so that nothing large is downloaded in vain.
+    bytes. `check` is called with the paths of the small files by role before the weights are downloaded; it may raise,
+    so that nothing large is downloaded in vain.
 
-    Raises ModelNotFoundError for a name that nothing has, DownloadError, StorageFullError, and Cancelled when `cancel`
-    is set: what has arrived by then is kept and a later call goes on from there. `offline` uses the cache alone.
+    Raises ModelNotFoundError for an unknown name, DownloadError, StorageFullError, and Cancelled when `cancel` is set:
+    the data so far is kept, and a later call continues. `offline` uses only the cache.
     """
 
     def get(file: ModelFile) -> Path:
@@ -112,7 +113,7 @@ def resolve(
     if path.is_file():
         return _of_file(text, path)
     if path.exists():
-        open_regular(path).close()  # a pipe or a device: FileFormatError says so
+        open_regular(path).close()  # a pipe or a device: opening it raises FileFormatError
     match = HUB_NAME.fullmatch(text)
     if not match:
         raise _unknown(text)
@@ -131,14 +132,15 @@ def resolve(
         check(found)
     found["model"] = get(ModelFile("model", chosen, None, None, repo, revision))
     if PurePosixPath(chosen).name == INDEX:
-        for shard in _shards(found["model"]):  # they come to lie beside their index
+        for shard in _shards(found["model"]):  # they are placed beside their index
             get(ModelFile("shard", str(PurePosixPath(chosen).with_name(shard)), None, None, repo, revision))
     return ModelFiles(text, found)
 
 
 def find_entry(name: str, task: str | None = None) -> ModelEntry | None:
-    """The registry's entry called `name`; or whose model file `owner/repo:file` (its path, or its last part) is meant;
-    or the only one of the repository `owner/repo`. With a `task`, its aliases too ("turbo")."""
+    """The registry's entry with the name `name`, or with the model file `owner/repo:file` (its path, or its last part),
+    or the only entry of the repository `owner/repo`. With a `task`, aliases ("turbo") are found too.
+    """
     repo, _, file = name.partition(":")
     of_repo = []
     for entry in models():
@@ -190,7 +192,7 @@ def _shards(index: Path) -> list[str]:
 
 
 def choose_files(names: Iterable[str], model: str) -> dict[str, str]:
-    """The files that belong to the weights `model`, by role: they lie in the same folder."""
+    """The files that belong to the weights `model`, by role: those in the same folder."""
     names = list(names)
     folder = PurePosixPath(model).parent
     beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
@@ -204,8 +206,9 @@ def _weights(names: Iterable[str]) -> list[str]:
 
 
 def choose_model(names: Iterable[str], where: str) -> str:
-    """The one file that holds the weights, or the index of several; model.safetensors goes first. ModelNotFoundError
-    for none, or several models."""
+    """The file of the weights, or the index of several files; model.safetensors has priority. ModelNotFoundError for
+    none, or several models.
+    """
     names = list(names)
     candidates = _weights(names)
     if "model.safetensors" in candidates:
@@ -229,7 +232,8 @@ def choose_model(names: Iterable[str], where: str) -> str:
 
 def choose_tokenizer(names: Iterable[str], model: str) -> str | None:
     """The tokenizer in the folder of `model`: STEM.tokenizer.json or .bin, tokenizer.json or .bin, or the only
-    tok*.bin."""
+    tok*.bin.
+    """
     folder = PurePosixPath(model).parent
     beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
     stem = PurePosixPath(model).stem

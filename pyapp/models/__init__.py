@@ -1,4 +1,4 @@
-"""Architectures, and the way from a name or file to a model that is ready to use."""
+"""Architectures, and loading models by name or from files."""
 
 from .load import LoadedModel, LoadedSpeechModel, load_model, load_speech_model, load_tokenizer
 

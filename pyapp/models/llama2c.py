@@ -1,9 +1,9 @@
-"""The Llama architecture as llama2.c has it (Touvron et al. 2023, arXiv 2307.09288;
+"""The Llama architecture of llama2.c (Touvron et al. 2023, arXiv 2307.09288;
 https://github.com/karpathy/llama2.c): pre-norm transformer, rotary positions in neighbouring pairs, grouped heads,
 SwiGLU, no biases.
 
-Projections that read the same input are one matrix: `wqkv` is [wq; wk; wv], `w13` is [w1; w3]. Training and
-inference are the same module.
+Projections of the same input are one matrix: `wqkv` is [wq; wk; wv], `w13` is [w1; w3]. Training and inference use
+the same module.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FUSED = {
 
 @dataclass(frozen=True)
 class Config:
-    """The seven numbers of a llama2.c checkpoint, and whether the head is the embedding."""
+    """The seven hyper-parameters of a llama2.c checkpoint, and whether the head is the embedding."""
 
     dim: int
     hidden_dim: int
@@ -58,7 +58,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], tied: bool = True) -> Config:
-        """From a checkpoint's config; other keys are left alone."""
+        """From a checkpoint's config; other keys are ignored."""
         known = [field.name for field in fields(cls) if field.name != "tied"]
         return cls(**{key: values[key] for key in known}, tied=tied)
 
@@ -67,12 +67,12 @@ class Config:
         return self.dim // self.n_heads
 
     def to_dict(self) -> dict[str, int]:
-        """The seven numbers."""
+        """The seven hyper-parameters."""
         return {key: value for key, value in asdict(self).items() if key != "tied"}
 
 
 class Text(Protocol):
-    """How the tokens of a text see one another: `attention(i, qkv)` in layer i, of rotated queries and keys.
+    """The attention among the tokens of a text: `attention(i, qkv)` rotates queries and keys and attends in layer i.
 
     qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
     """
@@ -81,7 +81,7 @@ class Text(Protocol):
 
 
 class WholeText:
-    """A text (B, T) that is read at once: training."""
+    """A whole text (B, T), for training."""
 
     def __init__(self, config: Config, table: Tensor) -> None:
         self.heads, self.kv_heads, self.head_dim, self.table = (
@@ -100,7 +100,7 @@ class WholeText:
 
 
 class CachedText:
-    """The tokens (T,) at position[0] … of a text whose earlier tokens are in a cache."""
+    """The tokens (T,) at position[0] … of a text, with the earlier tokens in a cache."""
 
     def __init__(self, config: Config, table: Tensor, position: Tensor, cache: TextCache) -> None:
         self.heads, self.table, self.position, self.layers = config.n_heads, table, position, cache.layers
@@ -136,7 +136,7 @@ class FeedForward(Module):
 
 
 class Block(Module):
-    """Attention and feed-forward, each behind a norm and around a residual."""
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Block(Module):
 
 
 class Llama2c(Module):
-    """The model. Its tensors are named as in the checkpoint, but for the fused projections (FUSED)."""
+    """The model. Its tensors have the checkpoint's names, except the fused projections (FUSED)."""
 
     def __init__(self, config: Config, initialize: bool = True, generator: Any = None) -> None:
         super().__init__()
@@ -166,9 +166,7 @@ class Llama2c(Module):
             self.initialize(generator)
 
     def initialize(self, generator: Any = None) -> None:
-        """Normal with deviation 0.02, and 0.02 / sqrt(2 layers) for the projections that write into the residual
-        stream.
-        """
+        """Normal with deviation 0.02, and 0.02 / sqrt(2 layers) for the projections that add to the residual stream."""
         residual = 0.02 / sqrt(2 * self.config.n_layers)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
@@ -191,7 +189,7 @@ class Llama2c(Module):
 
     @property
     def device(self) -> Device:
-        """Where the model computes."""
+        """The device on which the model computes."""
         return self.tok_embeddings.weight.device
 
     def new_cache(self, capacity: int | None = None) -> KVCache:
@@ -202,7 +200,8 @@ class Llama2c(Module):
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True) -> Tensor:
         """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).
 
-        The keys and values of the tokens are written to `cache`, of a layer each (new_cache, or nn.caches' others).
+        The keys and values of the tokens are written to `cache`, which has a cache per layer (new_cache, or another of
+        nn.caches).
         """
         x = self.tok_embeddings(tokens)  # (T, dim)
         text = CachedText(self.config, self.table, position, cache)
@@ -216,7 +215,7 @@ class Llama2c(Module):
 
     @classmethod
     def empty(cls, config: Config) -> Llama2c:
-        """A model without values, whose parameters are about to be replaced."""
+        """A model with empty parameters, to be replaced by the caller."""
         with skip_initialization():
             return cls(config, initialize=False)
 
@@ -257,12 +256,12 @@ class Llama2c(Module):
                 yield f"{path}.weight", module, shape
 
     def dequantize(self) -> None:
-        """Turns block-quantised weights into float32, which needs no int8 activations."""
+        """Converts block-quantised weights to float32, so that activations need no int8."""
         for _, owner, _ in self.slots():
             owner.weight = Parameter(quant.dequantize(owner.weight), requires_grad=False)
 
     def export_tensors(self) -> dict[str, Tensor]:
-        """Tensors by llama2.c's names, float32, fused projections split: what formats.write_llama2c takes."""
+        """Tensors by llama2.c's names, float32, fused projections split, for formats.write_llama2c."""
         config, size = self.config, self.config.head_dim
         rows = {
             "attention.wqkv.weight": [config.dim, config.n_kv_heads * size, config.n_kv_heads * size],
@@ -283,7 +282,7 @@ class Llama2c(Module):
 
 
 def _sources(name: str) -> list[tuple[str, str]]:
-    """(old, new) replacements that lead from a parameter's name to the checkpoint's names."""
+    """(old, new) replacements that turn a parameter's name into the checkpoint's names."""
     for fused, parts in FUSED.items():
         if name.endswith(fused):
             return [(fused, part) for part in parts]

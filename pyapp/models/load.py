@@ -1,7 +1,7 @@
-"""From a name or files to a model that is ready to use.
+"""Load models by name or from files.
 
-The architectures and tokenizers are imported when a model of theirs is loaded: the page's first token waits for no
-other model's code.
+Architectures and tokenizers are imported when a model needs them, so that the page's first token does not wait for
+other code.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
 SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 
 # Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
-# bit can grow to a tenth of a logit, and near ties would fall differently on different processors and in the browser.
-# A model that stays in the processor's cache as float32 need not pay for speed with that.
+# bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
+# A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
@@ -40,7 +40,7 @@ ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A language model and its tokenizer. `config` holds the numbers of the model as JSON values."""
+    """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values."""
 
     name: str
     model: LanguageModel
@@ -57,10 +57,10 @@ def load_model(
 ) -> LoadedModel:
     """Loads a model by name (embedded, or `owner/repo:file` on the hub), from a path, bytes or a ByteSource.
 
-    `tokenizer` is needed where none lies beside the model. `report` receives Progress in bytes (download, reading).
-    The parameters need no gradients: call `model.requires_grad_()` to train those that are not quantised. Blocks, and
-    has read everything when it returns. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and
-    Cancelled once `cancel` is set.
+    `tokenizer` is needed if none is beside the model. `report` receives Progress in bytes (download, reading). The
+    parameters do not require gradients: call `model.requires_grad_()` to train those that are not quantised. Returns
+    when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once
+    `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
@@ -89,7 +89,7 @@ def load_model(
 
 
 def check_architecture(config: Mapping[str, Any], where: str) -> None:
-    """ModelError for a configuration of an architecture that is not here."""
+    """ModelError for a configuration of an unknown architecture."""
     kind = config.get("model_type", "llama2c")
     if kind != "llama2c":
         raise ModelError(f"the architecture {str(kind)[:50]!r} is not known", where=where, hint="Known: llama2c")
@@ -105,7 +105,7 @@ def _check_config_file(files: Mapping[str, Path]) -> None:
 
 
 def build(checkpoint: Checkpoint, report: Callable[[Event], None], cancel: Cancel) -> Any:
-    """The model that a checkpoint holds. `model_type` in its config names the architecture; without it, llama2.c's."""
+    """The model of a checkpoint. `model_type` in its config names the architecture; the default is llama2.c's."""
     check_architecture(checkpoint.config, checkpoint.source.name)
     from pyapp.models.llama2c import Llama2c
 
@@ -117,7 +117,7 @@ def build(checkpoint: Checkpoint, report: Callable[[Event], None], cancel: Cance
         model = Llama2c.from_checkpoint(checkpoint, progress)
     except KeyError as error:
         raise ModelError(
-            f"the file does not say the model's {error.args[0]}", where=checkpoint.source.name,
+            f"the file does not contain the model's {error.args[0]}", where=checkpoint.source.name,
             hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote",
         ) from error  # fmt: skip
     if sum(parameter.nbytes for parameter in model.parameters()) <= EXACT_TEXT_BYTES:
@@ -126,7 +126,9 @@ def build(checkpoint: Checkpoint, report: Callable[[Event], None], cancel: Cance
 
 
 def load_tokenizer(source: Source) -> Tokenizer:
-    """From a tokenizer.json (with the tokenizer_config.json beside it) or a llama2.c tokenizer.bin, told by content."""
+    """From a tokenizer.json (with the tokenizer_config.json beside it) or a llama2.c tokenizer.bin, detected by
+    content.
+    """
     from pyapp.text.tokenizer import Tokenizer
 
     opened = open_source(source)
@@ -145,7 +147,7 @@ def load_tokenizer(source: Source) -> Tokenizer:
 
 @dataclass(frozen=True)
 class LoadedSpeechModel:
-    """A speech model and its tokenizer. `config` holds the numbers of the model as JSON values."""
+    """A speech model and its tokenizer. `config` holds the hyper-parameters as JSON values."""
 
     name: str
     model: Whisper
@@ -165,11 +167,11 @@ def load_speech_model(
     whisper.cpp's ggml-*.bin, .safetensors with its config.json), or a mapping of roles ("model", "config", "tokenizer",
     "generation_config") to paths, bytes or ByteSources.
 
-    `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed where none lies beside the model or in it. `dtype`
-    ("float32", "float16", "q8_0") is what the matrices become; None leaves them as they are, except that small models
-    become float32. `report` receives Progress in bytes. The parameters need no gradients: call
-    `model.requires_grad_()` to train those that are not quantised. Blocks, and has read everything when it returns.
-    Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once `cancel` is set.
+    `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
+    ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small
+    models become float32. `report` receives Progress in bytes. The parameters do not require gradients: call
+    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises
+    ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     name = getattr(source, "name", "model")
@@ -205,7 +207,7 @@ def _load(
     checkpoint = open_checkpoint(files["model"])
     where = checkpoint.source.name
     if not is_whisper(checkpoint):
-        raise ModelError("this is no speech model", where=where, hint="Choose a Whisper model")
+        raise ModelError("this is not a speech model", where=where, hint="Choose a Whisper model")
     if config is None and any("self_attn" in tensor for tensor in checkpoint.tensors):
         raise ModelError("its config.json is missing", where=where, hint="Give it too: it lies beside the weights")
     words = load_whisper_tokenizer(checkpoint, files.get("tokenizer"), config, generation)
@@ -231,7 +233,7 @@ def load_whisper_tokenizer(
     config: Mapping[str, Any] | None = None,
     generation: Mapping[str, Any] | None = None,
 ) -> WhisperTokenizer:
-    """From a tokenizer.json or .tiktoken file, or the vocabulary in the checkpoint. ModelError where there is none."""
+    """From a tokenizer.json or .tiktoken file, or the vocabulary in the checkpoint. ModelError if there is none."""
     from pyapp.text.whisper_tokenizer import WhisperTokenizer
 
     embedding = next((info for name, info in checkpoint.tensors.items() if _is_embedding(name)), None)

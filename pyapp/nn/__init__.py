@@ -1,4 +1,4 @@
-"""Modules, layers, losses, and what goes with them; each name is imported from its file when it is first asked for.
+"""Modules, layers, losses and their helpers. Each name is imported from its file on first use.
 
 Optimisers, schedules and averages of weights are in pyapp.optim.
 """

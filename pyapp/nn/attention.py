@@ -1,4 +1,4 @@
-"""torch.nn.attention: the choice of a kernel for attention, which pyapp makes by itself."""
+"""torch.nn.attention: the choice of a kernel for attention. It has no effect: pyapp chooses the kernel itself."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class SDPBackend:
 
 
 def sdpa_kernel(backends: Any, set_priority: bool = False) -> Any:
-    """A context without effect: attention inside is computed as outside."""
+    """A context manager without effect: attention is computed the same way inside and outside."""
     return nullcontext()

@@ -1,11 +1,12 @@
 """Caches of attention: keys and values that are computed once and read by every query that follows.
 
-A cache belongs to one attention layer. `write` stores keys and values (T, KV, D), `attend` lets queries (T, H, D) look
-at what is stored, where H is a multiple of KV.
+A cache belongs to one attention layer. `write` stores keys and values (T, KV, D). `attend` computes the attention of
+queries (T, H, D) to the stored keys and values; H is a multiple of KV.
 
 - `LayerCache`: the text so far. `FixedCache` has memory for a number of tokens from the start, takes the position from
   a tensor and can be captured in a Graph; `GrowingCache` grows with the text; `RotatingCache` keeps the last tokens.
-- `SequenceCache`: another sequence, all of which every query sees. `CrossCache` in float32, `Int8CrossCache` in int8.
+- `SequenceCache`: another sequence; every query attends to all of it. `CrossCache` in float32, `Int8CrossCache` in
+  int8.
 - `TextCache`: the `LayerCache`s of all layers of a decoder. `KVCache` has a `FixedCache` for each.
 """
 
@@ -33,12 +34,14 @@ class LayerCache(Protocol):
         ...
 
     def attend(self, q: Tensor, position: Tensor) -> Tensor:
-        """Causal attention of q (T, H, D) at position[0] … to every stored token up to each row's own → (T, H, D)."""
+        """Causal attention of q (T, H, D) at position[0] … : each row attends to the stored tokens up to its own
+        position → (T, H, D).
+        """
         ...
 
     def rotary_attention(self, qkv: Tensor, heads: int, table: Tensor, position: Tensor) -> Tensor:
-        """qkv (T, (H + 2 KV) * D) = [q, k, v], used up: rotates q and k by `table` (ops.rope_table), stores k and v,
-        attends → (T, H * D). `heads` is H.
+        """Rotates q and k of qkv (T, (H + 2 KV) * D) = [q, k, v] by `table` (ops.rope_table), stores k and v, attends →
+        (T, H * D). `heads` is H. qkv is overwritten.
         """
         ...
 
@@ -54,7 +57,9 @@ class SequenceCache(Protocol):
     """The keys and values of another sequence, for one attention layer."""
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Stores keys and values (S, KV, D) of the whole sequence, in place: Graphs go on reading the same memory."""
+        """Stores keys and values (S, KV, D) of the whole sequence in place, so captured Graphs keep reading the same
+        memory.
+        """
         ...
 
     def attend(self, q: Tensor) -> Tensor:
@@ -66,16 +71,17 @@ class SequenceCache(Protocol):
 
 
 class _LayerCache:
-    """What the caches of one layer share. `length` counts the tokens that `append` has stored."""
+    """Base of the caches of one layer. `length` counts the tokens that `append` has stored."""
 
     def __init__(self) -> None:
         self.length = 0
-        self._visible: tuple[Tensor, Tensor] | None = None  # what the tokens of the last append may attend to
+        self._visible: tuple[Tensor, Tensor] | None = None  # the keys and values of the last append
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores the keys and values (T, KV, D) of the next tokens; returns those to attend to, (KV, S, D) each.
+        """Stores the keys and values (T, KV, D) of the next tokens; returns the keys and values to attend to, (KV, S,
+        D) each.
 
-        This is for attention written by hand. `mask` says which of them each token may see.
+        This is for attention written by hand. `mask` says which keys each token may attend to.
         """
         if keys.ndim != 3 or keys.shape != values.shape:
             raise ArgumentError(
@@ -91,7 +97,7 @@ class _LayerCache:
         raise NotImplementedError
 
     def mask(self, tokens: int) -> Tensor:
-        """(tokens, S) bool: which keys of the last append each of the last `tokens` tokens may see."""
+        """(tokens, S) bool: the keys of the last append that each of the last `tokens` tokens may attend to."""
         own = arange(self.length - tokens, self.length).unsqueeze(1)
         return own >= arange(self.length)
 
@@ -101,14 +107,14 @@ class _LayerCache:
         self._visible = None
 
     def rewind(self, length: int) -> None:
-        """Forgets the tokens from `length` on. ArgumentError where the cache cannot go back so far."""
+        """Forgets the tokens from `length` on. ArgumentError if the cache no longer holds that state."""
         if length == 0:
             self.reset()
         elif length != self.length:
             raise ArgumentError(f"{type(self).__name__}: holds {self.length} tokens, the next ones begin at {length}")
 
     def write(self, keys: Tensor, values: Tensor, position: Tensor) -> None:
-        """As LayerCache.write. `position` is read by Python, so no Graph can replay it."""
+        """As LayerCache.write. Python reads `position`, so a Graph cannot replay the call."""
         self.rewind(int(position.item()))
         self.append(keys, values)
 
@@ -160,10 +166,10 @@ class GrowingCache(_LayerCache):
 
 
 class FixedCache(_LayerCache):
-    """Memory for `capacity` tokens from the start: `keys` and `values` (KV, capacity, D).
+    """Allocates memory for `capacity` tokens at the start: `keys` and `values` (KV, capacity, D).
 
-    `write`, `attend` and `rotary_attention` take the position from a tensor and leave `length` alone, so a Graph can
-    replay them. `append` counts by itself; what it returns are views of the memory. IndexError past the capacity.
+    `write`, `attend` and `rotary_attention` take the position from a tensor and do not change `length`, so a Graph can
+    replay them. `append` advances `length` and returns views of the memory. IndexError past the capacity.
     """
 
     def __init__(
@@ -177,7 +183,7 @@ class FixedCache(_LayerCache):
 
     @classmethod
     def over(cls, keys: Tensor, values: Tensor) -> FixedCache:
-        """An empty cache in memory that is there: `keys` and `values` (KV, capacity, D), dense."""
+        """An empty cache in existing memory: `keys` and `values` (KV, capacity, D), dense."""
         self = cls.__new__(cls)
         self._take(keys, values)
         return self
@@ -214,7 +220,7 @@ class FixedCache(_LayerCache):
 
 
 class RotatingCache(_LayerCache):
-    """The last `capacity` tokens, in a ring: for attention that looks no further back.
+    """A ring of the last `capacity` tokens, for attention with a limited window.
 
     `keys` and `values` (KV, capacity, D) are the ring; `positions` (S,) are the positions in the text of the keys that
     the last append returned.
@@ -245,7 +251,7 @@ class RotatingCache(_LayerCache):
             self.positions = self._ring()[:filled]
             self.length -= 1
             return self.keys[:, :filled], self.values[:, :filled]
-        known = min(self.length, self.capacity)  # several: each still sees what the later ones push out
+        known = min(self.length, self.capacity)  # the first tokens attend to keys that later ones overwrite
         order = (arange(known) + (self.length - known)).remainder(self.capacity)
         seen = [cat([t.index_select(1, order), n], 1) for t, n in ((self.keys, keys), (self.values, values))]
         self.positions = arange(self.length - known, self.length + count)
@@ -256,16 +262,16 @@ class RotatingCache(_LayerCache):
         return seen[0], seen[1]
 
     def mask(self, tokens: int) -> Tensor:
-        """(tokens, S) bool: each token sees itself and at most the `capacity` - 1 tokens before it."""
+        """(tokens, S) bool: each token attends to itself and to at most the `capacity` - 1 tokens before it."""
         own = arange(self.length - tokens, self.length).unsqueeze(1)
         distance = own - self.positions
         return (distance >= 0).logical_and(distance < self.capacity)
 
 
 class KVCache:
-    """The caches of a decoder's layers: `layers[i]` is layer i's, with memory for `capacity` tokens.
+    """The caches of a decoder's layers: `layers[i]` is the cache of layer i, with memory for `capacity` tokens.
 
-    All lie in `memory` (2 * layers, KV, capacity, D): the keys of layer i at 2 i, its values at 2 i + 1.
+    All are in `memory` (2 * layers, KV, capacity, D): the keys of layer i at 2 i, its values at 2 i + 1.
     """
 
     def __init__(self, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu) -> None:
@@ -283,7 +289,7 @@ class KVCache:
         return [FixedCache.over(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
 
     def of_heads(self, count: int) -> KVCache:
-        """The same memory, for the first `count` key and value heads alone."""
+        """A cache of the first `count` key and value heads, over the same memory."""
         view = KVCache.__new__(KVCache)
         view.capacity, view.memory = self.capacity, self.memory
         view.layers = view._layers(count)
@@ -308,7 +314,7 @@ class KVCache:
 
 
 class CrossCache:
-    """All of a sequence of `length` positions in float32: `keys` and `values` (KV, length, D)."""
+    """The keys and values of a sequence of `length` positions in float32: `keys` and `values` (KV, length, D)."""
 
     def __init__(self, length: int, kv_heads: int, head_dim: int, device: Device | str = cpu) -> None:
         self.keys, self.values = (empty(kv_heads, length, head_dim, device=device) for _ in range(2))
@@ -329,7 +335,8 @@ class CrossCache:
 
 
 class Int8CrossCache:
-    """All of a sequence of `length` positions packed in int8, about a quarter of the memory of CrossCache.
+    """The keys and values of a sequence of `length` positions packed in int8, in about a quarter of CrossCache's
+    memory.
 
     The result of `attend` is within a few per cent of exact attention (engine/ops/int8_attention.py). Heads have at
     most 256 columns. ValueError for other sizes, MemoryError for more bytes than can be addressed.
@@ -357,7 +364,7 @@ class Int8CrossCache:
 
 
 def attends_in_int8(weight: Tensor, head_dim: int) -> bool:
-    """Whether attention with heads of `head_dim` runs in int8: where the weight that projects into it is quantised."""
+    """Whether attention with heads of `head_dim` runs in int8. It does if the weight of its projection is quantised."""
     return weight.dtype.is_quantized and head_dim <= LARGEST_HEAD
 
 

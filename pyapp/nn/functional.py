@@ -1,6 +1,6 @@
-"""torch.nn.functional: the functions of layers and losses, imported from their files when they are first asked for.
+"""torch.nn.functional: the functions of layers and losses, imported from their files on first use.
 
-An error inside names the function that was called.
+An error names the function that the user called.
 """
 
 from __future__ import annotations

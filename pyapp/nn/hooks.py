@@ -1,4 +1,4 @@
-"""Hooks of modules: before and after forward, and when the gradients of inputs and outputs are known."""
+"""Hooks of modules: before and after forward, and on the gradients of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ModuleHooks:
-    """What a module has of hooks, in the order in which they were registered."""
+    """The hooks of a module, in the order of registration."""
 
     def __init__(self) -> None:
         self.before: list[tuple[Callable[..., Any], bool]] = []
@@ -22,7 +22,7 @@ class ModuleHooks:
         self.before_backward: list[Callable[..., Any]] = []
 
     def call(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """module.forward between its hooks."""
+        """Runs the forward hooks around module.forward."""
         for hook, with_kwargs in tuple(self.before):
             changed = hook(module, args, kwargs) if with_kwargs else hook(module, args)
             if changed is None:
@@ -43,15 +43,15 @@ class ModuleHooks:
 
 
 class _Watch:
-    """Between a module and its neighbours: notes the gradients of the outputs, and shows them with those of the inputs
-    to the hooks, which may change the latter.
+    """Calls a module's backward hooks: records the gradients of the outputs, and passes them with the gradients of the
+    inputs to the hooks, which may replace the gradients of the inputs.
     """
 
     def __init__(self, module: Module, hooks: list[Callable[..., Any]], before: list[Callable[..., Any]]) -> None:
         self.module = module
         self.hooks, self.before = hooks, before
         self.grad_outputs: tuple[Any, ...] = ()
-        self.without: tuple[None, ...] | None = None  # for the hooks, where no input wants a gradient
+        self.without: tuple[None, ...] | None = None  # runs the hooks when no input requires a gradient
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
@@ -66,7 +66,7 @@ class _Watch:
 
 
 class _Through(Function):
-    """Gives back what it gets."""
+    """The identity."""
 
     @staticmethod
     def forward(ctx: Any, watch: _Watch, *values: Any) -> Any:
@@ -84,7 +84,7 @@ class _Out(_Through):
             if changed is not None:
                 gradients = changed if isinstance(changed, tuple) else (changed,)
         watch.grad_outputs = gradients
-        if watch.without is not None:  # the walk ends inside: nothing comes later
+        if watch.without is not None:  # backward ends inside the module: no input gradient will follow
             for hook in tuple(watch.hooks):
                 hook(watch.module, watch.without, gradients)
         return None, *gradients

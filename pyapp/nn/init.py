@@ -1,4 +1,4 @@
-"""Fillings of parameters, in place, as in torch.nn.init."""
+"""In-place initialisation of parameters, as in torch.nn.init."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GAINS = {"tanh": 5 / 3, "relu": sqrt(2), "selu": 3 / 4, "sigmoid": 1.0, "linear
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps the variance through a nonlinearity; `param` is leaky_relu's slope (0.01)."""
+    """The factor that preserves the variance through a nonlinearity; `param` is leaky_relu's slope (0.01)."""
     if nonlinearity == "leaky_relu":
         return sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity.startswith("conv"):
@@ -49,19 +49,19 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Gene
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator = None
 ) -> Tensor:
-    """Normal, of what lies in [a, b] only."""
+    """Normal, truncated to [a, b]."""
     if not a < b or std <= 0:
         raise ValueError(f"trunc_normal_: needs a < b and std > 0, got a={a}, b={b}, std={std}")
-    from statistics import NormalDist  # here, as it imports fractions and decimal: models that only load need neither
+    from statistics import NormalDist  # late: imports fractions and decimal, which loading does not need
 
     low, high = (a - mean) / std, (b - mean) / std
     normal, count = NormalDist(), tensor.numel()
-    if normal.cdf(high) - normal.cdf(low) > 0.1:  # draw until enough lie inside
+    if normal.cdf(high) - normal.cdf(low) > 0.1:  # redraw until enough values are inside
         values = np.empty(0, np.float32)
         while len(values) < count:
             drawn = randn(max(16, 2 * (count - len(values))), generator=generator).array()
             values = np.concatenate([values, drawn[(drawn >= low) & (drawn <= high)]])
-    else:  # far out: by the inverse of the distribution function, in the lower tail, where it is exact
+    else:  # far from the mean: invert the distribution function in the lower tail, where it is exact
         turned = low > 0
         first, last = (normal.cdf(-high), normal.cdf(-low)) if turned else (normal.cdf(low), normal.cdf(high))
         draws = rand(count, generator=generator).array().astype(np.float64) * (last - first) + first
@@ -75,7 +75,7 @@ def trunc_normal_(
 
 
 def _write(tensor: Tensor, values: Any) -> Tensor:
-    """Writes a NumPy array of the tensor's shape into it, wherever it lies."""
+    """Copies a NumPy array of the tensor's shape into the tensor, on any device and in any layout."""
     with no_grad():
         return tensor.copy_(from_numpy(values).to(tensor.device))
 
@@ -146,8 +146,8 @@ def kaiming_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator = None) -> Tensor:
-    """Rows or columns, the fewer of them, orthonormal times gain, all dims after the first taken together (Saxe et al.
-    2013, https://arxiv.org/abs/1312.6120).
+    """An orthonormal matrix times gain: orthonormal rows, or columns if these are fewer. All dims after the first are
+    flattened (Saxe et al. 2013, https://arxiv.org/abs/1312.6120).
     """
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: takes a tensor of at least two dims, got {describe(tensor)}")
@@ -156,14 +156,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator = None) ->
     rows, columns = tensor.shape[0], prod(tensor.shape[1:])
     drawn = randn(max(rows, columns), min(rows, columns), generator=generator).array()
     q, r = np.linalg.qr(drawn.astype(np.float64))
-    q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # so that the result is uniform
+    q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # makes the distribution uniform
     values = (q if rows >= columns else q.T) * gain
     return _write(tensor, np.ascontiguousarray(values, np.float32).reshape(tensor.shape))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Makes a convolution's weight (out, in / groups, kernel...) pass its input on: 1 in the kernel's middle where the
-    output channel of a group is the input channel.
+    """Makes a convolution with this weight (out, in / groups, kernel...) the identity: 1 in the middle of the kernel
+    where the output channel of a group equals the input channel, else 0.
     """
     if tensor.ndim not in (3, 4, 5) or tensor.shape[0] % groups:
         raise ValueError(f"dirac_: takes a weight of 3, 4 or 5 dims for {groups} groups, got {describe(tensor)}")
@@ -177,7 +177,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator = None) -> Tensor:
-    """Normal, but zeros in a share `sparsity` of each column of a matrix (Martens 2010)."""
+    """Normal, with the fraction `sparsity` of each column of a matrix set to zero (Martens 2010)."""
     if tensor.ndim != 2 or not 0 <= sparsity <= 1:
         raise ValueError(f"sparse_: takes a matrix and a share from 0 to 1, got {describe(tensor)}, {sparsity}")
     rows, columns = tensor.shape

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _check_name(what: str, name: str) -> None:
-    """A state's names are paths with dots between the names of modules."""
+    """Checks a name. Names in a state are paths with dots between the names of modules."""
     if not isinstance(name, str) or not name or "." in name:
         raise KeyError(f"{what}: a name is a text without a dot, not {name!r}")
 
@@ -29,9 +29,9 @@ class Module(ExtraState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True
-    _hooks: Any = None  # ModuleHooks, where there are any
+    _hooks: Any = None  # ModuleHooks, if any are registered
     _state_hooks: StateHooks | None = None
-    _version: int = 1  # of the layout of its state: what hooks get as local_metadata["version"]
+    _version: int = 1  # version of the layout of the state: hooks get it as local_metadata["version"]
 
     if TYPE_CHECKING:
 
@@ -76,8 +76,8 @@ class Module(ExtraState):
         object.__delattr__(self, name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """A tensor that belongs to the module but is not trained; saved in state_dict unless `persistent` is False.
-        None: there is none.
+        """Registers a tensor that belongs to the module but is not trained. It is saved in state_dict unless
+        `persistent` is False. None reserves the name.
         """
         _check_name("register_buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -93,12 +93,12 @@ class Module(ExtraState):
             self._transient.add(name)
 
     def _check_free(self, what: str, name: str, group: dict[str, Any]) -> None:
-        """A name that is taken by something else is not given away: KeyError, as in torch."""
+        """KeyError if the name is an attribute of another kind already, as in torch."""
         if hasattr(self, name) and name not in group and getattr(self, name) is not None:
             raise KeyError(f"{what}: {type(self).__name__} has an attribute {name!r} already")
 
     def register_parameter(self, name: str, param: Tensor | None) -> None:
-        """A parameter by its name; None: there is none. TypeError for a tensor that is no Parameter."""
+        """Registers a parameter by name; None reserves the name. TypeError for a tensor that is not a Parameter."""
         if param is not None and not getattr(param, "is_parameter", False):
             raise TypeError(f"register_parameter: takes a Parameter or None, got {describe(param)}")
         _check_name("register_parameter", name)
@@ -106,7 +106,7 @@ class Module(ExtraState):
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """A module by its name."""
+        """Registers a child module by name."""
         _check_name("add_module", name)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"add_module: {name!r} takes a Module or None, got {describe(module)}")
@@ -116,16 +116,16 @@ class Module(ExtraState):
     register_module = add_module
 
     def get_submodule(self, target: str) -> Module:
-        """The module at a dotted path ("" is this one). AttributeError where there is none."""
+        """The module at a dotted path ("" is this one). AttributeError if there is none."""
         found = self
         for part in target.split(".") if target else ():
             if part not in found._modules:
-                raise AttributeError(f"{type(self).__name__} has no module {target!r}: {part!r} is not there")
+                raise AttributeError(f"{type(self).__name__} has no module {target!r}: there is no {part!r}")
             found = found._modules[part]
         return found
 
     def get_parameter(self, target: str) -> Tensor:
-        """The parameter at a dotted path. AttributeError where there is none."""
+        """The parameter at a dotted path. AttributeError if there is none."""
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         if name not in owner._parameters:
@@ -133,7 +133,7 @@ class Module(ExtraState):
         return owner._parameters[name]
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a dotted path. AttributeError where there is none."""
+        """The buffer at a dotted path. AttributeError if there is none."""
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         if name not in owner._buffers:
@@ -141,11 +141,11 @@ class Module(ExtraState):
         return owner._buffers[name]
 
     def set_submodule(self, target: str, module: Module) -> None:
-        """Puts a module in the place of the one at a dotted path."""
+        """Replaces the module at a dotted path."""
         path, _, name = target.rpartition(".")
         self.get_submodule(target)
         owner = self.get_submodule(path)
-        owner._modules[name] = module  # in its place, where setattr would put it last
+        owner._modules[name] = module  # keeps its position; setattr would move it to the end
         object.__setattr__(owner, name, module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -159,33 +159,33 @@ class Module(ExtraState):
     # -- hooks
 
     def _register(self, kind: str, hook: Any) -> RemovableHandle:
-        from .hooks import ModuleHooks  # here, as it brings user-defined gradients: modules without hooks need none
+        from .hooks import ModuleHooks  # late: imports user-defined gradients, which few modules need
 
         if self._hooks is None:
             object.__setattr__(self, "_hooks", ModuleHooks())
         return register(getattr(self._hooks, kind), hook)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
-        """`hook(module, args)` runs before forward; what it returns, if anything, are the arguments instead.
+        """`hook(module, args)` runs before forward. Its result, unless None, replaces the arguments.
 
         With `with_kwargs`: `hook(module, args, kwargs)`, which returns (args, kwargs).
         """
         return self._register("before", (hook, with_kwargs))
 
     def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> RemovableHandle:
-        """`hook(module, args, output)` (or args, kwargs, output) runs after forward; what it returns, if anything, is
-        the output instead.
+        """`hook(module, args, output)` (or args, kwargs, output) runs after forward. Its result, unless None, replaces
+        the output.
         """
         return self._register("after", (hook, with_kwargs))
 
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(module, grad_input, grad_output)` runs when the gradients of forward's positional tensors are known;
-        what it returns, if anything, are the inputs' gradients instead.
+        """`hook(module, grad_input, grad_output)` runs when the gradients of forward's positional tensors are computed.
+        Its result, unless None, replaces the gradients of the inputs.
         """
         return self._register("backward", hook)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(module, grad_output)` runs when the outputs' gradients are known; what it returns, if anything,
+        """`hook(module, grad_output)` runs when the gradients of the outputs are computed. Its result, unless None,
         replaces them.
         """
         return self._register("before_backward", hook)
@@ -200,17 +200,19 @@ class Module(ExtraState):
         return self._register_state("before_saving", hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """`hook(module, state_dict, prefix, local_metadata)` runs after it, and may change the state in place."""
+        """`hook(module, state_dict, prefix, local_metadata)` runs after state_dict, and may change the state in
+        place.
+        """
         return self._register_state("after_saving", (hook, False))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """A post-hook of which the result, if any, is the state instead: torch's older one, which models still use."""
+        """A post-hook whose result, unless None, replaces the state: torch's older form, which models still use."""
         return self._register_state("after_saving", (hook, True))
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` runs
-        before load_state_dict, and may change a copy of what lies below the prefix: rename old names, say. What it adds
-        to the lists is reported.
+        before load_state_dict. It may change a copy of the entries below the prefix, for instance rename old names.
+        Entries that it adds to the lists are reported.
         """
         return self._register_state("before_loading", hook)
 
@@ -221,15 +223,15 @@ class Module(ExtraState):
         return self._register_state("before_loading", hook if with_module else lambda _, *rest: hook(*rest))
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
-        """`hook(module, incompatible_keys)` runs after load_state_dict; names that it takes out of the lists are no
-        error.
+        """`hook(module, incompatible_keys)` runs after load_state_dict. Names that it removes from the lists are no
+        longer errors.
         """
         return self._register_state("after_loading", hook)
 
     # -- walking
 
     def _paths(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Module]]:
-        """Itself and every module below, by dotted path; a shared one under each of its names."""
+        """This module and every module below, by dotted path; a shared one under each of its names."""
         yield prefix, self
         if recurse:
             for name, child in self._modules.items():
@@ -247,7 +249,7 @@ class Module(ExtraState):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """Itself and every module below, by dotted path; each once, and none that `memo` holds."""
+        """This module and every module below, by dotted path, each once; modules in `memo` are left out."""
         known = set() if memo is None else memo
         for path, module in self._paths(prefix):
             if module not in known:
@@ -271,7 +273,7 @@ class Module(ExtraState):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter once (a shared one under its first name); only its own unless `recurse`."""
+        """Each parameter once (a shared one under its first name); without `recurse` only those of this module."""
         return self._members("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -280,7 +282,7 @@ class Module(ExtraState):
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Each buffer once; only its own unless `recurse`."""
+        """Each buffer once; without `recurse` only those of this module."""
         return self._members("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -291,9 +293,9 @@ class Module(ExtraState):
     def state_dict(
         self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Parameters and persistent buffers by dotted name after `prefix`, sharing memory with the module; with
-        `keep_vars` themselves, with their gradients. Written into `destination`, if there is one. Extra state is called
-        `_extra_state`.
+        """Parameters and persistent buffers by dotted name after `prefix`. They are detached and share memory with the
+        module; with `keep_vars` they are the parameters and buffers themselves. Writes into `destination`, if given.
+        Extra state is called `_extra_state`.
         """
         return collect(self, {} if destination is None else destination, prefix, keep_vars)
 
@@ -304,11 +306,12 @@ class Module(ExtraState):
         assign: bool = False,
         renames: Mapping[str, str] | None = None,
     ) -> IncompatibleKeys:
-        """Copies values in; returns (missing, unexpected) names. Strict: either raises StateError, a RuntimeError
-        that lists all which does not fit. Shapes must agree. Extra state goes to set_extra_state.
+        """Copies the values into the module; returns (missing, unexpected) names. With `strict` either raises
+        StateError, a RuntimeError that lists every mismatch. Shapes must agree. Extra state is passed to
+        set_extra_state.
 
-        `assign`: the state's tensors themselves, in their dtypes, take the place of the module's. `renames`: parts of
-        the state's names and what they are called here, {"gamma": "weight", "beta": "bias"}.
+        `assign`: the state's tensors, in their dtypes, replace those of the module. `renames`: parts of the state's
+        names and their names in this module, {"gamma": "weight", "beta": "bias"}.
         """
         return load(self, state_dict, strict, assign, renames)
 
@@ -321,7 +324,7 @@ class Module(ExtraState):
             setattr(owner, last, value)
 
     def replace(self, name: str, value: Tensor) -> None:
-        """Puts another tensor (another dtype, a block format) in the place of the parameter `name` (dotted)."""
+        """Replaces the value of the parameter `name` (dotted) by another tensor (another dtype, a block format)."""
         path, _, last = name.rpartition(".")
         owner = self.get_submodule(path)
         if last not in owner._parameters:
@@ -347,7 +350,7 @@ class Module(ExtraState):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets all gradients, or sets them to zero."""
+        """Drops all gradients, or sets them to zero."""
         for parameter in self.parameters():
             if set_to_none or parameter.grad is None:
                 parameter.grad = None
@@ -362,8 +365,8 @@ class Module(ExtraState):
         return self
 
     def _apply(self, change: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
-        """Replaces what parameters, their gradients and buffers hold by `change` of it. They stay the same objects, so
-        optimisers keep them and what is shared stays shared.
+        """Applies `change` to the values of parameters, their gradients and buffers. They stay the same objects, so
+        optimisers keep them and shared ones stay shared.
         """
         changed: set[int] = set()
         with no_grad():
@@ -381,10 +384,10 @@ class Module(ExtraState):
         self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Module:
         """Moves parameters, their gradients and buffers to a device, and converts those with a floating-point dtype to
-        another one. Given a tensor: to its device and dtype. What is shared stays shared. The order in memory
-        (`memory_format`) stays.
+        another one. A tensor as argument stands for its device and dtype. Shared tensors stay shared. The order in
+        memory is kept: `memory_format` has no effect.
 
-        TypeError for a dtype that is not floating-point; block formats are what `quantize` is for.
+        TypeError for a dtype that is not floating-point; use `quantize` for block formats.
         """
         for argument in args:
             if isinstance(argument, Tensor):
@@ -436,22 +439,22 @@ class Module(ExtraState):
         return self.to("cuda" if device is None else device)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted: modules run eagerly."""
+        """No effect: modules run eagerly."""
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
-        """Gives parameters and buffers new memory on a device, which holds anything, and drops the gradients."""
+        """Gives parameters and buffers new, uninitialised memory on a device, and drops the gradients."""
         place = check_device(device)
         self.zero_grad()
         return self._apply(lambda value: empty(value.shape, dtype=value.dtype, device=place), recurse)
 
     def share_memory(self) -> Module:
-        """NotImplementedError: processes have memory of their own."""
+        """NotImplementedError: memory cannot be shared between processes."""
         raise NotImplementedError(
             "share_memory: a module's memory belongs to one process; send its state_dict() to the others"
         )
 
     def extra_repr(self) -> str:
-        """What stands in the parentheses of repr."""
+        """The text in the parentheses of repr."""
         return ""
 
     def __repr__(self) -> str:

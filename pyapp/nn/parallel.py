@@ -1,4 +1,4 @@
-"""torch.nn.parallel's name for a module on several devices, which pyapp runs on one."""
+"""torch.nn.parallel.DataParallel for one device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DataParallel"]
 
 
 class DataParallel(Module):
-    """Calls `module` on its own device, as torch does where there is one. The state has torch's names, "module.…".
+    """Calls `module` on its device, as torch does with one device. The state has torch's names, "module.…".
 
     NotImplementedError for more than one device.
     """

@@ -1,4 +1,4 @@
-"""Parameters and buffers, by torch.nn.parameter's names; and how layers make their parameters."""
+"""Parameters and buffers, by torch.nn.parameter's names; and the creation of layers' parameters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Buffer:
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether it is the parameter of a lazy layer that has not seen its input yet, and so has no elements."""
+    """Whether this is the parameter of a lazy layer before its first call, which has no elements."""
     return isinstance(param, Tensor) and param.is_parameter and not param.numel()
 
 
@@ -50,7 +50,9 @@ class Initialization:
 
 @contextmanager
 def skip_initialization() -> Iterator[None]:
-    """Inside, new layers have parameters without elements: for models whose weights are read from a file next."""
+    """Inside this context new layers have parameters without elements, for models whose weights are then read from a
+    file.
+    """
     before, Initialization.on = Initialization.on, False
     try:
         yield
@@ -59,11 +61,11 @@ def skip_initialization() -> Iterator[None]:
 
 
 def new_parameter(create: Callable[..., Tensor], *shape: int, device: Any = None, dtype: Any = None) -> Tensor:
-    """A parameter of this shape, made by `create` (ops.empty, ops.zeros, ops.ones), in the default dtype unless given.
+    """A parameter of this shape, made by `create` (ops.empty, ops.zeros, ops.ones), in `dtype` or the default dtype.
 
-    TypeError for a dtype that has no gradients.
+    TypeError for a dtype without gradients.
     """
     kind = Default.dtype if dtype is None else as_dtype(dtype)
     if not kind.is_floating_point or kind.is_storage_only:
-        raise ArgumentTypeError(f"a layer's parameters are floating-point numbers that are computed with, not {kind}")
+        raise ArgumentTypeError(f"a layer's parameters need a floating-point dtype with arithmetic, not {kind}")
     return Parameter(create(*(shape if Initialization.on else (0,)), device=device, dtype=kind))

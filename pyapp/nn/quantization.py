@@ -1,4 +1,4 @@
-"""A model's weights in a block format: fewer bytes to stream, the same layers."""
+"""Quantises a model's weights to a block format."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def quantize(
 ) -> dict[str, str]:
     """Replaces the weights of the model's Linear and Embedding layers by tensors of the block type `kind`, in place.
 
-    `where(name, weight)` chooses among them; `importance` maps names to what each column (columns,) counts. Weights
-    that layers share stay shared; rows that are not whole blocks get the SHORTER type, or stay as they are. Returns
-    name → type of what was replaced. Such weights have no gradient: train in floating point. ValueError for unknown
-    types, and for NaN and infinite weights.
+    `where(name, weight)` chooses among them. `importance` maps names to the weight of each column in the rounding
+    error, (columns,). Shared weights stay shared. Rows that are not whole blocks get the SHORTER type, or are not
+    quantised. Returns name → type for the replaced weights. Quantised weights have no gradient: train in floating
+    point. ValueError for unknown types, and for NaN and infinite weights.
     """
     if as_dtype(kind).name not in quant.BLOCK_TYPES:
         raise ArgumentError(f"quantize: {kind} is not a block type; use one of {', '.join(quant.BLOCK_TYPES)}")
-    made: dict[int, tuple[Tensor, Tensor]] = {}  # by identity: (the old weight, which must stay alive, the new one)
+    made: dict[int, tuple[Tensor, Tensor]] = {}  # id of the old weight → (old weight, kept alive, new weight)
     names: dict[str, str] = {}
     for path, module in model.named_modules():
         if not isinstance(module, Linear | Embedding):
@@ -49,7 +49,7 @@ def quantize(
 
 
 def _fitting(kind: str, weight: Tensor) -> str | None:
-    """`kind`, the SHORTER type, or None where the weight's rows fit neither or it is quantised already."""
+    """`kind`, the SHORTER type, or None if the weight's rows fit neither or it is quantised already."""
     if not weight.dtype.is_floating_point or weight.ndim != 2 or not weight.numel():
         return None
     fits = (name for name in (kind, SHORTER.get(kind)) if name and weight.shape[1] % as_dtype(name).block == 0)

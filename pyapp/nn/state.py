@@ -1,4 +1,4 @@
-"""The state of a module by name: collected and loaded, with hooks around both, and with what is no tensor."""
+"""The state of a module by name: collecting and loading it, hooks around both, and extra state that is not tensors."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ..errors import StateError
 if TYPE_CHECKING:
     from .module import Module
 
-EXTRA = "_extra_state"  # what get_extra_state gives is called so
+EXTRA = "_extra_state"  # the name of the result of get_extra_state
 
 
 class IncompatibleKeys(NamedTuple):
-    """What load_state_dict found missing in a state, and what it has no place for."""
+    """The names that load_state_dict found missing in a state, and those that the module does not have."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
 
 
 class StateHooks:
-    """What a module has of hooks around its state, in the order in which they were registered."""
+    """The hooks around a module's state, in the order of registration."""
 
     def __init__(self) -> None:
         self.before_saving: list[Any] = []
-        self.after_saving: list[tuple[Any, bool]] = []  # (hook, whether what it returns takes the state's place)
+        self.after_saving: list[tuple[Any, bool]] = []  # (hook, whether its result replaces the state)
         self.before_loading: list[Any] = []
         self.after_loading: list[Any] = []
 
@@ -40,19 +40,19 @@ def register(hooks: list[Any], hook: Any) -> RemovableHandle:
 
 
 class ExtraState:
-    """What a module has beside tensors. A class that has such state overrides both methods."""
+    """State of a module that is not tensors. A class with such state overrides both methods."""
 
     def get_extra_state(self) -> Any:
-        """What belongs into the state beside tensors."""
+        """The extra state to save."""
         raise RuntimeError(f"get_extra_state: {type(self).__name__} does not override this, so it has no extra state")
 
     def set_extra_state(self, state: Any) -> None:
-        """Takes what get_extra_state gave."""
+        """Restores the result of get_extra_state."""
         raise RuntimeError(f"set_extra_state: {type(self).__name__} does not override this, so it has no extra state")
 
 
 def _has_extra(module: Module, method: str) -> bool:
-    """Whether a class has extra state of its own to give or to take."""
+    """Whether a class overrides the method of extra state `name`."""
     return getattr(type(module), method) is not getattr(ExtraState, method)
 
 
@@ -60,7 +60,9 @@ Renames: TypeAlias = "Mapping[str, str] | Callable[[str], str]"
 
 
 def renamed(name: str, renames: Renames) -> str:
-    """A dotted name with whole parts (or runs of parts, longest first) replaced, or what a function makes of it."""
+    """A dotted name with whole parts (or runs of parts, longest first) replaced, or the result of a function of the
+    name.
+    """
     if callable(renames):
         found = renames(name)
         if not isinstance(found, str):
@@ -73,14 +75,14 @@ def renamed(name: str, renames: Renames) -> str:
 
 
 def own_tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and persistent buffers of a module itself, not of those below."""
+    """Parameters and persistent buffers of this module, without those of its children."""
     for name, value in (*module._parameters.items(), *module._buffers.items()):
         if name not in module._transient:
             yield name, value
 
 
 def all_tensors(module: Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by dotted name, themselves."""
+    """The parameters and persistent buffers themselves, by dotted name."""
     return {
         f"{path}.{name}" if path else name: value
         for path, owner in module._paths()
@@ -89,7 +91,7 @@ def all_tensors(module: Module) -> dict[str, Tensor]:
 
 
 def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars: bool) -> dict[str, Any]:
-    """Module.state_dict: writes into `destination`, and returns it or what a hook puts in its place."""
+    """Module.state_dict: writes into `destination`, and returns it or its replacement by a hook."""
     hooks = module._state_hooks or StateHooks()
     for hook in tuple(hooks.before_saving):
         hook(module, prefix, keep_vars)
@@ -104,7 +106,7 @@ def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars:
         if changed is not None and not replaces:
             raise RuntimeError(
                 f"state_dict: a post-hook of {type(module).__name__} returned a {type(changed).__name__}; "
-                "it changes the state that it gets, and returns None"
+                "it must change the state in place and return None"
             )
         destination = destination if changed is None else changed
     return destination
@@ -120,7 +122,7 @@ def _renamed(state: Mapping[str, Any], renames: Mapping[str, str] | None) -> dic
 
 
 def _run_before(module: Module, state: dict[str, Any], found: IncompatibleKeys, errors: list[str]) -> None:
-    """Hooks before loading, from the top down: each sees what lies below its module, and may change it."""
+    """Runs the hooks before loading, from the top down. Each gets the entries below its module, and may change them."""
     for path, owner in module._paths():
         if owner._state_hooks is None or not owner._state_hooks.before_loading:
             continue
@@ -135,7 +137,7 @@ def _run_before(module: Module, state: dict[str, Any], found: IncompatibleKeys, 
 
 
 def _run_after(module: Module, found: IncompatibleKeys) -> None:
-    """Hooks after loading, from the bottom up: they may take names out of the lists."""
+    """Runs the hooks after loading, from the bottom up. They may remove names from the lists."""
     for child in module._modules.values():
         _run_after(child, found)
     for hook in tuple(module._state_hooks.after_loading) if module._state_hooks is not None else ():
@@ -144,7 +146,7 @@ def _run_after(module: Module, found: IncompatibleKeys) -> None:
 
 
 def _check(module: Module, found: IncompatibleKeys, strict: bool, wrong: list[str]) -> None:
-    """StateError that tells everything which does not fit."""
+    """StateError that lists every mismatch."""
     kinds = ("missing", found.missing_keys), ("unexpected", found.unexpected_keys)
     told = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds if strict and names]
     if told or wrong:
@@ -152,7 +154,7 @@ def _check(module: Module, found: IncompatibleKeys, strict: bool, wrong: list[st
 
 
 def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
-    """What is told of values that are no tensors, or of another shape."""
+    """Descriptions of the values that are not tensors or have another shape."""
     return [
         f"{name!r} is {describe(target)}, the state holds {describe(state[name]):.80}"
         for name, target in own.items()
@@ -163,8 +165,8 @@ def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
 def load(
     module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool, renames: Mapping[str, str] | None
 ) -> IncompatibleKeys:
-    """Module.load_state_dict. Nothing is written where something does not fit; but hooks that run after loading may
-    still excuse names.
+    """Module.load_state_dict. Nothing is written if something does not fit, except names that hooks after loading may
+    still excuse.
     """
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"load_state_dict: takes a dict of tensors by name, not {describe(state_dict):.80}")

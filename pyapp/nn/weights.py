@@ -1,4 +1,4 @@
-"""Weights: tensors of a file by path, with their shapes checked, and an account of what was missing or left over."""
+"""Weights: tensors of a file by path, with their shapes checked, and a list of missing and unused ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .state import Renames, all_tensors, renamed
 
 __all__ = ["Weights"]
 
-# What older files call the weight and bias of a norm.
+# The names of a norm's weight and bias in older files.
 NORM_RENAMES = {"gamma": "weight", "beta": "bias"}
 
 
@@ -21,8 +21,8 @@ class Weights:
     """A view of a source below a prefix: `(weights / "layers" / 0).get("weight", (8, 4))` reads "layers.0.weight".
 
     source: a mapping of tensors, or a checkpoint with `tensors` and `read(name)` (formats.open_checkpoint). renames:
-    parts of the source's names and what they are called here, {"gamma": "weight"}, or a function of a name. All views
-    of a source share the account of what was taken.
+    parts of the source's names and their names here, {"gamma": "weight"}, or a function of a name. All views of a
+    source share the record of the tensors that were read.
     """
 
     def __init__(self, source: Any, prefix: str = "", renames: Renames | None = None) -> None:
@@ -64,7 +64,7 @@ class Weights:
         return self._path(str(name)) in self._names
 
     def get(self, name: str, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Tensor:
-        """The tensor of that name, of this shape. ModelError names the path, both shapes, and what there is nearby."""
+        """The tensor of that name and shape. ModelError names the path, both shapes, and similar names."""
         path = self._path(name)
         if path not in self._names:
             near = self.names()[:8]
@@ -78,8 +78,8 @@ class Weights:
         return found if dtype is None else found.to(dtype)
 
     def load(self, module: Module, strict: bool = True) -> tuple[list[str], list[str]]:
-        """Copies what lies below the prefix into a module; (missing, unexpected) names, with the prefix. Strict: either
-        raises ModelError.
+        """Copies the tensors below the prefix into a module; returns (missing, unexpected) names, with the prefix. With
+        `strict` either raises ModelError.
         """
         own = all_tensors(module)
         missing = [self._path(name) for name in own if name not in self]
@@ -93,11 +93,11 @@ class Weights:
         return missing, unexpected
 
     def left_over(self) -> list[str]:
-        """Names below the prefix that nobody took, with the prefix."""
+        """Names below the prefix that were not read, with the prefix."""
         return [path for name in self.names() if (path := self._path(name)) not in self._taken]
 
     def finish(self) -> None:
-        """ModelError when something was left over."""
+        """ModelError if a tensor was not read."""
         rest = self.left_over()
         if rest:
             raise ModelError(f"unexpected tensors: {_listed(rest)}")

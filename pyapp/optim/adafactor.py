@@ -1,4 +1,4 @@
-"""Adafactor: the squares of a matrix kept by its rows and columns alone."""
+"""Adafactor: stores only row and column means of the squared gradients of a matrix."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(Optimizer):
-    """Squares of a matrix kept by their rows and columns alone, steps by the size of the parameter (Shazeer and Stern
-    2018, https://arxiv.org/abs/1804.04235). eps: (of the squares, the dtype's unless given; of the parameter's size).
+    """Stores only row and column means of the squared gradients of a matrix, and scales steps by the parameter's size
+    (Shazeer and Stern 2018, https://arxiv.org/abs/1804.04235). eps: (added to the squares, default finfo(dtype).eps;
+    lower limit of the parameter's size).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Adam and its kin: AdamW, Adamax, NAdam, RAdam."""
+"""Adam and its variants: AdamW, Adamax, NAdam, RAdam."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
 
 class Adam(Optimizer):
-    """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), weight decay as L2 unless it is decoupled, as
-    torch.optim.Adam; one fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018
-    (https://arxiv.org/abs/1904.09237).
+    """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), with L2 or decoupled weight decay, as torch.optim.Adam. One
+    fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018 (https://arxiv.org/abs/1904.09237).
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class AdamW(Adam):
 
 
 class Adamax(Optimizer):
-    """Adam by the largest gradient instead of the root mean square (Kingma and Ba 2015)."""
+    """Adam with the largest gradient in place of the root mean square (Kingma and Ba 2015)."""
 
     def __init__(
         self,
@@ -150,7 +149,7 @@ def _adamax(decays: bool) -> ElementProgram:
 
 
 class NAdam(Optimizer):
-    """Adam with Nesterov's momentum (Dozat 2016); weight decay as L2 unless it is decoupled."""
+    """Adam with Nesterov's momentum (Dozat 2016); L2 or decoupled weight decay."""
 
     def __init__(
         self,
@@ -208,7 +207,7 @@ def _nadam(decays: bool) -> ElementProgram:
 
 
 class RAdam(Optimizer):
-    """Adam that does not divide by the squares before it knows their spread (Liu et al. 2019,
+    """Adam that divides by the squares only after their variance is known (Liu et al. 2019,
     https://arxiv.org/abs/1908.03265).
     """
 

@@ -1,4 +1,4 @@
-"""Optimisers with a step for each element, from what its gradients were: Adagrad, Adadelta, RMSprop, Rprop."""
+"""Optimisers with a step size per element, from its past gradients: Adagrad, Adadelta, RMSprop, Rprop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _adagrad(decays: bool) -> ElementProgram:
 
 
 class Adadelta(Optimizer):
-    """Steps as long as those before, by their moving root mean square (Zeiler 2012, https://arxiv.org/abs/1212.5701)."""
+    """Steps scaled by the moving root mean square of earlier steps (Zeiler 2012, https://arxiv.org/abs/1212.5701)."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ def _rmsprop(centered: bool, moves: bool, decays: bool) -> ElementProgram:
 
 
 class Rprop(Optimizer):
-    """By the gradient's sign alone, with a step for each element that grows while the sign stays (Riedmiller and Braun
+    """Uses only the gradient's sign; the step size of an element grows while its sign stays (Riedmiller and Braun
     1993).
     """
 

@@ -15,7 +15,7 @@ __all__ = ["ASGD"]
 
 
 class ASGD(Optimizer):
-    """SGD with a falling rate, which keeps the mean of the parameters from step `t0` on in its state "ax" (Polyak and
+    """SGD with a decreasing learning rate. The state "ax" is the mean of the parameters from step `t0` on (Polyak and
     Juditsky 1992).
     """
 

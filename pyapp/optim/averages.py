@@ -1,4 +1,4 @@
-"""Averages of a model's weights over its training: moving averages, and those of torch.optim.swa_utils."""
+"""Averages of a model's weights over training: moving averages, and those of torch.optim.swa_utils."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Average = Callable[[Tensor, Tensor, Any], Tensor]
 class ExponentialMovingAverage:
     """Averages of a module's trainable parameters: after `update()` each is decay * average + (1 - decay) * parameter.
 
-    With `warmup` the decay begins lower, min(decay, (1 + n) / (10 + n)) at update n, so that the start is soon
-    forgotten. `with average.applied():` the module computes with the averages; afterwards it has its own values again.
+    With `warmup` the decay at update n is min(decay, (1 + n) / (10 + n)), so that the initial values soon lose weight.
+    Inside `with average.applied():` the module has the averages; afterwards it has its values again.
     """
 
     def __init__(self, module: Module, decay: float = 0.999, warmup: bool = False) -> None:
@@ -43,7 +43,7 @@ class ExponentialMovingAverage:
         self.averages = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
 
     def update(self) -> None:
-        """After each step of the optimiser."""
+        """Updates the averages; call it after each step of the optimiser."""
         self.count += 1
         decay = min(self.decay, (1 + self.count) / (10 + self.count)) if self.warmup else self.decay
         with no_grad():
@@ -58,7 +58,7 @@ class ExponentialMovingAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, the module has the averages."""
+        """A context manager in which the module has the averages."""
         own = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
         self.copy_to()
         try:
@@ -72,7 +72,7 @@ class ExponentialMovingAverage:
         return {"count": self.count, "decay": self.decay, "averages": dict(self.averages)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes what state_dict gave; tensors are copied. ValueError where names or shapes differ."""
+        """Restores a state of state_dict; tensors are copied. ValueError if names or shapes differ."""
         found = state["averages"]
         if found.keys() != self.averages.keys():
             raise ValueError(f"load_state_dict: averages of {sorted(found)}, the module has {sorted(self.averages)}")
@@ -114,8 +114,8 @@ def get_swa_multi_avg_fn() -> Any:
 
 
 class AveragedModel(Module):
-    """A copy of a model, `module`, whose parameters are averages of the model's at each update_parameters(); by default
-    their mean. Buffers are averaged with `use_buffers`, else copied.
+    """A copy of a model, `module`, whose parameters are averages of the model's parameters at each update_parameters(),
+    by default their mean. Buffers are averaged with `use_buffers`, else copied.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Takes the model's parameters as they are now into the averages."""
+        """Updates the averages with the model's present parameters."""
         mine, its = list(self.module.parameters()), [p.detach() for p in model.parameters()]
         others = list(zip(self.module.buffers(), model.buffers(), strict=True))
         if self.use_buffers:
@@ -153,7 +153,9 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Computes the running statistics of batch norms anew, over the inputs of a loader (the first of each batch)."""
+    """Recomputes the running statistics of batch norms over the inputs of a loader (the first element of
+    each batch).
+    """
     norms = [m for m in model.modules() if isinstance(m, BatchNorm)]
     if not norms:
         return
@@ -171,7 +173,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From each group's rate to `swa_lr` in `anneal_epochs` steps, by a cosine or a line, and then constant."""
+    """Changes each group's rate to `swa_lr` in `anneal_epochs` steps, by a cosine or linearly; then constant."""
 
     def __init__(
         self, optimizer: Any, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos", last_epoch: int = -1
@@ -187,7 +189,7 @@ class SWALR(LRScheduler):
         return (1 - math.cos(math.pi * t)) / 2 if self.anneal_strategy == "cos" else t
 
     def get_lr(self) -> list[float]:
-        """Each group's rate now, a step nearer: the rate at the start follows from how near it is."""
+        """Each group's next rate. The initial rate is computed back from the present rate and the progress."""
         step = max(1, self.last_epoch) if not self.anneal_epochs else self.last_epoch
         before, now = self._part(int(step) - 1), self._part(int(step))
         rates = []

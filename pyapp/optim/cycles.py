@@ -1,4 +1,4 @@
-"""Learning-rate schedules that go up and down, and the momentum with them."""
+"""Cyclic learning-rate schedules, which also change the momentum."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["CyclicLR", "OneCycleLR"]
 
 class OneCycleLR(LRScheduler):
     """The one-cycle policy (Smith and Topin 2018, https://arxiv.org/abs/1708.07120), stepped after every batch: up from
-    max_lr / div_factor to max_lr in the first `pct_start` of the steps, then down to max_lr / div_factor /
-    final_div_factor; the momentum (or beta1) runs the other way. ValueError for a step beyond the last.
+    max_lr / div_factor to max_lr in the first fraction `pct_start` of the steps, then down to max_lr / div_factor /
+    final_div_factor. The momentum (or beta1) moves in the opposite direction. ValueError for a step beyond the last.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ def _set_momentum(group: dict[str, Any], momentum: float) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """From `base_lr` up to `max_lr` in `step_size_up` steps and down in `step_size_down`, again and again (Smith 2015,
-    https://arxiv.org/abs/1506.01186); the momentum, or first beta, the other way. The height of a cycle: "triangular"
-    stays, "triangular2" is halved with each, "exp_range" is gamma^step; or `scale_fn` of the cycle (1, 2, ...) or, in
-    the mode "iterations", of the step.
+    """Repeats: from `base_lr` up to `max_lr` in `step_size_up` steps and down in `step_size_down` (Smith 2015,
+    https://arxiv.org/abs/1506.01186). The momentum, or first beta, moves in the opposite direction. The height of a
+    cycle: "triangular" is constant, "triangular2" is halved in each cycle, "exp_range" is gamma^step; or `scale_fn` of
+    the cycle (1, 2, ...) or, in the mode "iterations", of the step.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ _DECREASE, _CURVATURE = 1e-4, 0.9  # Wolfe's conditions
 
 
 class _Point(NamedTuple):
-    """Where a line search has been: the step, loss and gradient there, and the slope along the line."""
+    """A point of a line search: the step, loss and gradient at the point, and the slope along the line."""
 
     step: float
     loss: float
@@ -29,7 +29,7 @@ Look = Callable[[float], _Point]
 
 
 def _cubic_minimum(a: _Point, b: _Point, low: float | None = None, high: float | None = None) -> float:
-    """Where the cubic through two points with their slopes is lowest (equation 3.59), within bounds."""
+    """The minimum, within bounds, of the cubic through two points with given slopes (equation 3.59)."""
     low = min(a.step, b.step) if low is None else low
     high = max(a.step, b.step) if high is None else high
     first = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)
@@ -44,7 +44,9 @@ def _cubic_minimum(a: _Point, b: _Point, low: float | None = None, high: float |
 
 
 def _bracket(start: _Point, look: Look, step: float, most: int) -> tuple[list[_Point], int]:
-    """Algorithm 3.5: one point that fulfils Wolfe's conditions, or two around such points; and how many were seen."""
+    """Algorithm 3.5: one point that fulfils Wolfe's conditions, or two around such points; and the number of
+    evaluations.
+    """
     before, point = start, look(step)
     for count in range(most):
         rises = point.loss > start.loss + _DECREASE * point.step * start.slope
@@ -60,7 +62,9 @@ def _bracket(start: _Point, look: Look, step: float, most: int) -> tuple[list[_P
 
 
 def _trial(ends: list[_Point], hesitant: bool) -> tuple[float, bool]:
-    """The next step between two ends: kept a tenth away from them where the last one was near them too."""
+    """The next step between two ends; at least a tenth of the interval from them if the previous step was near them
+    too.
+    """
     step = _cubic_minimum(ends[0], ends[1])
     low, high = sorted(end.step for end in ends)
     margin = 0.1 * (high - low)
@@ -96,9 +100,10 @@ def _search(start: _Point, look: Look, step: float, most: int, extent: float, to
 
 
 class LBFGS(Optimizer):
-    """Steps by the last `history_size` changes of the gradient, as torch.optim.LBFGS. `step(closure)` takes up to
-    `max_iter` of them and calls the closure, which computes the loss and its gradient, up to `max_eval` times (5/4 of
-    max_iter unless given). `line_search_fn` None takes steps of `lr`; "strong_wolfe" searches. One parameter group.
+    """Quasi-Newton steps from the last `history_size` changes of the gradient, as torch.optim.LBFGS. `step(closure)`
+    takes up to `max_iter` steps and calls the closure, which computes the loss and its gradient, up to `max_eval` times
+    (default 5/4 of max_iter). `line_search_fn` None takes steps of `lr`; "strong_wolfe" does a line search. One
+    parameter group.
     """
 
     def __init__(
@@ -123,14 +128,14 @@ class LBFGS(Optimizer):
         self._params = self.param_groups[0]["params"]
 
     def _fits(self, name: str, value: Tensor, parameter: Tensor) -> bool:
-        return True  # the state is of all parameters as one vector, whose length the first step checks
+        return True  # the state belongs to all parameters as one vector; the first step checks its length
 
     def _gradient(self) -> Tensor:
         """All gradients as one vector (N,)."""
         return cat([(zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self._params])
 
     def _write(self, values: Tensor) -> None:
-        """One vector (N,) into the parameters."""
+        """Copies one vector (N,) into the parameters."""
         with no_grad():
             vector_to_parameters(values, self._params)
 
@@ -200,7 +205,7 @@ class LBFGS(Optimizer):
                 self._write(values + direction * found.step)
             elif count < group["max_iter"]:
                 found = look(rate)
-            else:  # where the loss is not needed any more
+            else:  # the loss is not needed any more
                 self._write(values + direction * rate)
                 break
             loss, gradient, state["t"] = found.loss, found.gradient, found.step

@@ -18,8 +18,8 @@ __all__ = ["Muon"]
 
 class Muon(Optimizer):
     """Momentum of matrices made nearly orthogonal by a Newton-Schulz iteration, in float32 (Jordan 2024,
-    https://kellerjordan.github.io/posts/muon). `adjust_lr_fn`: "original" or "match_rms_adamw". Other parameters than
-    matrices belong to another optimiser.
+    https://kellerjordan.github.io/posts/muon). `adjust_lr_fn`: "original" or "match_rms_adamw". Use another optimiser
+    for parameters that are not matrices.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The base of the optimisers: parameter groups, and a state that can be saved.
+"""Base of the optimisers: parameter groups, and a state that can be saved.
 
 Steps are written in tensor ops, so they run on the device of the parameter; the state is there too.
 """
@@ -18,15 +18,15 @@ from ..engine.user_errors import describe
 __all__ = ["Optimizer"]
 
 Group = dict[str, Any]
-IGNORED_FLAGS = {"foreach", "fused", "capturable"}  # torch's choices among implementations, which change no result
-_COUNTS = {"step", "mu_product", "eta", "mu"}  # numbers here, tensors of one element in torch's states
+IGNORED_FLAGS = {"foreach", "fused", "capturable"}  # torch's implementation flags, ignored
+_COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in pyapp, tensors of one element in torch's states
 
 
 class Optimizer:
     """Base of the optimisers. `params`: parameters, (name, parameter) pairs, or groups `{"params": [...], "lr": ...,
     ...}` whose settings override the defaults. `param_groups` are these groups and may be changed between steps;
-    `state` is a dict per parameter. With `maximize` steps go up the gradient instead of down. torch's `foreach`,
-    `fused` and `capturable` are accepted and ignored.
+    `state` is a dict per parameter. With `maximize` steps ascend the gradient. torch's `foreach`, `fused` and
+    `capturable` are accepted and ignored.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Optimizer:
         if flags.get("differentiable"):
             raise NotImplementedError(f"{name}: steps have no gradients; compute them without an optimiser")
         self.defaults = {**defaults, "maximize": maximize}
-        self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as torch, for optimisers of one's own
+        self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in torch, for user-defined optimisers
         self.param_groups: list[Group] = []
         for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """One more group. TypeError for what is no float32 or float64 leaf, ValueError for a parameter that is here
-        already.
+        """Adds a group. TypeError for anything but float32 or float64 leaf tensors, ValueError for a parameter that is
+        in a group already.
         """
         params = group["params"]
         params = [params] if isinstance(params, Tensor) else [p[1] if isinstance(p, tuple) else p for p in params]
@@ -80,7 +80,7 @@ class Optimizer:
             check_range(self, group, "betas")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets all gradients, or sets them to zero."""
+        """Drops all gradients, or sets them to zero."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:
@@ -89,7 +89,7 @@ class Optimizer:
                     parameter.grad = zeros_like(parameter)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes every parameter that has a gradient. A `closure` is called first, and its loss returned."""
+        """Updates every parameter that has a gradient. A `closure` is called first, and its loss is returned."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -107,7 +107,7 @@ class Optimizer:
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """`state` by the parameter's number and the groups' settings, sharing memory with the optimiser."""
+        """`state` by the parameter's number, and the groups' settings; shares memory with the optimiser."""
         numbers: dict[Tensor, int] = {}
         groups = []
         for group in self.param_groups:
@@ -118,7 +118,7 @@ class Optimizer:
         return {"state": {numbers[p]: dict(entry) for p, entry in self.state.items()}, "param_groups": groups}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes what state_dict gave; tensors are copied to the devices of their parameters. ValueError where the
+        """Restores a state of state_dict; tensors are copied to the devices of their parameters. ValueError if the
         groups or shapes do not fit.
         """
         groups = state["param_groups"]
@@ -164,8 +164,8 @@ def check_range(optimizer: Optimizer, group: Group, *names: str, last: bool = Fa
 
 
 def parameter_state(optimizer: Optimizer, parameter: Tensor, *names: str, **numbers: Any) -> dict[str, Any]:
-    """A parameter's state with its `step` counted up. At first: zeros of the parameter's shape by these names, and the
-    numbers.
+    """A parameter's state, with `step` incremented. Initially it has zeros of the parameter's shape by these names, and
+    the numbers.
     """
     entry = optimizer.state.get(parameter)
     if entry is None:

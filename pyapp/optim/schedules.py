@@ -1,4 +1,4 @@
-"""Learning-rate schedules that follow a given course, and ReduceLROnPlateau, which follows a metric."""
+"""Learning-rate schedules of the step, and ReduceLROnPlateau, which follows a metric."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Shape = Callable[[Any], float]
 
 
 class LRScheduler:
-    """Base of the schedules: sets `lr` of every group to what `get_lr()` says, at once and at each `step()`.
-    `last_epoch` counts the steps taken; given, it is the step after which a schedule goes on. Schedules of your own
-    define get_lr, or give `shape`, of which the first rates are multiples.
+    """Base of the schedules: sets `lr` of every group to the result of `get_lr()`, at once and at each `step()`.
+    `last_epoch` counts the steps taken; as an argument, it is the step after which a schedule continues. User-defined
+    schedules define get_lr, or pass `shape`, the factor of each group's first rate.
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1, *, shape: Shape | None = None) -> None:
@@ -36,7 +36,7 @@ class LRScheduler:
         self._apply()
 
     def step(self, epoch: float | None = None) -> None:
-        """On to the next step's rate, or to that of a step of your choice."""
+        """Sets the rate of the next step, or of the given step."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         self._apply()
 
@@ -48,7 +48,7 @@ class LRScheduler:
         return [base * factor for base in self.base_lrs]
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group now."""
+        """The present rate of each group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def _apply(self) -> None:
@@ -59,13 +59,13 @@ class LRScheduler:
         return {"step": self.last_epoch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes what state_dict gave, or torch's."""
+        """Restores a state of state_dict, or of torch."""
         self.last_epoch = state["step"] if "step" in state else state["last_epoch"]
         self._apply()
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any, what: str) -> list[Any]:
-    """One value for each parameter group, from one or from as many."""
+    """One value for each parameter group, from a single value or a sequence."""
     count = len(optimizer.param_groups)
     every = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(every) != count:
@@ -74,7 +74,7 @@ def per_group(name: str, optimizer: Optimizer, value: Any, what: str) -> list[An
 
 
 class LambdaLR(LRScheduler):
-    """Times `lr_lambda(step)`: one function (a shape), or one for each parameter group."""
+    """Multiplies the first rate by `lr_lambda(step)`: one function, or one for each parameter group."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Shape | Sequence[Shape], last_epoch: int = -1) -> None:
         self.lr_lambdas = per_group("LambdaLR", optimizer, lr_lambda, "functions")
@@ -85,7 +85,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LRScheduler):
-    """Times `lr_lambda(step)` more at each step after the first: one function, or one for each parameter group."""
+    """Multiplies the rate by `lr_lambda(step)` at each step after the first: one function, or one for each group."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Shape | Sequence[Shape], last_epoch: int = -1) -> None:
         self.lr_lambdas = per_group("MultiplicativeLR", optimizer, lr_lambda, "functions")
@@ -100,7 +100,7 @@ class MultiplicativeLR(LRScheduler):
 
 
 class StepLR(LRScheduler):
-    """Times `gamma` after every `step_size` steps."""
+    """Multiplies the rate by `gamma` after every `step_size` steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         if step_size < 1:
@@ -109,7 +109,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times `gamma` at each of the milestones."""
+    """Multiplies the rate by `gamma` at each of the milestones."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -119,14 +119,16 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times `gamma` after every step."""
+    """Multiplies the rate by `gamma` after every step."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         super().__init__(optimizer, last_epoch, shape=lambda step: gamma**step)
 
 
 class LinearLR(LRScheduler):
-    """From `start_factor` to `end_factor` in a line over `total_iters` steps, then constant."""
+    """Multiplies the first rate by a factor that changes linearly from `start_factor` to `end_factor` over
+    `total_iters` steps, then stays constant.
+    """
 
     def __init__(
         self,
@@ -146,7 +148,7 @@ class LinearLR(LRScheduler):
 
 
 class _Annealing(LRScheduler):
-    """Between `eta_min` and the first rate, by the share that `shape` gives of the way."""
+    """Base of schedules between `eta_min` and the first rate; `shape` is the fraction of the difference."""
 
     def __init__(self, optimizer: Optimizer, eta_min: float, last_epoch: int, shape: Shape) -> None:
         self.eta_min, self._share = eta_min, shape
@@ -158,7 +160,7 @@ class _Annealing(LRScheduler):
 
 
 class CosineAnnealingLR(_Annealing):
-    """Half a cosine from the first rate to `eta_min` at step `T_max`, and up again after it."""
+    """Half a cosine from the first rate to `eta_min` at step `T_max`, then up again."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:
@@ -167,7 +169,7 @@ class CosineAnnealingLR(_Annealing):
 
 
 class ConstantLR(LRScheduler):
-    """Times `factor` for the first `total_iters` steps."""
+    """Multiplies the rate by `factor` for the first `total_iters` steps."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
@@ -176,7 +178,7 @@ class ConstantLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Times (1 - step / total_iters) ** power, to 0 at `total_iters`."""
+    """Multiplies the first rate by (1 - step / total_iters) ** power, which is 0 at `total_iters`."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         if total_iters < 1:
@@ -185,8 +187,8 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(_Annealing):
-    """Half a cosine from the first rate to `eta_min` over T_0 steps, again and again, each `T_mult` times as long as
-    the one before (Loshchilov and Hutter 2017, https://arxiv.org/abs/1608.03983).
+    """Half a cosine from the first rate to `eta_min` over T_0 steps, repeatedly, each `T_mult` times as long as the one
+    before (Loshchilov and Hutter 2017, https://arxiv.org/abs/1608.03983).
     """
 
     def __init__(
@@ -205,7 +207,7 @@ class CosineAnnealingWarmRestarts(_Annealing):
 
 
 class SequentialLR(LRScheduler):
-    """One schedule after the other: the next begins, at its own step 0, at each of the milestones."""
+    """Several schedules in sequence: the next one starts, at its step 0, at each of the milestones."""
 
     def __init__(
         self,
@@ -230,7 +232,7 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules of one optimiser at once: what each makes of the first rate is multiplied."""
+    """Several schedules of one optimiser at once: their factors are multiplied."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         self.schedulers = list(schedulers)
@@ -248,7 +250,9 @@ class ChainedScheduler(LRScheduler):
 
 
 class ReduceLROnPlateau:
-    """Times `factor` when `step(metric)` has not seen a better value for more than `patience` steps."""
+    """Multiplies the rate by `factor` if the metric passed to `step` has not improved for more than
+    `patience` steps.
+    """
 
     def __init__(
         self,
@@ -276,7 +280,7 @@ class ReduceLROnPlateau:
         self.last_epoch = 0
 
     def step(self, metrics: Any) -> None:
-        """Takes the metric (a number or a tensor of one) of the step that is over."""
+        """Takes the metric (a number or a tensor of one element) of the last step."""
         value = float(metrics)
         self.last_epoch += 1
         if self._is_better(value):
@@ -300,7 +304,7 @@ class ReduceLROnPlateau:
         return sign * value < sign * self.best - self.threshold
 
     def get_last_lr(self) -> list[float]:
-        """The rate of each group now."""
+        """The present rate of each group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:

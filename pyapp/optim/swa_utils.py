@@ -1,4 +1,4 @@
-"""Averages of a model's weights over its training, by torch.optim.swa_utils' names."""
+"""Averages of a model's weights over training, by torch.optim.swa_utils' names."""
 
 from .averages import (
     SWALR,

@@ -18,8 +18,8 @@ def constant() -> Shape:
 
 
 def warmup_cosine(warmup: int, total: int, floor: float = 0.0) -> Shape:
-    """Up in a line over the first `warmup` steps (the first step takes 1 / warmup), then half a cosine down to `floor`
-    at step `total`, and `floor` from there on. (Loshchilov and Hutter 2017, https://arxiv.org/abs/1608.03983)
+    """Linearly up over the first `warmup` steps (1 / warmup at the first step), then half a cosine down to `floor` at
+    step `total`, then constant (Loshchilov and Hutter 2017, https://arxiv.org/abs/1608.03983).
     """
     _check(warmup, total, floor)
 
@@ -33,7 +33,7 @@ def warmup_cosine(warmup: int, total: int, floor: float = 0.0) -> Shape:
 
 
 def warmup_linear(warmup: int, total: int, floor: float = 0.0) -> Shape:
-    """Up in a line as warmup_cosine, then down in a line to `floor` at step `total`."""
+    """Linearly up as in warmup_cosine, then linearly down to `floor` at step `total`."""
     _check(warmup, total, floor)
 
     def shape(step: int) -> float:

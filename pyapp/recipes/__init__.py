@@ -1,4 +1,4 @@
-"""How the embedded models are made: `story` writes stories, `speech` transcribes speech.
+"""The training of the embedded models: `story` writes stories, `speech` transcribes speech.
 
 The page's wheel leaves this package out.
 """

@@ -1,4 +1,4 @@
-"""Choices that are the same on every platform, for ever: what a recipe makes follows from names and numbers alone."""
+"""Reproducible random choices on every platform: the results of a recipe depend only on names and numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Chooser:
-    """Random choices that follow from `name`.
+    """Random choices determined by `name`.
 
     Only random() of random.Random is used: Python documents that its sequence for a given seed stays the same.
     """
@@ -22,7 +22,7 @@ class Chooser:
         self.random = random.Random(int.from_bytes(digest[:8], "little")).random
 
     def choose(self, values: Sequence[T]) -> T:
-        """One of `values`, each as likely as the others."""
+        """One of `values`, all equally likely."""
         return values[int(self.random() * len(values))]
 
     def between(self, low: float, high: float) -> float:

@@ -1,7 +1,7 @@
-"""What pyapp does for people, as async streams of events: the page, the command line and a server only forward them.
+"""The tasks of pyapp as async streams of events; the page, the command line and a server only forward the events.
 
-A task ends with exactly one `Done` or `Error`; nothing that goes wrong leaves it as an exception. Closing the generator
-or setting its `Cancel` ends it within milliseconds.
+A task ends with exactly one `Done` or `Error`; it never raises an exception. Closing the generator or setting its
+`Cancel` ends it within milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def unload() -> None:
-    """Forgets the model that was used last and gives its memory back."""
+    """Drops the last used model and frees its memory."""
     keeper.drop()
 
 
@@ -70,8 +70,8 @@ async def generate(
     pyapp.text.generate.generate.
 
     `model` is a name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it
-    does not lie beside the model. `key` tells models apart that have no name; the model used last is kept. `options`
-    may be a dict of JSON values. `eager` runs without Graph, for reference.
+    is not beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a
+    dict of JSON values. `eager` runs without Graph, for reference.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events
@@ -97,7 +97,7 @@ async def generate(
 
 @task
 async def inspect(source: Any) -> Events:
-    """What a model file holds, from its header: Done carries `file format size config metadata tensors totals`."""
+    """The content of a model file, from its header: Done carries `file format size config metadata tensors totals`."""
     from pyapp import formats
 
     yield Done("complete", formats.inspect(source))
@@ -113,8 +113,9 @@ async def quantize(
     keep: str | None = None,
     cancel: Cancel | None = None,
 ) -> Events:
-    """Writes a model file in another type (formats.quantize_file): Progress in bytes; Done carries `file size types
-    weighted source_size`."""
+    """Converts a model file to another type (formats.quantize_file): Progress in bytes; Done carries `file size types
+    weighted source_size`.
+    """
     from pyapp.formats.convert import quantize_file
 
     cancel = cancel or Cancel()
@@ -133,14 +134,14 @@ async def quantize(
 
 @task
 async def models() -> Events:
-    """The models that have a name: Done carries `models`, a list of dicts."""
+    """The named models: Done carries `models`, a list of dicts."""
     from pyapp import hub
 
     yield Done("complete", {"models": [entry.to_dict() for entry in hub.models()]})
 
 
 def set_threads(threads: int) -> None:
-    """How many threads the kernels use, 1 to 64. Raises OptionError."""
+    """Sets the number of threads of the kernels, 1 to 64. Raises OptionError."""
     check_number("threads", threads, 1, 64, whole=True)
     from pyapp.engine import set_num_threads
 

@@ -1,4 +1,4 @@
-"""What all tasks share: errors become events, the event loop runs now and then, blocking work goes to a thread."""
+"""Shared by all tasks: errors become events, the event loop gets time to run, blocking work runs in a thread."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger("pyapp")
 
-# Seconds of work between two looks at the event loop: what a Stop waits for at most, beside one kernel call. In the
-# page each look costs a quarter of a millisecond.
+# Seconds of work between two turns of the event loop: the longest delay of a Stop, plus one kernel call. In the page
+# each turn takes a quarter of a millisecond.
 BREATH = 0.02
 REPORT = "This is a defect in pyapp: please report it with this line"
 
 
 def task(function: Callable[P, Events]) -> Callable[P, Events]:
-    """Makes every exception of an async generator its last event."""
+    """A decorator that turns an exception of an async generator into its last event."""
 
     @functools.wraps(function)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> Events:
@@ -47,8 +47,8 @@ def task(function: Callable[P, Events]) -> Callable[P, Events]:
 
 
 def error_event(error: Exception) -> Error:
-    """What to tell a person about an exception."""
-    if isinstance(error, PyappError) and not isinstance(error, OperationError):  # tensors that do not fit are our fault
+    """The Error event of an exception."""
+    if isinstance(error, PyappError) and not isinstance(error, OperationError):  # those are defects of pyapp
         return Error(error.what, error.where, error.hint)
     if isinstance(error, MemoryError):
         return Error("there is not enough memory", hint="Close other programs or tabs, or take a smaller model")
@@ -63,13 +63,13 @@ def error_event(error: Exception) -> Error:
 
 @dataclass(frozen=True)
 class Result(Generic[T]):
-    """What a stream of events was for; its last item."""
+    """The result of a stream of events; its last item."""
 
     value: T
 
 
 class Breath:
-    """Lets the event loop run now and then."""
+    """Gives the event loop time to run at intervals."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -81,9 +81,9 @@ class Breath:
 
 
 async def reported(work: Callable[[Callable[[Event], None]], T]) -> AsyncGenerator[Event | Result[T], None]:
-    """Runs blocking `work(report)` in a thread; yields what it reports, and its Result at last.
+    """Runs blocking `work(report)` in a thread; yields the reported events, then its Result.
 
-    In the page, which has no threads, the reports come when the work is over.
+    The page has no threads; there the events come when the work is over.
     """
     if sys.platform == "emscripten":
         events: list[Event] = []

@@ -1,4 +1,4 @@
-"""The model that was used last stays, so that the next text or recording starts at once."""
+"""Keep the last used model, so that the next text or recording starts at once."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], ca
     return load_speech_model(source, report=report, cancel=cancel)
 
 
-# By what a model does, as the registry has it: how it is loaded, what to call it, and the command that uses it.
+# By the registry's task of a model: its loader, its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {"generate": load_text, "transcribe": load_speech}
 KINDS = {"generate": ("writes text", "pyapp generate"), "transcribe": ("hears speech", "pyapp transcribe --model")}
 
 
 class Keeper:
-    """Keeps one model of any kind: two at once might not fit."""
+    """Keeps one model of any kind: two at once may not fit in memory."""
 
     def __init__(self) -> None:
         self._key: object = None
@@ -48,7 +48,7 @@ class Keeper:
     async def get(
         self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel
     ) -> AsyncGenerator[Event | Result[Any], None]:
-        """The events of loading, where it is needed, and the model; without source, the first of hub.models(task)."""
+        """The events of loading, if needed, and the model; without source, the first of hub.models(task)."""
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
         key = None if key is None else (task, key)
@@ -75,7 +75,7 @@ class Keeper:
 
 
 def known(source: Any, task: str) -> Any:
-    """The source, with a model's name as the registry has it."""
+    """The source; a name becomes the registry's name."""
     if source is None or isinstance(source, str):
         return known_name(source, task)
     if not isinstance(source, os.PathLike):
@@ -88,9 +88,9 @@ def known(source: Any, task: str) -> Any:
 
 
 def known_name(source: str | None, task: str) -> str:
-    """The registry's own name of a model, its first for the task where none is given; other names as they are.
+    """The registry's name of a model; without a name, the first model of the task. Other names are returned unchanged.
 
-    ModelError for a model that does something else.
+    ModelError for a model of another task.
     """
     from pyapp import hub
 
@@ -106,7 +106,7 @@ def known_name(source: str | None, task: str) -> str:
 
 
 def identity(source: Any, tokenizer: Any) -> object:
-    """What tells whether a model is the one that was loaded before; None where that cannot be told."""
+    """A key that identifies a model, to find out whether it is loaded already; None if there is none."""
     marks: list[object] = []
     for part in (source, tokenizer):
         if part is None:

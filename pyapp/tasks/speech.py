@@ -1,4 +1,4 @@
-"""Speech to text, from recordings and while somebody speaks."""
+"""Speech to text, from recordings and from live speech."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyapp.audio.options import TranscribeOptions
 
 # Recordings up to this length are read before the first window is decoded: their loudest moment scales the spectrogram
-# of all windows, as openai-whisper has it. Longer ones, whose samples would need much memory, are read as they go.
+# of all windows, as in openai-whisper. Longer ones need much memory and are therefore read by blocks.
 READ_FIRST_SECONDS = 30 * 60.0
-POLL = 0.1  # seconds between two looks at Cancel while nothing is heard
+POLL = 0.1  # seconds between two checks of Cancel while no sound arrives
 MICROPHONE = "microphone"
 
 
@@ -45,14 +45,13 @@ async def transcribe(
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
-    """Writes down what is said in a recording: Progress and the Metric load_time while the model is loaded, then the
-    events of pyapp.audio.transcribe.transcribe_events; before Done, a Notice for what is wrong with the sound.
+    """Transcribes a recording: Progress and the Metric load_time while the model is loaded, then the events of
+    pyapp.audio.transcribe.transcribe_events; before Done, a Notice for each problem of the sound.
 
     `audio` is what pyapp.audio.open_audio takes (a path, bytes, a ByteSource, a binary stream, float samples at 16 kHz)
     or an AudioReader. `model` is a name, a path, a mapping of roles to ByteSources or a LoadedSpeechModel; None: the
-    embedded one. `key` tells models apart that have no name; the model used last is kept. `options` may be a dict of
-    JSON values. Two hours need no more memory than half an hour. An async iterable of blocks is listened to instead
-    (see `listen`).
+    embedded one. `key` identifies models without a name; the last used model is kept. `options` may be a dict of JSON
+    values. Two hours take no more memory than half an hour. An async iterable of blocks is passed to `listen`.
     """
     from pyapp.audio import AudioReader, open_audio
     from pyapp.audio.transcribe import transcribe_events
@@ -101,12 +100,12 @@ async def listen(
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
-    """Writes down what somebody says while it is said: Language, Segment for words that are final and never change,
-    Partial for those that may; at the end Done with `text language duration task`.
+    """Transcribes live speech: Language, Segment for final words, Partial for words that may change; at the end Done
+    with `text language duration task`.
 
-    `audio` gives float32 (samples,) at 16 kHz, as the microphone does, and ends when nobody speaks any more. Between
-    its blocks the event loop runs. `model` and `key` as for `transcribe`; options too, but no temperatures above 0 are
-    tried unless they are given, and words always have times. An hour needs no more memory than a minute.
+    `audio` yields float32 (samples,) at 16 kHz from the microphone, and ends with the speech. The event loop runs
+    between its blocks. `model`, `key` and `options` as for `transcribe`, but temperatures above 0 are tried only if
+    given, and words always have times. An hour takes no more memory than a minute.
     """
     from pyapp.audio.quality import Quality
     from pyapp.audio.streaming import LiveTranscriber
@@ -137,7 +136,7 @@ async def listen(
 
 
 def until(segment: Segment, end: float) -> Segment:
-    """The segment with times that do not pass the recording's end: the model's last window is longer than the sound."""
+    """The segment with times limited to the recording's end, because the last window is longer than the sound."""
     if segment.end <= end:
         return segment
     words = segment.words and tuple(
@@ -147,7 +146,7 @@ def until(segment: Segment, end: float) -> Segment:
 
 
 def note(event: Event, results: dict[str, Any]) -> None:
-    """Gathers what Done will tell."""
+    """Collects the results for Done."""
     if isinstance(event, Segment):
         results["text"] += event.text
     elif isinstance(event, Language):
@@ -155,7 +154,7 @@ def note(event: Event, results: dict[str, Any]) -> None:
 
 
 async def blocks_of(audio: AsyncIterable[Any], cancel: Cancel) -> AsyncGenerator[Any, None]:
-    """The blocks as they come; Cancel is looked at while none does."""
+    """The blocks as they arrive; checks Cancel while waiting."""
     iterator = aiter(audio)
     waiting: asyncio.Future[Any] | None = None
     try:
@@ -177,14 +176,14 @@ async def blocks_of(audio: AsyncIterable[Any], cancel: Cancel) -> AsyncGenerator
 
 
 def as_options(options: TranscribeOptions | Mapping[str, Any] | None) -> TranscribeOptions:
-    """Options from JSON values, or as they are. OptionError names the setting that is wrong."""
+    """Options from JSON values; options are returned unchanged. OptionError names the wrong setting."""
     from pyapp.audio.options import TranscribeOptions
 
     return options if isinstance(options, TranscribeOptions) else TranscribeOptions.from_dict(options or {})
 
 
 async def loaded_model(model: Any, key: object, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
-    """The events of loading, and the model; a model that is loaded already is itself."""
+    """The events of loading, and the model; a loaded model is returned unchanged."""
     if hasattr(model, "tokenizer"):
         yield Result(model)
         return
@@ -194,7 +193,7 @@ async def loaded_model(model: Any, key: object, cancel: Cancel) -> AsyncGenerato
 
 
 async def read_first(reader: AudioReader, cancel: Cancel, breath: Breath) -> AsyncGenerator[Event | Result[Any], None]:
-    """The samples of a recording that is not too long, float32 (samples,), else what gives its blocks."""
+    """The samples of a recording, float32 (samples,), if it is not too long; else an iterator of its blocks."""
     if reader.arrives or reader.duration is None or reader.duration > READ_FIRST_SECONDS:
         yield Result(reader)
         return
@@ -204,7 +203,7 @@ async def read_first(reader: AudioReader, cancel: Cancel, breath: Breath) -> Asy
     samples, count = np.empty(int((1.1 * reader.duration + 10) * SAMPLE_RATE), np.float32), 0
     for block in reader:
         cancel.check()
-        if count + len(block) > len(samples):  # its header is wrong: it may be of any length
+        if count + len(block) > len(samples):  # its header is wrong: it may have any length
             yield Result(chain([samples[:count], block], reader))
             return
         samples[count : count + len(block)] = block

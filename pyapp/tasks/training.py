@@ -20,8 +20,8 @@ async def train_story(
 ) -> Events:
     """Trains the story model in the folder `out`: the events of pyapp.recipes.story.train_story.
 
-    `settings` are those of train_story. Without `resume`, the checkpoint of an earlier run in `out` is put aside and
-    training begins anew.
+    `settings` are those of train_story. Without `resume`, the checkpoint of an earlier run in `out` is renamed and
+    training starts again.
     """
     with needs_recipes():
         from pyapp.recipes.story import train_story as train
@@ -44,7 +44,9 @@ async def train_speech(
 
 @contextmanager
 def needs_recipes() -> Iterator[None]:
-    """Around an import from pyapp.recipes, which the page's wheel leaves out. Raises PyappError when it is missing."""
+    """A context manager around imports from pyapp.recipes. PyappError if the package is missing, as in the page's
+    wheel.
+    """
     try:
         yield
     except ModuleNotFoundError as error:

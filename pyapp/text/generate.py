@@ -1,4 +1,4 @@
-"""The generate loop: a prompt through the model in passes, then one token after another."""
+"""The generate loop: reads a prompt in passes, then generates one token after another."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pyapp.text.sampling import Sampler
 from pyapp.text.stream import StopMatcher, StreamDecoder
 from pyapp.text.tokenizer import Tokenizer
 
-# Tokens of a prompt per pass: many enough for matrix × matrix speed, few enough to stop soon and to show progress.
+# Tokens of a prompt per pass: enough for the speed of matrix products, few enough to cancel soon and show progress.
 PROMPT_PASS = 128
 
 
 class LanguageModelConfig(Protocol):
-    """What the loop asks of a model's `config`."""
+    """The fields of a model's `config` that the loop uses."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -31,8 +31,8 @@ class LanguageModelConfig(Protocol):
 
 
 class LanguageModel(Protocol):
-    """A causal language model with a cache of keys and values (docs/architecture.md). The attribute `device` says where
-    it computes; a model without it computes on the CPU.
+    """A causal language model with a cache of keys and values (docs/architecture.md). The attribute `device` is the
+    device on which it computes, by default the CPU.
     """
 
     @property
@@ -44,7 +44,7 @@ class LanguageModel(Protocol):
 
 
 class Session:
-    """A text in the making: the model's cache, and the decode step as a Graph.
+    """The state of generating one text: the model's cache, and the decode step as a Graph.
 
     `position` tokens are in the cache, which holds `capacity`. `eager` runs every step op by op instead, for reference.
     The logits that `feed` and `step` return are overwritten by the next call.
@@ -72,7 +72,7 @@ class Session:
         self.position = 0
 
     def feed(self, ids: Sequence[int]) -> Tensor:
-        """Reads tokens in one pass; the logits (V,) float32 for what follows them."""
+        """Reads tokens in one pass; returns the logits (V,) float32 of the next token."""
         self._check(ids)
         with no_grad():
             self._write(0, self.position)
@@ -81,7 +81,7 @@ class Session:
         return logits.reshape(self.vocab_size)
 
     def step(self, token: int) -> Tensor:
-        """Reads one token; the logits (V,) float32 for what follows it."""
+        """Reads one token; returns the logits (V,) float32 of the next token."""
         if self.position >= self.capacity or not 0 <= token < self.vocab_size:
             self._check((token,))
         self._write(token, self.position)
@@ -94,7 +94,7 @@ class Session:
         return self._logits
 
     def _first_step(self) -> None:
-        """Runs the step; unless eager, keeps its launch records for all that follow."""
+        """Runs the step; unless eager, captures its launch records for the following steps."""
         with no_grad():
             if self.eager:
                 self._logits = self._decode()
@@ -123,7 +123,9 @@ class Session:
 
 
 def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
-    """Raises ModelError if the tokenizer cannot be the model's: too large, or smaller by more than padding explains."""
+    """ModelError if the tokenizer cannot belong to the model: it is larger, or smaller by more than a plausible
+    padding.
+    """
     known = tokenizer.vocab_size
     if not known <= vocab_size <= known + max(128, known // 8):
         raise ModelError(
@@ -134,7 +136,9 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int) -> list[int]:
-    """The prompt's tokens; of an empty one the beginning-of-text token alone. OptionError where it is too long."""
+    """The prompt's tokens; for an empty prompt only the beginning-of-text token. OptionError if the prompt
+    is too long.
+    """
     ids = tokenizer.encode(prompt, eos=False)
     if not ids:
         ids = [tokenizer.bos_id if tokenizer.bos_id is not None else min(tokenizer.eos_ids, default=0)]
@@ -158,8 +162,8 @@ def generate(
     """Continues `prompt`: Progress over the prompt, a Token each, Metrics, and Done with the reason.
 
     Reasons: "stop" (the model ended the text), "length" (max_new_tokens), "context" (the cache is full), "stop_string",
-    "cancelled". The session starts anew. Raises OptionError for a prompt that is too long, ModelError for a tokenizer
-    that is not the model's or for weights that give NaN.
+    "cancelled". The session is reset first. Raises OptionError for a prompt that is too long, ModelError for a
+    tokenizer of another model and for weights that give NaN.
     """
     options = options or SamplingOptions()
     cancel = cancel or Cancel()
@@ -198,7 +202,7 @@ def generate(
 
 
 class Writer:
-    """Turns tokens into Token events and knows when the text has its end."""
+    """Turns tokens into Token events and detects the end of the text."""
 
     def __init__(self, tokenizer: Tokenizer, options: SamplingOptions, continuing: bool) -> None:
         self._decoder = StreamDecoder(tokenizer, continuing)
@@ -216,7 +220,7 @@ class Writer:
         return event
 
     def ending(self, session: Session) -> str | None:
-        """Why the text ends after this token, or None."""
+        """The reason why the text ends after this token, or None."""
         if self.stop_string is not None:
             return "stop_string"
         if self.count == self._most:
@@ -224,7 +228,7 @@ class Writer:
         return "context" if session.position >= session.capacity else None
 
     def finish(self) -> Token | None:
-        """What was held back and is no stop string after all."""
+        """The text that was held back and turned out not to be a stop string."""
         rest = self._matcher.push(self._decoder.finish()) + self._matcher.finish()
         return Token(rest, None, self.count) if rest else None
 
@@ -246,7 +250,7 @@ class Clock:
         self._tokens += 1
 
     def metrics(self, prompt_tokens: int) -> Iterator[Metric]:
-        """Time to the first token, and the speeds of prompt and decoding, as far as there are any."""
+        """Time to the first token, and the speeds of prompt and decoding, as far as they are known."""
         if self._tokens:
             yield Metric("time_to_first_token", self._first - self._start, "s")
         if self._prompt > self._start:

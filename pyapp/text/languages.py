@@ -1,4 +1,4 @@
-"""The languages that Whisper knows: codes in the order of their tokens, and the names by which people call them.
+"""The languages of Whisper: codes in the order of their tokens, and their English names.
 
 Source: Radford et al., Robust Speech Recognition via Large-Scale Weak Supervision (2022), and the vocabulary of
 https://github.com/openai/whisper (MIT). Cantonese came with large-v3.
@@ -35,13 +35,13 @@ UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 
 
 def language_code(language: str, known: Iterable[str] = LANGUAGES) -> str:
-    """The code of a language that is given by code or by name, in any case; OptionError unless it is one of `known`."""
+    """The code of a language, given by code or name in upper or lower case; OptionError unless it is in `known`."""
     wanted = language.strip().lower() if isinstance(language, str) else language
     codes = {name: code for code, name in LANGUAGES.items()} | _OTHER_NAMES
     code = wanted if wanted in LANGUAGES else codes.get(wanted)
     known = list(known)
     if code is None or code not in known:
         listed = ", ".join(known) if len(known) <= 10 else "a code like en or a name like English"
-        what = "is not a language that Whisper knows" if code is None else "is not a language of this model"
+        what = "is not a language of Whisper" if code is None else "is not a language of this model"
         raise OptionError(f"{language!r:.40} {what}", where="language", hint=f"Choose {listed}")
     return code

@@ -1,10 +1,10 @@
 """llama2.c's tokenizer.bin as a tokenizer.json: byte-pair encoding with byte fallback.
 
-llama2.c (https://github.com/karpathy/llama2.c, `encode` in run.c) puts a space before the text, takes each character as
-a token, or as its bytes where it is none, and then joins, again and again, the neighbours whose union has the best
-score. Here the unions become merges in the order of their scores, which is how the tokenizers libraries write the same
-rule. (One difference is left: where unions of exactly equal score stand at once, llama2.c takes the leftmost, a merge
-list its own order. Scores of real vocabularies are all different.)
+llama2.c (https://github.com/karpathy/llama2.c, `encode` in run.c) puts a space before the text and splits it into
+characters; a character without a token becomes its bytes. Then it repeatedly joins the two neighbours whose union has
+the best score. Here the unions become merges in the order of their scores, the form of the same rule in the tokenizers
+libraries. (One difference is left: between unions of exactly equal score llama2.c takes the leftmost, a merge list the
+first in the list. Scores of real vocabularies are all different.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOWEST_SCORE = -1e10
 
 
 def piece_texts(pieces: Sequence[bytes | str], where: str) -> list[str]:
-    """The pieces as text; raises FileFormatError where they are not what llama2.c's encoder relies on."""
+    """The pieces as text; FileFormatError if they break an assumption of llama2.c's encoder."""
     hint = "Take the tokenizer.bin that belongs to the model, or export it again with llama2.c's tokenizer.py"
 
     def refuse(what: str) -> FileFormatError:
@@ -76,9 +76,9 @@ def bos_template(text: str) -> dict[str, Any]:
 def tokenizer_document(
     pieces: Sequence[bytes | str], scores: Sequence[float], where: str = "tokenizer.bin"
 ) -> dict[str, Any]:
-    """The tokenizer.json (as a dict) of a llama2.c vocabulary: pieces as tokenizer.bin holds them, with plain spaces.
+    """The tokenizer.json (as a dict) of a llama2.c vocabulary: pieces as in tokenizer.bin, with plain spaces.
 
-    Control tokens are no "added tokens": as in llama2.c, `<s>` inside a text stays text. `where` names the file in
+    Control tokens are not "added tokens": as in llama2.c, `<s>` inside a text stays text. `where` names the file in
     errors.
     """
     if len(pieces) != len(scores):

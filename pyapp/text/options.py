@@ -1,4 +1,4 @@
-"""How to choose tokens and when to stop: the settings that people see, with their ranges and defaults."""
+"""The settings of generation: sampling and stopping, with their ranges and defaults."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SEEDS = 1 << 64
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """How to choose tokens and when to stop. Raises OptionError, naming the setting, for a value out of its range.
+    """The settings of sampling and stopping. OptionError, with the name of the setting, for a value out of its range.
 
-    - temperature: 0 takes the likeliest token, 1 the model's own probabilities; higher is wilder.
-    - top_k: only the k likeliest tokens; 0: all.
-    - top_p: only the likeliest tokens that together have this probability; 1: all (Holtzman et al., 2020).
-    - min_p: only tokens at least this fraction as likely as the likeliest; 0: all.
+    - temperature: 0 takes the most likely token, 1 samples with the model's probabilities; higher is more random.
+    - top_k: only the k most likely tokens; 0: all.
+    - top_p: only the most likely tokens that together have this probability; 1: all (Holtzman et al., 2020).
+    - min_p: only tokens with at least this fraction of the highest probability; 0: all.
     - repetition_penalty: above 1, tokens that have occurred become less likely (Keskar et al., 2019).
     - seed: the same seed gives the same draws; None: a new one each time.
-    - max_new_tokens: at most so many; None: until the context is full.
+    - max_new_tokens: the largest number of new tokens; None: until the context is full.
     - stop: texts that end the generation; they are not part of the result.
     """
 

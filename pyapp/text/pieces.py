@@ -1,8 +1,7 @@
 """Vocabulary pieces to bytes, as the `decoder` of a tokenizer.json describes it (Hugging Face tokenizers).
 
-Decoders there work on whole lists of pieces. All of those read here can be taken one piece at a time, if one knows
-whether the piece is the first of the text; that is what streaming needs, and it gives the same text natively and in the
-page.
+The decoders of that library work on whole lists of pieces. The decoders supported here work on one piece at a time and
+need only know whether the piece is the first of the text. So text can stream, and is the same natively and in the page.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Any
 from pyapp.errors import FileFormatError, ModelError
 
 Step = Callable[[str, bool], str]
-SETTING_LIMIT = 1 << 10  # characters that stand in place of others
+SETTING_LIMIT = 1 << 10  # characters of a replacement
 PIECE_LIMIT = 1 << 12  # characters of a token that a decoder changes: replacing may multiply them
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-# What BERT's decoder undoes after joining words with spaces.
+# Replacements of BERT's decoder after joining words with spaces.
 WORDPIECE_CLEANUP = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
     (" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
@@ -27,7 +26,7 @@ WORDPIECE_CLEANUP = (
 
 @cache
 def byte_of_character() -> dict[str, int]:
-    """GPT-2's printable stand-ins for the 256 bytes: printable Latin-1 stands for itself, the rest from U+0100 up."""
+    """GPT-2's printable characters for the 256 bytes: printable Latin-1 for itself, the rest from U+0100 up."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {chr(byte): byte for byte in printable}
     others = (byte for byte in range(256) if byte not in set(printable))
@@ -40,7 +39,7 @@ def utf8_bytes(piece: str) -> bytes:
 
 
 def byte_level_bytes(piece: str) -> bytes:
-    """A piece of byte-level BPE; one with other characters (an added token) stands for itself."""
+    """The bytes of a piece of byte-level BPE; a piece with other characters (an added token) is text."""
     table = byte_of_character()
     try:
         return bytes([table[character] for character in piece])
@@ -92,11 +91,11 @@ def compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ModelError(f"the tokenizer's decoder has the pattern {pattern!r:.60}, which is none ({error})") from error
+        raise ModelError(f"the tokenizer's decoder has the invalid pattern {pattern!r:.60} ({error})") from error
 
 
 def metaspace_step(settings: Mapping[str, Any]) -> Step:
-    """The replacement character is a space; where a space was put before the text, it falls away again."""
+    """Turns the replacement character into a space; removes the space that the tokenizer put before the text."""
     mark = text_setting(settings, "replacement", "▁")
     scheme = settings.get("prepend_scheme", "always" if settings.get("add_prefix_space", True) else "never")
     return lambda piece, first: piece.replace(mark, "" if first and scheme != "never" else " ")
@@ -116,7 +115,7 @@ def wordpiece_step(settings: Mapping[str, Any]) -> Step:
 
 
 def piece_strip_step(settings: Mapping[str, Any]) -> Step:
-    """Takes up to `start` and `stop` of the character `content` from the ends of each piece."""
+    """Strips up to `start` and `stop` of the character `content` from the ends of each piece."""
     content, start, stop = (
         text_setting(settings, "content"),
         count_setting(settings, "start"),
@@ -132,7 +131,7 @@ def piece_strip_step(settings: Mapping[str, Any]) -> Step:
 
 
 def spaced_step(piece: str, first: bool) -> str:
-    """What a tokenizer.json without a decoder means: words with spaces between them."""
+    """The decoder of a tokenizer.json without one: words with spaces between them."""
     return piece if first else " " + piece
 
 
@@ -152,7 +151,7 @@ def flatten(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 class PieceDecoder:
-    """Gives each piece its bytes; `strip_left` is how many leading spaces the text as a whole loses."""
+    """Converts pieces to bytes; `strip_left` is the number of leading spaces that are stripped from the whole text."""
 
     def __init__(self, settings: Mapping[str, Any] | None, where: str = "tokenizer.json") -> None:
         self.strip_left = 0
@@ -180,7 +179,7 @@ class PieceDecoder:
                 )
 
     def bytes_of(self, piece: str, first: bool = False) -> bytes:
-        """The bytes that `piece` adds to the text; `first`: no piece came before it."""
+        """The bytes that `piece` adds to the text; `first`: it is the first piece."""
         for step in self._steps:
             if len(piece) > PIECE_LIMIT:
                 raise FileFormatError(f"a token grows to {len(piece):,} characters", where=self._where)
@@ -189,10 +188,10 @@ class PieceDecoder:
 
 
 class PieceJoiner:
-    """Joins the bytes of one token after another; knows the beginning of the text, where spaces fall away."""
+    """Joins the bytes of one token after another; strips spaces at the beginning of the text."""
 
     def __init__(self, lookup: Callable[[int, bool], bytes | None], strip_left: int, continuing: bool = False) -> None:
-        """`lookup(id, first)` gives a token's bytes, None for one that is not text; `continuing`: other text stands
+        """`lookup(id, first)` gives a token's bytes, None for a token that is not text; `continuing`: other text comes
         before.
         """
         self._lookup = lookup

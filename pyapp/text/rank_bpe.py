@@ -1,8 +1,7 @@
-"""Byte-pair encoding by rank: a vocabulary that is a list of byte strings in the order in which they were merged.
+"""Byte-pair encoding by rank, with a vocabulary of byte strings in the order of their merges.
 
-That is what GPT-2's vocabulary is (Sennrich et al., 2016; Radford et al., 2019), as openai's .tiktoken files and
-whisper.cpp's ggml files hold it; the merges need no list of their own, since the pair whose union has the lowest number
-is merged first.
+GPT-2's vocabulary has this form (Sennrich et al., 2016; Radford et al., 2019) in openai's .tiktoken files and
+whisper.cpp's ggml files. A list of merges is not needed: the pair whose union has the lowest number is merged first.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class RankVocabulary:
 
 
 def merge(parts: list[Part], rank: Callable[[Part, Part], int]) -> list[Part]:
-    """The parts of a word after all merges: of neighbours, those with the lowest `rank` are joined first."""
+    """The parts of a word after all merges: the neighbours with the lowest `rank` are joined first."""
     while len(parts) > 1:
         pairs = [rank(left, right) for left, right in zip(parts, parts[1:], strict=False)]
         best = min(pairs)
@@ -83,7 +82,7 @@ def split_words(text: str) -> Iterator[str]:
 
 
 def outline(character: str) -> str:
-    """The character itself in ASCII, else a stand-in of the same kind: regular expressions here know no \\p{L}."""
+    """An ASCII character itself, else a substitute of the same class: Python's regular expressions have no \\p{L}."""
     if character.isascii():
         return OTHER if "\x1c" <= character <= "\x1f" else character
     kind = unicodedata.category(character)[0]

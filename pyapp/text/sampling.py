@@ -17,7 +17,7 @@ from pyapp.engine.tensor import Tensor
 from pyapp.errors import KernelError, ModelError
 from pyapp.text.options import SamplingOptions
 
-DRAWS = 64  # computed together
+DRAWS = 64  # numbers computed at a time
 
 
 class Uniform:
@@ -36,7 +36,7 @@ class Uniform:
 
 class Sampler:
     """Chooses tokens by `options`. `seed` is the seed in use; prompt and text have at most `limit` tokens. `device` is
-    that of the logits.
+    the device of the logits.
     """
 
     def __init__(self, options: SamplingOptions, vocab_size: int, limit: int, device: Device = cpu) -> None:
@@ -53,7 +53,7 @@ class Sampler:
             self._history = int32_tensor([0] * limit, device)
 
     def accept(self, ids: Iterable[int]) -> None:
-        """Remembers tokens of the prompt or text for the repetition penalty."""
+        """Records tokens of the prompt or text for the repetition penalty."""
         if self._history is None:
             return
         ids = list(ids)
@@ -62,7 +62,7 @@ class Sampler:
             self._count += len(ids)
 
     def sample(self, logits: Tensor) -> int:
-        """The next token for logits (V,) float32. ModelError where they are NaN."""
+        """The next token for logits (V,) float32. ModelError if they are NaN."""
         uniform = 0.0 if self.options.greedy else self._uniform.draw()
         try:
             return sample(

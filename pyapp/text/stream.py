@@ -1,4 +1,4 @@
-"""Text as it comes: whole UTF-8 characters only, and stop strings found across the borders of tokens."""
+"""Streaming text: only whole UTF-8 characters, and stop strings across the borders of tokens."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyapp.text.tokenizer import Tokenizer
 
 
 class StreamDecoder:
-    """Turns one token after another into text; bytes wait until they are a whole character.
+    """Turns one token after another into text; incomplete characters wait for their last bytes.
 
-    `continuing`: the tokens follow other text, so a leading space is kept. The texts of `push` and `finish` joined are
-    what `Tokenizer.decode` gives.
+    `continuing`: the tokens follow other text, so a leading space is kept. The joined texts of `push` and `finish`
+    equal the result of `Tokenizer.decode`.
     """
 
     def __init__(self, tokenizer: Tokenizer, continuing: bool = False) -> None:
@@ -24,14 +24,14 @@ class StreamDecoder:
         return self._utf8.decode(self._joiner.push(token))
 
     def finish(self) -> str:
-        """What is left at the end: U+FFFD for a character that was cut short."""
+        """The rest at the end: U+FFFD for an incomplete character."""
         return self._utf8.decode(b"", final=True)
 
 
 class StopMatcher:
     """Finds the first of several stop strings in text that arrives in parts.
 
-    Only an ending that may still become a stop string is held back.
+    Only an ending that may be the start of a stop string is held back.
     """
 
     def __init__(self, stop_strings: Sequence[str] = ()) -> None:
@@ -58,7 +58,7 @@ class StopMatcher:
         return text
 
     def finish(self) -> str:
-        """The text that was held back when the end came first."""
+        """The text that was held back when the text ended."""
         held, self._held = self._held, ""
         return held
 

@@ -1,5 +1,5 @@
-"""Byte-pair encoding of a few signs by a tokenizer.json's merges, where a tokenizer for whole texts would be made for
-these alone: in a browser that takes 0.1 s.
+"""Byte-pair encoding of a few symbols by a tokenizer.json's merges. It avoids constructing a tokenizer for whole texts,
+which takes 0.1 s in a browser.
 
 Source: Sennrich et al., Neural Machine Translation of Rare Words with Subword Units (2016); the bytes of GPT-2's
 vocabulary as Hugging Face's tokenizers write them.
@@ -13,7 +13,7 @@ from typing import Any
 from pyapp.text.pieces import byte_of_character
 from pyapp.text.rank_bpe import NO_RANK, merge
 
-# Settings of a model of type BPE that change what merges give, with the values that do not.
+# Settings of a BPE model that change the result of the merges, with the values that do not.
 PLAIN_MODEL = {
     "byte_fallback": False,
     "continuing_subword_prefix": "",
@@ -24,8 +24,9 @@ PLAIN_MODEL = {
 
 
 def is_plain(document: Mapping[str, Any]) -> bool:
-    """Whether a tokenizer.json is byte-level BPE as GPT-2 has it: then signs without white space between them, after
-    at most one space, are one word, and merges alone decide its tokens."""
+    """Whether a tokenizer.json is byte-level BPE as in GPT-2. Then symbols without white space between them, after at
+    most one space, are one word, and only merges determine its tokens.
+    """
     model, splitter = document["model"], document.get("pre_tokenizer")
     if model.get("type", "BPE") != "BPE" or document.get("normalizer") or not isinstance(splitter, Mapping):
         return False
@@ -38,13 +39,13 @@ def is_plain(document: Mapping[str, Any]) -> bool:
 
 
 def encode_signs(document: Mapping[str, Any], texts: Sequence[str]) -> list[list[int]] | None:
-    """The ids of each text, as Hugging Face's tokenizers give them; None where only a library can.
+    """The ids of each text, equal to those of Hugging Face's tokenizers; None if only a library can compute them.
 
-    Each text is a space or nothing, then signs that are neither letters, digits nor white space.
+    Each text is an optional space, then symbols that are neither letters, digits nor white space.
     """
     try:
         return _encode(document, texts) if is_plain(document) else None
-    except (LookupError, TypeError, AttributeError, ValueError):  # malformed: the library says what is wrong
+    except (LookupError, TypeError, AttributeError, ValueError):  # malformed: the library reports the error
         return None
 
 

@@ -1,8 +1,8 @@
 """Text to token ids and back.
 
-Everything is described by a tokenizer.json (Hugging Face tokenizers). Splitting text into ids is left to a library:
-natively `tokenizers`, in the page `@huggingface/tokenizers`, which pyapp/browser.py hands in with
-`set_backend_factory`. Ids to text is done here, so that it is the same in both places and can stream.
+A tokenizer.json (Hugging Face tokenizers) describes the tokenizer. A library splits text into ids: natively
+`tokenizers`, in the page `@huggingface/tokenizers`, which pyapp/browser.py passes to `set_backend_factory`. This module
+converts ids to text, so that the text is the same in both places and can stream.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 
 BOS_NAMES = ("<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "[CLS]", "<|endoftext|>")
-# Ids from here on are nonsense, and a list of them a waste of memory.
+# Larger ids are not plausible, and a list of them would waste memory.
 LARGEST = 1 << 22
 EOS_NAMES = ("</s>", "<|end_of_text|>", "<|eot_id|>", "<eos>", "<|im_end|>", "<|endoftext|>", "[SEP]")
 
 
 class Backend(Protocol):
-    """Splits text into ids, without control tokens in front or behind."""
+    """Splits text into ids, without control tokens before or after."""
 
     def encode(self, text: str) -> Sequence[int]: ...
 
@@ -54,7 +54,7 @@ _backend_factory: Callable[[str], Backend] = NativeBackend
 
 
 def set_backend_factory(factory: Callable[[str], Backend]) -> None:
-    """Gives every tokenizer made from now on another library: `factory(json_text)` returns an object with
+    """Sets the library of all tokenizers constructed later: `factory(json_text)` returns an object with
     `encode(text)`.
     """
     global _backend_factory
@@ -62,7 +62,7 @@ def set_backend_factory(factory: Callable[[str], Backend]) -> None:
 
 
 def without_surrogates(text: str) -> str:
-    """Halves of surrogate pairs joined, lone ones replaced by U+FFFD, as browsers do."""
+    """The text with surrogate pairs joined and lone surrogates replaced by U+FFFD, as in browsers."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -71,11 +71,10 @@ def without_surrogates(text: str) -> str:
 
 
 class Tokenizer:
-    """A tokenizer.json's vocabulary: `encode` and `decode`, and the bytes of single tokens.
+    """The vocabulary of a tokenizer.json: `encode` and `decode`, and the bytes of single tokens.
 
-    `bos_id` and `eos_ids` come from tokenizer_config.json (`settings`) where there is one, else from the
-    tokenizer.json's template or from usual names. Raises FileFormatError for a malformed document, ModelError for one
-    that is not supported.
+    `bos_id` and `eos_ids` come from tokenizer_config.json (`settings`), if given, else from the tokenizer.json's
+    template or from usual names. Raises FileFormatError for a malformed document, ModelError for an unsupported one.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class Tokenizer:
     ) -> None:
         if not isinstance(document.get("model"), Mapping):
             raise FileFormatError(
-                "this JSON is no tokenizer.json: it has no `model`",
+                "this JSON is not a tokenizer.json: it has no `model`",
                 where=where,
                 hint="vocab.json and config.json are other files: give the tokenizer.json beside them",
             )
@@ -105,7 +104,7 @@ class Tokenizer:
         self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
         self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
         self.adds_bos = control.adds_bos
-        # What stands in front of a text and behind it, by the template; the beginning-of-text token may be overruled.
+        # The template's tokens before and after a text; settings may change the beginning-of-text token.
         self._front = control.front if bos_id is None else [bos_id] if control.adds_bos else []
         self._behind = control.behind
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
@@ -119,9 +118,7 @@ class Tokenizer:
     def from_json(
         cls, text: str | bytes, settings: str | bytes | None = None, where: str = "tokenizer.json"
     ) -> Tokenizer:
-        """From the text of a tokenizer.json and, if there is one, of a tokenizer_config.json; `where` names it in
-        errors.
-        """
+        """From the text of a tokenizer.json and, optionally, of a tokenizer_config.json; `where` names it in errors."""
         text = text if isinstance(text, str) else read_utf8(text, where)
         more = read_json(settings, "tokenizer_config.json") if settings else None
         return cls(read_json(text, where), more, json_text=text, where=where)
@@ -130,7 +127,7 @@ class Tokenizer:
     def from_llama2c(
         cls, pieces: Sequence[bytes | str], scores: Sequence[float], where: str = "tokenizer.bin"
     ) -> Tokenizer:
-        """From the pieces and scores of a llama2.c tokenizer.bin: gives the ids that llama2.c's own encoder gives."""
+        """From the pieces and scores of a llama2.c tokenizer.bin. The ids equal those of llama2.c's encoder."""
         return cls(tokenizer_document(pieces, scores, where), bos_id=BOS, eos_ids=(EOS,))
 
     @property
@@ -150,11 +147,11 @@ class Tokenizer:
         return self._json_text
 
     def encode(self, text: str, bos: bool = True, eos: bool | None = None) -> list[int]:
-        """Token ids of `text`, with the control tokens that the tokenizer's template has in front (`<s>`, `[CLS]`) and
-        behind (`</s>`, `[SEP]`), as the tokenizers libraries give them.
+        """Token ids of `text`, with the control tokens of the tokenizer's template before (`<s>`, `[CLS]`) and after it
+        (`</s>`, `[SEP]`), as in the tokenizers libraries.
 
-        `bos=False` leaves out those in front, `eos=False` those behind (for a text that goes on); `eos=True` ends with
-        the end-of-text token also where the template has none. Lone surrogates count as U+FFFD.
+        `bos=False` leaves out those before, `eos=False` those after (for a text that continues); `eos=True` appends the
+        end-of-text token even if the template has none. Lone surrogates count as U+FFFD.
         """
         ids = list(self._front) if bos else []
         if text:
@@ -168,22 +165,24 @@ class Tokenizer:
         return [*ids, *self._behind]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`; control tokens are left out, bytes that are no UTF-8 become U+FFFD."""
+        """The text of `ids`; control tokens are left out, bytes that are not UTF-8 become U+FFFD."""
         joiner = self.joiner()
         return b"".join(joiner.push(number) for number in ids).decode("utf-8", "replace")
 
     def joiner(self, continuing: bool = False) -> PieceJoiner:
-        """Gives the bytes of one token after another; `continuing`: text stands before them, so no space is dropped."""
+        """An object that gives the bytes of one token after another; `continuing`: text precedes, so no space is
+        dropped.
+        """
         return PieceJoiner(self._lookup, self._decoder.strip_left, continuing)
 
     def token_bytes(self, token: int) -> bytes:
-        """The bytes that a token adds in the middle of a text: nothing for control tokens and for padding of the
+        """The bytes that a token adds in the middle of a text; empty for control tokens and padding of the
         vocabulary.
         """
         return self._lookup(token, False) or b""
 
     def piece(self, token: int) -> str | None:
-        """The token as the vocabulary writes it; None for a number without token."""
+        """The token as spelled in the vocabulary; None for an id without a token."""
         if token < 0:
             raise IndexError(f"token id {token} is negative")
         return self._pieces[token] if token < len(self._pieces) else None
@@ -232,7 +231,7 @@ def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str |
     numbers.extend(entry["id"] for entry in added)
     kinds = {*map(type, numbers)} <= {int} and {*map(type, texts)} <= {str}
     if not kinds or not 0 <= min(numbers, default=0) <= max(numbers, default=0) < LARGEST:
-        raise FileFormatError("the vocabulary has a token without a sensible number", where=where)
+        raise FileFormatError("the vocabulary has a token without a valid number", where=where)
     pieces: list[str | None] = [None] * (1 + max(numbers, default=-1))
     for number, piece in zip(numbers, texts, strict=True):
         pieces[number] = piece
@@ -240,7 +239,9 @@ def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str |
 
 
 class ControlTokens:
-    """Which ids begin and end a text (`bos_id`, `eos_ids`), and which `encode` puts in `front` and `behind`."""
+    """The ids that begin and end a text (`bos_id`, `eos_ids`), and those that `encode` puts before it (`front`) and
+    after it (`behind`).
+    """
 
     def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
         self._pieces = pieces
@@ -255,16 +256,16 @@ class ControlTokens:
         self.behind = (self._ids(template, after) or [*self.eos_ids]) if adds_eos else []
 
     def _ids(self, template: Any, names: Sequence[str]) -> list[Any]:
-        """The ids of a template's tokens: those that it gives itself, else those of the vocabulary."""
+        """The ids of a template's tokens: those in the template, else those of the vocabulary."""
         given = dict(template_ids(template))
         known = {piece: number for number, piece in enumerate(self._pieces)} if names else {}
         return [number for name in names for number in given.get(name, [known[name]] if name in known else [])]
 
     def _find(self, named: Any, template: Sequence[str], usual: Sequence[str]) -> int | None:
-        """The first that the vocabulary has: a name or `{"content": name}`, those in a template, usual ones."""
+        """The first candidate in the vocabulary: a name or `{"content": name}`, the template's tokens, usual names."""
         name = named.get("content") if isinstance(named, Mapping) else named
         candidates = [name] if name else [*template, *usual]
-        # llama2.c writes its control tokens between line breaks.
+        # llama2.c spells its control tokens with line breaks around them.
         forms = [form for text in candidates for form in (text, f"\n{text}\n")]
         known = set(forms).intersection(self._pieces)
         return next((self._pieces.index(form) for form in forms if form in known), None)  # the first of equal ones
@@ -294,7 +295,7 @@ def _id(value: Any) -> int:
 
 
 def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
-    """The control tokens that a post-processor puts before and behind a single text."""
+    """The control tokens that a post-processor puts before and after a single text."""
     kind = settings.get("type") if settings else None
     if settings is None or kind == "ByteLevel":
         return [], []

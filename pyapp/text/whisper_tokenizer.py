@@ -21,12 +21,12 @@ from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
 TIMES = 1501  # 0.00 to 30.00 s
 SECONDS_PER_TIME = 0.02
 OTHER_CONTROL = 8  # end, start, two tasks, startoflm, startofprev, nospeech, notimestamps
-# What annotates sound instead of writing speech: brackets, music, speakers' names. Words may hold - and ' inside.
+# Symbols that annotate sound instead of speech: brackets, music, speakers' names. Words may contain - and '.
 SYMBOLS = [
     *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
     *"<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪".split(),
 ]
-# Their first token alone is enough: U+2640 to U+267F share their first two bytes.
+# The first token is enough for these: U+2640 to U+267F share their first two bytes.
 MUSIC = "♩♪♫♬♭♮♯"
 INSIDE_WORDS = (" -", " '")
 
@@ -40,7 +40,7 @@ class TextVocabulary(Protocol):
 
 
 class JsonVocabulary:
-    """The text part of a tokenizer.json. Without its added tokens: what is written like one in a text is text."""
+    """The text part of a tokenizer.json, without its added tokens: their names in a text are ordinary text."""
 
     def __init__(self, document: Mapping[str, Any], where: str) -> None:
         self._document = {**document, "added_tokens": [], "post_processor": None}
@@ -50,7 +50,7 @@ class JsonVocabulary:
         return self._tokenizer.encode(text, bos=False)
 
     def encode_signs(self, texts: Sequence[str]) -> list[list[int]]:
-        """Of texts of signs, as symbol_bpe.encode_signs takes them."""
+        """The ids of texts of symbols; see symbol_bpe.encode_signs."""
         found = encode_signs(self._document, texts)
         return [self.encode(text) for text in texts] if found is None else found
 
@@ -61,8 +61,9 @@ class JsonVocabulary:
 class WhisperTokenizer:
     """Text to ids and back, and the ids of control tokens by name.
 
-    `specials` maps names (`<|startoftranscript|>`, `<|en|>`, `<|0.00|>` …) to ids. `multilingual` models are told the
-    language and the task, the others (.en) only hear English. Raises ModelError for a vocabulary that is not Whisper's.
+    `specials` maps names (`<|startoftranscript|>`, `<|en|>`, `<|0.00|>` …) to ids. `multilingual` models need tokens
+    for the language and the task; the others (.en) know only English. ModelError for a vocabulary that is not
+    Whisper's.
     """
 
     def __init__(
@@ -98,8 +99,9 @@ class WhisperTokenizer:
     def from_json(
         cls, text: str | bytes, *, multilingual: bool | None = None, where: str = "tokenizer.json"
     ) -> WhisperTokenizer:
-        """From the text of a Hugging Face tokenizer.json. Models with more than one language are multilingual, unless
-        the vocabulary is that of the .en models, which has all languages too."""
+        """From the text of a Hugging Face tokenizer.json. A model with more than one language is multilingual, except
+        for the vocabulary of the .en models, which lists all languages too.
+        """
         document = read_json(text if isinstance(text, str) else read_utf8(text, where), where)
         try:
             vocabulary = document["model"]["vocab"]
@@ -123,8 +125,9 @@ class WhisperTokenizer:
     def from_pieces(
         cls, pieces: Sequence[bytes], vocab_size: int, *, multilingual: bool | None = None, where: str = "vocabulary"
     ) -> WhisperTokenizer:
-        """From the bytes of the text tokens by id (openai's .tiktoken, whisper.cpp's ggml); `vocab_size` is the
-        model's and tells how many languages it has. What `pieces` holds from <|endoftext|> on is not looked at."""
+        """From the bytes of the text tokens by id (openai's .tiktoken, whisper.cpp's ggml). `vocab_size` is that of the
+        model and determines its number of languages. Entries of `pieces` from <|endoftext|> on are ignored.
+        """
         count = next((i for i, piece in enumerate(pieces) if piece == b"<|endoftext|>"), len(pieces))
         languages = vocab_size - count - OTHER_CONTROL - TIMES
         if not 1 <= languages <= len(LANGUAGES):
@@ -141,11 +144,11 @@ class WhisperTokenizer:
         raise ModelError(f"it has no token {names[0]}, so it is not Whisper's", where=self._where)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`. What is written like a control token is ordinary text."""
+        """Ids of `text`. The name of a control token is ordinary text."""
         return list(self._backend.encode(text)) if text else []
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids` without control tokens and times; bytes that are no UTF-8 become U+FFFD."""
+        """The text of `ids` without control tokens and times; bytes that are not UTF-8 become U+FFFD."""
         return self._join(number for number in ids if number < self.eot)
 
     def decode_with_timestamps(self, ids: Iterable[int]) -> str:
@@ -157,7 +160,7 @@ class WhisperTokenizer:
         return self._join(number for number in ids if number < self.timestamp_begin)
 
     def token_bytes(self, token: int) -> bytes:
-        """The bytes of one token; of a control token those of its name."""
+        """The bytes of one token; for a control token those of its name."""
         found = self._words.get(token)
         if found is None:
             if token < self.eot:
@@ -175,7 +178,7 @@ class WhisperTokenizer:
         return self.specials[f"<|{language_code(language, self.all_language_codes)}|>"]
 
     def sot_sequence(self, language: str | None = None, task: str = "transcribe") -> tuple[int, ...]:
-        """What a transcript begins with: start, and in multilingual models language (English unless given) and task."""
+        """The first tokens of a transcript: start, and in multilingual models language (default English) and task."""
         if not self.multilingual:
             return (self.sot,)
         return (self.sot, self.language_token(language or "en"), self.task_token(task))
@@ -185,7 +188,7 @@ class WhisperTokenizer:
 
     @cached_property
     def non_speech_tokens(self) -> tuple[int, ...]:
-        """The tokens that begin notes on sound rather than speech: brackets, music, names of speakers."""
+        """The tokens that begin annotations of sound rather than speech: brackets, music, names of speakers."""
         texts = [*INSIDE_WORDS, *SYMBOLS, *MUSIC, *(f" {symbol}" for symbol in (*SYMBOLS, *MUSIC))]
         found = set()
         for text, tokens in zip(texts, self._backend.encode_signs(texts), strict=True):
@@ -199,8 +202,9 @@ class WhisperTokenizer:
         return tuple(self._backend.encode_signs([" "])[0])
 
     def split_to_words(self, tokens: Sequence[int], language: str | None = None) -> tuple[list[str], list[list[int]]]:
-        """The words of `tokens` with the space before them, and the tokens of each; for languages without spaces, the
-        shortest stretches that are whole characters. Control tokens are words of their own."""
+        """The words of `tokens` with the space before them, and the tokens of each. In languages without spaces a word
+        is the shortest sequence of whole characters. A control token is one word.
+        """
         words, parts = self._split_characters(tokens)
         if self.multilingual and language in UNSPACED:
             return words, parts
@@ -217,7 +221,7 @@ class WhisperTokenizer:
         return joined, joined_parts
 
     def _split_characters(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
-        """The shortest stretches that end where a character does."""
+        """The shortest sequences of tokens that end at the end of a character."""
         whole = self.decode_with_timestamps(tokens)
         words: list[str] = []
         parts: list[list[int]] = []
@@ -227,7 +231,7 @@ class WhisperTokenizer:
             current.append(token)
             text = self.decode_with_timestamps(current)
             broken = text.find("\ufffd")
-            # A replacement character that the whole text has too is not one that the next token would mend.
+            # A replacement character that is also in the whole text does not become a character with the next token.
             if broken < 0 or whole[offset + broken : offset + broken + 1] == "\ufffd":
                 words.append(text)
                 parts.append(current)
@@ -240,7 +244,7 @@ class WhisperTokenizer:
 
 
 def special_tokens(first: int, languages: int = 99, times: int = TIMES) -> dict[str, int]:
-    """The ids of the control tokens behind `first` text tokens, as openai numbers them."""
+    """The ids of the control tokens after `first` text tokens, in openai's numbering."""
     names = [
         "<|endoftext|>", "<|startoftranscript|>", *(f"<|{code}|>" for code in list(LANGUAGES)[:languages]),
         "<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>",

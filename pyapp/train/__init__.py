@@ -1,4 +1,4 @@
-"""Training for any model: the trainer, checkpoints, the folder of a training that can be interrupted, loss curves.
+"""Training of any model: the trainer, checkpoints, interruptible training in a folder, loss curves.
 
-Nothing here knows a model. How the embedded models are made stands in pyapp.recipes.
+This package does not depend on any model. The training of the embedded models is in pyapp.recipes.
 """

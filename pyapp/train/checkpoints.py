@@ -1,7 +1,7 @@
-"""Checkpoints of a training: one safetensors file with all that decides the next step.
+"""Checkpoints of a training: one safetensors file with everything that determines the next step.
 
-It holds the weights, the optimiser's state, the number of the step, the position of the batches and the state of the
-random numbers. So the same seed gives the same weights, interrupted or not, with any number of threads, on the same
+It has the weights, the optimiser's state, the number of the step, the position of the batches and the state of the
+random generator. So the same seed gives the same weights, interrupted or not, with any number of threads, on the same
 kind of processor.
 """
 
@@ -21,11 +21,11 @@ from pyapp.formats import open_checkpoint, write_safetensors
 from .trainer import Trainer
 
 FILE_NAME = "checkpoint.safetensors"  # in the folder of a training
-START_ANEW = "Delete this file to begin the training anew, or choose another folder"
+START_ANEW = "Delete this file to start the training again, or choose another folder"
 
 
 def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
-    """Writes the checkpoint, which takes its name only when it is whole. `settings` are JSON values.
+    """Writes the checkpoint; it gets its name only when it is complete. `settings` are JSON values.
 
     Raises StorageFullError, or another OSError.
     """
@@ -46,7 +46,7 @@ def save(path: Path, trainer: Trainer, settings: Mapping[str, Any]) -> None:
 
 
 def restore(path: Path, trainer: Trainer) -> None:
-    """Continues where `save` was called. Raises FileFormatError when the file is damaged or of another training."""
+    """Restores the state of `save`. FileFormatError if the file is damaged or of another training."""
     with _opened(path) as checkpoint:
         try:
             state = json.loads(checkpoint.metadata["training"])
@@ -75,8 +75,8 @@ def restore(path: Path, trainer: Trainer) -> None:
 
 
 def check_settings(path: Path, wanted: Mapping[str, Any]) -> None:
-    """Raises PyappError unless the checkpoint at `path` was saved with the settings `wanted`, and FileFormatError when
-    it is damaged.
+    """PyappError unless the checkpoint at `path` was saved with the settings `wanted`; FileFormatError if it is
+    damaged.
     """
     with _opened(path) as checkpoint:
         try:
@@ -91,13 +91,13 @@ def check_settings(path: Path, wanted: Mapping[str, Any]) -> None:
         pairs = ", ".join(f"{name} {found.get(name)} there, {wanted.get(name)} here" for name in different)
         raise PyappError(
             f"a training with other settings was begun here: {pairs}", where=str(path),
-            hint="Give the same settings to continue it, or another folder to begin anew",
+            hint="Give the same settings to continue it, or another folder to start again",
         )  # fmt: skip
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The file, opened. Whatever pyapp.formats finds wrong with it is told as what it means for the training."""
+    """Opens the file. Errors of pyapp.formats become errors about the training."""
     try:
         with open_checkpoint(path) as checkpoint:
             yield checkpoint

@@ -15,7 +15,7 @@ Points = Sequence[tuple[float, float]]
 
 SIZE = (960, 540)
 MARGIN = (70, 30, 30, 55)  # left, top, right, bottom
-SCALE = 2  # drawn larger and reduced: smooth lines
+SCALE = 2  # drawn larger and scaled down, for smooth lines
 INK, GRID, PAPER = "#333333", "#dddddd", "#ffffff"
 COLORS = ("#9db8d9", "#d1495b", "#2e7d32", "#7b5ea7", "#e08e0b")
 
@@ -30,7 +30,7 @@ def can_draw() -> bool:
 
 
 def running_means(values: Sequence[float], width: int) -> list[float]:
-    """At each place the mean of the last `width` values, of fewer at the beginning."""
+    """The mean of the last `width` values at each position, of fewer at the beginning."""
     return [sum(values[max(0, i + 1 - width) : i + 1]) / min(width, i + 1) for i in range(len(values))]
 
 

@@ -1,4 +1,4 @@
-"""A training in a folder that can be interrupted at any moment and continued there."""
+"""Training in a folder that can be interrupted at any time and continued."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ S = TypeVar("S")
 
 
 def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
-    """The settings `given` as a dataclass of that kind. Raises OptionError for a name that it lacks."""
+    """The settings `given` as a dataclass of type `kind`. OptionError for an unknown name."""
     try:
         return kind(**given)
     except TypeError as error:
@@ -32,10 +32,10 @@ def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
 
 
 class ResumableTraining(ABC):
-    """What every training in a folder shares: the events, the checkpoints, the loss curve, the last results.
+    """Base of training in a folder: the events, the checkpoints, the loss curve, the results.
 
-    A subclass sets `trainer` in its constructor, which begins with the one below, and says how the model is judged and
-    exported. `settings` is a dataclass of JSON values with the fields `steps` and `seed`: whatever decides the result.
+    A subclass calls this constructor first, sets `trainer`, and defines the evaluation and export of the model.
+    `settings` is a dataclass of JSON values with the fields `steps` and `seed`: everything that determines the result.
     """
 
     title: ClassVar[str]
@@ -46,7 +46,7 @@ class ResumableTraining(ABC):
     trainer: Trainer
 
     def __init__(self, folder: Path, settings: Any) -> None:
-        """Makes the folder. Raises PyappError when it cannot be written to, or holds another or a damaged training."""
+        """Makes the folder. PyappError if it cannot be written to, or has another or a damaged training."""
         self.folder = folder
         self.settings = settings
         self.checkpoint = folder / checkpoints.FILE_NAME
@@ -56,7 +56,7 @@ class ResumableTraining(ABC):
 
     @abstractmethod
     def held_out_loss(self) -> float:
-        """The loss on held-out data, in the middle of training."""
+        """The loss on held-out data during training."""
 
     @abstractmethod
     def export(self) -> None:
@@ -64,7 +64,7 @@ class ResumableTraining(ABC):
 
     @abstractmethod
     def results(self) -> dict[str, Any]:
-        """What Done carries beside the number of steps and the folder. Called after `export`."""
+        """The results in Done besides the number of steps and the folder. Called after `export`."""
 
     def levels(self, results: Mapping[str, Any]) -> Mapping[str, float]:
         """Losses to compare with, by name: horizontal lines in the loss curve."""
@@ -75,16 +75,16 @@ class ResumableTraining(ABC):
         yield from ()
 
     def speed(self, steps_per_second: float) -> tuple[float, str]:
-        """How fast the training is, and the unit of that figure."""
+        """The speed of the training, and its unit."""
         return steps_per_second, "steps/s"
 
     def close(self) -> None:  # noqa: B027  most have nothing to release
-        """Releases what only the steps need."""
+        """Releases resources that only the steps need."""
 
     def run(self, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
-        """Trains until all steps are done, continuing what was interrupted; yields Progress, Metric and a last Done.
+        """Trains until all steps are done, continuing an interrupted run; yields Progress, Metric and finally Done.
 
-        Cancelling saves a checkpoint. Without Pillow there is no loss curve, which a Notice says before the first step.
+        Cancelling saves a checkpoint. Without Pillow there is no loss curve; a Notice says so before the first step.
         """
         steps: int = self.settings.steps
         if evaluate_every < 1 or save_every < 1:
@@ -116,7 +116,7 @@ class ResumableTraining(ABC):
         yield Done("complete", {**results, "steps": steps, "folder": str(self.folder)})
 
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
-        """The steps that are left, until somebody cancels."""
+        """The remaining steps, until cancelled."""
         trainer = self.trainer
         start, first = time.perf_counter(), trainer.step_count
         yield Metric("threads", get_num_threads(), instruction_set())

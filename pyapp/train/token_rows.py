@@ -1,4 +1,4 @@
-"""Batches of token rows, for any model that predicts tokens: padding, and the loss over the tokens that count."""
+"""Batches of token rows for models that predict tokens: padding, and the loss over the tokens that are not padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IGNORED = -100
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-    """Rows of ids as one tensor (rows, longest), int32; `fill` follows the shorter rows."""
+    """Rows of ids as one tensor (rows, longest), int32, padded with `fill`."""
     width = max(len(row) for row in rows)
     values = array("i")
     for row in rows:
@@ -21,7 +21,7 @@ def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
 
 
 def next_token_batch(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Rows of ids as inputs and targets (rows, longest - 1), int32: each token is to predict the next one."""
+    """Rows of ids as inputs and targets (rows, longest - 1), int32: each token predicts the next one."""
     return padded([row[:-1] for row in rows], 0), padded([row[1:] for row in rows], IGNORED)
 
 
@@ -33,7 +33,7 @@ def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
 def total_loss(predictions: Iterable[tuple[Tensor, Tensor, int]]) -> tuple[float, int]:
     """(sum of -log p over all predicted tokens in nats, their number).
 
-    `predictions` gives (logits, targets, number of targets that are not IGNORED) of each batch; it is computed without
+    `predictions` yields (logits, targets, number of targets that are not IGNORED) of each batch; it runs without
     gradients.
     """
     total, count = 0.0, 0

@@ -1,4 +1,4 @@
-"""The trainer: it takes batches, computes their loss and its gradients, and lets an optimiser change the weights."""
+"""The trainer: computes the loss of batches and its gradients, and updates the weights with an optimiser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Loss = Callable[[Any, Any], tuple[Tensor, float]]
 
 
 class Batches(Protocol):
-    """Where batches come from. `position` is the whole state: set it to continue from there."""
+    """A source of batches. `position` is the whole state: set it to continue from a position."""
 
     position: int
 
@@ -27,12 +27,12 @@ class Batches(Protocol):
 
 
 class Trainer:
-    """A model in training. Nothing here knows what the model does: `loss` calls it.
+    """Trains a model of any kind: `loss` calls it.
 
-    Gradients are clipped to the norm `clip`; None leaves them alone. With `subnormals_are_zero`, a step takes numbers
-    too small for float32's normal range for zero: processors are slow with them.
+    Gradients are clipped to the norm `clip`; None does not clip. With `subnormals_are_zero`, a step treats subnormal
+    float32 numbers as zero: processors are slow with them.
 
-    `losses` holds the reported loss of every step so far; `held_out` holds (step, loss on held-out data) pairs.
+    `losses` has the reported loss of every step so far; `held_out` has (step, loss on held-out data) pairs.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Trainer:
         return len(self.losses)
 
     def step(self) -> float:
-        """Trains on one batch. Returns the reported loss; raises PyappError when it is not a finite number."""
+        """Trains on one batch. Returns the reported loss; PyappError if it is not finite."""
         with flush_denormals() if self.subnormals_are_zero else nullcontext():
             loss, value = self.loss(self.model, self.batches.batch())
             if not abs(value) < 1e9:

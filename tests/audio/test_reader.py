@@ -1,4 +1,4 @@
-"""Recordings of every kind as blocks of 16 kHz: what comes out, what is told of them, and what cannot be read."""
+"""Recordings of every format as blocks at 16 kHz: the samples, the notices, and the errors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_pipe_that_ends_early() -> None:
         whole(io.BytesIO(data[:44]))
 
 
-# -- what is told
+# -- notices
 
 
 def test_notices() -> None:
@@ -226,7 +226,7 @@ def test_without_soundfile_the_error_says_what_to_do(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "soundfile", None)
     path = tmp_path / "a talk.mp3"
     path.write_bytes(b"ID3\4" + bytes(500))
-    expected = "an MP3 file is read by the package soundfile, which is not here"
+    expected = "an MP3 file needs the package soundfile, which is not installed"
     for source in (path, io.BytesIO(path.read_bytes())):
         with pytest.raises(FileFormatError, match=expected) as caught:
             open_audio(source)

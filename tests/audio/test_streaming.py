@@ -1,4 +1,4 @@
-"""Live transcription: what is final stays, comes soon, and memory does not grow."""
+"""Live transcription: final words stay and arrive soon, and memory does not grow."""
 
 from __future__ import annotations
 

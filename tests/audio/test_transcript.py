@@ -214,5 +214,5 @@ def test_what_json_says_is_read_back() -> None:
 
 @pytest.mark.parametrize("wrong", [{}, {"segments": 3}, {"segments": [{"text": "no times"}]}, {"segments": ["text"]}])
 def test_what_is_no_transcript_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(OptionError, match="no transcript"):
+    with pytest.raises(OptionError, match="not a transcript"):
         Transcript.from_dict(wrong)

@@ -1,4 +1,4 @@
-"""Word times: the path through the attention, and what is done to words and pauses."""
+"""Word times: the path through the attention, and the treatment of words and pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls as they stand in code that was written for torch: its names for arguments, `device=` and `requires_grad=`."""
+"""Calls from code written for torch: its names of arguments, `device=` and `requires_grad=`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ V = pyapp.tensor([1.0, 2.0, 3.0])
 PLACES = pyapp.tensor([[0, 2, 1], [1, 1, 0]])
 B = X[None]
 
-# The call by names, and what it is by position.
+# The call by names, and the same call by position.
 CALLS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "exp": (lambda: pyapp.exp(input=X), lambda: X.exp()),
     "sum": (lambda: pyapp.sum(input=X, dim=1), lambda: X.sum(1)),

@@ -71,7 +71,7 @@ def test_methods_by_other_names() -> None:
 
 
 def test_gradient_of_a_source_that_reaches_beyond_the_index() -> None:
-    """torch refuses; what the index does not read has no part in the result."""
+    """torch refuses this; elements that the index does not read do not affect the result."""
     index = pyapp.tensor([[0], [1]])
     for name in ("scatter", "scatter_add"):
         source = pyapp.ones(2, 3, requires_grad=True)

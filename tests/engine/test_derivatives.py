@@ -1,4 +1,4 @@
-"""autograd.functional, with derivatives that are known; what a tensor tells of its graph, its size, itself."""
+"""autograd.functional with known derivatives; attributes of a tensor's graph and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes in place under autograd: what is refused, second derivatives, tensors that change their shape in place."""
+"""Writes in place under autograd: refused writes, second derivatives, tensors that change their shape in place."""
 
 from __future__ import annotations
 

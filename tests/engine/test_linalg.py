@@ -1,4 +1,4 @@
-"""Linear algebra: second derivatives, odd sizes, what is refused."""
+"""Linear algebra: second derivatives, odd sizes, errors."""
 
 from __future__ import annotations
 

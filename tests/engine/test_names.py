@@ -18,10 +18,10 @@ from pyapp.engine.op import Op
 from .names import find, wanted
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_names.json").read_text())
-# What is told otherwise by torch's stand-ins than torch has it, or means nothing here.
+# Parameters that torch.overrides lists differently from torch, or that have no effect in pyapp.
 UNTOLD = {"out", "dtype", "device", "layout", "requires_grad", "pin_memory", "memory_format", "inplace", "size_average"}
 UNTOLD |= {"reduce", "_stacklevel", "generator", "training", "onesided", "equation"}
-# Functions whose entry in torch.overrides is not their signature, or whose difference is told in their documentation.
+# Functions whose entry in torch.overrides is not their signature, or whose docstring explains the difference.
 TOLD_OTHERWISE = {
     "std",
     "var",
@@ -96,7 +96,7 @@ def same(own: str, torch: str) -> bool:
 
 @pytest.mark.native_only
 def test_the_index_of_ops_is_what_the_modules_declare() -> None:
-    """In a process of its own: tests declare names, too. `python -m scripts.op_index` writes the index."""
+    """In a separate process, because tests declare names too. `python -m scripts.op_index` writes the index."""
     script = """
 from scripts import op_index
 

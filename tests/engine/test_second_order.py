@@ -1,4 +1,6 @@
-"""First and second derivatives by differences, in float64, of ops with gradients of their own; random numbers."""
+"""First and second derivatives, in float64, of ops with explicit gradients, compared with differences;
+random numbers.
+"""
 
 from __future__ import annotations
 

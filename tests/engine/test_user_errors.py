@@ -1,4 +1,4 @@
-"""Every function and every method of a tensor, called wrongly: the error bears its name and tells the call."""
+"""Wrong calls of every function and every method of a tensor: the error has its name and shows the call."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ APART = {
     "get_num_threads", "instruction_set", "flush_denormals", "set_printoptions", "default_generator", "device",
     "finfo", "iinfo", "inference_mode", "dtype", "Size", "triplet_margin_with_distance_loss",
 }  # fmt: skip
-# These take what is no tensor, or anything at all.
+# These accept arguments that are not tensors.
 TAKES_ANYTHING = {
     "is_tensor", "seed", "initial_seed", "get_default_dtype", "broadcast_shapes", "atleast_1d",
     "atleast_2d", "atleast_3d", "broadcast_tensors", "is_nonzero",
 }  # fmt: skip
 
 
-def rooms() -> Iterator[tuple[str, Any]]:
+def namespaces() -> Iterator[tuple[str, Any]]:
     for name in sorted({*pyapp.engine.__all__, *ops.__all__} - APART):
         yield name, getattr(pyapp, name)
-    for room in (linalg, fft, nn.functional):
-        for name in sorted(set(room.__all__) - APART):
-            yield f"{room.__name__}.{name}", getattr(room, name)
+    for namespace in (linalg, fft, nn.functional):
+        for name in sorted(set(namespace.__all__) - APART):
+            yield f"{namespace.__name__}.{name}", getattr(namespace, name)
 
 
-FUNCTIONS = [(name, f) for name, f in rooms() if callable(f) and not inspect.isclass(f)]
+FUNCTIONS = [(name, f) for name, f in namespaces() if callable(f) and not inspect.isclass(f)]
 for _name in ops.__all__:  # whose modules bring methods
     getattr(ops, _name)
 METHODS = sorted(n for n, f in vars(Tensor).items() if n not in OWN_METHODS and callable(f) and n[0] != "_")
@@ -73,7 +73,7 @@ def rest_of(function: Any, filler: Any) -> list[Any]:
 
 
 def tells(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Whether the call fails; where it does, it must be by an error that names the function, and shows the tensors."""
+    """Whether the call fails; its error must name the function and show the tensors."""
     name = name.rpartition(".")[2]
     given = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
     shown = [describe(a) for a in given]

@@ -195,7 +195,7 @@ def test_broken_imatrix_files_give_clear_errors() -> None:
             read_imatrix(bytes(data))
         except FileFormatError:
             pass
-    with pytest.raises(FileFormatError, match="negative or no finite"):
+    with pytest.raises(FileFormatError, match="negative or not finite"):
         read_imatrix(old_imatrix({"a": np.array([1, -1], np.float32)}))
 
 

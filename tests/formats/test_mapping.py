@@ -162,7 +162,7 @@ def test_the_source_gives_the_memory_of_a_range(tmp_path: Path) -> None:
         assert source.mapped(0, 0) is None
 
 
-# -- what is no file
+# -- sources that are not files
 
 
 def within(seconds: float, function: Any) -> Any:

@@ -111,7 +111,7 @@ def test_a_sharded_model(tmp_path: Path) -> None:
 def test_names_of_shards_that_are_no_files(tmp_path: Path, name: Any) -> None:
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"w": name}}))
-    with pytest.raises(FileFormatError, match="which is no file beside it"):
+    with pytest.raises(FileFormatError, match="which is not a file beside it"):
         open_checkpoint(index)
 
 

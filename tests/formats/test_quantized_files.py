@@ -1,5 +1,6 @@
-"""`pyapp quantize IN OUT --type T` from one end to the other: what is written is what llama.cpp writes, other tools
-read it as pyapp does, and it speaks."""
+"""`pyapp quantize IN OUT --type T` end to end: the file equals that of llama.cpp, other tools
+read it as pyapp does, and it speaks.
+"""
 
 from __future__ import annotations
 

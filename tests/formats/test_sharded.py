@@ -43,7 +43,7 @@ def test_shards_from_anywhere(tmp_path: Path) -> None:
     file = ShardedFile(open_source(text), files.__getitem__)
     assert file.read("layer.4.weight").tolist() == [[4, 5, 6], [7, 8, 9]]
     del files["model-00003-of-00005.safetensors"]
-    with pytest.raises(FileFormatError, match=r"the shard 'model-00003-of-00005.safetensors' is not there"):
+    with pytest.raises(FileFormatError, match=r"the shard 'model-00003-of-00005.safetensors' is missing"):
         ShardedFile(open_source(text), files.__getitem__)
     with pytest.raises(FileFormatError, match="no file on disk"):
         ShardedFile(open_source(text))
@@ -54,10 +54,10 @@ BROKEN = {
     "no weight_map": b'{"weight_map": []}',
     "0 shards": b'{"weight_map": {}}',
     "is no JSON": b"[" * 100_000,
-    "no file beside it": b'{"weight_map": {"w": "../secret.safetensors"}}',
-    "'/etc/passwd', which is no file": b'{"weight_map": {"w": "/etc/passwd"}}',
-    "'3', which is no file": b'{"weight_map": {"w": 3}}',
-    "'model-00009.safetensors' is not there": b'{"weight_map": {"w": "model-00009.safetensors"}}',
+    "not a file beside it": b'{"weight_map": {"w": "../secret.safetensors"}}',
+    "'/etc/passwd', which is not a file": b'{"weight_map": {"w": "/etc/passwd"}}',
+    "'3', which is not a file": b'{"weight_map": {"w": 3}}',
+    "'model-00009.safetensors' is missing": b'{"weight_map": {"w": "model-00009.safetensors"}}',
     "has no tensor 'w'": b'{"weight_map": {"w": "model-00001-of-00001.safetensors"}}',
 }
 

@@ -1,4 +1,4 @@
-"""Where bytes come from, and what inspect tells of a file without reading its tensors."""
+"""Sources of bytes, and inspect, which reads no tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyapp.formats.source import read_into
 
 
 class Remote:
-    """A source with nothing but what the protocol demands."""
+    """A source with only the methods of the protocol."""
 
     name = "remote.bin"
 

@@ -140,5 +140,5 @@ def test_hostile_indexes(shards: dict[str, bytes]) -> None:
 def test_an_index_does_not_leave_its_folder(tmp_path: Path, name: str) -> None:
     path = tmp_path / "model.safetensors.index.json"
     path.write_text(json.dumps({"weight_map": {"x": name}}))
-    with pytest.raises(FileFormatError, match="no file beside it"):
+    with pytest.raises(FileFormatError, match="not a file beside it"):
         open_checkpoint(path)

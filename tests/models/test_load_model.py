@@ -67,7 +67,7 @@ def test_what_does_not_fit(model: Path, tmp_path: Path) -> None:
     data = model.read_bytes()
     with pytest.raises(ModelError, match="its tokenizer is missing"):
         load_model(data)
-    with pytest.raises(FileFormatError, match="^x.json: this JSON is no tokenizer.json"):
+    with pytest.raises(FileFormatError, match="^x.json: this JSON is not a tokenizer.json"):
         load_model(data, BytesSource(b"{}", "x.json"))
     with pytest.raises(FileFormatError):
         load_model(data, b"")
@@ -79,7 +79,7 @@ def test_what_does_not_fit(model: Path, tmp_path: Path) -> None:
         load_model(data, more)
     header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     foreign = len(header).to_bytes(8, "little") + header + bytes(4)
-    with pytest.raises(ModelError, match="does not say the model's"):
+    with pytest.raises(ModelError, match="does not contain the model's"):
         load_model(foreign, (model.parent / "tokenizer.bin").read_bytes())
 
 

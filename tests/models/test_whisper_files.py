@@ -198,7 +198,7 @@ def test_a_config_that_is_no_object_is_told(text: str, tmp_path: Path) -> None:
 
 def test_another_kind_of_model_is_told(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model.safetensors", {"wte.weight": pyapp.zeros(4, 4)})
-    with pytest.raises(ModelError, match="no speech model"):
+    with pytest.raises(ModelError, match="not a speech model"):
         load_speech_model(tmp_path)
 
 

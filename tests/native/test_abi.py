@@ -110,7 +110,7 @@ def test_every_kernel_is_defined_once() -> None:
 
 @pytest.mark.parametrize("name", HEADER)
 def test_every_kernel_does_nothing_with_nothing(kernels: Kernels, name: str) -> None:
-    """All sizes zero: legal for every kernel, and what a missing kernel would not answer."""
+    """All sizes zero: valid for every kernel, and an error for a missing kernel."""
     _, _, dims, _ = HEADER[name]
     positive = {dim: 1 for dim in dims if dim in ("element_bytes", "group", "kv_heads", "a_period", "b_period", "rank")}
     assert kernels.run(name, **positive) == OK

@@ -1,4 +1,4 @@
-"""matmul of every dtype against NumPy: shapes, strides, batches, what is not finite."""
+"""matmul of every dtype against NumPy: shapes, strides, batches, NaN and infinity."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ SIGNATURE_BYTES = 16
 
 
 class WasmKernels:
-    """One build, in a node process of its own; arrays travel there and back with each record, guards between them."""
+    """One build, in a separate node process; arrays are copied there and back with each record, with guards between
+    them.
+    """
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
@@ -66,7 +68,8 @@ class WasmKernels:
 
 def pack_arrays(arrays: list[np.ndarray]) -> tuple[bytes, list[tuple[int, int, int]]]:
     """The bytes of all arrays, each as far off 64-byte alignment as it is here, and where: (start, end, offset).
-    Arrays that overlap stay one piece of memory."""
+    Arrays that overlap stay one piece of memory.
+    """
     spans: list[list[int]] = []
     for start, end in sorted(np.lib.array_utils.byte_bounds(array) for array in arrays if array.size):
         if spans and start < spans[-1][1]:

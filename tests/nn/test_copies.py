@@ -1,4 +1,4 @@
-"""Copies and pickles of tensors and modules have memory of their own; what is shared in them stays shared."""
+"""Copies and pickles of tensors and modules have new memory; shared memory stays shared in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules and optimisers on a device with memory of its own: tests/mirror."""
+"""Modules and optimisers on a device with separate memory: tests/mirror."""
 
 from __future__ import annotations
 

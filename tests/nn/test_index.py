@@ -1,4 +1,4 @@
-"""pyapp/nn/_index.py says what the files of layers and losses declare, and every name that it lists is there."""
+"""pyapp/nn/_index.py lists the names that the files of layers and losses declare, and every name exists."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_sequences_are_padded_and_packed() -> None:
     assert packed.data.tolist() == [2, 5, 1, 3, 6, 4] and packed.batch_sizes.tolist() == [3, 2, 1]
     assert [x.tolist() for x in rnn.unpack_sequence(packed)] == [x.tolist() for x in every]
     assert rnn.pad_packed_sequence(packed, total_length=4)[0].shape == (4, 3)
-    with pytest.raises(ValueError, match=r"lengths \[1, 3, 2\] do not fall"):
+    with pytest.raises(ValueError, match=r"lengths \[1, 3, 2\] must not increase"):
         rnn.pack_sequence(every)
     with pytest.raises(ValueError, match="lengths are 2 numbers of at least 1"):
         rnn.pack_padded_sequence(pyapp.zeros(3, 2), [3, 0])

@@ -1,4 +1,4 @@
-"""Writes golden.json and golden_cases.json, what the scripts and the cases give with torch, and torch_names.json.
+"""Writes golden.json and golden_cases.json, torch's results of the scripts and the cases, and torch_names.json.
 
 python -m tests.porting.make_golden
 """

@@ -15,7 +15,7 @@ NAMES = ("resnet", "language_model", "vae", "tagger", "unet", "dcgan", "translat
 
 
 def ported(text: str) -> str:
-    """`import torch` becomes `import pyapp as torch`, what is imported from torch's modules comes from pyapp's."""
+    """`import torch` becomes `import pyapp as torch`; imports from torch's modules become imports from pyapp's."""
     text = re.sub(r"^(\s*)import torch$", r"\1import pyapp as torch", text, flags=re.M)
     text = re.sub(r"^(\s*)import torch\.(\S+) as ", r"\1import pyapp.\2 as ", text, flags=re.M)
     text = re.sub(r"^(\s*)import torch\.(\S+)$", r"\1import pyapp.\2", text, flags=re.M)

@@ -1,4 +1,4 @@
-"""Options and their messages, the draws, and what the sampler makes of logits."""
+"""Options and their errors, the draws, and the sampler's treatment of logits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tokenizer.json of the usual kinds: text back from ids must be what the Rust library gives."""
+"""tokenizer.json of the usual kinds: the text of ids must equal that of the Rust library."""
 
 from __future__ import annotations
 
@@ -194,11 +194,11 @@ def test_malformed_documents() -> None:
         ("[" * 100_000, FileFormatError, "not valid JSON"),
         (b"\xff\xfe", FileFormatError, "not UTF-8"),
         ("[]", FileFormatError, "not a JSON object"),
-        ("{}", FileFormatError, "this JSON is no tokenizer.json: it has no `model`"),
+        ("{}", FileFormatError, "this JSON is not a tokenizer.json: it has no `model`"),
         ('{"hello": 1}', FileFormatError, "vocab.json and config.json are other files"),
-        (json.dumps({"model": {"vocab": {"a": 1 << 60}}}), FileFormatError, "sensible number"),
-        (json.dumps({"model": {"vocab": {"a": -1}}}), FileFormatError, "sensible number"),
-        (json.dumps({"model": {"vocab": {"a": "b"}}}), FileFormatError, "sensible number"),
+        (json.dumps({"model": {"vocab": {"a": 1 << 60}}}), FileFormatError, "valid number"),
+        (json.dumps({"model": {"vocab": {"a": -1}}}), FileFormatError, "valid number"),
+        (json.dumps({"model": {"vocab": {"a": "b"}}}), FileFormatError, "valid number"),
         (json.dumps({"model": {"vocab": 7}}), FileFormatError, "not a usable"),
         (json.dumps({"model": model, "decoder": {"type": "CTC"}}), ModelError, "'CTC'"),
         (json.dumps({"model": model, "decoder": {"type": "Replace"}}), FileFormatError, "pattern"),

@@ -1,4 +1,4 @@
-"""Checkpoints: an interrupted training goes on bit by bit, and a file that cannot be continued says so."""
+"""Checkpoints: an interrupted training continues with the same bits, and an unusable file gives a clear error."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ def test_a_full_disk_keeps_the_checkpoint_before(tmp_path: Path, monkeypatch: py
 
 
 def refused(path: Path, words: str) -> None:
-    """Both ways to read the file say what it is and what to do; nobody is sent to download it."""
+    """Both ways to read the file explain the error and the remedy; neither asks the user to download the file."""
     for read in (lambda: checkpoints.restore(path, small_trainer()), lambda: checkpoints.check_settings(path, {})):
         with pytest.raises(FileFormatError, match=words) as caught:
             read()
         assert caught.value.where == str(path)
-        assert "Delete this file to begin the training anew" in (caught.value.hint or "")
+        assert "Delete this file to start the training again" in (caught.value.hint or "")
         assert "download" not in str(caught.value)
 
 

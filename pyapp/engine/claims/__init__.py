@@ -1,6 +1,7 @@
-"""Claims: which ops, dtypes and layouts the kernels of native/kernels.h take, by family.
+"""Claims: the ops, dtypes and layouts that the kernels of native/kernels.h compute, by family.
 
-What is refused here runs by its definition, or by NumPy on the CPU. A claim serves every device that has its kernels.
+Calls that a claim refuses run by the op's definition, or by NumPy on the CPU. A claim works for every device that has
+its kernels.
 """
 
 from . import (  # noqa: F401

@@ -25,7 +25,7 @@ _ROPE, _CACHE_WRITE, _ATTENTION = K["rope_f32"], K["cache_write_f32"], K["attent
 
 
 def _heads(x: Tensor) -> Tensor:
-    """x (..., T, H, D) itself where each token's heads lie densely, else a dense copy."""
+    """x (..., T, H, D) itself if each token's heads are dense, else a dense copy."""
     return x if x.strides[-1] == 1 and x.strides[-2] == x.shape[-1] and len(x.shape) == 3 else dense(x)
 
 
@@ -113,7 +113,7 @@ _constants: dict[tuple[int, Device], Tensor] = {}
 
 
 def _constant(value: int, device: Device) -> Tensor:
-    """An int32 (1,) that a kernel reads and nobody writes."""
+    """A constant int32 (1,) for kernels."""
     found = _constants.get((value, device))
     if found is None:
         found = _constants[value, device] = empty_contiguous((1,), _I32, device)
@@ -123,7 +123,9 @@ def _constant(value: int, device: Device) -> Tensor:
 
 @claims("_cross_attention")
 def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Any:
-    """As attention over a cache that is full, in which every row sees all. More rows than keys: several records."""
+    """As attention over a full cache in which every row attends to all keys. More rows than keys take
+    several records.
+    """
     if not (q.dtype is _F32 and is_plain(keys) and is_plain(values)):
         return NotImplemented
     q = _heads(q)
@@ -144,7 +146,7 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
 def _cached_self_attention(
     qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
 ) -> Any:
-    """Four records in one call: rotate q and k where they lie, write k and v into the cache, attend."""
+    """Four records in one call: rotate q and k in place, write k and v into the cache, attend."""
     if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32 and is_plain(table)):
         return NotImplemented
     qkv, tokens, width, stride = rows_of(qkv)
@@ -201,7 +203,7 @@ _MASK_TYPES = (*_MASKED_TYPES, _dtype.bool_)
 
 
 def _sequences(x: Tensor) -> Tensor:
-    """x (B, T, H, D) itself where each token's heads lie densely, else a dense copy."""
+    """x (B, T, H, D) itself if each token's heads are dense, else a dense copy."""
     return x if x.strides[3] == 1 and x.strides[2] == x.shape[3] else dense(x)
 
 
@@ -218,7 +220,7 @@ def _attention_workspace(q: Tensor, k: Tensor, v: Tensor, backward: bool) -> tup
 
 
 def _sight(q: Tensor, k: Tensor, causal: bool) -> tuple[int, int]:
-    """How far each row sees, before and after its own place."""
+    """The number of keys to which each row attends, before and after its position."""
     tokens, keys = q.shape[1], k.shape[1]
     return tokens, keys - tokens if causal else keys
 

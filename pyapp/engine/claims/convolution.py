@@ -1,5 +1,5 @@
-"""Convolutions in one to three dims and their gradients, as products with windows that the kernel packs where
-they lie. All are written for three spatial dims; fewer have sizes of 1 in front.
+"""Convolutions in one to three dims and their gradients, as products with windows that the kernel packs directly from
+the input. All are written for three spatial dims; fewer dims get leading sizes of 1.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .layouts import fill_zero
 
 _F32 = _dtype.float32
 _MATMUL, _WINDOWS, _SUM_ROWS = (KERNELS[n] for n in ("matmul_f32", "windows_f32", "sum_rows_f32"))
-_MUCH_WORK = 1 << 28  # multiply-adds from which on several convolutions are faster than conv_transpose_f32
+_MUCH_WORK = 1 << 28  # multiply-adds above which several convolutions are faster than conv_transpose_f32
 _CONV_TRANSPOSE = KERNELS["conv_transpose_f32"]
 _DEPTHWISE, _DEPTHWISE_INPUT, _DEPTHWISE_WEIGHT = (
     KERNELS[n] for n in ("depthwise_f32", "depthwise_input_backward_f32", "depthwise_weight_backward_f32")
 )
 _SLACK = 128  # floats that the kernel may read past the last window
 _FEW_ROWS = 2  # of a group: the kernel packs nothing
-_FEW_PIXELS = 512  # of a batch entry: several entries then share the panels of the product
+_FEW_PIXELS = 512  # of a batch entry: fewer, and several entries share the panels of the product
 
 Three = tuple[int, ...]
 Sides = tuple[tuple[int, int], ...]
 
 
 class _Steps(NamedTuple):
-    """How windows lie: stride, (before, after) of the padding (negative: cropped), dilation; and the groups."""
+    """The geometry of windows: stride, (before, after) of the padding (negative: cropped), dilation; and the groups."""
 
     stride: Three
     sides: Sides
@@ -56,8 +56,9 @@ def _dense_strides(shape: Three) -> Three:
 
 
 def _framed(x: Tensor, sides: Sides, channels_last: bool = False) -> Tensor:
-    """x (N, C, D, H, W) with zeros around, in memory of its own with slack behind it; strides tell whether the channels
-    lie together."""
+    """A copy of x (N, C, D, H, W) with zeros around it and spare memory after it; its strides may put the channels
+    last.
+    """
     batch, channels, *sizes = x.shape
     wide = [n + before + after for n, (before, after) in zip(sizes, sides, strict=True)]
     memory = empty_contiguous((x.shape[0] * channels * prod(wide) + _SLACK,), _F32, x.device)
@@ -78,7 +79,7 @@ def _framed(x: Tensor, sides: Sides, channels_last: bool = False) -> Tensor:
 
 
 def _outputs(sizes: Three, kernel: Three, steps: _Steps) -> Three:
-    """How many windows there are along each dim."""
+    """The number of windows along each dim."""
     rule = zip(sizes, kernel, steps.stride, steps.sides, steps.dilation, strict=True)
     return tuple((n + sum(sides) - d * (k - 1) - 1) // s + 1 for n, k, s, sides, d in rule)
 
@@ -133,7 +134,7 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> 
 
 
 def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, out: Three) -> Tensor:
-    """Windows of one point each: a plain product."""
+    """Windows of one point each: a matrix product."""
     batch, channels = x.shape[:2]
     outputs, count = weight.shape[0], prod(out)
     if prod(stride) != 1:
@@ -150,8 +151,8 @@ def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, ou
 
 
 class _Phase(NamedTuple):
-    """Along one dim, elements first, first + stride, ... (size of them) of the input: taps first_tap, first_tap + step,
-    ... (taps of them) reach these, as a convolution of the outputs with stride 1 does.
+    """Along one dim, the input elements first, first + stride, ... (`size` of them). The taps first_tap, first_tap +
+    step, ... (`taps` of them) contribute to them, as a convolution of the outputs with stride 1.
     """
 
     first: int
@@ -164,7 +165,7 @@ class _Phase(NamedTuple):
 
 
 def _phases(size: int, out: int, kernel: int, stride: int, before: int, dilation: int) -> list[_Phase]:
-    """Element i takes part in window o with tap j where i + before = o * stride + j * dilation."""
+    """Element i is in window o at tap j if i + before = o * stride + j * dilation."""
     found = []
     step = stride // gcd(stride, dilation)
     for first in range(min(stride, size)):
@@ -354,8 +355,8 @@ _claim(
 
 
 class _Windows:
-    """x (N, C, L) with its channels together, zeros around and room for whole strides: windows of all batch entries
-    are rows of one matrix (N * rows, size * C), `step` elements apart; `out` of the `rows` of each entry are real.
+    """x (N, C, L) with its channels last, zeros around it and space for whole strides. The windows of all batch entries
+    are rows of one matrix (N * rows, size * C), `step` elements apart; `out` of the `rows` of each entry are valid.
     """
 
     def __init__(self, x: Tensor, size: int, stride: int, padding: int) -> None:
@@ -375,7 +376,7 @@ class _Windows:
 
 
 def _takes_conv(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> bool:
-    """float32, of shapes that fit; the definition says what is wrong with others."""
+    """Whether these are float32 tensors of matching shapes; the definition reports the errors of others."""
     if not (x.dtype is weight.dtype is _F32 and len(x.shape) == len(weight.shape) == 3 and stride > 0 <= padding):
         return False
     if bias is not None and (not is_plain(bias) or bias.shape != weight.shape[:1]):
@@ -391,7 +392,7 @@ def _by_tap(weight: Tensor) -> Tensor:
 
 @claims("_conv1d")
 def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Any:
-    """Channels lie together in the result (N, O, L'): its permute(0, 2, 1) is dense."""
+    """The result (N, O, L') has its channels last in memory: its permute(0, 2, 1) is dense."""
     if not _takes_conv(x, weight, bias, stride, padding):
         return NotImplemented
     outputs, _, size = weight.shape
@@ -413,9 +414,7 @@ def _conv1d_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, 
     outputs, channels, size = weight.shape
     windows = _Windows(x, size, stride, padding)
     rows = windows.batch * windows.rows
-    spread = empty_contiguous(
-        (rows, outputs), _F32, x.device
-    )  # g by rows of the windows, zero where these are not real
+    spread = empty_contiguous((rows, outputs), _F32, x.device)  # g by rows of the windows, zero for invalid rows
     fill_zero(spread)
     real = make(spread.storage, (windows.batch, outputs, windows.out), (windows.rows * outputs, 1, outputs), _F32)
     copy_strided(real, g)

@@ -1,4 +1,4 @@
-"""How tensors lie, as records can say it."""
+"""Layouts of tensors that launch records can express."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILL = KERNELS["fill_f32"]
 
 
 def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
-    """(x, rows, columns, row stride): x itself where its rows are dense and evenly apart, else a dense copy."""
+    """(x, rows, columns, row stride): x itself if its rows are dense and evenly spaced, else a dense copy."""
     shape, strides = x.shape, x.strides
     columns = shape[-1]
     if len(shape) == 2 and strides[1] == 1:
@@ -27,7 +27,7 @@ def rows_of(x: Tensor) -> tuple[Tensor, int, int, int]:
 
 
 def is_packed(x: Tensor) -> bool:
-    """Whether the elements lie without gaps, in whatever order of the dims."""
+    """Whether the elements have no gaps in memory, in any order of the dims."""
     step = 1
     for stride, size in sorted((s, n) for s, n in zip(x.strides, x.shape, strict=True) if n != 1):
         if stride != step:
@@ -53,12 +53,12 @@ def fill_zero(x: Tensor) -> None:
 
 
 def in_type(x: Tensor, dtype: DType) -> Tensor:
-    """x in a dtype, without a place in a graph."""
+    """x in a dtype, outside the graph."""
     return x if x.dtype is dtype else cast.forward(x, dtype)
 
 
 def in_int32(x: Tensor) -> Tensor:
-    """Integers in int32, without a place in a graph; what int32 cannot hold becomes an end of its range."""
+    """Integers in int32, outside the graph; integers beyond int32 become the nearest end of its range."""
     if x.dtype.itemsize < 4 or x.dtype is int32:
         return in_type(x, int32)
     return in_type(maximum.forward(minimum.forward(in_type(x, int64), 2**31 - 1), -(2**31)), int32)

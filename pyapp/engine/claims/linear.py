@@ -20,7 +20,7 @@ from .layouts import rows_of
 
 _F32, _F16, _BF16 = _dtype.float32, _dtype.float16, _dtype.bfloat16
 
-# By the dtypes of x and of the weight; the result has x's.
+# By the dtypes of x and of the weight; the result has the dtype of x.
 _LINEAR = {
     (_F32, _F32): K["linear_f32"],
     (_F32, _F16): K["linear_f16"],
@@ -28,7 +28,7 @@ _LINEAR = {
     (_F16, _F16): K["linear_f16_f16"],
     (_BF16, _BF16): K["linear_bf16_bf16"],
 }
-# Of each block format: the kernel, and which type it is told.
+# By block format: the kernel, and its type number.
 _LINEAR_Q: dict[Any, tuple[Any, tuple[int, ...]]] = {
     kind: (K["linear_blocks"], (BLOCK_TYPES[name].code,)) for name, kind in _dtype.GGML.items()
 }
@@ -56,7 +56,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Ten
             return NotImplemented
         if bias is not None and dtype is not _F32:
             return _add_halves(_linear(x, weight, bias), residual)
-        if bias is not None:  # the kernels add one of the two; this costs them little
+        if bias is not None:  # the kernels add only one of the two; the other addition is cheap
             residual = OPS["add"].forward(residual.contiguous(), bias)
         residual, _, _, added_stride = rows_of(residual)
         added = residual
@@ -103,7 +103,7 @@ def _add_halves(y: Any, residual: Tensor) -> Any:
     return y
 
 
-# Of each dtype: the kernel, and what it takes besides the shapes.
+# By dtype: the kernel, and its arguments besides the shapes.
 _MATMUL: dict[Any, tuple[Any, tuple[int, ...]]] = {
     _F32: (K["matmul_f32"], ()),
     _F16: (K["matmul_f16"], ()),
@@ -118,7 +118,7 @@ _MATMUL |= {
 
 @claims("matmul")
 def _matmul(a: Tensor, b: Tensor) -> Any:
-    """As fast as NumPy's BLAS in float32, and unlike it the same bits for any number of threads."""
+    """As fast as NumPy's BLAS in float32, with the same bits for any number of threads."""
     dtype = a.dtype
     if getattr(b, "dtype", None) is not dtype or dtype not in _MATMUL:
         return _matmul_of_blocks(a, b)
@@ -172,7 +172,7 @@ def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _batch_stride(x: Tensor) -> int | None:
-    """The one stride of all batch dims together, or None."""
+    """The common stride of all batch dims, or None."""
     step: int | None = None
     size = 1
     for n, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):

@@ -23,19 +23,21 @@ _CROSS_ENTROPY_F32, _SUM_ROWS, _DIV_F32 = K["cross_entropy_f32"], K["sum_rows_f3
 
 
 def _sums_in(logits: DType) -> DType | None:
-    """The dtype of losses, as the kernels give them; None for logits that they do not take."""
+    """The dtype of the kernels' losses; None for logits that they do not support."""
     if not logits.is_floating_point or logits.is_bits:
         return None
     return logits if logits is _dtype.float64 else _F32
 
 
 def _is_fast(logits: Tensor, ignore_index: int) -> bool:
-    """Whether cross_entropy_f32 takes them. Its targets are int32, whose ends stand for all that int32 cannot hold."""
+    """Whether cross_entropy_f32 supports them. Its targets are int32; integers beyond int32 become the ends of its
+    range.
+    """
     return logits.dtype is _F32 and _LOWEST < ignore_index < _HIGHEST
 
 
 def _class_numbers(targets: Tensor, narrow: bool) -> Tensor:
-    """Dense int32 or int64. `narrow`: int32, in which what is outside of int32 becomes an end of its range."""
+    """Dense int32 or int64. `narrow`: int32; integers beyond int32 become the nearest end of its range."""
     if narrow:
         targets = in_int32(targets)
     elif targets.dtype is not _I32:

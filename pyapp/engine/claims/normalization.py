@@ -84,8 +84,9 @@ _NORMALIZE_WEIGHTS_BACKWARD = K["normalize_weights_backward"]
 
 
 def _takes_rows(x: Tensor, *weights: Tensor) -> bool:
-    """Whether `normalize` takes the rows of x and these weights. Halves go by the definition, in float32, which is
-    faster."""
+    """Whether `normalize` supports the rows of x and these weights. 16-bit floats use the definition in float32, which
+    is faster.
+    """
     double = _dtype.float64
     return x.dtype is double and x.numel() > 0 and all(
         w.dtype is double and w.shape == x.shape[-1:] for w in weights
@@ -93,7 +94,7 @@ def _takes_rows(x: Tensor, *weights: Tensor) -> bool:
 
 
 def _in_two(epsilon: float) -> tuple[float, float]:
-    """A number as a float32 and what is left of it."""
+    """A number as a float32 and the remainder."""
     first = struct.unpack("f", struct.pack("f", epsilon))[0]
     return first, epsilon - first
 

@@ -25,7 +25,7 @@ def _sample(
 
 @claims("_peak")
 def _peak(place: Tensor, excess: Tensor, logits: Tensor) -> Tensor:
-    """-log(softmax) of the largest is what the sum of all adds to it."""
+    """The excess is -log(softmax) of the largest logit."""
     size = logits.shape[0]
     launch_all(
         size >> 7,

@@ -56,12 +56,12 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
 
 
 def _with_rank(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers without dims as vectors of one."""
+    """Zero-dimensional tensors as vectors of one element."""
     return (x, index) if x.shape else (x.reshape(1), index.reshape(1))
 
 
 def _fits(x: Tensor, index: Tensor, dim: int, rank: int) -> bool:
-    """Whether the index has the rank of x and is no longer along other dims."""
+    """Whether the index has the rank of x and is not longer along other dims."""
     if len(index.shape) != len(x.shape) or len(x.shape) > rank or x.dtype not in CODES:
         return False
     return all(i <= n for d, (i, n) in enumerate(zip(index.shape, x.shape, strict=True)) if d != dim)

@@ -16,7 +16,7 @@ _LARGEST = 512
 
 
 def _takes(size: int) -> bool:
-    """Whether the kernels transform windows of `size`: twice a product of 2s and 5s, at most 512."""
+    """Whether the kernels support windows of `size`: twice a product of powers of 2 and 5, at most 512."""
     half = size // 2
     for factor in (2, 5):
         while half > 1 and half % factor == 0:

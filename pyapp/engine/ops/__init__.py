@@ -1,5 +1,5 @@
-"""The ops, by subject. A module is imported when one of its functions, or of its methods of Tensor, is first asked for;
-those that Python's operators need, at once.
+"""The ops, by subject. A module is imported on the first use of one of its functions or Tensor methods; the modules of
+Python's operators are imported at once.
 """
 
 import importlib
@@ -21,7 +21,7 @@ RESERVED.update((name, f"{__name__}.{module}") for name, module in OP_MODULES.it
 
 
 def declared(name: str) -> Any:
-    """What is declared by that public name; its module is imported."""
+    """The declaration of a public name; imports its module."""
     if name not in FUNCTIONS:
         importlib.import_module("." + FUNCTION_MODULES[name], __name__)
     return FUNCTIONS[name]
@@ -39,7 +39,7 @@ def __dir__() -> list[str]:
 
 
 def _method_of(self: Tensor, name: str) -> Any:
-    """A method that comes with a module that is not imported yet."""
+    """A method whose module is not imported yet."""
     module = METHOD_MODULES.get(name)
     if module is None:
         raise AttributeError(f"'Tensor' object has no attribute {name!r}")
@@ -52,4 +52,4 @@ _OWN = """
     size stride item tolist numpy data_view array __bool__ __index__ __int__ __float__ retain_grad backward
     register_hook register_post_accumulate_grad_hook
 """.split()
-name_methods(Tensor, _OWN)  # methods of tensor.py and autograd.py that users call: their errors bear their names
+name_methods(Tensor, _OWN)  # public methods of tensor.py and autograd.py: their errors have their names

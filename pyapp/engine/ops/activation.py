@@ -143,7 +143,7 @@ def hardsigmoid(x: Tensor) -> Tensor:
 @function()
 def hardswish(x: Tensor) -> Tensor:
     """x hardsigmoid(x) (Howard et al. 2019, arXiv 1905.02244)."""
-    inner = where(x.abs() >= 3, 0.0, x)  # the parabola's part, without infinities that would make its gradient NaN
+    inner = where(x.abs() >= 3, 0.0, x)  # the parabola, without infinities, whose gradient would be NaN
     return where(x <= -3, x * 0, where(x >= 3, x, inner * (inner + 3.0) / 6.0))
 
 
@@ -174,7 +174,7 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
 @function()
 @op(vjp=lambda g, _, x: (g * (-x).sigmoid(),))
 def logsigmoid(x: Tensor) -> Tensor:
-    """log(sigmoid(x)), stable."""
+    """log(sigmoid(x)), numerically stable."""
     return minimum(x, 0.0) - (-x.abs()).exp().log1p()
 
 
@@ -192,7 +192,7 @@ def tanhshrink(x: Tensor) -> Tensor:
 
 @function()
 def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved by lambd towards 0, and not beyond."""
+    """sign(x) max(|x| - lambd, 0)."""
     if lambd < 0:
         raise ValueError(f"softshrink: lambd {lambd} is negative")
     return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x.isnan(), x, x * 0)))
@@ -226,7 +226,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
 def rrelu(
     x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """x, or a x below zero: a uniform in lower .. upper in training, else their mean."""
+    """x, or a * x below zero. `a` is uniform in lower .. upper in training, else their mean."""
     if not training:
         return where(x > 0, x, x * ((lower + upper) / 2))
     slope = rand(x.shape, generator=generator, dtype=x.dtype) * (upper - lower) + lower

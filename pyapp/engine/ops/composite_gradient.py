@@ -11,8 +11,8 @@ from .view import permute
 
 
 def fused_gradient(forward: Op) -> Op:
-    """The gradient of an op as an op of its own, NAME_backward(grad, *arguments) → gradients aligned with the
-    arguments: it is defined as the gradient of the op's definition, and kernels may take it.
+    """The gradient of an op as a separate op, NAME_backward(grad, *arguments) → gradients aligned with the arguments.
+    Its definition is the gradient of the op's definition, and kernels can claim it.
     """
     name = forward.name.lstrip("_") + "_backward"
 
@@ -26,10 +26,11 @@ def fused_gradient(forward: Op) -> Op:
 
 
 def definition_gradient(op: Any, gradient: Tensor, *args: Any) -> tuple[Any, ...]:
-    """Gradients of an op through its definition, on the tape: where no kernel takes the dtype, or for second order.
+    """Gradients of an op through its definition, recorded in the graph: for dtypes without a kernel, and for second
+    order.
 
-    Each argument is seen through a node of its own, behind which the walk does not go: one argument may have been made
-    of another, or be the same tensor.
+    Each argument gets a separate node at which the backward pass stops, because one argument may be computed from
+    another, or be the same tensor.
     """
     second_order = STATE.enabled
     wanted = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]

@@ -108,7 +108,7 @@ convolution_backward = fused_gradient(_convolution)
 
 @op()
 def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
-    """The plain case, which devices may have kernels for: x (N, C, L), one group, neighbouring elements."""
+    """The basic case, for which devices may have kernels: x (N, C, L), one group, no dilation."""
     return _conv("conv1d", 1, x, weight, bias, stride, padding, 1, 1)
 
 
@@ -121,7 +121,8 @@ def conv1d(
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """Cross-correlation: x (N, C, L), weight (O, C / groups, K), bias (O,) → (N, O, L'). padding: a number, "same",
-    "valid", or pairs (before, after) for each dim."""
+    "valid", or pairs (before, after) for each dim.
+    """
     step, margin, apart = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in (stride, padding, dilation))
     if x.ndim == 3 and apart == 1 == groups and isinstance(step, int) and isinstance(margin, int):
         return _conv1d(x, weight, bias, step, margin)
@@ -178,7 +179,7 @@ def _convolution_transpose(
     x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, ...], sides: tuple[tuple[int, int], ...],
     dilation: tuple[int, ...], groups: int,
 ) -> Tensor:  # fmt: skip
-    """x (N, C, *spatial), checked; `sides`: what is cut off (added, if negative) before and after each spatial dim."""
+    """x (N, C, *spatial), checked; `sides`: widths to crop (to add, if negative) before and after each spatial dim."""
     dims, (inputs, inner, *kernel) = len(stride), weight.shape
     batch, spatial = x.shape[0], x.shape[2:]
     count = prod(spatial)
@@ -204,7 +205,8 @@ def conv_transpose1d(
     groups: int = 1, dilation: Any = 1,
 ) -> Tensor:  # fmt: skip
     """The gradient of conv1d in its input, as a layer: x (N, C, L), weight (C, O / groups, K), bias (O,) → (N, O, L')
-    with L' = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1."""
+    with L' = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1.
+    """
     return _conv_transpose(
         "conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation
     )  # fmt: skip
@@ -248,7 +250,7 @@ def im2col(x: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, str
 def col2im(
     x: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
-    """torch.nn.functional.fold: columns (N, C KH KW, patches) added where unfold took them from → (N, C, H, W)."""
+    """torch.nn.functional.fold: columns (N, C KH KW, patches), summed at their places in the image → (N, C, H, W)."""
     if x.ndim not in (2, 3):
         raise ValueError(f"fold: takes (N, C KH KW, patches), got {describe(x)}")
     if x.ndim == 2:

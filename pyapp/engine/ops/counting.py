@@ -1,4 +1,4 @@
-"""Counts and places of values: histograms, searchsorted, unique, isin."""
+"""Counts and positions of values: histograms, searchsorted, unique, isin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from ..user_errors import describe
 def unique(
     x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The distinct elements (or slices along a dim) in order; with them, where each element went and how often."""
+    """The distinct elements (or slices along a dim) in order; optionally the index of each element in them,
+    and counts.
+    """
     axis = None if dim is None else normalize_dim(dim, x.ndim, "unique")
     values, inverse, counts = np.unique(
         array_of(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False
@@ -35,7 +37,7 @@ def unique(
 
 @function(method=True)
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each integer 0, 1, … stands in a vector (int64), or the sums of weights."""
+    """The count of each integer 0, 1, … in a vector (int64), or the sums of weights."""
     if x.ndim != 1 or x.dtype.category != 1:
         raise UnsupportedTypeError(f"bincount: takes a vector of integers, got {describe(x)}")
     array = x.array().astype(np.int64)
@@ -54,7 +56,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
 
 @function(method=True)
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """Counts in equal bins from min to max (of the elements, where both are equal)."""
+    """Counts in equal bins from min to max; if both are equal, from the smallest to the largest element."""
     values = array_of(x, _dtype.float64).reshape(-1)  # NumPy would warn of bools
     low, high = float(min), float(max)
     if low == high and values.size:
@@ -100,7 +102,7 @@ def searchsorted(
 
 @function()
 def bucketize(x: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """searchsorted with the arguments the other way round."""
+    """searchsorted with the arguments swapped."""
     return searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
@@ -114,8 +116,9 @@ def isin(elements: Tensor, test_elements: Any, *, invert: bool = False) -> Tenso
 def unique_consecutive(
     x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The flattened elements (or slices along a dim) without repetitions of neighbours; with the place of each, and the
-    counts."""
+    """The flattened elements (or slices along a dim) without repetitions of neighbours; optionally the index of each
+    element in them, and counts.
+    """
     array = array_of(x)
     d = 0 if dim is None else normalize_dim(dim, x.ndim, "unique_consecutive")
     rows = array.reshape(-1) if dim is None else np.moveaxis(array, d, 0)

@@ -11,8 +11,8 @@ from .view import reshape
 
 @function(method=True)
 def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Covariances of variables (rows) over observations (columns), which may count several times (fweights, integers)
-    or differ in weight (aweights).
+    """Covariances of variables (rows) over observations (columns), with integer repetitions (fweights) or weights
+    (aweights) of the observations.
     """
     if x.dtype is bool_:
         raise TypeError(f"cov: takes numbers, not {describe(x)}")

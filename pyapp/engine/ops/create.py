@@ -40,7 +40,7 @@ def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, 
 
 @function(factory=True)
 def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of one value; the dtype is the value's unless given."""
+    """A tensor filled with one value; the default dtype is that of the value."""
     if isinstance(fill_value, str):
         raise TypeError(f"full: takes a number, not {fill_value!r:.40}")
     kind = of_number(fill_value) if dtype is None else as_dtype(dtype)
@@ -118,7 +118,7 @@ def _contains_tensor(data: Any) -> bool:
 
 
 def _too_large(array: Any) -> bool:
-    """Whether NumPy kept Python's integers because they fit none of its own."""
+    """Whether NumPy kept Python integers because they fit none of its dtypes."""
     return array.dtype == object and all(type(number) is int for number in array.reshape(-1))
 
 
@@ -126,7 +126,7 @@ def _too_large(array: Any) -> bool:
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor from numbers, nested lists, arrays or tensors. Python ints make int64, floats float32.
 
-    ValueError where nested lists have different lengths.
+    ValueError for nested lists of different lengths.
     """
     if isinstance(data, Tensor):
         with no_grad():
@@ -143,7 +143,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     from_python = not isinstance(data, (np.ndarray, np.generic))
     wide = from_python and dtype is not None and as_dtype(dtype) is _dtype.uint64
     try:
-        array = np.array(data, "uint64" if wide else None)  # which NumPy would take for floats
+        array = np.array(data, "uint64" if wide else None)  # NumPy would convert them to floats
     except OverflowError as error:
         raise ValueError(f"tensor: {_dtype.uint64} cannot hold what {type(data).__name__} holds") from error
     except ValueError as error:
@@ -175,7 +175,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 @function()
 def from_numpy(array: Any) -> Tensor:
-    """A tensor that shares the memory of a NumPy array (a copy where it is read-only or has negative strides)."""
+    """A tensor that shares the memory of a NumPy array (a copy if it is read-only or has negative strides)."""
     if not isinstance(array, (np.ndarray, np.generic)):
         raise TypeError(f"from_numpy: takes a NumPy array, not {type(array).__name__}")
     return adopt_array(np.asarray(array))
@@ -240,13 +240,13 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: An
 
 @function(factory=True)
 def scalar_tensor(value: Any, dtype: Any = None) -> Tensor:
-    """A zero-dimensional tensor (float32 unless told)."""
+    """A zero-dimensional tensor (default float32)."""
     return tensor_of(np.asarray(value), as_dtype(dtype or Default.dtype))
 
 
 @function()
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` itself where it is a tensor of that dtype; arrays share their memory, anything else is copied."""
+    """`data` itself if it is a tensor of that dtype; arrays share their memory, other data is copied."""
     if isinstance(data, Tensor):
         return data.to(dtype=dtype, device=device) if dtype is not None or device is not None else data
     if isinstance(data, np.ndarray):
@@ -257,7 +257,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 @function()
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
-    """as_tensor, or with `copy` a tensor of its own."""
+    """as_tensor, or with `copy` always a copy."""
     return tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
 
 
@@ -268,7 +268,7 @@ def _new_tensor(x: Tensor, data: Any, dtype: Any = None, device: Any = None, req
 
 @function()
 def fill(x: Tensor, value: Any) -> Tensor:
-    """A tensor like x, of one value."""
+    """A tensor like x, filled with one value."""
     return x * 0 + value if isinstance(value, Tensor) and value.requires_grad else full_like(x, float(value))
 
 
@@ -295,7 +295,7 @@ TYPED = {
 def construct(args: tuple[Any, ...], kind: DType) -> Tensor:
     """What Tensor(*args) is: uninitialised of given sizes, or from data, in the dtype `kind`.
 
-    TypeError for a number alone that is no size.
+    TypeError for a single number that is not a size.
     """
     if not args:
         return empty_contiguous((0,), kind)

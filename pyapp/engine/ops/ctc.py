@@ -1,8 +1,8 @@
 """Connectionist temporal classification (Graves et al. 2006, "Connectionist temporal classification: labelling
 unsegmented sequence data with recurrent neural networks"): the loss of each sample, and its gradient.
 
-Both take log_probs (T, N, C), int32 labels (N, S) filled up with any class, int32 input_lengths and target_lengths (N,)
-that fit, and the blank class. On the CPU the host computes dtypes other than float32.
+¶Both take log_probs (T, N, C), int32 labels (N, S) padded with any class, valid int32 input_lengths and target_lengths
+(N,), and the blank class. On the CPU, NumPy computes dtypes other than float32.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _shifted(rows: Any, by: int) -> Any:
 
 
 def _three(stay: Any, one: Any, two: Any) -> Any:
-    """log(exp a + exp b + exp c), -inf for none."""
+    """log(exp a + exp b + exp c); -inf if all are -inf."""
     top = np.maximum(np.maximum(stay, one), two)
     safe = np.where(np.isneginf(top), 0.0, top)
     with np.errstate(divide="ignore"):
@@ -47,13 +47,13 @@ class _Paths:
         ).astype("float64")
         same = np.ones_like(self.labels, bool)
         same[:, 2:] = self.labels[:, 2:] == self.labels[:, :-2]
-        self.may_skip = np.where(same | (self.labels == blank), -np.inf, 0.0)  # into a state from two before
+        self.may_skip = np.where(same | (self.labels == blank), -np.inf, 0.0)  # to a state from the state two before
         self.at = np.arange(self.labels.shape[1])
         ends = 2 * target_lengths[:, None] - self.at
         self.end = np.where((ends == 0) | (ends == 1), 0.0, -np.inf)
 
     def forward(self) -> Any:
-        """alpha (T, N, 2 S + 1): log-probability of all ways to be in a state at a time."""
+        """alpha (T, N, 2 S + 1): the log-probability of all paths to a state at a time."""
         alpha = np.full_like(self.scores, -np.inf)
         if len(alpha):
             alpha[0, :, :2] = self.scores[0, :, :2]
@@ -72,7 +72,7 @@ class _Paths:
         return np.where((self.inputs == 0) & (self.targets == 0), 0.0, -total)
 
     def gradient(self, alpha: Any, losses: Any, shape: tuple[int, ...]) -> Any:
-        """d(loss of a sample) / d(log_probs): minus the share of the ways that pass there."""
+        """d(loss of a sample) / d(log_probs): minus the posterior probability of the state."""
         beta = np.full_like(self.scores[0], -np.inf) if len(alpha) else None
         grad = np.zeros(shape)
         skip = _shifted(self.may_skip, -2)
@@ -115,6 +115,6 @@ def _d_ctc(g: Tensor, _: Any, log_probs: Tensor, *rest: Any) -> Any:
 
 @primitive(vjp=_d_ctc, name="_ctc")
 def ctc_losses(log_probs: Tensor, labels: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
-    """-log of the probability of each target, (N,); inf where it does not fit into the input."""
+    """-log of the probability of each target, (N,); inf if the target is too long for the input."""
     paths = _paths_of(log_probs, labels, input_lengths, target_lengths, blank)
     return tensor_of(paths.losses(paths.forward()), log_probs.dtype)

@@ -131,7 +131,7 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 
 @method("fill_diagonal_")
 def _fill_diagonal_(x: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
-    """Writes a number where all indices are equal; with `wrap` the diagonal of a tall matrix begins again below."""
+    """Writes a number where all indices are equal; with `wrap` the diagonal of a tall matrix restarts below."""
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ValueError(f"fill_diagonal_: takes a matrix, or more dims of one size, not {describe(x)}")
     if wrap and x.ndim == 2:

@@ -26,7 +26,7 @@ def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
     else:
         gaps = x.new_full((n - 1,) + (1,) * (x.ndim - d - 1), float(at))
     rises = (narrow(x, d, 1, n - 1) - narrow(x, d, 0, n - 1)) / gaps
-    dim = gaps.ndim - (x.ndim - d)  # of the gaps: 0
+    dim = gaps.ndim - (x.ndim - d)  # the dim of `gaps` along d: 0
 
     def part(of: Tensor, start: int, count: int) -> Tensor:
         return narrow(of, d if of is rises else dim, start, count)
@@ -45,7 +45,8 @@ def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
 @function()
 def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
     """Derivatives along dims (all by default), by central differences; `spacing` is one distance (1), or for each dim a
-    distance or a tensor of coordinates. As torch.gradient."""
+    distance or a tensor of coordinates. As torch.gradient.
+    """
     given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     dims = [normalize_dim(d, x.ndim, "gradient") for d in given]
     if edge_order not in (1, 2):

@@ -17,7 +17,7 @@ from .create import arange
 
 @function()
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
-    """Integers (...) → (..., classes) of 0 and 1 (int64); as many classes as the largest asks, unless given."""
+    """Integers (...) → (..., classes) of 0 and 1 (int64); by default classes is the largest integer + 1."""
     if x.dtype.category != 1:
         raise TypeError(f"one_hot: takes integers, got {describe(x)}")
     if num_classes < 0:

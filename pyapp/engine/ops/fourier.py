@@ -61,7 +61,7 @@ def _rdft(x: Tensor) -> Tensor:
 
 
 def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
-    """Each frequency but the first and (of an even n) the last stands for two."""
+    """Each frequency except the first and (for even n) the last counts twice."""
     twice = np.full((n // 2 + 1, 1), 2.0)
     twice[0] = 1
     if n % 2 == 0:
@@ -251,7 +251,7 @@ def rfftfreq(n: int, d: float = 1.0) -> Tensor:
 
 
 def fftshift(x: Tensor, dim: Any = None) -> Tensor:
-    """The zero frequency to the middle of dims."""
+    """Moves the zero frequency to the middle of dims."""
     dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     return x.roll([x.shape[d] // 2 for d in dims], list(dims))
 
@@ -372,7 +372,7 @@ def istft(
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The signal (B?, samples) of pairs (B?, n_fft // 2 + 1, frames, 2): frames added up, divided by the sum of the
-    windows' squares. ValueError where that is zero inside.
+    windows' squares. ValueError if that is zero inside the signal.
     """
     _check_pairs("istft", x)
     if x.ndim == 3:
@@ -384,7 +384,7 @@ def istft(
     frames = x.transpose(1, 2)  # (B, frames, F, 2)
     if frames.shape[2] != (n_fft if onesided is False else n_fft // 2 + 1):
         raise ValueError(f"istft: {describe(x)} does not hold the frequencies of n_fft {n_fft}")
-    signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft)  # as torch: a real signal's other half says nothing new
+    signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft)  # as torch: the rest of a real spectrum is redundant
     signal = signal * ((n_fft**0.5 if normalized else 1.0) / n_fft) * shape
     count = frames.shape[1]
     total = n_fft + hop * (count - 1)

@@ -27,7 +27,7 @@ def _check_heads(q: Tensor, k: Tensor, v: Tensor, axis: int) -> None:
 
 
 def visible(tokens: int, keys: int, before: int, after: int) -> Any:
-    """Array (T, S) bool: row t sees the keys t - before .. t + after."""
+    """Array (T, S) bool: row t attends to the keys t - before .. t + after."""
     apart = np.arange(keys) - np.arange(tokens)[:, None]
     return (apart >= -before) & (apart <= after)
 
@@ -36,8 +36,9 @@ def weighed(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, seen: Tensor | None, dropout_p: float, factor: float,
     softcap: float | None, generator: Any,
 ) -> Tensor:  # fmt: skip
-    """softmax(q kᵀ factor + mask) v for q (..., T, D), k (..., S, D), v (..., S, Dv); seen (T, S) bool. Where there is
-    a mask, a row that sees nothing gives 0, and gradients of 0."""
+    """softmax(q kᵀ factor + mask) v for q (..., T, D), k (..., S, D), v (..., S, Dv); seen (T, S) bool. With a mask, a
+    row without any visible key gives 0, and gradients of 0.
+    """
     scores = (q @ transpose(k, -1, -2)) * factor  # (..., T, S)
     if softcap is not None:
         scores = (scores / softcap).tanh() * softcap
@@ -64,8 +65,8 @@ def _masked_attention(
 ) -> Tensor:
     """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k (B, S, KV, D) and v (B, S, KV, Dv) → (B, T, H, Dv).
 
-    mask: four dims that broadcast to (B, H, T, S), bool (True: row t sees key s) or floats, which are added. Of these
-    keys row t sees t - before .. t + after. A row that sees nothing gives 0.
+    mask: four dims that broadcast to (B, H, T, S), bool (True: row t attends to key s) or floats, which are added. Row
+    t attends only to keys t - before .. t + after. A row without any visible key gives 0.
     """
     batch, tokens, heads, size = q.shape
     keys, kv_heads = k.shape[1], k.shape[2]
@@ -86,7 +87,9 @@ masked_attention_backward = fused_gradient(_masked_attention)
 
 @op()
 def _attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> Tensor:
-    """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k and v (B, S, KV, D). causal: the last row sees all keys."""
+    """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k and v (B, S, KV, D). causal: the last row attends
+    to all keys.
+    """
     tokens, keys = q.shape[1], k.shape[1]
     definition: Any = _masked_attention.definition
     result: Tensor = definition(q, k, v, None, tokens, keys - tokens if causal else keys, scale)
@@ -98,7 +101,7 @@ attention_backward = fused_gradient(_attention)
 
 @function()
 def causal_mask(tokens: int, keys: int) -> Tensor:
-    """(T, S) bool: row t sees keys up to its own, the last row all of them."""
+    """(T, S) bool: row t attends to keys up to its own position, the last row to all of them."""
     return tensor_of(np.tri(tokens, keys, keys - tokens, dtype=bool))
 
 
@@ -122,6 +125,8 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> T
 
 @function()
 def cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float | None = None) -> Tensor:
-    """q (T, H, D) attends to all of another sequence, laid out as a cache: keys and values (KV, S, D) → (T, H, D)."""
+    """Attention of q (T, H, D) to all of another sequence, in the layout of a cache: keys and values (KV, S, D) → (T,
+    H, D).
+    """
     _check_heads(q, keys, values, 0)
     return _cross_attention(q, keys, values, scale or 1.0 / sqrt(q.shape[-1]))

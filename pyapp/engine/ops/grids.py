@@ -18,7 +18,7 @@ from .view import expand, reshape, transpose
 
 @function()
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinates of the grid that 1-dim tensors span: "ij" (matrix order) or "xy" (the first two swapped)."""
+    """Coordinates of the grid of 1-dim tensors: "ij" (matrix order) or "xy" (the first two swapped)."""
     axes = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}")

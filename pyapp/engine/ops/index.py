@@ -37,8 +37,9 @@ def _is_basic(entry: Any) -> bool:
 
 
 def _entries(x: Tensor, index: Any) -> list[Any]:
-    """One entry for each dim of x (and None for new ones); the ellipsis is spelt out. As in torch, tensors of uint8 are
-    masks, and a list that holds lists is a tuple."""
+    """One entry for each dim of x (and None for new ones); the ellipsis is expanded. As in torch, tensors of uint8 are
+    masks, and a list of lists is treated as a tuple.
+    """
     if isinstance(index, list) and any(isinstance(e, (list, tuple, slice, Tensor)) or e is None for e in index):
         index = tuple(index)
     entries = list(index) if isinstance(index, tuple) else [index]
@@ -152,7 +153,7 @@ def _is_int(entry: Any) -> bool:
 
 
 def _ints_of(entries: list[Any]) -> tuple[Any, ...]:
-    """Only the ints of an index: torch selects by them first, NumPy would count them among the arrays."""
+    """Only the ints of an index: torch selects by them first, NumPy would treat them as arrays."""
     found: list[Any] = []
     for entry in entries:
         found += [entry] if _is_int(entry) else [slice(None)] * _consumes(entry)
@@ -205,7 +206,7 @@ def _d_put(g: Tensor, _: Any, x: Tensor, value: Any, index: Any) -> Any:
 
 @method("__setitem__")
 def setitem(x: Tensor, index: Any, value: Any) -> None:
-    """x[index] = value, in place; dims of size one at the value's front do not count, as in torch."""
+    """x[index] = value, in place; leading dims of size one of the value are ignored, as in torch."""
     if isinstance(value, Tensor) and value.shape[:1] == (1,):
         value = reshape(value, value.shape[next((i for i, n in enumerate(value.shape) if n != 1), value.ndim) :])
     if tracked(x, value):
@@ -265,7 +266,7 @@ def _copy_blocks(x: Tensor, source: Tensor) -> None:
 
 @method("_accumulate")
 def add_into(x: Tensor, other: Tensor) -> None:
-    """x += other, of one shape and dtype, without a tensor between."""
+    """x += other, for the same shape and dtype, without a temporary tensor."""
     if is_plain(x) and is_plain(other):
         count = x.numel()
         KERNELS["add_f32"].launch(
@@ -304,7 +305,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     elif x.is_contiguous():
         whole = int(value) if not x.dtype.is_floating_point else value
         number = number_slot(whole, x.dtype)
-        if number is None:  # unsigned types take negative numbers, which wrap
+        if number is None:  # unsigned types accept negative numbers, which wrap
             number = number_slot(whole % (1 << 8 * x.dtype.itemsize), x.dtype)
         _FILL_ANY.launch(x.numel() >> 10, x, CODES[x.dtype], x.numel(), number)
     else:

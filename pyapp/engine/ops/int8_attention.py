@@ -1,13 +1,13 @@
-"""Attention in int8 to every position of another sequence, for models whose weights are quantised too.
+"""Attention in int8 to every position of another sequence, for models with quantised weights.
 
 Keys and values are packed once, into about a quarter of the memory of float32, and any number of queries reads them.
-The result is within a few per cent of `attention`, as products with q8_0 weights are. There are no gradients for what
-is packed.
+The result is within a few per cent of `attention`, like products with q8_0 weights. There are no gradients of packed
+keys and values.
 
 The layout of packed memory (native/kernels.h). Keys of each head: groups of 8 keys, each 8 float32 scales, then for
 each 4 columns 4 bytes of key 0, of key 1, …, of key 7. Values of each head: blocks of 64 keys, each a float32 scale for
 each column, then for each 4 keys 4 bytes of column 0, of column 1, …. A processor's kernels may add a constant to the
-bytes of keys, so one device packs and reads either with its kernels or by the definitions here, never with both.
+bytes of keys, so a device must pack and read with its kernels, or do both by the definitions here.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _up(n: int, unit: int) -> int:
 
 
 def packed_bytes(length: int, heads: int, size: int) -> tuple[int, int]:
-    """How many bytes the packed keys and values of `length` positions with `heads` heads of `size` columns take.
+    """The bytes of the packed keys and values of `length` positions with `heads` heads of `size` columns.
 
-    ValueError for sizes that no kernel takes, MemoryError for more bytes than can be addressed.
+    ValueError for sizes that kernels do not support, MemoryError for more bytes than can be addressed.
     """
     if length < 1 or heads < 1 or not 1 <= size <= LARGEST_HEAD:
         raise ValueError(
@@ -56,13 +56,13 @@ def packed_bytes(length: int, heads: int, size: int) -> tuple[int, int]:
 
 
 def by_token(x: Tensor) -> Tensor:
-    """x (T, H, D) itself where the heads of each token lie densely, else a dense copy."""
+    """x (T, H, D) itself if the heads of each token are dense, else a dense copy."""
     return x if x.strides[2] == 1 and x.strides[1] == x.shape[2] else dense(x)
 
 
 @op()
 def _pack_keys_int8(packed: Tensor, x: Tensor) -> Tensor:
-    """The mean of all keys is subtracted first: it changes no softmax. Each key has one scale."""
+    """The mean of all keys is subtracted first, which does not change the softmax. Each key has one scale."""
     length, heads, size = x.shape
     x = x.detach()
     x = (x - x.mean(0, keepdim=True)).permute(1, 0, 2)  # (KV, S, D)

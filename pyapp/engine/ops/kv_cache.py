@@ -1,4 +1,4 @@
-"""Attention over keys and values that a cache keeps."""
+"""Attention over keys and values in a cache."""
 
 from __future__ import annotations
 
@@ -79,8 +79,10 @@ def cached_self_attention(
     interleaved: bool = True,
     scale: float | None = None,
 ) -> Tensor:
-    """Rotary self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v], used up; caches
-    (KV, capacity, D), written at position[0] … → (T, H * D). IndexError past the end of the cache or the table."""
+    """Rotary self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v] is overwritten;
+    caches (KV, capacity, D) are written at position[0] … → (T, H * D). IndexError past the end of the cache or the
+    table.
+    """
     _check_position(position)
     _check_table(table)
     size = keys.shape[-1]

@@ -21,7 +21,8 @@ from .create import construct
 
 @method("resize_")
 def _resize(x: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """x in another shape, in place, dense: with the same elements as far as they go, and others that are not set.
+    """Gives x another dense shape in place. It keeps its elements as far as they fit; additional elements are
+    uninitialised.
 
     RuntimeError for a tensor that requires a gradient.
     """
@@ -50,7 +51,7 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @method("set_")
 def _set(x: Tensor, source: Tensor) -> Tensor:
-    """x shows the memory of another tensor, in its shape."""
+    """Makes x a view of another tensor's memory, in its shape."""
     if source.dtype is not x.dtype:
         raise RuntimeError(f"set_: {describe(source)} is of another dtype than {describe(x)}")
     x.data = source
@@ -63,7 +64,7 @@ def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """An uninitialised tensor whose elements lie `stride` apart."""
+    """An uninitialised tensor with these strides."""
     shape, strides = as_shape((size,)), as_shape((stride,))
     check_device(device)
     if len(shape) != len(strides) or any(step < 0 for step in strides):
@@ -78,7 +79,7 @@ def empty_permuted(
     size: Any, physical_layout: Sequence[int], *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """An uninitialised tensor, dense with its dims in another order: `physical_layout` from outside in."""
+    """An uninitialised dense tensor with its dims in another order in memory: `physical_layout`, outermost first."""
     shape = as_shape((size,))
     if sorted(physical_layout) != list(builtins.range(len(shape))):
         raise RuntimeError(f"empty_permuted: {tuple(physical_layout)} is no order of {len(shape)} dims")
@@ -90,7 +91,7 @@ def empty_permuted(
 
 @function()
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A vector over the bytes of a buffer, which it shares where they can be written, from byte `offset` on."""
+    """A vector of the bytes of a buffer from byte `offset` on; it shares the memory if the buffer is writable."""
     kind = as_dtype(dtype)
     view = memoryview(buffer).cast("B")
     length = (len(view) - offset) // kind.itemsize if count < 0 else count
@@ -120,7 +121,7 @@ def _new(x: Tensor, *args: Any, device: Any = None) -> Tensor:
 
 
 class _UntypedStorage:
-    """A storage as torch.Tensor.untyped_storage() gives it: bytes, of which tensors are views."""
+    """A storage as in torch.Tensor.untyped_storage(): the bytes of which tensors are views."""
 
     def __init__(self, x: Tensor) -> None:
         self._storage = x.storage
@@ -141,7 +142,7 @@ class _UntypedStorage:
 
 @method()
 def is_set_to(x: Tensor, tensor: Tensor) -> bool:
-    """Whether both show the same memory in the same shape."""
+    """Whether both are views of the same memory in the same shape."""
     return (x.address, x.shape, x.strides) == (tensor.address, tensor.shape, tensor.strides)
 
 
@@ -153,11 +154,11 @@ def resize_as_(x: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor
 
 @method()
 def storage_offset(x: Tensor) -> int:
-    """The place of the first element in the storage, in elements."""
+    """The offset of the first element in the storage, in elements."""
     return x.offset
 
 
 @method()
 def untyped_storage(x: Tensor) -> _UntypedStorage:
-    """The bytes of which the tensor is a view."""
+    """The bytes of which the tensor is a view, as a storage."""
     return _UntypedStorage(x)

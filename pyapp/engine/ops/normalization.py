@@ -101,8 +101,8 @@ def _rms_norm_last(x: Tensor, weight: Tensor, epsilon: Any) -> Tensor:
 def rms_norm(x: Tensor, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Tensor:
     """x / sqrt(mean(x²) + eps) over the last dims, times weight (Zhang & Sennrich 2019, arXiv 1910.07467).
 
-    eps defaults to the smallest step of the dtype in which it is computed, float32 for halves. Also as (x, weight,
-    eps = 1e-5), over the last dim.
+    The default of eps is finfo(dtype).eps of the dtype of the computation, which is float32 for 16-bit dtypes. Also as
+    (x, weight, eps = 1e-5), over the last dim.
     """
     if isinstance(normalized_shape, Tensor):
         return _rms_norm_last(x, normalized_shape, 1e-5 if weight is None else weight)
@@ -121,8 +121,8 @@ def rms_norm(x: Tensor, normalized_shape: Any, weight: Any = None, eps: float | 
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """(N, C, ...): mean and variance over the channels of each group and all further dims, then times weight plus bias
-    (C,) (Wu and He 2018, arXiv 1803.08494).
+    """Normalises (N, C, ...) by mean and variance over the channels of each group and all further dims, then multiplies
+    by weight and adds bias (C,) (Wu and He 2018, arXiv 1803.08494).
     """
     if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
         raise ValueError(f"group_norm: {describe(x)} does not make {num_groups} groups of channels")
@@ -143,8 +143,9 @@ def batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
     bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """(N, C, ...): each channel by its mean and variance over the batch in training, whose running values are moved by
-    `momentum` (the variance unbiased); by the running ones otherwise (Ioffe and Szegedy 2015, arXiv 1502.03167).
+    """Normalises each channel of (N, C, ...). In training, by its mean and variance over the batch; the running values
+    are updated with `momentum` (the variance unbiased). Otherwise by the running values (Ioffe and Szegedy 2015, arXiv
+    1502.03167).
     """
     if x.ndim < 2:
         raise ValueError(f"batch_norm: takes (N, C, ...), got {describe(x)}")
@@ -170,8 +171,8 @@ def instance_norm(
     x: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
     bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """(N, C, ...): each channel of each sample by its own mean and variance, or by the running ones (Ulyanov et al.
-    2016, arXiv 1607.08022).
+    """Normalises each channel of each sample of (N, C, ...) by its mean and variance, or by the running ones (Ulyanov
+    et al. 2016, arXiv 1607.08022).
     """
     if x.ndim < 3:
         raise ValueError(f"instance_norm: takes (N, C, L, ...), got {describe(x)}")

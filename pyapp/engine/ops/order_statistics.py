@@ -22,7 +22,7 @@ from .view import narrow, reshape, squeeze, transpose
 
 
 def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
-    """(values, indices) of the element that stands at `rank` (one along dim) when sorted."""
+    """(values, indices) of the elements at `rank` (size one along dim) in sorted order."""
     indices = argsort(x, dim).gather(dim, rank)
     values = x.gather(dim, indices)
     return Found(values, indices) if keepdim else Found(squeeze(values, dim), squeeze(indices, dim))
@@ -53,7 +53,7 @@ def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
 
 
 def _d_median_of_all(g: Tensor, y: Tensor, x: Tensor, _: Any) -> tuple[Tensor, None]:
-    """Shared by equals, as in torch."""
+    """Equal elements share the gradient, as in torch."""
     hit = ((x == y) | (x.isnan() & y.isnan())).to(g.dtype)
     return g * hit / hit.sum(), None
 
@@ -68,7 +68,7 @@ def median_of_all(x: Tensor, along: Any) -> Tensor:
 
 @function(method=True)
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along a dim, (values, indices). NaN wins."""
+    """The lower median of all elements; along a dim, (values, indices). NaN if an element is NaN."""
     if dim is None:
         if not x.numel() and x.dtype.is_floating_point:
             return x.new_full((), float("nan"))
@@ -130,7 +130,9 @@ def _between(ordered: Tensor, position: float, interpolation: str) -> Tensor:
 
 @function(method=True)
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
-    """(values, indices) of what stands most often along a dim; the smallest of such, and its last place."""
+    """(values, indices) of the most frequent element along a dim; the smallest of equally frequent ones, and its last
+    index.
+    """
     if not x.ndim:
         found = mode(x.reshape(1), dim, True)
         return Found(found.values.reshape(()), found.indices.reshape(()))
@@ -148,7 +150,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
 
 @function(method=True)
 def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of what is not NaN; along a dim, (values, indices)."""
+    """The lower median of the elements that are not NaN; along a dim, (values, indices)."""
     if dim is None:
         return median_of_all(x, nanmedian) if x.numel() else x.new_full((), float("nan"))
     d = normalize_dim(dim, x.ndim, "nanmedian")

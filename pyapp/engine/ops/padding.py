@@ -27,7 +27,7 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Tensor
 
 
 def _positions(mode: str, size: int, before: int, after: int, x: Tensor) -> Any:
-    """Which elements of a dim the padded dim shows."""
+    """The index in a dim of each element of the padded dim."""
     limit = {"reflect": size - 1, "circular": size, "replicate": before + after if size else 0}[mode]
     if max(before, after) > limit:
         raise ValueError(f"pad: {before} and {after} are too wide for mode {mode!r} on {describe(x)}")

@@ -23,7 +23,7 @@ from .view import expand, narrow, reshape
 
 
 class _Windows:
-    """Where the windows of a pool lie."""
+    """The geometry of the windows of a pool."""
 
     def __init__(
         self, name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
@@ -48,7 +48,7 @@ class _Windows:
             self.beyond[i] = max(0, (count - 1) * self.steps[i] + reach - size - 2 * self.margins[i])
 
     def padded(self, x: Tensor, fill: float, beyond: float | None = None) -> Tensor:
-        """x with its margins; what the last windows lack is `beyond`, or `fill`."""
+        """x with its padding; elements beyond the last windows are `beyond`, or `fill`."""
         margins = [(m, m) for m in self.margins]
         if beyond is None or not any(self.beyond):
             return _padded(x, [(m, m + b) for m, b in zip(self.margins, self.beyond, strict=True)], fill)
@@ -75,13 +75,14 @@ def _max_pool(
         return look.of(reshape(arange(prod(spatial)), (1, *spatial)), -1)[0]  # (*out, elements)
 
     chosen = _largest(seen.detach(), places)
-    values = seen.gather(-1, chosen).squeeze(-1)  # of equals the first has the gradient
+    values = seen.gather(-1, chosen).squeeze(-1)  # the first of equal elements gets the gradient
     return (values, expand(places(), seen.shape).gather(-1, chosen).squeeze(-1)) if return_indices else values
 
 
 def _largest(seen: Tensor, places: Callable[[], Tensor] | None = None) -> Tensor:
-    """Which element of the last dim is the largest: as in torch the first of equals, but the last NaN; of -inf alone
-    the first that is not padding, whose place is -1."""
+    """The index of the largest element of the last dim, as in torch: the first of equal ones, but the last NaN; if all
+    are -inf, the first that is not padding. Padding has the index -1.
+    """
     chosen = seen.argmax(-1, True)
     if not seen.dtype.is_floating_point:
         return chosen
@@ -101,7 +102,7 @@ def _avg_pool(
     name: str, dims: int, x: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
-    if is_half(x):  # whose sum may overflow
+    if is_half(x):  # their sum may overflow
         wide, rest = x.to("float32"), (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return _avg_pool(name, dims, wide, *rest).to(x.dtype)
     look = _Windows(name, dims, x, kernel_size, stride, padding, 1, ceil_mode)
@@ -127,7 +128,8 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Largest of each window of (N, C, L); the stride is the kernel's size unless given. `ceil_mode` keeps a last
-    window that is not full; `return_indices` gives the places too, as positions (int64) in the flattened L."""
+    window that is not full; `return_indices` also returns the indices (int64) in the flattened L.
+    """
     return _max_pool("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -293,7 +295,7 @@ def _largest_of_parts(flat: Tensor, along: list[Any]) -> Tensor:
 
 @function()
 def adaptive_avg_pool1d(x: Tensor, output_size: Any) -> Tensor:
-    """Means of parts of (N, C, L), as many as `output_size` says (None: as they are)."""
+    """Means of `output_size` parts of (N, C, L) (None: no pooling)."""
     return _adaptive_avg_pool("adaptive_avg_pool1d", 1, x, output_size)
 
 
@@ -311,7 +313,7 @@ def adaptive_avg_pool3d(x: Tensor, output_size: Any) -> Tensor:
 
 @function()
 def adaptive_max_pool1d(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """Largest of parts of (N, C, L), as many as `output_size` says; with `return_indices` the places too."""
+    """Largest of `output_size` parts of (N, C, L); with `return_indices` the indices too."""
     return _adaptive_max_pool("adaptive_max_pool1d", 1, x, output_size, return_indices)
 
 
@@ -350,7 +352,7 @@ def _max_unpool(
 def max_unpool1d(
     x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
-    """What max_pool1d with return_indices chose, back in its places; zeros elsewhere."""
+    """The values of max_pool1d with return_indices at their original positions; zeros elsewhere."""
     return _max_unpool("max_unpool1d", 1, x, indices, kernel_size, stride, padding, output_size)
 
 
@@ -371,7 +373,7 @@ def max_unpool3d(
 
 
 def _starts(samples: Any, size: int, out: int, window: int) -> Any:
-    """Where the windows of a dim begin, (N, C, out), from samples (N, C) in 0 .. 1, in their precision as torch."""
+    """The start of each window of a dim, (N, C, out), from samples (N, C) in 0 .. 1, in their precision as in torch."""
     step = samples.dtype.type((size - window) / (out - 1)) if out > 1 else samples.dtype.type(0)
     at = np.arange(out, dtype=samples.dtype)
     begins = np.floor((at + samples[..., None]) * step) - np.floor(samples[..., None] * step)
@@ -433,7 +435,7 @@ def fractional_max_pool2d(
     _random_samples: Tensor | None = None,
 ) -> Any:  # fmt: skip
     """Largest of windows of (N, C, H, W) at pseudo-random steps, `output_size` of them or `output_ratio` of the size
-    (Graham 2014, arXiv 1412.6071). `_random_samples` (N, C, 2) in 0 .. 1 decide where; drawn unless given.
+    (Graham 2014, arXiv 1412.6071). `_random_samples` (N, C, 2) in 0 .. 1 determine the windows; drawn by default.
     """
     return _fractional_max_pool(
         "fractional_max_pool2d", 2, x, kernel_size, output_size, output_ratio, return_indices, _random_samples

@@ -27,7 +27,7 @@ def _ones_before(x: Tensor, dim: int) -> Tensor:
 
 
 def _d_prod(g: Tensor, _: Any, x: Tensor, dim: int, keepdim: bool) -> Any:
-    """The product of all others, without a division: right for zeros too."""
+    """The product of all other elements, without a division, so that zeros are exact too."""
     if not x.numel():
         return (x * 0,)
     others = _ones_before(x, dim) * flip(_ones_before(flip(x, dim), dim), dim)
@@ -54,7 +54,7 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, dtype: Any = 
 
 
 def _d_cumprod(g: Tensor, y: Tensor, x: Tensor, dim: int) -> Any:
-    """Σ over later products, each without x_k: by division, or one element after the other where there are zeros."""
+    """Σ over later products, each without x_k: by division, or element by element if there are zeros."""
     if not bool((x == 0).any()):
         return (flip(cumsum(flip(g * y, dim), dim), dim) / x,)
     d, pieces = normalize_dim(dim, x.ndim, "cumprod"), []
@@ -67,7 +67,7 @@ def _d_cumprod(g: Tensor, y: Tensor, x: Tensor, dim: int) -> Any:
 
 
 def _without_first(x: Tensor, dim: int) -> Tensor:
-    """Running products of x with its first element taken as one."""
+    """Running products of x with its first element replaced by one."""
     rest = narrow(x, dim, 1, x.shape[dim] - 1)
     return cumprod(cat([x.new_ones(*narrow(x, dim, 0, 1).shape), rest], dim), dim)
 

@@ -1,4 +1,4 @@
-"""Questions about dtypes: which one operands meet in, what may be converted."""
+"""Functions of dtypes: promotion and permitted conversions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def is_complex(x: Tensor) -> bool:
 
 @function()
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The dtype in which tensors of two dtypes meet."""
+    """The common dtype of tensors of two dtypes."""
     return promote(as_dtype(type1), as_dtype(type2))
 
 
 @function()
 def result_type(tensor1: Any, tensor2: Any) -> DType:
-    """The dtype in which two tensors or numbers meet."""
+    """The common dtype of two tensors or numbers."""
     for x in (tensor1, tensor2):
         if not isinstance(x, (Tensor, int, float)):
             raise TypeError(f"result_type: takes tensors and numbers, not {describe(x)}")
@@ -42,7 +42,7 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 
 @function()
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether a write in place may convert so: not from a float to an integer, nor from a number to bool."""
+    """Whether a write in place may convert these dtypes: not from a float to an integer, nor from a number to bool."""
     return as_dtype(from_).category <= as_dtype(to).category
 
 

@@ -22,44 +22,44 @@ _NORMAL = KERNELS["random_normal"]
 
 @function()
 class Generator:
-    """A seed and how many blocks of four words have been drawn from it."""
+    """A seed, and the number of blocks of four words drawn from it."""
 
     def __init__(self, seed: int | None = None, device: Any = None) -> None:
         check_device(device)
         self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1 if seed is None else seed)
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts the sequence of `seed` (64 bits) again."""
+        """Restarts the sequence with `seed` (64 bits)."""
         self.seed = int(seed) & 0xFFFFFFFFFFFFFFFF
         self.offset = 0
         return self
 
     @property
     def device(self) -> Any:
-        """Where numbers are drawn: on the CPU."""
+        """The device on which numbers are drawn: the CPU."""
         return check_device(None)
 
     def initial_seed(self) -> int:
         return self.seed
 
     def clone_state(self) -> Generator:
-        """Another generator that is where this one is."""
+        """A copy of the generator with the same state."""
         made = Generator(self.seed)
         made.offset = self.offset
         return made
 
     def get_state(self) -> tuple[int, int]:
-        """(seed, offset): all there is."""
+        """The complete state: (seed, offset)."""
         return self.seed, self.offset
 
     def set_state(self, state: tuple[int, int]) -> None:
-        """Goes on from (seed, offset), as `get_state` gave them. TypeError for anything else."""
+        """Restores (seed, offset) of `get_state`. TypeError for anything else."""
         if not isinstance(state, (tuple, list)) or len(state) != 2 or not all(isinstance(n, int) for n in state):
             raise TypeError(f"set_state: takes (seed, offset) of get_state(), not {state!r:.60}")
         self.seed, self.offset = int(state[0]), int(state[1])
 
     def fill(self, kernel: Any, target: Tensor) -> Tensor:
-        """Fills a dense float32 tensor and moves on."""
+        """Fills a dense float32 tensor and advances the state."""
         count = target.numel()
         signed = self.seed - (1 << 64) if self.seed >> 63 else self.seed
         kernel.launch(count >> 8, target, count, signed, self.offset)
@@ -83,7 +83,7 @@ def _finish(x: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
 
 
 def _float(dtype: Any) -> Any:
-    """What the numbers, drawn in float32, are converted to; None: nothing."""
+    """The dtype to which float32 numbers are converted; None: no conversion."""
     return _dtype.Default.dtype if dtype is None and _dtype.Default.dtype is not _dtype.float32 else dtype
 
 
@@ -216,7 +216,7 @@ def _normal_in_place(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: 
 
 @method("uniform_")
 def _uniform_by_name(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """torch calls the limits `from`, which is no name in Python, and `to`."""
+    """torch calls the limits `from`, which is a keyword of Python, and `to`."""
     names = {"from": "low", "to": "high"}
     return _uniform_in_place(x, *args, **{names.get(name, name): value for name, value in kwargs.items()})
 
@@ -255,13 +255,13 @@ def randint_like(
 
 @method("bernoulli_")
 def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Writes coins of probability p."""
+    """Writes 1 with probability p, else 0."""
     return x.copy_((rand(x.shape, generator=generator) < p).to(x.dtype))
 
 
 @function()
 def seed() -> int:
-    """Seeds the default generator by the system's randomness, and returns the seed."""
+    """Seeds the default generator with the system's randomness, and returns the seed."""
     import secrets
 
     found = secrets.randbits(63)
@@ -271,13 +271,13 @@ def seed() -> int:
 
 @function()
 def initial_seed() -> int:
-    """What the default generator was seeded with."""
+    """The seed of the default generator."""
     return default_generator.initial_seed()
 
 
 @method("geometric_")
 def _geometric(x: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Writes how many trials of probability p a success took."""
+    """Writes the number of trials of probability p up to the first success."""
     if not 0 < p < 1:
         raise ValueError(f"geometric_: the probability lies between 0 and 1, not {p}")
     u = rand(x.shape, generator=generator).clamp(2.0**-25)

@@ -28,7 +28,7 @@ def _spread(gradient: Tensor, x: Tensor, dims: Any, keepdim: bool) -> Tensor:
 
 
 def _accumulator(x: Tensor) -> Any:
-    """Sums of integers and bools are int64; half types add up in float32."""
+    """The dtype of sums: int64 for integers and bools; float32 for 16-bit floats."""
     return _dtype.int64 if not x.dtype.is_floating_point else x.dtype
 
 
@@ -122,7 +122,7 @@ def std(
 
 
 def _d_root(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:
-    """Of a variance 0 it is 0, as in torch."""
+    """The gradient at a variance of 0 is 0, as in torch."""
     none = y == 0
     return (where(none, 0.0, g / where(none, 1.0, y * 2)),)
 
@@ -133,7 +133,7 @@ def _root(x: Tensor) -> Tensor:
 
 
 def _d_extreme(g: Tensor, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Shared by equals, as torch.amax."""
+    """Equal elements share the gradient, as torch.amax."""
     hit = (x == _spread(y, x, dim, keepdim)).to(g.dtype)
     return (_spread(g, x, dim, keepdim) * hit / sum(hit, dim, True),)
 
@@ -214,7 +214,7 @@ all = function(method=True)(_quantifier("all"))
 
 
 class Found(NamedTuple):
-    """Values, and the places along a dim (int64) where they stand."""
+    """Values, and their indices along a dim (int64)."""
 
     values: Tensor
     indices: Tensor
@@ -222,7 +222,7 @@ class Found(NamedTuple):
 
 @function(method=True)
 def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
-    """How many elements are not zero (int64)."""
+    """The number of elements that are not zero (int64)."""
     return sum(x != 0, dim)
 
 
@@ -275,7 +275,7 @@ def std_mean(
 
 @method("sum_to_size")
 def _sum_to_size(x: Tensor, *size: Any) -> Tensor:
-    """Adds up the dims along which `size` would be broadcast to x's shape."""
+    """Sums over the dims along which `size` would be broadcast to x's shape."""
     target = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     extra = x.ndim - len(target)
     kept = (1,) * extra + tuple(target)

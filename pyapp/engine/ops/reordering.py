@@ -41,7 +41,7 @@ def _roll(x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
 
 @function(method=True)
 def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
-    """Shifts elements along dims, round the end; without dims, along the flattened tensor."""
+    """Shifts elements along dims cyclically; without dims, along the flattened tensor."""
     by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if dims is None:
         if len(by) != 1:
@@ -67,7 +67,7 @@ def flipud(x: Tensor) -> Tensor:
 
 @function(method=True)
 def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned k quarters, from the first of two dims to the second."""
+    """Rotates by k times 90 degrees, from the first of two dims to the second."""
     a, b = (normalize_dim(d, x.ndim, "rot90") for d in dims)
     if a == b:
         raise ValueError(f"rot90: dims {tuple(dims)} are the same")

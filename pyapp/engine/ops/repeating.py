@@ -36,8 +36,9 @@ def tile(x: Tensor, *times: Any, dims: Any = None) -> Tensor:
 
 @function(method=True)
 def repeat_interleave(x: Tensor, repeats: int | Tensor | None = None, dim: int | None = None) -> Tensor:
-    """Each entry of a dim `repeats` times (one number, or one for each entry); flattened without a dim. Of a vector of
-    counts alone: each place as often as that says."""
+    """Each entry of a dim `repeats` times (one number, or one for each entry); flattened without a dim. For a single
+    vector of counts: each index, repeated by its count.
+    """
     if repeats is None:
         x, repeats = int64_tensor(np.arange(x.shape[0])), x
     if dim is None:

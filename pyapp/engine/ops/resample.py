@@ -1,4 +1,4 @@
-"""Images (and signals, and volumes) at other sizes and places: interpolate, grid_sample, affine_grid, pixel_shuffle."""
+"""Resample images, signals and volumes: interpolate, grid_sample, affine_grid, pixel_shuffle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CUBIC = -0.75  # torch's and OpenCV's coefficient (Keys 1981)
 
 
 def _cubic_weights(t: Any) -> list[Any]:
-    """Weights of the four neighbours at -1, 0, 1, 2 of a place t in [0, 1) after the second (Keys 1981)."""
+    """Weights of the four neighbours at -1, 0, 1, 2 for a position t in [0, 1) (Keys 1981)."""
 
     def near(d: Any) -> Any:
         return ((_CUBIC + 2) * d - (_CUBIC + 3)) * d * d + 1
@@ -39,7 +39,7 @@ def _cubic_weights(t: Any) -> list[Any]:
 
 
 def _places(size: int, out: int, scale: float | None, align_corners: bool) -> Any:
-    """Where the `out` samples lie along a dim of `size`, as float64."""
+    """The positions of the `out` samples along a dim of `size`, as float64."""
     at = np.arange(out, dtype="float64")
     if align_corners:
         return at * ((size - 1) / (out - 1) if out > 1 else 0.0)
@@ -47,7 +47,7 @@ def _places(size: int, out: int, scale: float | None, align_corners: bool) -> An
 
 
 def _filter(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> Any:
-    """(out, size): what each sample takes of each element."""
+    """(out, size): the weight of each element in each sample."""
     at = _places(size, out, scale, align_corners)
     if kind == "linear" and not align_corners:
         at = np.maximum(at, 0)
@@ -63,7 +63,7 @@ def _filter(size: int, out: int, scale: float | None, kind: str, align_corners: 
 
 
 def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> Any:
-    """As _filter, but where the samples are sparse each takes a wider neighbourhood (as Pillow does)."""
+    """As _filter, but samples of a reduction use a wider neighbourhood (as Pillow does)."""
     step = (size - 1) / (out - 1) if align_corners and out > 1 else 1 / scale if scale else size / out
     support = (1.0 if kind == "linear" else 2.0) * max(step, 1.0)
     matrix = np.zeros((out, size))
@@ -204,7 +204,7 @@ def _sample_cubic(flat: Tensor, sizes: Sequence[int], at: list[Tensor], padding_
 
 @op(vjp=lambda g, _, y, grid: (g, grid.new_zeros(grid.shape)))
 def _without_slope(y: Tensor, grid: Tensor) -> Tensor:
-    """y, of which the gradient in the grid is 0 everywhere: not none, as torch has it."""
+    """y with a gradient of 0 in the grid, as in torch, in place of no gradient."""
     return y
 
 

@@ -50,7 +50,7 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
 
 @_rope.gradient
 def _d_rope(g: Tensor, _: Any, x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Any:
-    """A rotation's gradient is the rotation back."""
+    """The gradient of a rotation is the inverse rotation."""
     back = table.detach().clone()
     back[..., 1] = -table.detach()[..., 1]
     return (_rope(g, back, position, interleaved),)
@@ -58,7 +58,8 @@ def _d_rope(g: Tensor, _: Any, x: Tensor, table: Tensor, position: Tensor | None
 
 @function()
 def rope(x: Tensor, table: Tensor, position: Tensor | None = None, interleaved: bool = True) -> Tensor:
-    """Rotary position embedding of x (..., T, H, D) with `table` from rope_table; row t stands at position[0] + t.
+    """Rotary position embedding of x (..., T, H, D) with `table` from rope_table; row t has the position position[0] +
+    t.
 
     interleaved: pairs are neighbours (Meta's and llama2.c's layout), else halves (Hugging Face's).
     """

@@ -67,7 +67,7 @@ def _checked_logits(name: str, logits: Tensor) -> Tensor:
 
 
 class _PeakBuffers:
-    """What `_peak` writes on one device."""
+    """The outputs of `_peak` on one device."""
 
     __slots__ = ("excess", "place", "read_excess", "read_place")
 
@@ -90,7 +90,7 @@ _float = Struct("f")
 
 @function()
 def peak(logits: Tensor) -> tuple[int, float]:
-    """Of logits (V,) float32: the index of the first largest, and log(sum(exp(logits))); -inf where all are -inf."""
+    """The index of the first largest of logits (V,) float32, and log(sum(exp(logits))); -inf if all are -inf."""
     logits = _checked_logits("peak", logits)
     buffers = _peaks.by_device.get(logits.device)
     if buffers is None:
@@ -103,7 +103,7 @@ def peak(logits: Tensor) -> tuple[int, float]:
 
 @function()
 class SampleBuffers:
-    """The memory that `sample` needs on the device of the logits: made once for a vocabulary."""
+    """The memory of `sample` on the device of the logits, allocated once for a vocabulary."""
 
     __slots__ = ("candidates", "read_token", "token", "uniform", "write_uniform")
 

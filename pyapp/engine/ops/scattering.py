@@ -24,7 +24,7 @@ from .view import expand, reshape
 
 
 def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """g where the index reads the source, zeros behind."""
+    """g at the index for the entries of the source that are used, zeros for the rest."""
     part = g.gather(dim, index)
     if not source.ndim:
         return reshape(part, ())
@@ -185,7 +185,7 @@ _REDUCE = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
 
 @primitive(name="_scatter_extreme", saves="both")
 def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool) -> Tensor:
-    """prod, amax or amin of what meets at each element."""
+    """prod, amax or amin of the values at each element."""
     found = _index_array("scatter_reduce", x, dim, index)
     values = np.atleast_1d(array_of(source, x.dtype))[tuple(slice(n) for n in found.shape)]
     whole = array_of(x).copy()
@@ -251,7 +251,7 @@ def scatter_reduce(
 
 
 def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Tensor]) -> Tensor:
-    """A copy of x with src in the place that a view of it shows."""
+    """A copy of x with src written to a view of it."""
     whole = x.clone()
     part = part_of(whole)
     if src.shape != part.shape:
@@ -262,7 +262,7 @@ def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Te
 
 @function(method=True)
 def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of x with src, in the shape of x.diagonal(offset, dim1, dim2), there."""
+    """A copy of x with src written to x.diagonal(offset, dim1, dim2)."""
     return _with_part("diagonal_scatter", x, src, lambda whole: diagonal(whole, offset, dim1, dim2))
 
 
@@ -283,7 +283,7 @@ def slice_scatter(
 
 @function(method=True)
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """x with elements of source, in order, at places in the flattened x; with `accumulate` added."""
+    """x with the elements of source, in order, at indices into the flattened x; with `accumulate` they are added."""
     flat = index_put(x.reshape(-1), (index.reshape(-1),), source.reshape(-1), accumulate)
     return flat.reshape(x.shape)
 

@@ -17,14 +17,14 @@ _UNLIMITED = 2**40
 
 
 def _limits(causal: bool, window: int | tuple[int, int] | None) -> tuple[int, int]:
-    """(before, after): row t sees keys t - before .. t + after. With `causal` it sees none after t, as in torch."""
+    """(before, after): row t attends to keys t - before .. t + after. With `causal` to none after t, as in torch."""
     before, after = (window, window) if isinstance(window, int) else (-1, -1) if window is None else window
     before, after = (_UNLIMITED if n < 0 else n for n in (before, after))
     return before, min(after, 0) if causal else after
 
 
 def _seen(tokens: int, keys: int, causal: bool, window: int | tuple[int, int] | None, device: Any) -> Tensor | None:
-    """(L, S) bool, or None where all is seen."""
+    """(L, S) bool, or None if nothing is masked."""
     if not causal and window is None:
         return None
     return tensor_of(visible(tokens, keys, *_limits(causal, window))).to(device)
@@ -72,10 +72,10 @@ def scaled_dot_product_attention(
     """softmax(query keyᵀ scale + mask) value (Vaswani et al. 2017, arXiv 1706.03762).
 
     query (..., H, L, E), key (..., H, S, E), value (..., H, S, Ev) → (..., H, L, Ev); with `enable_gqa` key and
-    value may have fewer heads, each for a group of the query's. attn_mask: bool, True where one may look, or added to
-    the scores.
+    value may have fewer heads, each for a group of the query's. attn_mask: bool, True where attention is allowed, or
+    added to the scores.
     `softcap` c limits scores to c tanh(score / c) (Gemma 2); `window` w (or (before, after), -1: no limit) hides keys
-    that are further away. scale defaults to 1 / sqrt(E). A row that sees nothing gives 0, as in torch.
+    that are further away. scale defaults to 1 / sqrt(E). A row without any visible key gives 0, as in torch.
     """
     _check(query, key, value, enable_gqa)
     if is_causal and attn_mask is not None:

@@ -115,13 +115,13 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 
 @function(method=True)
 def argwhere(x: Tensor) -> Tensor:
-    """Where the elements are not zero: (count, dims), int64."""
+    """The indices of the elements that are not zero: (count, dims), int64."""
     return x.nonzero()
 
 
 @function()
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Places in a flattened shape as one int64 tensor for each dim."""
+    """Indices into a flattened shape as one int64 tensor for each dim."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     try:
         found = np.unravel_index(indices.array(), sizes)

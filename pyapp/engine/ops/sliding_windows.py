@@ -34,7 +34,7 @@ def _d_add_windows(g: Tensor, _: Any, windows: Tensor, total: int, dim: int, ste
 
 @primitive(vjp=_d_add_windows, saves="none", name="_add_windows")
 def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int) -> Tensor:
-    """The transpose of _windows: each window's elements added where they came from, in a dim of `total`."""
+    """The transpose of _windows: the elements of each window are summed at their origin, in a dim of `total`."""
     array = np.moveaxis(array_of(windows), dim, -2)
     whole = np.zeros((*array.shape[:-2], total), array.dtype)
     count = array.shape[-2]

@@ -30,8 +30,8 @@ def softmin(x: Tensor, dim: int = -1) -> Tensor:
 def gumbel_softmax(
     logits: Tensor, tau: float = 1.0, hard: bool = False, dim: int = -1, *, generator: Any = None
 ) -> Tensor:
-    """Samples of softmax((logits + Gumbel noise) / tau); `hard`: one-hot, with the soft one's gradient (Jang et al.
-    2016, arXiv 1611.01144).
+    """Samples of softmax((logits + Gumbel noise) / tau). With `hard` the result is one-hot, with the gradient of the
+    soft sample (Jang et al. 2016, arXiv 1611.01144).
     """
     uniform = rand(logits.shape, generator=generator, dtype=logits.dtype)
     noise = -(-(maximum(uniform, 2.0**-24).log())).log()
@@ -69,7 +69,7 @@ def softmax(x: Tensor, dim: int = -1) -> Tensor:
 @function(method=True)
 @op(vjp=lambda g, y, x, dim=-1: (log_softmax_backward(g, y, dim),), saves="output")
 def log_softmax(x: Tensor, dim: int = -1) -> Tensor:
-    """log of softmax, stable."""
+    """log of softmax, numerically stable."""
     if not x.numel():
         return x.clone()
     top = x.amax(dim, True)
@@ -91,7 +91,7 @@ softmax.by_name, log_softmax.by_name = _in_dtype(softmax), _in_dtype(log_softmax
 @function(method=True)
 @op()
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """log(sum(exp(x))) over dims, stable."""
+    """log(sum(exp(x))) over dims, numerically stable."""
     if not x.dtype.is_floating_point:
         x = x.to(_dtype.float32)
     if not x.numel():  # log of no sum

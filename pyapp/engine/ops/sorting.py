@@ -15,7 +15,7 @@ from .reduce import Found
 @function(method=True)
 @primitive(vjp=None)
 def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
-    """Indices (int64) that sort along a dim; equals keep their order."""
+    """Indices (int64) that sort along a dim; equal elements keep their order."""
     if not x.ndim:
         normalize_dim(dim, 0, "argsort")
         return tensor_of(np.zeros((), np.int64))
@@ -34,7 +34,7 @@ argsort.by_name = lambda x, dim=-1, descending=False, stable=False: argsort(x, d
 
 @function(method=True)
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
-    """(values, indices) in order along a dim; equals keep their order, whether `stable` or not."""
+    """(values, indices) in sorted order along a dim; equal elements keep their order, `stable` or not."""
     indices = argsort(x, dim, descending)
     return Found(x.gather(dim, indices), indices)
 

@@ -44,7 +44,7 @@ def power_spectrum(samples: Tensor, roots: Tensor, frames: int, hop: int) -> Ten
     """The squared magnitudes of the Fourier transforms of windows of sound → (size / 2 + 1, frames) float32.
 
     samples (N,) float32; window t begins at sample t * hop and is weighted by the periodic Hann window. roots (size, 2)
-    are the cosine and sine of 2 pi i / size. ValueError where the samples are too few for `frames` windows.
+    are the cosine and sine of 2 pi i / size. ValueError if the samples are too few for `frames` windows.
     """
     _check("power_spectrum", samples, roots, frames, hop)
     return _power_spectrum(samples, roots, frames, hop)
@@ -56,7 +56,7 @@ def log_mel(
     """log10 of the mel power of windows of sound, at least log10(smallest) → (mels, frames) float32.
 
     samples, roots and windows as for power_spectrum. filters (mels, size / 2 + 1) float32; ranges (mels, 2) int32, the
-    first bin that each filter takes and one past the last.
+    first bin of each filter and one past its last.
     """
     _check("log_mel", samples, roots, frames, hop)
     bins = roots.shape[0] // 2 + 1

@@ -43,7 +43,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @function(method=True)
 def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The slices along a dim, which goes away."""
+    """The slices along a dim, without that dim."""
     d = normalize_dim(dim, x.ndim, "unbind")
     if not x.ndim:
         raise ValueError("unbind: a 0-dim tensor has no dim to take apart")
@@ -52,7 +52,7 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @function(method=True)
 def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces as equal as can be, or cut at the given indices."""
+    """Pieces of nearly equal size, or cut at the given indices."""
     size = x.shape[normalize_dim(dim, x.ndim, "tensor_split")]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()

@@ -33,7 +33,7 @@ def _cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _follow_each_other(tensors: Sequence[Tensor], dim: int) -> bool:
-    """Whether the bytes of the tensors, one behind the other, are those of the result."""
+    """Whether the result's bytes are the concatenated bytes of the tensors."""
     dtype, others = tensors[0].dtype, [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
     return (
         len(set(others)) == 1

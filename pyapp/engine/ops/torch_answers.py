@@ -1,4 +1,4 @@
-"""Questions of torch's Tensor that have one answer here: tensors are dense, real, of one process."""
+"""Tensor methods of torch with a constant answer in pyapp: tensors are dense, real, and belong to one process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def is_same_size(x: Tensor, other: Tensor) -> bool:
 
 @method("apply_")
 def _apply(x: Tensor, callable: Callable[[Any], Any]) -> Tensor:
-    """Writes what a Python function makes of each element."""
+    """Writes the results of a Python function of each element."""
     found = [callable(value) for value in x.reshape(-1).tolist()]
     return x.copy_(tensor(found).reshape(x.shape))
 
 
 @method("map_")
 def _map(x: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-    """Writes what a Python function makes of each pair of elements."""
+    """Writes the results of a Python function of each pair of elements."""
     pairs = zip(x.reshape(-1).tolist(), other.expand(*x.shape).reshape(-1).tolist(), strict=True)
     return x.copy_(tensor([callable(a, b) for a, b in pairs]).reshape(x.shape))
 
@@ -50,18 +50,18 @@ def _checked(x: Tensor) -> Tensor:
 
 @method()
 def record_stream(x: Tensor, stream: Any) -> None:
-    """Nothing: there are no streams."""
+    """No effect: there are no streams."""
 
 
 @function(method=True)
 def dequantize(x: Tensor) -> Tensor:
-    """A block-quantised tensor as float32; any other as it is."""
+    """A block-quantised tensor as float32; other tensors unchanged."""
     return _dequantized(x) if x.dtype.is_quantized else x
 
 
 @function(method=True)
 def get_device(x: Tensor) -> int | None:
-    """The device's index; -1 of the CPU."""
+    """The device's index; -1 for the CPU."""
     return -1 if x.device.type == "cpu" else x.device.index
 
 
@@ -94,7 +94,7 @@ def to_sparse(x: Tensor, *_: Any, **__: Any) -> Tensor:
 
 @method()
 def indices(x: Tensor) -> Tensor:
-    """Where the elements are not zero: (dims, count), int64."""
+    """The indices of the elements that are not zero: (dims, count), int64."""
     return x.nonzero().t()
 
 
@@ -130,7 +130,7 @@ def _itemsize(x: Tensor) -> int:
 
 @attribute("layout")
 def _layout(x: Tensor) -> layout:
-    """How elements are kept: strided."""
+    """The layout of the elements: strided."""
     return strided
 
 

@@ -1,4 +1,4 @@
-"""torch's names for what Tensor has as methods of its own, for dtypes and numbers, and questions about shapes."""
+"""torch's function names for methods of Tensor, for dtypes and numbers, and functions of shapes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .linalg.products import multi_dot
 
 @function()
 def detach(x: Tensor) -> Tensor:
-    """The same memory, without a place in the graph."""
+    """A tensor of the same memory, outside the graph."""
     return x.detach()
 
 
 @method()
 def detach_(x: Tensor) -> Tensor:
-    """x itself, from now on without a place in the graph. RuntimeError for a view."""
+    """Removes x from the graph. RuntimeError for a view."""
     if x.seen_through is not None:
         raise RuntimeError("detach_: this tensor is a view; use detach()")
     x._requires_grad, x.node = False, None
@@ -30,7 +30,7 @@ def detach_(x: Tensor) -> Tensor:
 
 @function()
 def numel(x: Tensor) -> int:
-    """How many elements there are."""
+    """The number of elements."""
     return x.numel()
 
 
@@ -42,7 +42,7 @@ def nelement(x: Tensor) -> int:
 
 @method()
 def ndimension(x: Tensor) -> int:
-    """How many dims there are."""
+    """The number of dims."""
     return x.ndim
 
 
@@ -54,7 +54,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 
 @function()
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that tensors of these shapes (tuples, or a number for one dim) have together."""
+    """The common broadcast shape of these shapes (tuples, or a number for one dim)."""
     sizes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     if any(size < 0 for shape in sizes for size in shape):
         raise ValueError(f"broadcast_shapes: sizes are not negative, got {sizes}")
@@ -75,9 +75,7 @@ def is_nonzero(x: Tensor) -> bool:
 
 @function()
 def inference_mode(mode: Any = True) -> Any:
-    """no_grad, by the name that torch has for inference: `with inference_mode():`, `@inference_mode()` or
-    `@inference_mode`.
-    """
+    """no_grad under torch's name for inference: `with inference_mode():`, `@inference_mode()` or `@inference_mode`."""
     if callable(mode):
         return no_grad()(mode)
     return no_grad() if mode else enable_grad()

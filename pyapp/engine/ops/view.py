@@ -67,7 +67,7 @@ def reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 @method()
 def view(x: Tensor, *shape: Any) -> Tensor:
-    """reshape that never copies. ValueError where strides do not allow it. By a dtype: its bytes as that."""
+    """reshape that never copies. ValueError if strides do not allow it. With a dtype: the bytes as that dtype."""
     if len(shape) == 1 and isinstance(shape[0], DType):
         return _view_as_dtype(x, shape[0])
     target = infer_shape(as_shape(shape), prod(x.shape), "view")
@@ -182,7 +182,7 @@ def broadcast_to(x: Tensor, *shape: Any) -> Tensor:
 def _spread(
     part: Tensor, size: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> Tensor:
-    """Zeros but for a slice, which is `part`."""
+    """Zeros, except a slice, which is `part`."""
     whole = zeros(size, dtype=part.dtype, device=part.device)
     _alias(whole, shape, strides, offset).copy_(part)
     return whole
@@ -209,7 +209,7 @@ def _d_spread(g: Tensor, _: Any, part: Tensor, size: tuple[int, ...], *where: An
 
 @primitive(name="_place_view", saves="none")
 def _place_view(part: Tensor, shape: tuple[int, ...], view: Op, rest: tuple[Any, ...]) -> Tensor:
-    """Zeros but for the place that a view op shows, which is `part`."""
+    """Zeros, except the elements of a view, which are `part`."""
     whole = zeros(shape, dtype=part.dtype, device=part.device)
     view.forward(whole, *rest).copy_(part)
     return whole
@@ -221,7 +221,7 @@ def _d_place_view(g: Tensor, _: Any, part: Tensor, shape: tuple[int, ...], view:
 
 
 def place_back(view: Op) -> None:
-    """The gradient of a view op that shows each element at most once, and does not ask for dense memory."""
+    """The gradient of a view op whose result has each element at most once, and which does not need dense memory."""
     view.vjp = lambda g, _, x, *rest: (_place_view(g, x.shape, view, rest),)
     view.slices = True
 
@@ -308,7 +308,7 @@ def dense_copy(x: Tensor) -> Tensor:
 
 @function(method=True, synonyms="moveaxis")
 def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Moves dims to other places; the rest keep their order."""
+    """Moves dims to other positions; the other dims keep their order."""
     origin = [normalize_dim(d, x.ndim, "movedim") for d in ((source,) if isinstance(source, int) else source)]
     target = [
         normalize_dim(d, x.ndim, "movedim") for d in ((destination,) if isinstance(destination, int) else destination)
@@ -343,19 +343,19 @@ def _each(tensors: tuple[Any, ...], one: Any) -> Any:
 
 @function()
 def atleast_1d(*tensors: Any) -> Any:
-    """With one dim at least."""
+    """The tensor with at least one dim."""
     return _each(tensors, lambda t: t if t.ndim else reshape(t, (1,)))
 
 
 @function()
 def atleast_2d(*tensors: Any) -> Any:
-    """With two dims at least: vectors become rows."""
+    """The tensor with at least two dims: vectors become rows."""
     return _each(tensors, lambda t: t if t.ndim > 1 else reshape(t, (1, t.numel())))
 
 
 @function()
 def atleast_3d(*tensors: Any) -> Any:
-    """With three dims at least."""
+    """The tensor with at least three dims."""
     return _each(
         tensors, lambda t: t.unsqueeze(-1) if t.ndim == 2 else t if t.ndim > 2 else reshape(t, (1, t.numel(), 1))
     )
@@ -368,7 +368,7 @@ def ravel(x: Tensor) -> Tensor:
 
 
 def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
-    """Where in the storage each element lies: int64, flat."""
+    """The position of each element in the storage: int64, flat."""
     found = np.full((), offset, np.int64)
     for n, step in zip(size, stride, strict=True):
         found = found[..., None] + np.arange(n, dtype=np.int64) * step
@@ -378,7 +378,9 @@ def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:
 def _d_as_strided(
     g: Tensor, _: Any, x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int
 ) -> tuple[Tensor]:
-    """The gradients of one place in memory add up, and are shared by the elements of x that lie there, as in torch."""
+    """The gradients of one position in memory are summed, and shared by the elements of x at that position, as in
+    torch.
+    """
     theirs, own = _places(size, stride, offset), _places(x.shape, x.strides, x.offset)
     memory = g.new_zeros(max(theirs.max(initial=-1), own.max(initial=-1)) + 1)
     memory = memory.index_add(0, from_numpy(theirs), g.reshape(-1))
@@ -417,7 +419,7 @@ def _reshape_as(x: Tensor, other: Tensor) -> Tensor:
 
 @function(method=True)
 def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """narrow, with memory of its own."""
+    """A copy of narrow."""
     return x.narrow(dim, start, length).clone()
 
 

@@ -1,4 +1,4 @@
-"""Whisper models as they are published: Hugging Face's folders, openai's .pt and whisper.cpp's ggml-*.bin."""
+"""Read the published forms of Whisper models: Hugging Face's folders, openai's .pt and whisper.cpp's ggml-*.bin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .model import Whisper
 from .transformer import Config
 from .weights import fill, hugging_face_name, parts, slots
 
-# Our names of the numbers, and transformers' in config.json.
+# pyapp's names of the hyper-parameters, and transformers' names in config.json.
 HUGGING_FACE_CONFIG = {
     "n_mels": "num_mel_bins",
     "n_audio_ctx": "max_source_positions",
@@ -41,14 +41,14 @@ def read_json_file(source: Any) -> dict[str, Any]:
     except FileFormatError:
         raise
     except ValueError as error:
-        raise FileFormatError(f"it is no JSON text ({error})", where=source.name, hint=hint) from error
+        raise FileFormatError(f"it is not JSON ({error})", where=source.name, hint=hint) from error
     if not isinstance(found, dict):
-        raise FileFormatError("it holds no JSON object", where=source.name, hint=hint)
+        raise FileFormatError("it is not a JSON object", where=source.name, hint=hint)
     return found
 
 
 def check_architecture(document: Mapping[str, Any], where: str = "config.json") -> None:
-    """ModelError for the object of a config.json that is of another architecture."""
+    """ModelError for the object of a config.json of another architecture."""
     kind = document.get("model_type")
     if kind != "whisper":
         raise ModelError(
@@ -76,7 +76,7 @@ def _is_number(text: str) -> bool:
 
 
 def config_of_tensors(checkpoint: Checkpoint) -> Config:
-    """From the dims of openai's .pt, or from its tensors' shapes, where heads are HEAD_SIZE wide."""
+    """From the dims of openai's .pt, or from its tensors' shapes, with heads of HEAD_SIZE columns."""
     dims = {key[5:]: int(text) for key, text in checkpoint.metadata.items() if key[:5] == "dims." and _is_number(text)}
     if dims:
         return Config.from_dict(dims)
@@ -143,7 +143,7 @@ def build_whisper(
 def alignment_heads(
     config: Config, checkpoint: Checkpoint, generation: Mapping[str, Any]
 ) -> list[tuple[int, int]] | None:
-    """The (layer, head) that follow the audio in time, as generation_config.json or openai's buffer tells."""
+    """The (layer, head) that follow the audio in time, from generation_config.json or openai's buffer."""
     found = generation.get("alignment_heads")
     if isinstance(found, list):
         pairs = [(pair[0], pair[1]) for pair in found if isinstance(pair, list) and [*map(type, pair)] == [int, int]]

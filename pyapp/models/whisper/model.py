@@ -1,4 +1,4 @@
-"""The Whisper model: encoder, decoder, and texts in the making over a window of audio."""
+"""The Whisper model: encoder, decoder, and decoding sessions over a window of audio."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ class Whisper(Module):
 
     @classmethod
     def empty(cls, config: Config) -> Whisper:
-        """A model without values, whose parameters are about to be replaced."""
+        """A model with empty parameters, to be replaced by the caller."""
         with skip_initialization():
             return cls(config, initialize=False)
 
     def initialize(self, generator: Any = None) -> None:
-        """Normal with deviation 0.02, less for what writes into the residual stream; convolutions by their inputs."""
+        """Normal with deviation 0.02, less for projections that add to the residual stream; convolutions by their
+        fan-in.
+        """
         layers = {"encoder": self.config.n_audio_layer, "decoder": self.config.n_text_layer}
         for name, parameter in self.named_parameters():
             if name.endswith(("out.weight", "down.weight")):
@@ -52,7 +54,7 @@ class Whisper(Module):
 
     @property
     def device(self) -> Device:
-        """Where the model computes."""
+        """The device on which the model computes."""
         return self.decoder.device
 
     def encode(self, mel: Tensor) -> Tensor:
@@ -70,12 +72,12 @@ class Whisper(Module):
     # -- with caches
 
     def new_session(self, audio: Tensor, rows: int = 1, eager: bool = False) -> DecoderSession:
-        """A text of `rows` hypotheses at its beginning, over one window `audio` (S, state) or (1, S, state)."""
+        """A new session of `rows` hypotheses over one window `audio` (S, state) or (1, S, state)."""
         return self._pool.session(self.decoder, audio, rows, eager)
 
     def cross_attention(self, tokens: Sequence[int], audio: Tensor) -> tuple[Any, Any]:
-        """How the heads look at the audio while `tokens` (T) are read: float32 logits (T, V) and scores (layers, heads,
-        T, S) before the softmax, as NumPy arrays.
+        """The attention of the heads to the audio while `tokens` (T) are read: float32 logits (T, V) and scores
+        (layers, heads, T, S) before the softmax, as NumPy arrays.
         """
         layers, heads = self.config.n_text_layer, self.config.n_text_head
         with self.new_session(audio) as session:

@@ -1,7 +1,7 @@
-"""Texts in the making: the decoder with caches of the audio, made once for a window, and of the text so far.
+"""Decoding sessions: the decoder with a cache of the audio, computed once for a window, and a cache of the text so far.
 
-The hypotheses ("rows") of a beam are read together: their heads stand side by side, so that one row or five are the
-same number of kernel calls, and all of them read the same keys of the audio.
+The hypotheses ("rows") of a beam are read together: their heads are side by side, so that any number of rows takes the
+same number of kernel calls, and all rows read the same keys of the audio.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class AudioMemory:
-    """What the decoder's layers read of one audio window: a cache of keys and values for each layer, in int8 where the
-    decoder's weights are quantised, else in float32.
+    """The caches of one audio window for the decoder: keys and values of each layer, in int8 if the decoder's weights
+    are quantised, else in float32.
 
-    The next window is written in place: the Graphs of its sessions go on reading the same memory.
+    The next window is written in place, so that the Graphs of its sessions keep reading the same memory.
     """
 
     def __init__(self, decoder: Decoder, length: int) -> None:
@@ -48,10 +48,10 @@ class AudioMemory:
         self.version = -1
         self.open = 0  # sessions in use
         self.closed: dict[tuple[int, bool], DecoderSession] = {}
-        self._weights = _weights(decoder)  # what the Graphs of its sessions read
+        self._weights = _weights(decoder)  # memory that the Graphs of its sessions read
 
     def is_current(self) -> bool:
-        """Whether the decoder's weights still lie where they lay: not after it was moved or converted."""
+        """Whether the decoder's weights are still the same memory; False after it was moved or converted."""
         now = _weights(self.decoder)
         return len(now) == len(self._weights) and all(map(is_, now, self._weights))
 
@@ -61,7 +61,9 @@ class AudioMemory:
             cache.write(*(x.squeeze(0) for x in block.cross_attn.keys_and_values(audio)))  # (S, H, D) each
 
     def layer_keys(self, layer: int) -> Tensor:
-        """(H, S, D) float32. Computed again where the cache is in int8, which is too coarse for word times."""
+        """The keys of a layer, (H, S, D) float32. They are computed again if the cache is in int8, which is too coarse
+        for word times.
+        """
         cache = self.layers[layer]
         if isinstance(cache, CrossCache):
             return cache.keys
@@ -75,10 +77,10 @@ def _weights(decoder: Decoder) -> list[Storage]:
 
 
 class CachedMemory:
-    """What the decoder's blocks read while a text is in the making (transformer.Memory): earlier tokens and the audio
-    from caches, for tokens that stand at position[0] ….
+    """The memory of the decoder's blocks in a session (transformer.Memory): earlier tokens and the audio from caches,
+    for tokens at position[0] ….
 
-    `text` is a cache of all rows, one new token for each, or of the first row, several new tokens of it.
+    `text` is a cache of all rows, for one new token of each, or of the first row, for several new tokens.
     """
 
     def __init__(self, text: KVCache, audio: AudioMemory, position: Tensor) -> None:
@@ -116,18 +118,18 @@ class CachedMemory:
 
 
 class SessionPool:
-    """A model's memories, so that the next window finds caches and Graphs ready. Several threads may use it."""
+    """The memories of a model, so that the next window can reuse caches and Graphs. Thread-safe."""
 
     def __init__(self) -> None:
         self._memories: list[AudioMemory] = []
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[SessionPool], tuple[()]]:
-        """A copy of a model begins without caches."""
+        """A copy of a model starts without caches."""
         return SessionPool, ()
 
     def session(self, decoder: Decoder, audio: Tensor, rows: int, eager: bool) -> DecoderSession:
-        """A session at its beginning, over `audio` (S, state) or (1, S, state)."""
+        """A new session over `audio` (S, state) or (1, S, state)."""
         with self._lock, no_grad():
             memory = self._memory(decoder, audio)
             session = memory.closed.pop((rows, eager), None)
@@ -138,7 +140,7 @@ class SessionPool:
         return session
 
     def _memory(self, decoder: Decoder, audio: Tensor) -> AudioMemory:
-        """The memory that holds `audio`; else one that no session uses, filled with it."""
+        """The memory with `audio`; else an unused one, which is filled with it."""
         self._memories = [memory for memory in self._memories if memory.is_current()]
         for memory in self._memories:
             if memory.audio is audio and memory.version == audio.storage.version:
@@ -157,7 +159,7 @@ class SessionPool:
         return memory
 
     def give(self, session: DecoderSession) -> None:
-        """Takes a closed session back."""
+        """Returns a closed session to the pool."""
         with self._lock:
             session.memory.open -= 1
             session.memory.closed[session.rows, session.eager] = session
@@ -177,10 +179,10 @@ def as_window(decoder: Decoder, audio: Tensor) -> Tensor:
 
 
 class DecoderSession:
-    """The text of `rows` hypotheses in the making, over one audio window. `position` tokens of each are in the cache.
+    """The state of decoding `rows` hypotheses over one audio window. `position` tokens of each are in the cache.
 
     `eager` runs every step op by op instead of replaying a Graph, for reference. Make a session with
-    `Whisper.new_session`, and `close` it (or use it in a with statement), so that the next window finds its caches.
+    `Whisper.new_session`, and `close` it (or use it in a with statement), so that the next window can reuse its caches.
     """
 
     def __init__(self, decoder: Decoder, memory: AudioMemory, rows: int, eager: bool, pool: SessionPool) -> None:
@@ -215,7 +217,7 @@ class DecoderSession:
         self.is_open = True
 
     def close(self) -> None:
-        """Gives the caches back to the model; the session cannot be used any more."""
+        """Returns the caches to the model; the session cannot be used afterwards."""
         if self.is_open:
             self.is_open = False
             self._pool.give(self)
@@ -229,8 +231,8 @@ class DecoderSession:
     # -- reading tokens
 
     def feed(self, tokens: Sequence[int], wanted: Sequence[int] | None = None) -> Array:
-        """Reads the same tokens for all rows, in one pass → logits (T, V) float32 of every position, or of the
-        `wanted` ones, in their order. The rows must have read the same so far.
+        """Reads the same tokens for all rows, in one pass → logits (T, V) float32 of every position, or of the `wanted`
+        positions in their order. All rows must have read the same tokens before.
         """
         tokens = list(tokens)
         if not tokens:
@@ -254,7 +256,7 @@ class DecoderSession:
         return logits.numpy()
 
     def watch(self, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-        """feed(), which also gives the scores (heads, T, S), before softmax, of the (layer, head) of `heads`."""
+        """feed(), which also returns the scores (heads, T, S) before softmax of each (layer, head) in `heads`."""
         layers = len(self._cache.layers)
         outside = [pair for pair in heads if not (0 <= pair[0] < layers and 0 <= pair[1] < self.heads)]
         if outside:
@@ -268,7 +270,7 @@ class DecoderSession:
             reading.watched, reading.scores = [], None
 
     def step(self, tokens: Sequence[int]) -> Array:
-        """Reads one token for each row → logits (rows, V) float32 for what follows. The next step overwrites them."""
+        """Reads one token for each row → logits (rows, V) float32 of the next tokens. The next step overwrites them."""
         if len(tokens) != self.rows:
             raise ValueError(f"step() takes a token for each of the {self.rows} rows, got {len(tokens)}")
         self._check(tokens, 1)
@@ -288,7 +290,7 @@ class DecoderSession:
         return logits
 
     def reorder(self, rows: Sequence[int]) -> None:
-        """Row i goes on from what row rows[i] has read. Copies only what differs between the two."""
+        """Row i continues the text of row rows[i]. Copies only the tokens in which the two differ."""
         if len(rows) != self.rows or not all(0 <= row < self.rows for row in rows):
             raise ValueError(f"reorder() takes {self.rows} rows from 0 to {self.rows - 1}, got {list(rows)}")
         self._check((), 0)
@@ -298,12 +300,12 @@ class DecoderSession:
 
     def _move(self, waiting: dict[int, tuple[int, int]]) -> None:
         """Copies the cached tokens of row `source` from `start` on to row i, for each i: (source, start)."""
-        saved: dict[int, tuple[Tensor, int]] = {}  # the old tokens of rows that are overwritten too early
+        saved: dict[int, tuple[Tensor, int]] = {}  # the old tokens of rows that are overwritten before they are read
         with no_grad():
             while waiting:
                 needed = {source for source, _ in waiting.values() if source not in saved}
                 row = next((i for i in waiting if i not in needed), None)
-                if row is None:  # rows that read one another in a circle
+                if row is None:  # rows that are each other's sources, in a circle
                     row = next(iter(waiting))
                     first = min(start for source, start in waiting.values() if source == row)
                     saved[row] = self._cached(row, first).clone(), first
@@ -316,7 +318,7 @@ class DecoderSession:
                 copy_strided(self._cached(row, start), tokens)
 
     def _first_step(self) -> None:
-        """Runs the step; unless eager, keeps its launch records for all that follow."""
+        """Runs the step; unless eager, captures its launch records for the following steps."""
         with no_grad():
             if self.eager:
                 self._logits = self._decode()
@@ -358,6 +360,6 @@ class DecoderSession:
 
 
 def _common(first: list[int], second: list[int]) -> int:
-    """How many tokens the two begin with in common."""
+    """The length of the common prefix of two lists of tokens."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))

@@ -1,8 +1,8 @@
 """Whisper's encoder and decoder (Radford et al. 2022, arXiv 2212.04356; https://github.com/openai/whisper): two
 convolutions and a transformer over a log-mel spectrogram, and a transformer decoder that attends to the result.
 
-Projections that read the same input are one matrix: `qkv` is [query; key; value], `kv` is [key; value]. Keys have no
-bias. Training and inference are the same modules: a decoder block reads the text and the audio through a `Memory`.
+Projections of the same input are one matrix: `qkv` is [query; key; value], `kv` is [key; value]. Keys have no bias.
+Training and inference use the same modules: a decoder block reads the text and the audio through a `Memory`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pyapp.nn.parameter import new_parameter
 
 EPSILON = 1e-5
 MAX_TIMESCALE = 10000.0
-# Far above every Whisper model, far below what would exhaust memory; by the last word of a number's name.
+# Far above every Whisper model, far below sizes that exhaust memory; by the last word of a hyper-parameter's name.
 LIMITS = {"layer": 1 << 8, "head": 1 << 8, "ctx": 1 << 15, "vocab": 1 << 20, "mels": 1 << 10}
 WIDEST = 1 << 14  # of the state
-KERNEL = 3  # width of both convolutions, padded by one on either side
-WARM_UP, WARM_UP_RUNS = 64, 4  # positions of the audio, and how often the first block reads them
+KERNEL = 3  # width of both convolutions, padded by one on each side
+WARM_UP, WARM_UP_RUNS = 64, 4  # positions of the audio, and the number of times that the first block reads them
 
 
 @dataclass(frozen=True)
 class Config:
-    """The numbers of a Whisper model, by openai's names (whisper.model.ModelDimensions)."""
+    """The hyper-parameters of a Whisper model, by openai's names (whisper.model.ModelDimensions)."""
 
     n_mels: int
     n_audio_ctx: int
@@ -59,12 +59,14 @@ class Config:
         if self.n_audio_state != self.n_text_state:
             raise ModelError(
                 f"n_audio_state {self.n_audio_state} and n_text_state {self.n_text_state} differ",
-                hint="The decoder reads what the encoder gives: both have one width",
+                hint="The decoder reads the encoder's output: both must have the same width",
             )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From openai's names; other keys are left alone. ModelError for one that is missing or no number."""
+        """From openai's names; other keys are ignored. ModelError for a missing hyper-parameter and for one that is not
+        a number.
+        """
         found = {}
         for name in (field.name for field in fields(cls)):
             value = values.get(name)
@@ -90,7 +92,7 @@ def _log_step(channels: int) -> float:
 
 
 class Convolution(Module):
-    """x (B, C, L) → (B, O, L / stride): a window of three, zeros beyond the ends."""
+    """x (B, C, L) → (B, O, L / stride): a convolution of width three, padded with zeros."""
 
     def __init__(self, channels: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -113,7 +115,7 @@ class Projections(Linear):
     def forward(self, x: Tensor) -> Tensor:
         bias = self.bias
         assert bias is not None
-        if bias.requires_grad:  # the bias of keys is no parameter of the model: it gets no gradient
+        if bias.requires_grad:  # the bias of keys is not a parameter of the model: it gets no gradient
             mask = ops.ones(bias.shape[0])
             mask[self.keys] = 0.0
             bias = bias * mask
@@ -180,7 +182,7 @@ class CrossAttention(Module):
 
 
 class FeedForward(Module):
-    """Four times as wide inside, with a GELU."""
+    """Two linear layers with a GELU between them, four times as wide inside."""
 
     def __init__(self, state: int) -> None:
         super().__init__()
@@ -193,7 +195,7 @@ class FeedForward(Module):
 
 
 class EncoderBlock(Module):
-    """Self-attention and a feed-forward part, each behind a norm and around a residual."""
+    """Self-attention and a feed-forward part, each with a norm before it and a residual around it."""
 
     def __init__(self, state: int, heads: int) -> None:
         super().__init__()
@@ -209,7 +211,9 @@ class EncoderBlock(Module):
 
 
 class Memory(Protocol):
-    """What the blocks of a decoder read: the tokens of the text, and the audio. `layer` counts the blocks."""
+    """The inputs that the blocks of a decoder attend to: the tokens of the text, and the audio. `layer` counts the
+    blocks.
+    """
 
     def self_attention(self, layer: int, qkv: Tensor) -> Tensor:
         """qkv (..., 3 state) = [query, key, value] → (..., state): each token attends to itself and those before."""
@@ -221,7 +225,9 @@ class Memory(Protocol):
 
 
 class DecoderBlock(Module):
-    """Attention to the text and to the audio and a feed-forward part, each behind a norm and around a residual."""
+    """Attention to the text and to the audio and a feed-forward part, each with a norm before it and a residual around
+    it.
+    """
 
     def __init__(self, state: int, heads: int) -> None:
         super().__init__()
@@ -242,7 +248,7 @@ class DecoderBlock(Module):
 
 
 class WholeMemory:
-    """Texts (B, T) that are read at once, and their audio (B, S, state): training."""
+    """Whole texts (B, T) and their audio (B, S, state), for training."""
 
     def __init__(self, blocks: ModuleList, audio: Tensor) -> None:
         self.blocks, self.audio = blocks, audio
@@ -267,7 +273,7 @@ class Encoder(Module):
         self.conv2 = Convolution(state, state, stride=2)
         self.blocks = ModuleList(EncoderBlock(state, config.n_audio_head) for _ in range(config.n_audio_layer))
         self.ln_post = LayerNorm(state, EPSILON)
-        self.positions: Tensor | None = None  # fixed; made when first needed, unless a file brings them
+        self.positions: Tensor | None = None  # constant; computed on first use, unless read from a file
 
     def positional_embedding(self) -> Tensor:
         """(n_audio_ctx, state), on the encoder's device."""
@@ -297,8 +303,8 @@ class Encoder(Module):
     def warm_up(self) -> None:
         """Runs each kernel for a millisecond or two.
 
-        Browsers compile code that has run for a while again, on another core and for several times the speed. A call
-        that is under way does not gain by it.
+        Browsers recompile code that has run for a while, on another core, and make it several times faster. A call in
+        progress does not become faster.
         """
         with no_grad():
             mel = ops.zeros(1, self.mels, 2 * min(self.context, WARM_UP), device=self.conv1.weight.device)
@@ -331,11 +337,11 @@ class Decoder(Module):
 
     @property
     def device(self) -> Device:
-        """Where the decoder computes."""
+        """The device on which the decoder computes."""
         return self.token_embedding.weight.device
 
     def read(self, x: Tensor, memory: Memory) -> Tensor:
-        """x (..., state), tokens with their positions, through all blocks → (..., state)."""
+        """Applies all blocks to x (..., state), tokens with their positions → (..., state)."""
         for i, block in enumerate(self.blocks):
             x = block(x, memory, i)
         return x

@@ -1,4 +1,4 @@
-"""A Whisper model's tensors by openai's names, from and to the fused parameters of ours; and Hugging Face's names."""
+"""A Whisper model's tensors by openai's names, converted from and to pyapp's fused parameters; Hugging Face's names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pyapp.nn import Embedding, LayerNorm, Linear, Module, Parameter
 from .model import Whisper
 from .transformer import Convolution, Decoder
 
-# dtypes that the matrices of a model may be brought to; None leaves them as they are in the file.
+# dtypes to which the matrices of a model can be converted; None keeps the dtypes of the file.
 WEIGHT_DTYPES = {"float32": float32, "float16": float16, "q8_0": q8_0}
-POSITIONS = "encoder.positional_embedding"  # fixed: a file may leave them out
+POSITIONS = "encoder.positional_embedding"  # constant: a file may leave them out
 FUSED = {"qkv": ("query", "key", "value"), "kv": ("key", "value")}
-# openai's name, and what transformers calls it, replaced in this order.
+# openai's name, and transformers' name, replaced in this order.
 HUGGING_FACE = (
     ("decoder.token_embedding.weight", "decoder.embed_tokens.weight"),
     ("decoder.positional_embedding", "decoder.embed_positions.weight"),
@@ -42,14 +42,14 @@ Slot: TypeAlias = tuple[str, Module, str, tuple[int, ...]]
 
 
 def hugging_face_name(name: str) -> str:
-    """What transformers calls the tensor that openai calls `name`."""
+    """The transformers name of the tensor with openai's name `name`."""
     for ours, theirs in HUGGING_FACE:
         name = name.replace(ours, theirs)
     return f"model.{name}"
 
 
 def slots(model: Whisper) -> Iterator[Slot]:
-    """(our name, module that holds it, its attribute, shape) of every parameter, values or not."""
+    """(pyapp's name, module, attribute, shape) of every parameter, empty ones included."""
     for path, module in model.named_modules():
         for attribute, shape in _shapes(module).items():
             yield f"{path}.{attribute}", module, attribute, shape
@@ -70,7 +70,7 @@ def _shapes(module: Module) -> dict[str, tuple[int, ...]]:
 
 
 def parts(name: str) -> list[str]:
-    """openai's tensors that our parameter `name` is made of, top to bottom; "" is a key's bias, which is none."""
+    """The openai tensors of which the parameter `name` consists, top to bottom; "" is the missing bias of keys."""
     name = name.replace(".mlp.up.", ".mlp.0.").replace(".mlp.down.", ".mlp.2.")
     path, attribute = name.rpartition(".")[::2]
     owner, kind = path.rpartition(".")[::2]
@@ -86,7 +86,7 @@ def fill(
     dtype: str | None = None,
     where: str | None = None,
 ) -> None:
-    """Puts tensors into `model` (Whisper.empty); `read(name)` gives the one that openai calls `name`.
+    """Assigns tensors to `model` (Whisper.empty); `read(name)` returns the tensor with openai's name.
 
     The matrices become `dtype` (WEIGHT_DTYPES); vectors, positions and convolutions are float32. ModelError for a name
     that is not among `names`, and for one of another shape.
@@ -130,7 +130,7 @@ def _dense(value: Tensor) -> Tensor:
 
 
 def converted(value: Tensor, dtype: str | None) -> Tensor:
-    """A matrix in one of WEIGHT_DTYPES, or as it is (but for float64, which no kernel takes)."""
+    """A matrix in one of WEIGHT_DTYPES, or in its present dtype (except float64, which the kernels do not support)."""
     kind = float32 if dtype is None and value.dtype is float64 else WEIGHT_DTYPES.get(dtype or "", value.dtype)
     if value.dtype is kind:
         return value
@@ -144,7 +144,7 @@ def _joined(values: list[Tensor]) -> Tensor:
 
 
 def unfused(model: Whisper) -> Iterator[tuple[str, Tensor]]:
-    """(openai's name, values) of every tensor, the encoder's positions among them; matrices in the dtype they have."""
+    """(openai's name, values) of every tensor, the encoder's positions included; matrices in their present dtype."""
     yield POSITIONS, model.encoder.positional_embedding()
     with no_grad():
         for name, owner, attribute, shape in slots(model):

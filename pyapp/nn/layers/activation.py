@@ -31,6 +31,7 @@ __all__ = [
     "selu_", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink",
     "threshold", "threshold_",
 ]  # fmt: skip
+__top_level__ = ["celu_", "relu_", "rrelu_", "selu_", "threshold_"]
 
 
 def written(input: Tensor, inplace: bool, function: Callable[..., Any], *settings: Any, **named: Any) -> Tensor:
@@ -115,7 +116,7 @@ def rrelu(
     *,
     generator: Any = None,
 ) -> Tensor:
-    """x, or a x below zero: a uniform in lower .. upper in training, else their mean (Xu et al. 2015, arXiv
+    """x, or a * x below zero. `a` is uniform in lower .. upper in training, else their mean (Xu et al. 2015, arXiv
     1505.00853).
     """
     if lower > upper:
@@ -160,7 +161,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved by lambd towards 0, and not beyond."""
+    """sign(x) max(|x| - lambd, 0)."""
     return more.softshrink(input, lambd)
 
 
@@ -170,7 +171,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(x)), stable."""
+    """log(sigmoid(x)), numerically stable."""
     found: Tensor = more.logsigmoid(input)
     return found
 
@@ -186,7 +187,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def _dim(name: str, input: Tensor, dim: int | None) -> int:
-    """torch's choice where none is given: the first dim of 0, 1 or 3, else the second."""
+    """torch's default dim: the first of 0, 1 or 3 dims, else the second."""
     if dim is not None:
         return dim
     warn(f"{name}: say along which dim; without one it is 0 for 0, 1 or 3 dims, else 1")
@@ -194,12 +195,12 @@ def _dim(name: str, input: Tensor, dim: int | None) -> int:
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along `dim`, of the input in `dtype`, where one is given."""
+    """exp(x) / sum(exp(x)) along `dim`. The input is converted to `dtype` first, if one is given."""
     return ops.softmax(input if dtype is None else input.to(dtype), _dim("softmax", input, dim))
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """log of softmax, stable."""
+    """log of softmax, numerically stable."""
     return ops.log_softmax(input if dtype is None else input.to(dtype), _dim("log_softmax", input, dim))
 
 
@@ -211,14 +212,14 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 def gumbel_softmax(
     logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1, *, generator: Any = None
 ) -> Tensor:
-    """Samples of softmax((logits + Gumbel noise) / tau); `hard`: one-hot, with the soft one's gradient (Jang et al.
-    2016, arXiv 1611.01144). `eps` does nothing, as in torch.
+    """Samples of softmax((logits + Gumbel noise) / tau). With `hard` the result is one-hot, with the gradient of the
+    soft sample (Jang et al. 2016, arXiv 1611.01144). `eps` has no effect, as in torch.
     """
     return _gumbel_softmax(logits, tau, hard, dim, generator=generator)
 
 
 class PReLU(Module):
-    """See prelu; the weight is trained: one, or one for each channel."""
+    """prelu with a trained weight: one, or one for each channel."""
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -227,7 +228,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """All `init`."""
+        """Sets every weight to `init`."""
         with no_grad():
             self.weight.fill_(self.init)
 

@@ -1,4 +1,4 @@
-"""Softmax over many classes, of which the rare ones stand in clusters (Grave et al. 2016,
+"""Softmax over many classes, with the rare classes in clusters (Grave et al. 2016,
 https://arxiv.org/abs/1609.04309).
 """
 
@@ -20,7 +20,7 @@ __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
 
 class AdaptiveSoftmaxOutput(NamedTuple):
-    """`output` (N,): the log-probability of each target; `loss`: minus their mean."""
+    """`output` (N,): the log-probability of each target; `loss`: minus the mean of `output`."""
 
     output: Tensor
     loss: Tensor
@@ -28,7 +28,8 @@ class AdaptiveSoftmaxOutput(NamedTuple):
 
 class AdaptiveLogSoftmaxWithLoss(Module):
     """input (N, in_features) or (in_features,), targets (N,) or () of `n_classes`, the frequent ones first. The first
-    `cutoffs[0]` are in the head; cluster i, up to the next cutoff, has features reduced by div_value^(i + 1).
+    `cutoffs[0]` classes are in the head. Cluster i, up to the next cutoff, has its features reduced by div_value^(i +
+    1).
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(Linear(in_features, inner, False, **made), Linear(inner, size, False, **made)))
 
     def reset_parameters(self) -> None:
-        """Draws all weights anew."""
+        """Initialises all weights again."""
         for module in self.modules():
             if isinstance(module, Linear):
                 module.reset_parameters()
@@ -98,5 +99,5 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return ops.cat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The likeliest class: (N, in_features) → (N,), int64."""
+        """The most likely class: (N, in_features) → (N,), int64."""
         return self.log_prob(input).argmax(1)

@@ -1,4 +1,4 @@
-"""Multi-head attention in torch's parameter names (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762)."""
+"""Multi-head attention with torch's parameter names (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = "MultiheadAttention"
 
 
 def additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
-    """A mask to add to scores: -inf where a boolean mask is True; a floating-point mask is one already."""
+    """The mask to add to scores: -inf where a boolean mask is True; a floating-point mask unchanged."""
     if mask.dtype.is_floating_point:
         return mask.to(dtype)
     if mask.dtype.name != "bool":
@@ -32,13 +32,15 @@ def additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
 
 
 def subsequent_mask(size: int, device: Any = None) -> Tensor:
-    """(size, size), True above the diagonal: what a causal model must not see."""
+    """(size, size), True above the diagonal: the keys that a causal model must not attend to."""
     positions = ops.arange(size, device=device)
     return positions.unsqueeze(0) > positions.unsqueeze(1)
 
 
 class _Projections(NamedTuple):
-    """What attention is made with: weights (E, E), (E, kdim), (E, vdim), or None and the three in one (3 E, E)."""
+    """The projections of attention: weights (E, E), (E, kdim), (E, vdim), or None and one weight (3 E, E) of
+    all three.
+    """
 
     heads: int
     whole: Tensor | None
@@ -50,7 +52,7 @@ class _Projections(NamedTuple):
     output: tuple[Tensor, Tensor | None]
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-        """Each (B, rows, E)."""
+        """The projected query, key and value, each (B, rows, E)."""
         size = query.shape[-1]
         at = [slice(i * size, (i + 1) * size) for i in range(3)]
         if self.whole is not None and query is key and key is value:
@@ -61,7 +63,7 @@ class _Projections(NamedTuple):
         return [ops.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)]
 
     def extended(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keys and values with the learned row and the row of zeros, if they are wanted; both may always be seen."""
+        """Keys and values with the learned row and the row of zeros, where configured. Neither row is ever masked."""
         batch, added = k.shape[0], 0
         if self.bias_k is not None and self.bias_v is not None:
             k, v = (ops.cat([x, b.expand(batch, 1, -1)], 1) for x, b in ((k, self.bias_k), (v, self.bias_v)))
@@ -78,7 +80,7 @@ class _Projections(NamedTuple):
 def _joined_mask(
     attn_mask: Tensor | None, padding: Tensor | None, heads: int, queries: Tensor, keys: int
 ) -> Tensor | None:
-    """What is added to the scores (B, heads, L, S): broadcast to them; None for nothing."""
+    """The mask to add to the scores (B, heads, L, S), or a shape that broadcasts to them; None if there is none."""
     whole, (batch, rows) = None, queries.shape[:2]
     if attn_mask is not None:
         whole = additive(attn_mask, "attn_mask", queries.dtype)
@@ -101,7 +103,9 @@ def _attend(
     made: _Projections, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, padding: Tensor | None,
     is_causal: bool, rate: float, given: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Batch first: (B, L, E), and the weights (B, heads, L, S). `given` keys and values: (B * heads, S, E / heads)."""
+    """Attention with the batch first → (B, L, E), and the weights (B, heads, L, S). `given` keys and values:
+    (B * heads, S, E / heads).
+    """
     q, k, v = made.project(query, key, value)
     if is_causal and attn_mask is None:
         if q.shape[1] != k.shape[1]:
@@ -138,7 +142,7 @@ def _arranged(
     made: _Projections, inputs: tuple[Tensor, Tensor, Tensor], batch_first: bool, padding: Tensor | None,
     need_weights: bool, average: bool, **settings: Any,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """_attend for inputs with or without a batch, which comes first or second."""
+    """_attend for inputs without a batch, or with the batch as first or second dim."""
     query, key, value = inputs
     batched = query.ndim == 3
     if not batched:
@@ -164,15 +168,17 @@ def multi_head_attention_forward(
     v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None,
     average_attn_weights: bool = True, is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """What MultiheadAttention computes, with its parameters as arguments; the batch, if any, is the second dim.
-    `static_k` and `static_v` (B * heads, S, E / heads) take the place of the keys and values.
+    """MultiheadAttention with its parameters as arguments; the batch, if any, is the second dim.
+    `static_k` and `static_v` (B * heads, S, E / heads) replace the keys and values.
     """
     size = embed_dim_to_check
     if query.shape[-1] != size or size % num_heads:
         raise ArgumentError(f"multi_head_attention_forward: {describe(query)} is not of {size} in {num_heads} heads")
     parts = (q_proj_weight, k_proj_weight, v_proj_weight)
     if use_separate_proj_weight and any(part is None for part in parts):
-        raise ArgumentError("multi_head_attention_forward: separate weights are asked for, and not all given")
+        raise ArgumentError(
+            "multi_head_attention_forward: use_separate_proj_weight needs q_proj_weight, k_proj_weight, v_proj_weight"
+        )
     made = _Projections(
         num_heads, None if use_separate_proj_weight else in_proj_weight, parts, in_proj_bias, bias_k, bias_v,
         add_zero_attn, (out_proj_weight, out_proj_bias),
@@ -184,11 +190,11 @@ def multi_head_attention_forward(
 
 
 class MultiheadAttention(Module):
-    """query (L, B, embed_dim), key (S, B, kdim), value (S, B, vdim), or batch first, or without B → the result in the
-    query's shape, and the weights (B, L, S), averaged over the heads or (B, heads, L, S); None unless `need_weights`.
+    """query (L, B, embed_dim), key (S, B, kdim), value (S, B, vdim), or batch first, or without B → (result, weights).
 
-    `attn_mask` (L, S) or (B * heads, L, S) and `key_padding_mask` (B, S): boolean, True where one must not look, or
-    added to the scores. `is_causal` without a mask makes the causal one.
+    The result has the query's shape. The weights are (B, L, S), averaged over the heads, or (B, heads, L, S); they are
+    None unless `need_weights`. `attn_mask` (L, S) or (B * heads, L, S) and `key_padding_mask` (B, S) are boolean, True
+    where attention is forbidden, or are added to the scores. `is_causal` without a mask uses the causal mask.
     """
 
     def __init__(
@@ -225,7 +231,9 @@ class MultiheadAttention(Module):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Xavier's uniform for the projections, normal for bias_k and bias_v, zeros for the biases, as torch."""
+        """Xavier's uniform initialisation for the projections, normal for bias_k and bias_v, zeros for the biases, as
+        in torch.
+        """
         for name, parameter in self._parameters.items():
             if name.endswith("weight"):
                 xavier_uniform_(parameter)

@@ -1,4 +1,4 @@
-"""Modules and parameters in lists, by key, and one after another."""
+"""Containers of modules and parameters: lists, dictionaries and sequences."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class ModuleList(Module):
         return self
 
     def _refill(self, modules: list[Module]) -> None:
-        """Other modules, named anew."""
+        """Replaces the modules and renumbers them."""
         for name in list(self._modules):
             delattr(self, name)
         for i, module in enumerate(modules):
             setattr(self, str(i), module)
 
     def insert(self, index: int, module: Module) -> ModuleList:
-        """Before the one at a position."""
+        """Inserts a module before the one at a position."""
         every = list(self)
         every.insert(index, module)
         self._refill(every)
         return self
 
     def pop(self, key: int = -1) -> Module:
-        """Takes one out."""
+        """Removes the module at a position and returns it."""
         every = list(self)
         taken = every.pop(key)
         self._refill(every)
@@ -61,13 +61,13 @@ class ModuleList(Module):
         return iter(self._modules.values())
 
     def __getitem__(self, index: Any) -> Any:
-        """A module, or by a slice a list of the same kind."""
+        """A module; for a slice, a container of the same type."""
         found = list(self._modules.values())[index]
         return type(self)._of(found) if isinstance(index, slice) else found
 
     def __setitem__(self, index: int, module: Module) -> None:
         name = list(self._modules)[index]
-        self._modules[name] = module  # in its place, where setattr would put it last
+        self._modules[name] = module  # keeps its position; setattr would move it to the end
         object.__setattr__(self, name, module)
 
     def __delitem__(self, index: Any) -> None:
@@ -121,7 +121,7 @@ def _pairs(given: Any) -> Iterable[tuple[str, Any]]:
 
 
 class _Dict(Module):
-    """What ModuleDict and ParameterDict share: a group of the module's own, by key."""
+    """Base of ModuleDict and ParameterDict: one group of the module's members, by key."""
 
     def __init__(self, group: str, values: Any) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class _Dict(Module):
         _check_key(self, key)
         value = self._accept(key, value)
         if key in self._held:
-            self._held[key] = value  # keeps its place
+            self._held[key] = value  # keeps its position
             object.__setattr__(self, key, value)
         else:
             setattr(self, key, value)
@@ -207,13 +207,13 @@ class ParameterDict(_Dict):
         return self._held.get(key, default)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The parameter at a key, which becomes `default` where there is none."""
+        """The parameter at a key; `default` is stored first if the key is missing."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def popitem(self) -> tuple[str, Tensor]:
-        """Removes the last one."""
+        """Removes the last parameter and returns (key, parameter)."""
         key = list(self._held)[-1]
         return key, self.pop(key)
 
@@ -262,7 +262,7 @@ class ParameterList(Module):
 
     def __setitem__(self, index: int, value: Tensor) -> None:
         name, value = self._name(index), _as_parameter(self, value)
-        self._parameters[name] = value  # keeps its place
+        self._parameters[name] = value  # keeps its position
         object.__setattr__(self, name, value)
 
     def __len__(self) -> int:

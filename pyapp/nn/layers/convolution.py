@@ -66,7 +66,7 @@ class _ConvolutionBase(Module):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew."""
+        """Initialises weight and bias again."""
         fan_in = self.weight.shape[1] * prod(self.kernel_size)
         bound = 1 / sqrt(fan_in) if fan_in else 0.0
         with no_grad():
@@ -124,8 +124,8 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(_ConvolutionBase):
-    """x (N, C, ...) or (C, ...) → (N, O, ...), each element spread by the weight (C, O / groups, ...). `output_size` of
-    a call chooses among the sizes that a stride leaves open.
+    """x (N, C, ...) or (C, ...) → (N, O, ...), each element spread by the weight (C, O / groups, ...). With a stride
+    several output sizes are possible; the argument `output_size` of a call chooses one.
     """
 
     transposed = True

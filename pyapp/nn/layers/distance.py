@@ -7,18 +7,19 @@ from ...engine.user_errors import describe
 from .from_function import function_layer, torch_function
 
 __all__ = ["CosineSimilarity", "PairwiseDistance", "cosine_similarity", "pairwise_distance", "pdist"]
+__top_level__ = ["cosine_similarity", "pairwise_distance"]
 
 pdist = torch_function(ops.pdist, "pdist")
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps along the last dim, added up in float32 for halves."""
+    """The p-norm of x1 - x2 + eps along the last dim. float16 and bfloat16 are summed in float32."""
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1 · x2 / (|x1| |x2|) along a dim of their broadcast shape, each norm at least `eps`. Halves are computed with in
-    float32. TypeError for integers.
+    """x1 · x2 / (|x1| |x2|) along a dim of their broadcast shape, each norm at least `eps`. float16 and bfloat16 are
+    computed in float32. TypeError for integers.
     """
     kind = ops.result_type(x1, x2)
     if not kind.is_floating_point:

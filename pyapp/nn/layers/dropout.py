@@ -1,4 +1,4 @@
-"""Dropout of elements, of whole channels, and in the form that keeps the moments of selu."""
+"""Dropout of elements and of whole channels, and alpha dropout, which preserves mean and variance of selu's output."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ __all__ = [
     "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "alpha_dropout", "dropout",
     "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
 ]  # fmt: skip
+__top_level__ = ["alpha_dropout", "dropout", "feature_alpha_dropout"]
 
 
 def _check(name: str, p: float) -> None:
@@ -21,7 +22,7 @@ def _check(name: str, p: float) -> None:
 
 
 def _kept(input: Tensor, p: float, channels: bool, generator: Any) -> Tensor:
-    """1 where a value stays, 0 where it goes: one for each element, or for each channel of (N, C, ...)."""
+    """1 where a value is kept, 0 where it is dropped: for each element, or for each channel of (N, C, ...)."""
     shape = input.shape[:2] + (1,) * (input.ndim - 2) if channels else input.shape
     return (ops.rand(shape, generator=generator, device=input.device) >= p).to(input.dtype)
 
@@ -43,8 +44,9 @@ def _drop(name: str, input: Tensor, p: float, training: bool, inplace: bool, cha
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Zeroes each element with probability p and divides the rest by 1 - p (Srivastava et al. 2014); the input itself
-    when not training. The numbers come from `generator`, or the default one: the same seed gives the same mask.
+    """Zeroes each element with probability p and divides the rest by 1 - p (Srivastava et al. 2014). Returns the input
+    itself when not training. The random numbers come from `generator`, or the default one: the same seed gives the same
+    mask.
     """
     return _drop("dropout", input, p, training, inplace, False, generator)
 
@@ -71,7 +73,7 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """dropout of whole channels of (N, C, H, W); of three dims the second is taken for the channels, as in torch."""
+    """dropout of whole channels of (N, C, H, W). With three dims the second is the channel, as in torch."""
     if input.ndim == 3:
         return _drop("dropout2d", input, p, training, inplace, True, generator)
     return _drop_channels(2, input, p, training, inplace, generator)
@@ -84,7 +86,7 @@ def dropout3d(
     return _drop_channels(3, input, p, training, inplace, generator)
 
 
-_SELU_FLOOR = -1.7580993408473766  # selu of minus infinity
+_SELU_FLOOR = -1.7580993408473766  # selu(-infinity)
 
 
 def _drop_alpha(
@@ -112,8 +114,8 @@ def _drop_alpha(
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Sets elements to selu's lower limit with probability p, then scales and moves all so that mean and variance stay
-    what selu made them (Klambauer et al. 2017, arXiv 1706.02515).
+    """Sets each element to selu's lower limit with probability p, then scales and shifts all elements to preserve the
+    mean and variance of selu's output (Klambauer et al. 2017, arXiv 1706.02515).
     """
     return _drop_alpha("alpha_dropout", input, p, training, inplace, False, generator)
 
@@ -126,7 +128,7 @@ def feature_alpha_dropout(
 
 
 class _Dropout(FunctionLayer):
-    """Acts in training only."""
+    """Base of the dropout layers, which act in training only."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

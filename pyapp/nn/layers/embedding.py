@@ -14,6 +14,7 @@ from ..parameter import Initialization, Parameter, new_parameter
 from .from_function import torch_function
 
 __all__ = ["Embedding", "EmbeddingBag", "embedding", "embedding_bag", "one_hot"]
+__top_level__ = ["embedding_bag"]
 
 one_hot = torch_function(ops.one_hot, "one_hot")
 
@@ -25,7 +26,7 @@ def _scaled_gradient(x: Tensor, scale: Tensor) -> Tensor:
 
 
 def _renormalize(weight: Tensor, ids: Tensor, max_norm: float, norm_type: float) -> None:
-    """Shrinks the rows that are looked up, in place, where their norm is above max_norm; as torch."""
+    """Shrinks the rows that are looked up to max_norm, in place, where their norm is larger, as in torch."""
     with no_grad():
         used = ops.unique(ids.to("int64"))
         rows = ops.index_select(weight, 0, used)
@@ -34,7 +35,7 @@ def _renormalize(weight: Tensor, ids: Tensor, max_norm: float, norm_type: float)
 
 
 def _factors(ids: Tensor, weight: Tensor, padding_idx: int | None, by_frequency: bool) -> Tensor:
-    """What the gradient of each id's row is multiplied by, in the shape of ids: 0 for padding, 1 / count."""
+    """The factor of the gradient of each id's row, in the shape of ids: 0 for padding, 1 / count."""
     factors = weight.new_ones(ids.shape)
     if by_frequency:
         counts = ops.bincount(ids.reshape(-1), minlength=weight.shape[0]).to(weight.dtype)
@@ -58,8 +59,8 @@ def embedding(
 ) -> Tensor:
     """Rows of weight (V, D) by integers (...) → (..., D). The row `padding_idx` gets no gradient.
 
-    `max_norm`: rows that are looked up and longer, in the p-norm `norm_type`, are first shrunk to it, in the weight
-    itself. `scale_grad_by_freq`: the gradient of a row is divided by how often its id occurs in the input.
+    `max_norm`: rows that are looked up and have a larger p-norm (p is `norm_type`) are first shrunk to it, in the
+    weight itself. `scale_grad_by_freq`: the gradient of a row is divided by the count of its id in the input.
     """
     refuse_sparse("embedding", sparse)
     _check_padding("embedding", weight, padding_idx)
@@ -73,7 +74,7 @@ def embedding(
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[int, Tensor]:
-    """(how many bags, the bag of each id)."""
+    """(number of bags, the bag of each id)."""
     if (input.ndim == 1) == (offsets is None) or input.ndim not in (1, 2):
         raise ArgumentError(
             f"embedding_bag: takes (B, N), or (N,) with offsets, got {describe(input)}, {describe(offsets)}"
@@ -119,9 +120,10 @@ def embedding_bag(
 ) -> Tensor:
     """Bags of ids → (bags, D), each the sum, mean or maximum ("max") of its rows of weight (V, D).
 
-    `input` (B, N) holds bags as rows; (N,) needs `offsets` (B,), where each bag starts; with `include_last_offset` the
-    last of them is where the last bag ends. `per_sample_weights`, shaped as the input, multiply the rows of a sum.
-    `padding_idx` takes no part. An empty bag is zero. The rest as for embedding.
+    `input` (B, N) holds bags as rows. `input` (N,) needs `offsets` (B,), the start of each bag; with
+    `include_last_offset` the last offset is the end of the last bag. `per_sample_weights`, in the shape of the input,
+    multiply the rows of a sum. `padding_idx` is left out. An empty bag is zero. The other arguments are those of
+    embedding.
     """
     _check_bag(input, mode, per_sample_weights, scale_grad_by_freq)
     _check_padding("embedding_bag", weight, padding_idx)
@@ -147,8 +149,8 @@ def embedding_bag(
 
 
 class Embedding(Module):
-    """Integer ids (...) → rows (..., dim) of a weight (num, dim), standard normal at first. The row `padding_idx` is
-    zero at first and gets no gradient. `max_norm`, `norm_type`, `scale_grad_by_freq`: see functional.embedding.
+    """Integer ids (...) → rows (..., dim) of a weight (num, dim), initially standard normal. The row `padding_idx` is
+    initially zero and gets no gradient. `max_norm`, `norm_type`, `scale_grad_by_freq`: see functional.embedding.
     """
 
     def __init__(
@@ -187,8 +189,8 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, *args: Any, **settings: Any) -> Any:
-        """Over a given weight (num, dim), which is not trained while `freeze`; further arguments as those that follow
-        `embedding_dim`.
+        """An embedding with a given weight (num, dim), which is not trained if `freeze`. The other arguments are those
+        of the constructor after `embedding_dim`.
         """
         if embeddings.ndim != 2:
             raise ArgumentError(f"{cls.__name__}: takes a weight (num, dim), got {describe(embeddings)}")
@@ -251,6 +253,6 @@ class EmbeddingBag(Embedding):
 
 
 def refuse_sparse(name: str, sparse: bool) -> None:
-    """Gradients are dense here. NotImplementedError where sparse ones are asked for."""
+    """NotImplementedError if sparse gradients are requested: gradients are always dense."""
     if sparse:
-        raise NotImplementedError(f"{name}: sparse gradients are not there; leave out sparse=True, they will be dense")
+        raise NotImplementedError(f"{name}: sparse gradients are not supported; leave out sparse=True for dense ones")

@@ -1,5 +1,5 @@
-"""Layers without parameters, made of a function and the settings that it gets at each call; and functions of the engine
-under torch's name for their first argument.
+"""Layers without parameters, made of a function and its settings; and functions of the engine under torch's name for
+their first argument.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..module import Module
 
 
 class FunctionLayer(Module):
-    """Keeps the settings of a function of tensors as attributes, by torch's names. Further arguments of a call go to
-    the function's remaining parameters. A setting that is a tensor is part of the state.
+    """A layer that calls a function of tensors. Its settings are attributes with torch's names. Further arguments of a
+    call are passed to the function's remaining parameters. A setting that is a tensor is part of the state.
     """
 
     function: Callable[..., Any]
-    tensors = 1  # how many of the function's first arguments come with each call
+    tensors = 1  # number of the function's first arguments that each call passes
     settings: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
     draws = False  # whether the function has a parameter `training`
@@ -63,8 +63,8 @@ class FunctionLayer(Module):
 def function_layer(
     name: str, function: Any, settings: str | None = None, tensors: int = 1, base: type = FunctionLayer
 ) -> Any:
-    """The class of layers `name` of a function. It is constructed with the function's parameters after the first
-    `tensors`, with the same defaults; or with those named in `settings`, in that order.
+    """The layer class `name` of a function. Its constructor takes the function's parameters after the first `tensors`,
+    with the same defaults; or those named in `settings`, in that order.
     """
     known = inspect.signature(function).parameters
     after = [p for p in list(known.values())[tensors:] if p.name not in ("training", "_stacklevel")]
@@ -79,7 +79,7 @@ def function_layer(
 
 
 def torch_function(function: Any, name: str | None = None) -> Any:
-    """A function or op of the engine whose first parameter is called `input`, as torch.nn.functional's."""
+    """A function or op of the engine with its first parameter renamed to `input`, as in torch.nn.functional."""
     body: Any = function.definition if isinstance(function, Op) else function
     called = name or body.__name__
     first, *rest = inspect.signature(body).parameters.values()
@@ -101,7 +101,9 @@ def torch_function(function: Any, name: str | None = None) -> Any:
 
 
 def _module_of_family() -> str:
-    """The module of layers or losses that is being defined, through whatever helper: pickle finds the class there."""
+    """The name of the module of layers or losses that is being defined, found through any helpers: pickle looks the
+    class up there.
+    """
     frame = sys._getframe(2)
     while frame.f_code.co_name != "<module>" and frame.f_back is not None:
         frame = frame.f_back

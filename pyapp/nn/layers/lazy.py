@@ -1,4 +1,4 @@
-"""Layers that learn the size of their input from the first one that they get, and become the plain layer then."""
+"""Layers that take the size of their input from the first call, and then become the ordinary layer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..parameter import skip_initialization
 
 
 class LazyModuleMixin(Module):
-    """A layer without the size of its input. Its parameters have no elements before the first call (or before a state
-    is loaded); they stay the same objects when they get their size.
+    """A layer whose input size is not known yet. Its parameters have no elements before the first call (or before a
+    state is loaded); they stay the same objects when they get their size.
     """
 
-    becomes: Any  # the plain layer
-    size_name: str  # its first argument, which is missing: in_features, in_channels or num_features
+    becomes: Any  # the ordinary layer
+    size_name: str  # the missing first argument: in_features, in_channels or num_features
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         groups = kwargs.get("groups", 1) if self.size_name == "in_channels" else 1
         with skip_initialization():
-            made = self.becomes(groups, *args, **kwargs)  # any size that is allowed; nothing is kept of it
+            made = self.becomes(groups, *args, **kwargs)  # any allowed size, replaced later
         self.__dict__.update(made.__dict__)
         object.__setattr__(self, "_made_of", (args, kwargs))
         setattr(self, self.size_name, 0)
@@ -36,7 +36,7 @@ class LazyModuleMixin(Module):
         return "_made_of" in self.__dict__
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew, once there is a size."""
+        """Initialises weight and bias again; does nothing before the size is known."""
         if not self.has_uninitialized_params():
             self.becomes.reset_parameters(self)
 
@@ -46,7 +46,7 @@ class LazyModuleMixin(Module):
             size = input.shape[-1]
         elif input.ndim < 2:
             raise RuntimeError(f"{type(self).__name__}: takes at least two dims, got {describe(input)}")
-        else:  # without a batch, a convolution's input has a dim less
+        else:  # without a batch, a convolution's input has one dim less
             dims = getattr(self.becomes, "dims", 0)
             size = input.shape[0 if dims and input.ndim == dims + 1 else 1]
         self._become(size)
@@ -72,7 +72,7 @@ class LazyModuleMixin(Module):
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         self.initialize_parameters(input)
-        return self.forward(input, *args, **kwargs)  # the plain layer's
+        return self.forward(input, *args, **kwargs)  # that of the ordinary layer
 
     def __repr__(self) -> str:
         return f"Lazy{self.becomes.__name__}({self.extra_repr()})"

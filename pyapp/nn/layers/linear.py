@@ -25,12 +25,15 @@ __all__ = [
     "bilinear",
     "linear",
 ]
+__top_level__ = ["bilinear"]
 
 linear = torch_function(ops.linear, "linear")
 
 
 class Linear(Module):
-    """x (..., in) → (..., out): x @ weight.T + bias. The weight (out, in) may be of any format; its kernel follows."""
+    """x (..., in) → (..., out): x @ weight.T + bias. The weight (out, in) may have any format, block formats
+    included.
+    """
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -45,7 +48,7 @@ class Linear(Module):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ±1 / sqrt(in), as torch.nn.Linear."""
+        """Uniform in ±1 / sqrt(in), as in torch.nn.Linear."""
         bound = 1 / sqrt(self.in_features) if self.in_features else 0.0
         with no_grad():
             self.weight.uniform_(-bound, bound)
@@ -102,7 +105,7 @@ class Bilinear(Module):
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform in ±1 / sqrt(in1), as torch.nn.Bilinear."""
+        """Uniform in ±1 / sqrt(in1), as in torch.nn.Bilinear."""
         bound = 1 / sqrt(self.in1_features)
         with no_grad():
             for parameter in self.parameters():
@@ -124,7 +127,7 @@ class Bilinear(Module):
 
 
 class Identity(Module):
-    """Gives back what it gets; any arguments are taken and forgotten."""
+    """Returns its input. The constructor accepts and ignores any arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -134,7 +137,7 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Makes one dim of start_dim .. end_dim."""
+    """Flattens start_dim .. end_dim into one dim."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -148,7 +151,7 @@ class Flatten(Module):
 
 
 def _unflatten(input: Tensor, dim: int, unflattened_size: Any) -> Tensor:
-    """Makes a dim into several; see unflatten."""
+    """Splits a dim into several; see unflatten."""
     return ops.unflatten(input, dim, unflattened_size)
 
 

@@ -32,7 +32,7 @@ batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, normaliz
 
 
 class _Norm(Module):
-    """What the two norms share: the shape of the last dims, eps, a weight and perhaps a bias of that shape."""
+    """Base of RMSNorm and LayerNorm: the shape of the last dims, eps, a weight and an optional bias of that shape."""
 
     def __init__(
         self, normalized_shape: int | Sequence[int], eps: float | None, affine: bool, bias: bool, **made: Any
@@ -45,7 +45,7 @@ class _Norm(Module):
         self.bias = new_parameter(zeros, *self.normalized_shape, **made) if affine and bias else None
 
     def reset_parameters(self) -> None:
-        """Ones and zeros."""
+        """Sets the weight to ones and the bias to zeros."""
         with no_grad():
             for parameter, value in ((self.weight, 1.0), (self.bias, 0.0)):
                 if parameter is not None:
@@ -56,7 +56,7 @@ class _Norm(Module):
 
 
 class RMSNorm(_Norm):
-    """Root mean square norm over the last dims, times a weight. eps None: the smallest step of the dtype, as torch."""
+    """Root mean square norm over the last dims, times a weight. eps None means finfo(dtype).eps, as in torch."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ def _reset_scale(module: Module) -> None:
 
 
 class GroupNorm(Module):
-    """(N, C, ...): mean and variance over the channels of each of `num_groups` groups and all further dims, then times
-    weight plus bias (C,). (Wu and He 2018, https://arxiv.org/abs/1803.08494)
+    """Normalises (N, C, ...) by the mean and variance over the channels of each of `num_groups` groups and all further
+    dims, then multiplies by the weight and adds the bias (C,) (Wu and He 2018, https://arxiv.org/abs/1803.08494).
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class GroupNorm(Module):
         _scale(self, num_channels, affine, bias, device, dtype)
 
     def reset_parameters(self) -> None:
-        """Ones and zeros."""
+        """Sets the weight to ones and the bias to zeros."""
         _reset_scale(self)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ class GroupNorm(Module):
 
 
 class _NormBase(Module):
-    """Settings, weight and bias (C,), and running values of norms by channel."""
+    """Base of the norms by channel: settings, weight and bias (C,), and running statistics."""
 
     ranks: tuple[int, ...] = ()
 
@@ -174,14 +174,14 @@ class _NormBase(Module):
                 setattr(self, name, None)
 
     def reset_running_stats(self) -> None:
-        """As at the start."""
+        """Resets the running statistics to their initial values."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1.0)
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Weight, bias and running values as at the start."""
+        """Resets weight, bias and running statistics to their initial values."""
         self.reset_running_stats()
         _reset_scale(self)
 
@@ -193,9 +193,10 @@ class _NormBase(Module):
 
 
 class BatchNorm(_NormBase):
-    """(N, C, ...): mean and variance of each channel over the batch in training, and the running ones in evaluation
-    (the batch's where they are not tracked), then times weight plus bias. The running variance is the unbiased one.
-    `momentum` None averages over all batches. (Ioffe and Szegedy 2015, https://arxiv.org/abs/1502.03167)
+    """Normalises each channel of (N, C, ...) by its mean and variance over the batch in training, and by the running
+    statistics in evaluation (the batch's if none are tracked), then multiplies by the weight and adds the bias. The
+    running variance is unbiased. `momentum` None averages over all batches (Ioffe and Szegedy 2015,
+    https://arxiv.org/abs/1502.03167).
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -244,8 +245,8 @@ class BatchNorm3d(BatchNorm):
 
 
 class _InstanceNorm(_NormBase):
-    """(N, C, ...) or (C, ...): each channel of each sample by its own mean and variance, or, in evaluation with
-    `track_running_stats`, by the running ones. (Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022)
+    """Normalises each channel of each sample of (N, C, ...) or (C, ...) by its mean and variance; in evaluation with
+    `track_running_stats`, by the running statistics (Ulyanov et al. 2016, https://arxiv.org/abs/1607.08022).
     """
 
     def __init__(
@@ -293,7 +294,7 @@ LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (
 
 
 def _lazy_tracking(becomes: type[Module]) -> Any:
-    """An instance norm that has a weight and running values unless told otherwise, as torch's lazy ones have."""
+    """An instance norm that has a weight and running statistics by default, as torch's lazy ones have."""
     lazy = lazy_layer(becomes, "num_features")
 
     def __init__(

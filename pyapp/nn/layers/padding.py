@@ -1,4 +1,4 @@
-"""Padding: the function, and a module for each kind and number of dims."""
+"""Padding: the function, and a module for each mode and number of dims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ pad = torch_function(ops.pad, "pad")
 
 
 class _Padding(FunctionLayer):
-    """A number for all sides, or one for each, the last dim's first."""
+    """Base of the padding layers. `padding` is one number for all sides, or one for each side, starting at the last
+    dim.
+    """
 
     dims = 0
     padding: Any
@@ -40,19 +42,19 @@ class _Padding(FunctionLayer):
 
 def _pad_in_mode(mode: str) -> Any:
     def function(input: Tensor, padding: Any) -> Tensor:
-        """See pad: a number, or numbers for each side, the last dim's first."""
+        """See pad: one number, or one for each side, starting at the last dim."""
         return ops.pad(input, padding, mode)
 
     return function
 
 
 def _pad_constant(input: Tensor, padding: Any, value: float) -> Tensor:
-    """See pad: a number, or numbers for each side, the last dim's first."""
+    """See pad: one number, or one for each side, starting at the last dim."""
     return ops.pad(input, padding, value=value)
 
 
 def _layers(kind: str, function: Any) -> list[Any]:
-    """The modules of one kind of padding, of 1, 2 and 3 dims."""
+    """The modules of one mode of padding, for 1, 2 and 3 dims."""
     return [
         function_layer(f"{kind}Pad{dims}d", function, base=type("_Padding", (_Padding,), {"dims": dims}))
         for dims in (1, 2, 3)

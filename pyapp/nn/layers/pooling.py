@@ -1,4 +1,4 @@
-"""Pools: the largest or the mean of windows, of fixed or of adapted size."""
+"""Pooling: the maximum or mean of windows of fixed or adaptive size."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _MAX_POOL = "kernel_size stride padding dilation return_indices ceil_mode"  # to
 
 
 def _functions(name: str, *dims: int) -> list[Any]:
-    """The functions of one kind of pool, by their number of dims."""
+    """The functions of one kind of pooling, by their number of dims."""
     return [torch_function(getattr(ops, f"{name}{d}d")) for d in dims]
 
 
 def _layers(name: str, functions: list[Any], settings: str | None = None, tensors: int = 1) -> list[Any]:
-    """Their modules."""
+    """The modules of these functions."""
     return [function_layer(f"{name}{f.__name__[-2:]}", f, settings, tensors) for f in functions]
 
 
 def _with_indices(function: Any) -> Any:
-    """A pool that gives (values, indices)."""
+    """A pooling function that returns (values, indices)."""
     return partial(function, return_indices=True)
 
 

@@ -1,4 +1,4 @@
-"""RNN, LSTM and GRU, over sequences and as cells of one step, in torch's parameter names and gate orders."""
+"""RNN, LSTM and GRU, over sequences and as cells of one step, with torch's parameter names and gate orders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "R
 
 
 class _Gates(Module):
-    """One step with the parameters weight_ih, weight_hh, bias_ih, bias_hh, each with a suffix."""
+    """Base of one step with the parameters weight_ih, weight_hh, bias_ih, bias_hh, each with a suffix."""
 
     gates = 1
     hidden_size: int
@@ -32,7 +32,7 @@ class _Gates(Module):
             setattr(self, f"{name}{suffix}", new_parameter(empty, rows, **made) if bias else None)
 
     def reset_parameters(self) -> None:
-        """Uniform in ±1 / sqrt(hidden_size), as torch."""
+        """Uniform in ±1 / sqrt(hidden_size), as in torch."""
         bound = 1 / sqrt(self.hidden_size)
         with no_grad():
             for parameter in self.parameters():
@@ -48,7 +48,9 @@ class _Gates(Module):
         return ops.linear(h, getattr(self, f"weight_hh{suffix}"), getattr(self, f"bias_hh{suffix}"))
 
     def _step(self, x: Tensor, state: list[Tensor], suffix: str) -> list[Tensor]:
-        """The next state, the output first, from the input's part of the gates, (B, gates * hidden)."""
+        """The next state, its output first. The argument is the input's contribution to the gates, (B, gates *
+        hidden).
+        """
         raise NotImplementedError
 
 
@@ -104,8 +106,8 @@ class _LongShort(_Gates):
 
 class RNNBase(_Gates):
     """Layers over a sequence (T, B, input_size), or (B, T, input_size) with `batch_first`, or (T, input_size) without
-    a batch, or a PackedSequence. Returns (output, last state): output (T, B, D * hidden) of the last layer, D = 2 when
-    bidirectional, else 1; state (num_layers * D, B, hidden), layer by layer, forwards before backwards. `dropout` acts
+    a batch, or a PackedSequence. Returns (output, last state): output (T, B, D * hidden) of the last layer, D = 2 if
+    bidirectional, else 1; state (num_layers * D, B, hidden), layer by layer, forward before backward. `dropout` acts
     between the layers.
     """
 
@@ -156,19 +158,19 @@ class RNNBase(_Gates):
         return [[self._parameters[k + s] for k in kinds if k + s in self._parameters] for s in suffixes]
 
     def flatten_parameters(self) -> None:
-        """Nothing: torch moves its parameters together here for a GPU."""
+        """No effect. In torch it makes the parameters contiguous for a GPU."""
 
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.directions]
 
     def _walk(self, parts: list[Tensor], first: list[Tensor], suffix: str) -> tuple[list[Tensor], list[Tensor]]:
-        """One layer in one direction: the input's parts of the gates, step by step, (B', gates * hidden), where B' may
-        fall with time → outputs (B', out) and the last state of each sequence.
+        """One layer in one direction: the input's contributions to the gates, step by step, (B', gates * hidden) →
+        outputs (B', out) and the last state of each sequence. B' may decrease with time.
         """
         backwards = suffix.endswith("_reverse")
         count = len(parts)
         outputs: list[Any] = [None] * count
-        over: list[list[Tensor]] = []  # states of sequences that have ended, the shortest first
+        over: list[list[Tensor]] = []  # final states of the sequences that have ended, the shortest first
         state = [s[: parts[-1].shape[0]] for s in first] if backwards else first
         for t in range(count - 1, -1, -1) if backwards else range(count):
             rows, wanted = state[0].shape[0], parts[t].shape[0]
@@ -237,7 +239,7 @@ class RNNBase(_Gates):
         return packed._replace(data=output), found
 
     def _first_states(self, batch: int, x: Tensor, given: tuple[Tensor, ...] | None, batched: bool) -> list[Tensor]:
-        """(num_layers * D, B, size) each, zeros where none are given."""
+        """The initial states, (num_layers * D, B, size) each; zeros by default."""
         count = self.num_layers * self.directions
         if given is None:
             return [x.new_zeros((count, batch, size)) for size in self._state_sizes()]
@@ -325,7 +327,7 @@ class LSTM(_LongShort, RNNBase):
 
 
 class RNNCellBase(_Gates):
-    """One step: input (B, input_size) or (input_size,) and the state before, zeros unless given → the state after."""
+    """One step: input (B, input_size) or (input_size,) and the state (default zeros) → the next state."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

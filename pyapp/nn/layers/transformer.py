@@ -1,4 +1,4 @@
-"""Transformer encoders, decoders and both in torch's parameter names (Vaswani et al. 2017)."""
+"""Transformer encoders, decoders, and both together, with torch's parameter names (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _activation(given: str | Activation) -> Activation:
 
 
 class _TransformerLayer(Module):
-    """What the two layers share: the feed-forward part, norms before (`norm_first`) or after each block."""
+    """Base of the two layers: the feed-forward part, norms before (`norm_first`) or after each block."""
 
     def __init__(self, arguments: dict[str, Any], norms: int) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class _Stack(Module):
 
 class TransformerEncoder(_Stack):
     """`num_layers` copies of an encoder layer, one after another, then `norm`. `enable_nested_tensor` and `mask_check`
-    are taken for torch's sake; the results do not hang on them, but that no padded place is zeroed.
+    are accepted for compatibility with torch and have no effect; padded positions of the output are not zeroed.
     """
 
     def __init__(
@@ -210,8 +210,8 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder of `src` (S, B, E) and a decoder of `tgt` (T, B, E) that looks at what it gives → (T, B, E); or batch
-    first, or without B. Masks as for the layers.
+    """An encoder of `src` (S, B, E), and a decoder of `tgt` (T, B, E) that attends to the encoder's output → (T, B, E);
+    or batch first, or without B. Masks as for the layers.
     """
 
     def __init__(

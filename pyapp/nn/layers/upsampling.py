@@ -1,4 +1,4 @@
-"""Resampling: interpolation, sampling at given places, and channels turned into pixels and back."""
+"""Resampling: interpolation, sampling at given points, and pixel shuffling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of classes: one of many, or each of several by itself."""
+"""Losses of classes: one class of many, or several independent labels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = [
     "SoftMarginLoss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div",
     "multilabel_soft_margin_loss", "nll_loss", "soft_margin_loss",
 ]  # fmt: skip
+__top_level__ = ["binary_cross_entropy_with_logits", "kl_div"]
 
 
 def _classes_last(name: str, input: Tensor, weight: Tensor | None) -> Tensor:
-    """(C,), (N, C) or (N, C, d1, ...) → with the classes as last dim."""
+    """(C,), (N, C) or (N, C, d1, ...) → the same with the classes as last dim."""
     if input.ndim < 1:
         raise ValueError(f"{name}: takes (C,), (N, C) or (N, C, d1, ...), got {describe(input)}")
     axis = 0 if input.ndim == 1 else 1
@@ -38,7 +39,7 @@ def _index_loss(
     reduction: str,
     smoothing: float,
 ) -> Tensor:
-    """From log-probabilities (..., C) and integer targets (...)."""
+    """The loss of log-probabilities (..., C) and integer targets (...)."""
     if target.dtype.category != 1 or scores.shape[:-1] != target.shape:
         raise ValueError(f"{name}: targets {describe(target)} do not fit scores {describe(scores)} (classes last)")
     kept = target != ignore_index
@@ -65,7 +66,7 @@ def nll_loss(
 ) -> Tensor:
     """-input[target] of log-probabilities (C,), (N, C) or (N, C, d1, ...) and integer targets (), (N,), (N, d1, ...).
 
-    With class weights the mean is the weighted one. NaN when every target is ignored, as in torch.
+    With class weights the mean is weighted. NaN if every target is ignored, as in torch.
     """
     scores = _classes_last("nll_loss", input, weight)
     return _index_loss("nll_loss", scores, target, weight, ignore_index, reduction, 0.0)
@@ -116,19 +117,19 @@ def _limited_log(x: Tensor) -> Tensor:
 
 def _d_binary_cross_entropy(g: Tensor, _: Any, x: Tensor, target: Tensor) -> Any:
     d_x = g * (x - target) / ops.maximum((1 - x) * x, 1e-12) if x.requires_grad else None
-    return d_x, g * ((-x).log1p() - x.log()) if target.requires_grad else None  # not limited, as in torch
+    return d_x, g * ((-x).log1p() - x.log()) if target.requires_grad else None  # not clamped, as in torch
 
 
 @op(vjp=_d_binary_cross_entropy)
 def _binary_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
-    """-(t log x + (1 - t) log(1 - x)), logarithms not below -100, so that 0 and 1 give numbers."""
+    """-(t log x + (1 - t) log(1 - x)), with logarithms clamped at -100, so that x of 0 and 1 gives finite values."""
     return -(target * _limited_log(x) + (1 - target) * _limited_log(1 - x))
 
 
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """Of probabilities `input` in [0, 1]; `weight` is multiplied in. ValueError outside [0, 1]."""
+    """Binary cross-entropy of probabilities `input` in [0, 1], times `weight`. ValueError outside [0, 1]."""
     same_shape("binary_cross_entropy", input, target)
     if input.numel() and not (0 <= input.detach().amin().item() and input.detach().amax().item() <= 1):
         raise ValueError("binary_cross_entropy: all elements of the input must be between 0 and 1")
@@ -144,7 +145,9 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """Of sigmoid(input), computed without overflow; `pos_weight` multiplies what the positive targets cost."""
+    """Binary cross-entropy of sigmoid(input), computed without overflow. `pos_weight` multiplies the loss of positive
+    targets.
+    """
     name = "binary_cross_entropy_with_logits"
     same_shape(name, input, target)
     log_weight = 1.0 if pos_weight is None else (pos_weight - 1) * target + 1
@@ -153,8 +156,8 @@ def binary_cross_entropy_with_logits(
 
 
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """target * (log target - input): `input` in logarithms, `target` too if `log_target`. "batchmean" divides the sum
-    by the first dim, which is the divergence's own definition.
+    """target * (log target - input). `input` is in logarithms, and so is `target` if `log_target`. "batchmean" divides
+    the sum by the size of the first dim, which is the mathematical definition.
     """
     if log_target:
         values = target.exp() * (target - input)
@@ -174,7 +177,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") 
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over the classes (..., C) of binary_cross_entropy_with_logits; `weight` (C,) is multiplied in."""
+    """The mean over the classes (..., C) of binary_cross_entropy_with_logits, times `weight` (C,)."""
     name = "multilabel_soft_margin_loss"
     same_shape(name, input, target)
     values = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))

@@ -16,6 +16,7 @@ from ...engine.user_errors import describe
 from .reduction import loss_layer, reduce
 
 __all__ = ["CTCLoss", "ctc_loss"]
+__top_level__ = ["ctc_loss"]
 
 
 def _lengths(name: str, given: Any, count: int, most: int) -> Any:
@@ -29,9 +30,9 @@ def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    """-log of the probability that log_probs (T, N, C) (after log_softmax) spell targets (N, S), or (sum of lengths,),
-    blanks and repetitions left out. "mean" divides each loss by its target's length first. A target that does not fit
-    gives inf, or 0 with `zero_infinity`. Without N: (T, C), (S,).
+    """-log of the probability of targets (N, S), or (sum of lengths,), under log_probs (T, N, C) (after log_softmax),
+    with blanks and repetitions removed. "mean" first divides each loss by its target's length. A target longer than its
+    input allows gives inf, or 0 with `zero_infinity`. Without N: (T, C), (S,).
     """
     if log_probs.ndim == 2:
         flat = ctc_loss(

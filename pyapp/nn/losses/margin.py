@@ -15,6 +15,7 @@ __all__ = [
     "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss", "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]  # fmt: skip
+__top_level__ = ["cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "triplet_margin_loss"]
 
 
 def cosine_embedding_loss(
@@ -40,7 +41,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
-    """max(0, -target * (input1 - input2) + margin): a target of 1 wants the first higher, -1 the second."""
+    """max(0, -target * (input1 - input2) + margin): target 1 ranks the first input higher, -1 the second."""
     same_shape("margin_ranking_loss", input1, input2)
     return reduce("margin_ranking_loss", (-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
@@ -54,7 +55,7 @@ def multi_margin_loss(
     *,
     reduction: str = "mean",
 ) -> Tensor:
-    """Hinge loss of several classes: mean over the other classes of max(0, margin - input[target] + input)^p.
+    """Multi-class hinge loss: the mean over the other classes of max(0, margin - input[target] + input)^p.
 
     input (N, C) or (C,), integer targets (N,) or (). One number () is one class.
     """
@@ -76,8 +77,8 @@ def multi_margin_loss(
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Hinge loss of several labels: the sum of max(0, 1 - input[label] + input[other]) over all labels and all that are
-    none, by the number of classes. input (N, C) or (C,), integer targets of the same shape: labels, then -1.
+    """Multi-label hinge loss: the sum of max(0, 1 - input[label] + input[other]) over all labels and all other classes,
+    divided by the number of classes. input (N, C) or (C,), integer targets of the same shape: labels, then -1.
     """
     name = "multilabel_margin_loss"
     same_shape(name, input, target)
@@ -106,8 +107,8 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, margin + d(anchor, positive) - d(anchor, negative)), d being pairwise_distance unless given; with `swap`
-    d(positive, negative) where that is smaller than d(anchor, negative) (Balntas et al. 2016).
+    """max(0, margin + d(anchor, positive) - d(anchor, negative)); d is pairwise_distance by default. `swap` uses
+    min(d(anchor, negative), d(positive, negative)) as the last term (Balntas et al. 2016).
     """
     name = "triplet_margin_loss"
     if margin <= 0:

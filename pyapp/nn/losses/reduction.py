@@ -1,4 +1,4 @@
-"""What the losses share: checks of shapes, weights, the reduction, and how a loss becomes a module."""
+"""Shared by all losses: checks of shapes, weights, the reduction, and the module of a loss."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def same_shape(name: str, input: Tensor, target: Tensor) -> None:
 
 
 def broadcast(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in their common shape; with torch's warning where that is not the shape of both."""
+    """Both tensors in their common shape, with torch's warning if their shapes differ."""
     if input.shape == target.shape:
         return input, target
     warn(
         f"{name}: the target {describe(target)} does not have the shape of {describe(input)}. They are broadcast, "
-        "which is seldom what a loss should do: give both the same shape"
+        "which is rarely intended: give both the same shape"
     )
     shape = broadcast_shapes(input.shape, target.shape, op=name)
     return input.expand(shape), target.expand(shape)
 
 
 def weighted(name: str, values: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
-    """Reduced; with a weight for each element the mean is the weighted one."""
+    """The reduced values; with a weight for each element the mean is weighted."""
     if weight is None:
         return reduce(name, values, reduction)
     if weight.shape != values.shape:
@@ -49,7 +49,7 @@ def weighted(name: str, values: Tensor, weight: Tensor | None, reduction: str) -
 
 
 class Loss(FunctionLayer):
-    """`reduction` is "mean", "sum" or "none" everywhere, "batchmean" too for KLDivLoss."""
+    """Base of the loss modules. `reduction` is "mean", "sum" or "none"; KLDivLoss also has "batchmean"."""
 
     reductions: tuple[str, ...] = ("mean", "sum", "none")
 

@@ -1,4 +1,4 @@
-"""Losses of numbers and of the parameters of a distribution."""
+"""Regression losses, and negative log-likelihoods of the parameters of a distribution."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ __all__ = [
     "GaussianNLLLoss", "HuberLoss", "L1Loss", "MSELoss", "PoissonNLLLoss", "SmoothL1Loss", "gaussian_nll_loss",
     "huber_loss", "l1_loss", "mse_loss", "poisson_nll_loss", "smooth_l1_loss",
 ]  # fmt: skip
+__top_level__ = ["poisson_nll_loss"]
 
 
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
@@ -30,7 +31,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
 
 @op(vjp=lambda g, _, d, delta: (g * ops.clamp(d, -delta, delta),))
 def _huber(d: Tensor, delta: float) -> Tensor:
-    """d² / 2 up to |d| = delta, from there on delta (|d| - delta / 2)."""
+    """d² / 2 up to |d| = delta, beyond it delta (|d| - delta / 2)."""
     size = d.abs()
     return ops.where(size < delta, 0.5 * d * d, delta * (size - 0.5 * delta))
 
@@ -38,14 +39,14 @@ def _huber(d: Tensor, delta: float) -> Tensor:
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """Half the square of the difference up to `delta`, from there on in a line (Huber 1964); times a weight."""
+    """Half the square of the difference up to `delta`, linear beyond it (Huber 1964); times a weight."""
     input, target = broadcast("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be above 0, got {delta}")
     values = _huber(input - target, delta)
     if weight is None or reduction != "mean":
         return weighted("huber_loss", values, weight, reduction)
-    return weighted("huber_loss", values, weight, "none").mean()  # as torch, by the count alone
+    return weighted("huber_loss", values, weight, "none").mean()  # divided by the count alone, as in torch
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -68,8 +69,8 @@ def poisson_nll_loss(
     eps: float = 1e-8,
     reduction: str = "mean",
 ) -> Tensor:
-    """-log of Poisson's probability of counts `target` at rates exp(input), or `input` itself unless `log_input`, which
-    `eps` keeps from 0. What does not hang on the rate is left out, or, where `full`, told by Stirling's formula.
+    """-log of the Poisson probability of counts `target` at rates exp(input), or `input` + `eps` unless `log_input`.
+    The term that does not depend on the rate is left out, or approximated by Stirling's formula if `full`.
     """
     values = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -86,8 +87,9 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """-log of the normal density of `target` around `input` with variance `var`: a number, or as the input, the last
-    dim perhaps 1 or left out. At least `eps`, of which the gradient does not know. `full` adds log(2 π) / 2.
+    """-log of the normal density of `target` around `input` with variance `var`: a number, or a tensor in the shape of
+    the input, whose last dim may be 1 or left out. `var` is clamped at `eps`, and the gradient ignores the clamp.
+    `full` adds log(2 π) / 2.
     """
     name = "gaussian_nll_loss"
     spread = var if isinstance(var, Tensor) else ops.full_like(input, float(var))

@@ -1,4 +1,4 @@
-"""torch.nn.modules: the layers of pyapp.nn, and those of its modules that others import from."""
+"""torch.nn.modules: the layers of pyapp.nn, and the modules of torch.nn.modules that other code imports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROOMS = ("batchnorm", "conv", "module", "utils")
 
 
 def __getattr__(name: str) -> Any:
-    """A layer, or a module of them."""
+    """A layer, or a module of layers."""
     if name in _ROOMS:
         return importlib.import_module(f".{name}", __name__)
     if name.startswith("_"):

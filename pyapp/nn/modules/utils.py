@@ -7,7 +7,7 @@ from typing import Any
 
 
 def _ntuple(count: int, name: str = "") -> Callable[[Any], tuple[Any, ...]]:
-    """A function that repeats a number, and makes a tuple of what is several already."""
+    """A function that repeats a number `n` times, or makes a tuple of an iterable."""
 
     def each(value: Any) -> tuple[Any, ...]:
         return tuple(value) if isinstance(value, Iterable) else (value,) * count

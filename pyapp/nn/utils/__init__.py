@@ -1,4 +1,4 @@
-"""torch.nn.utils: clipping of gradients, parameters as one vector, weights with norms, sequences of unequal length."""
+"""torch.nn.utils: gradient clipping, parameters as one vector, normalised weights, sequences of different lengths."""
 
 from __future__ import annotations
 

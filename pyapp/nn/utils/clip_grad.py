@@ -18,7 +18,9 @@ def _listed(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
 
 
 def _part(tensor: Tensor, norm_type: float) -> Tensor:
-    """What one tensor adds, (): the sum of |x|^norm_type, or the extreme |x| for ±inf. Halves are widened first."""
+    """The contribution of one tensor to the norm, (): the sum of |x|^norm_type, or the extreme |x| for ±inf. float16
+    and bfloat16 are widened first.
+    """
     x = tensor.detach() if tensor.dtype.itemsize >= 4 else tensor.detach().float()
     if norm_type == 2.0:
         return (x * x).sum()
@@ -64,9 +66,9 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor | float, foreach: Any = None
 ) -> None:
-    """Scales all gradients, whose norm together is `total_norm`, so that it is at most `max_norm`."""
+    """Scales all gradients so that their total norm, now `total_norm`, is at most `max_norm`."""
     scale = max_norm / (float(total_norm) + 1e-6)
-    if not scale >= 1:  # NaN too, which then spreads to every gradient, as in torch
+    if not scale >= 1:  # NaN propagates to every gradient, as in torch
         with no_grad():
             for parameter in _listed(parameters):
                 if parameter.grad is not None:
@@ -77,8 +79,8 @@ def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Scales all gradients together so that their norm is at most `max_norm`; returns the norm before, (). The norm is
-    read on the host once.
+    """Scales all gradients together so that their norm is at most `max_norm`. Returns the norm before scaling, (). The
+    host reads the norm once.
     """
     every = _listed(parameters)
     total = _total([parameter.grad for parameter in every if parameter.grad is not None], norm_type)

@@ -17,7 +17,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Writes what parameters_to_vector gave back into the parameters. ValueError where the lengths differ."""
+    """Copies a vector of parameters_to_vector into the parameters. ValueError if the lengths differ."""
     every = list(parameters)
     if vec.shape != (sum(parameter.numel() for parameter in every),):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Batch norms in evaluation taken into the layer before them."""
+"""Fuses batch norms in evaluation into the layer before them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fuse_conv_bn_weights(
     conv_w: Tensor, conv_b: Tensor | None, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor | None,
     bn_b: Tensor | None, transpose: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Weight and bias of a convolution that does what one and the batch norm after it do."""
+    """Weight and bias of the convolution that equals a convolution followed by a batch norm."""
     scale = (ones_like(bn_rm) if bn_w is None else bn_w.detach()) * (bn_rv + bn_eps).rsqrt()
     shape = [1] * conv_w.ndim
     shape[1 if transpose else 0] = -1
@@ -28,7 +28,7 @@ def fuse_conv_bn_weights(
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A copy of a convolution (or Linear) that does what it and a batch norm after it do; both in evaluation."""
+    """A copy of a convolution (or Linear) that equals it followed by a batch norm; both must be in evaluation."""
     if conv.training or bn.training or bn.running_mean is None:
         raise ValueError("fuse_conv_bn_eval: takes layers in evaluation, and running values")
     fused = deepcopy(conv)

@@ -1,4 +1,4 @@
-"""Matrices with orthonormal columns, or rows where these are fewer, trained without leaving them (Lezcano-Casado 2019,
+"""Training of matrices that keep orthonormal columns, or rows if these are fewer (Lezcano-Casado 2019,
 "Trivializations for gradient-based optimization on manifolds"), by torch.nn.utils.parametrizations' name.
 """
 
@@ -16,15 +16,16 @@ WAYS = ("matrix_exp", "cayley", "householder")
 
 
 def _columns(matrix: Tensor) -> Tensor:
-    """An orthonormal basis of what the columns span, in their order and directions."""
+    """An orthonormal basis of the span of the columns, in their order and directions."""
     q, r = qr(matrix)
     signs = r.diagonal(dim1=-2, dim2=-1).sign()
     return q * signs.unsqueeze(-2)
 
 
 def _reflections(vectors: Tensor) -> Tensor:
-    """The first columns of a product of Householder reflections, along the columns of (..., N, K) below the diagonal,
-    which is one."""
+    """The first columns of the product of Householder reflections whose vectors are the columns of (..., N, K) below
+    the diagonal, with a diagonal of ones.
+    """
     n, k = vectors.shape[-2:]
     unit = eye(n, k, dtype=vectors.dtype, device=vectors.device)
     below, product = vectors.tril(-1), unit
@@ -35,7 +36,7 @@ def _reflections(vectors: Tensor) -> Tensor:
 
 
 class Orthogonal(Module):
-    """`base` (N, N), which is orthogonal, times a rotation that the parameter makes by one of three maps."""
+    """An orthogonal `base` (N, N) times a rotation. One of three maps computes the rotation from the parameter."""
 
     base: Tensor
 
@@ -61,7 +62,7 @@ class Orthogonal(Module):
         return found.mT if wide else found
 
     def right_inverse(self, value: Tensor) -> Tensor:
-        """The parameter of no rotation, after `base` has taken the nearest columns."""
+        """Sets `base` to the nearest orthonormal columns; returns the parameter of the identity rotation."""
         if value.shape != self.shape:
             raise ValueError(f"orthogonal: {describe(value)} is not of the shape {self.shape}")
         with no_grad():
@@ -76,8 +77,9 @@ class Orthogonal(Module):
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Keeps the columns of a matrix orthonormal, or its rows where these are fewer. `orthogonal_map`: "matrix_exp" (of
-    square matrices unless told), "cayley" or "householder". NotImplementedError without `use_trivialization`.
+    """Keeps the columns of a matrix orthonormal, or its rows if these are fewer. `orthogonal_map`: "matrix_exp" (the
+    default for square matrices), "cayley" or "householder" (the default for others). NotImplementedError without
+    `use_trivialization`.
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor) or weight.ndim < 2:
@@ -86,5 +88,5 @@ def orthogonal(
     if way not in WAYS:
         raise ValueError(f"orthogonal: the map is {', '.join(WAYS)}, not {orthogonal_map!r}")
     if not use_trivialization:
-        raise NotImplementedError("orthogonal: use_trivialization=False is not there")
+        raise NotImplementedError("orthogonal: use_trivialization=False is not supported")
     return register_parametrization(module, name, Orthogonal(weight.detach(), way))

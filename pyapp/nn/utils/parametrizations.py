@@ -1,4 +1,4 @@
-"""Weights with a norm of their own (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868) or of spectral norm 1
+"""Weight normalisation (Salimans and Kingma 2016, https://arxiv.org/abs/1602.07868) and spectral normalisation
 (Miyato et al. 2018, https://arxiv.org/abs/1802.05957), by torch.nn.utils.parametrizations' names.
 """
 
@@ -18,14 +18,14 @@ TRANSPOSED = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
 
 
 def norm_except_dim(v: Tensor, dim: int | None) -> Tensor:
-    """The norms of the slices along a dim, which stays; of all, where it is None or -1."""
+    """The norms of the slices along `dim`, which is kept; one norm of all elements if `dim` is None or -1."""
     if dim is None or dim == -1:
         return v.norm()
     return (v * v).sum([d for d in range(v.ndim) if d != dim % v.ndim], True).sqrt()
 
 
 class WeightNorm(Module):
-    """(g, v) → g v / |v|, |v| for each slice along `dim`."""
+    """(g, v) → g v / |v|, with one |v| for each slice along `dim`."""
 
     def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
@@ -39,8 +39,8 @@ class WeightNorm(Module):
 
 
 class SpectralNorm(Module):
-    """weight / its largest singular value as a matrix, `dim` its rows; found by power iterations, which go on with each
-    call in training. Of a vector: / its norm.
+    """A weight divided by the largest singular value of its matrix, with `dim` as rows. Power iterations estimate the
+    value, and continue with each call in training. A vector is divided by its norm.
     """
 
     u_first = True
@@ -84,13 +84,13 @@ class SpectralNorm(Module):
 
 
 def spectral_dim(module: Module, dim: int | None) -> int:
-    """torch's choice of the rows: those that belong to an output."""
+    """torch's default dim of the rows: the dim of the outputs."""
     return dim if dim is not None else 1 if isinstance(module, TRANSPOSED) else 0
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Trains a tensor's direction and its norms along `dim` apart: `parametrizations.<name>.original0` are the norms,
-    `original1` the direction.
+    """Trains a tensor's norms along `dim` and its direction separately: `parametrizations.<name>.original0` holds the
+    norms, `original1` the direction.
     """
     return register_parametrization(module, name, WeightNorm(dim))
 

@@ -1,4 +1,4 @@
-"""Parameters that are functions of others: `module.weight` is computed from what `module.parametrizations` holds, by
+"""Parameters that are functions of others: `module.weight` is computed from `module.parametrizations`, by
 torch.nn.utils.parametrize's names.
 """
 
@@ -14,7 +14,9 @@ from ..parameter import Parameter
 
 
 class ParametrizationList(ModuleList):
-    """The functions of one tensor, and what the first of them is given: `original`, or `original0`, `original1`, ..."""
+    """The functions of one tensor, and the arguments of the first function: `original`, or `original0`, `original1`,
+    ...
+    """
 
     def __init__(self, modules: list[Module], original: Tensor) -> None:
         super().__init__(modules)
@@ -29,7 +31,7 @@ class ParametrizationList(ModuleList):
                 self.register_buffer(name, part.clone())
 
     def _inverse(self, value: Tensor) -> Any:
-        """What the functions would have to be given, where they can tell (`right_inverse`)."""
+        """The arguments that make the functions return a value, from their `right_inverse`, if they have one."""
         found: Any = value
         with no_grad():
             for module in reversed(list(self)):
@@ -41,7 +43,7 @@ class ParametrizationList(ModuleList):
         return [getattr(self, name) for name in self._names]
 
     def right_inverse(self, value: Tensor) -> None:
-        """Writes what makes the functions give `value`."""
+        """Sets the originals so that the functions return `value`."""
         found = self._inverse(value)
         with no_grad():
             for target, part in zip(self.originals(), [found] if self.is_tensor else found, strict=True):
@@ -56,14 +58,15 @@ class ParametrizationList(ModuleList):
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module has such a tensor, or any."""
+    """Whether a tensor of a module is parametrized; without a name, whether any is."""
     held = module.__dict__.get("parametrizations")
     return bool(held) if tensor_name is None or not held else tensor_name in held
 
 
 def register_parametrization(module: Module, tensor_name: str, parametrization: Module) -> Module:
-    """From now on `module.<tensor_name>` is `parametrization(what it was)`; or, where that has a `right_inverse`, of
-    what this makes of it. ValueError for what is neither a parameter nor a buffer, or changes its shape or dtype.
+    """Replaces `module.<tensor_name>` by `parametrization(original)`. The original is the tensor, or its
+    `right_inverse` if the parametrization has one. ValueError if the name is neither a parameter nor a buffer, or if
+    the shape or dtype changes.
     """
     if is_parametrized(module, tensor_name):
         module.parametrizations[tensor_name].append(parametrization)
@@ -94,7 +97,7 @@ def _property(name: str) -> property:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Makes a tensor a plain one again: of the value it had, or, unless `leave_parametrized`, the original one."""
+    """Makes a tensor ordinary again. It keeps its value, or, without `leave_parametrized`, gets the original one."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"remove_parametrizations: {tensor_name!r} of {type(module).__name__} is not parametrized")
     held = module.parametrizations[tensor_name]

@@ -14,9 +14,9 @@ from ...engine.user_errors import describe
 
 
 class PackedSequence(NamedTuple):
-    """Sequences step by step: `data` (all elements, ...), of which the first `batch_sizes[0]` rows (int64) are first
-    steps, and so on; longest sequence first. `sorted_indices` (B,) tell which sequence came first of those given,
-    `unsorted_indices` the way back; None where they were in order.
+    """Sequences stored step by step in `data` (all elements, ...). The first `batch_sizes[0]` rows (int64) are the
+    first steps, the next `batch_sizes[1]` the second, and so on; the longest sequence comes first. `sorted_indices`
+    (B,) is the permutation that sorted the sequences, `unsorted_indices` its inverse; None if they were sorted already.
     """
 
     data: Tensor
@@ -50,7 +50,7 @@ class PackedSequence(NamedTuple):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation (N,) that undoes one; None for None."""
+    """The inverse of a permutation (N,); None for None."""
     if permutation is None:
         return None
     return permutation.argsort(stable=True)
@@ -64,15 +64,15 @@ def _lengths_of(lengths: Any, count: int) -> Any:
 
 
 def _places(sizes: Any, batch: int) -> Any:
-    """Where in (T * B) rows the elements of packed data stand, int64."""
+    """The positions of the elements of packed data in (T * B) rows, int64."""
     return np.concatenate([t * batch + np.arange(n, dtype=np.int64) for t, n in enumerate(sizes)])
 
 
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs input (T, B, ...), or (B, T, ...) with `batch_first`, of which sequence b has lengths[b] steps. ValueError
-    where the lengths do not fall, unless `enforce_sorted` is False.
+    """Packs input (T, B, ...), or (B, T, ...) with `batch_first`; sequence b has lengths[b] steps. ValueError if the
+    lengths increase, unless `enforce_sorted` is False.
     """
     if input.ndim < 2:
         raise ValueError(f"pack_padded_sequence: takes (T, B, ...), got {describe(input)}")
@@ -88,8 +88,8 @@ def pack_padded_sequence(
         x = x.index_select(1, order)
     elif (np.diff(counts) > 0).any():
         raise ValueError(
-            f"pack_padded_sequence: lengths {counts.tolist()} do not fall; sort the sequences, or give "
-            "enforce_sorted=False"
+            f"pack_padded_sequence: lengths {counts.tolist()} must not increase; sort the sequences by "
+            "length, or give enforce_sorted=False"
         )
     sizes = (counts[None, :] > np.arange(counts[0], dtype=np.int64)[:, None]).sum(1).astype(np.int64)
     rows = x.reshape(steps * batch, *x.shape[2:])
@@ -100,8 +100,8 @@ def pack_padded_sequence(
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The sequences (T, B, ...), or (B, T, ...), filled up with `padding_value`, and their lengths (B,), int64, in the
-    order in which they were packed. `total_length`: T, where it shall be more than the longest.
+    """The sequences (T, B, ...), or (B, T, ...), padded with `padding_value`, and their lengths (B,), int64, in the
+    order in which they were packed. `total_length`: T, if it must be more than the longest length.
     """
     sizes = np.asarray(sequence.batch_sizes.tolist(), dtype=np.int64)
     batch, steps = int(sizes[0]), len(sizes)
@@ -123,7 +123,7 @@ def pad_packed_sequence(
 def pad_sequence(
     sequences: Iterable[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Tensors (L, ...) of different L as one (T, B, ...), or (B, T, ...), filled up with `padding_value`."""
+    """Tensors (L, ...) of different L as one (T, B, ...), or (B, T, ...), padded with `padding_value`."""
     every = list(sequences)
     if not every or any(x.ndim < 1 or x.shape[1:] != every[0].shape[1:] for x in every):
         raise ValueError(f"pad_sequence: tensors may differ in their first dim, not so {list(map(describe, every))}")
@@ -139,7 +139,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences (L, ...) of a tensor that was filled up on the right."""
+    """The sequences (L, ...) of a tensor that was padded on the right."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [x[i, : int(n)] for i, n in enumerate(lengths.tolist())]
 

@@ -1,5 +1,5 @@
-"""weight_norm and spectral_norm in torch's older form, by the names that older checkpoints have: <name>_g and <name>_v;
-<name>_orig, <name>_u and <name>_v. The tensor is computed anew before each call of the module.
+"""weight_norm and spectral_norm in torch's older form, with the names of older checkpoints: <name>_g and <name>_v;
+<name>_orig, <name>_u and <name>_v. The tensor is computed before each call of the module.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _remove(kind: str, module: Module, name: str, *more: str) -> Module:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Trains a tensor's norms along `dim`, <name>_g, and its direction, <name>_v, apart."""
+    """Trains a tensor's norms along `dim`, <name>_g, and its direction, <name>_v, separately."""
     made = WeightNorm(dim)
     g, v = (f"{name}_{part}" for part in "gv")
     norms, direction = made.right_inverse(getattr(module, name).detach())
@@ -52,7 +52,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Makes the tensor a plain parameter again."""
+    """Makes the tensor an ordinary parameter again."""
     return _remove("weight_norm", module, name)
 
 
@@ -80,5 +80,5 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Any:
-    """Makes the tensor a plain parameter again."""
+    """Makes the tensor an ordinary parameter again."""
     return _remove("spectral_norm", module, name, f"{name}_u", f"{name}_v")

@@ -1,5 +1,5 @@
-"""The word error rate of a speech model on sentences that no training saw: in voices from training and in others, with
-and without noise, sentence by sentence, in long recordings, and live.
+"""The word error rate of a speech model on sentences that are not in the training data: in voices from training and in
+others, with and without noise, sentence by sentence, in long recordings, and live.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLIPS = 500
 RECORDINGS = 4
 RECORDING_PHRASES = 25
 LEAD, TAIL = 0.3, 0.5  # seconds of silence around a sentence
-PUSHED = 0.25  # seconds of sound at once, live
+PUSHED = 0.25  # seconds of sound at a time, live
 
 TIMES = "seconds between true and found ends"
 
@@ -43,7 +43,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How sentences are spoken: in voices from training or not, with noise and echo or without."""
+    """The conditions of the speech: voices from training or not, with noise and echo or without."""
 
     name: str
     variants: tuple[str, ...]
@@ -123,7 +123,7 @@ def evaluate(
     transcribe: Transcribe, live: Transcribe | None = None, clip_count: int = CLIPS
 ) -> Iterator[tuple[str, float]]:
     """Yields names and figures: the word error rate in each condition and in long recordings, and the error of times in
-    seconds. `live` transcribes the long recordings once more.
+    seconds. `live` also transcribes the long recordings live.
     """
     for condition in CONDITIONS:
         said, heard = _heard(transcribe, clips(condition, clip_count))
@@ -156,7 +156,7 @@ def transcriber(loaded: Any, **options: Any) -> Transcribe:
 
 
 def live_transcriber(loaded: Any) -> Transcribe:
-    """Transcribes as from a microphone: sound comes bit by bit, and final text stays."""
+    """Transcribes as from a microphone: sound arrives in pieces, and final text stays."""
     from pyapp.audio.streaming import LiveTranscriber
     from pyapp.events import Segment
 

@@ -1,9 +1,9 @@
-"""A second loss teaches the encoder to hear: a head spells, with connectionist temporal classification (CTC, Graves et
+"""A second loss trains the encoder: a head spells the text, with connectionist temporal classification (CTC, Graves et
 al. 2006, https://doi.org/10.1145/1143844.1143891).
 
-A decoder alone must find out by itself where to listen, which takes it very long. CTC needs only the order of the
-letters and is learned soon; by then the decoder listens to an encoder that knows speech (Watanabe et al. 2017, "Hybrid
-CTC/attention architecture for end-to-end speech recognition"). The head is not part of the exported model.
+A decoder alone takes very long to learn where to attend. CTC needs only the order of the letters and is learned soon;
+then the decoder attends to an encoder that already represents speech (Watanabe et al. 2017, "Hybrid CTC/attention
+architecture for end-to-end speech recognition"). The head is not part of the exported model.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Speller(Module):
 def spelling_loss(scores: Tensor, letters: Sequence[Sequence[int]], heard: Sequence[int]) -> Tensor:
     """The CTC loss in nats per letter, a scalar.
 
-    `scores` are log-probabilities (B, positions, letters); `letters` what each row spells; `heard` in how many of its
-    first positions.
+    `scores` are log-probabilities (B, positions, letters); `letters` are the targets of each row; `heard` is the number
+    of its first positions that contain them.
     """
     lengths = np.array([len(row) for row in letters])
     flat = ops.from_numpy(np.array([letter for row in letters for letter in row], np.int32))

@@ -1,4 +1,4 @@
-"""Batches of windows, made by helper processes while the model learns."""
+"""Batches of windows, made by helper processes during training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyapp.recipes.speech.windows import Example, Lesson, WindowMaker
 
 SPREAD = 8  # batches between two takes of the same speech
-AHEAD = 32  # batches that helpers may make before anyone asks for them
+AHEAD = 32  # batches that helpers may make ahead
 MOST_ROWS = 64
 
 Takes = list[list[Example]]  # [take][row]
@@ -28,10 +28,10 @@ class Stage:
 
 
 class SpeechLoader:
-    """The batches of a training, made by `helpers` processes, or in this one where there are none. `position` is the
+    """The batches of a training, made by `helpers` processes, or in this process if there are none. `position` is the
     number of the next batch, and the whole state.
 
-    Short windows come first: in whole sentences it takes the decoder very long to find out that it can listen.
+    Short windows come first: with whole sentences the decoder takes very long to learn to attend to the sound.
     """
 
     def __init__(self, maker: WindowMaker, stages: Sequence[Stage], helpers: int = 1) -> None:
@@ -125,7 +125,7 @@ _maker: WindowMaker | None = None  # of a helper
 def _begin(maker: WindowMaker) -> None:
     global _maker
     _maker = maker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it could not be blocked
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it could not be blocked
 
 
 def _speech(speech: int, lesson: Lesson) -> Takes:

@@ -1,4 +1,4 @@
-"""`pyapp train speech`: from a grammar and a speech synthesiser to a small Whisper model that hears it."""
+"""`pyapp train speech`: trains a small Whisper model on sentences of a grammar, spoken by a speech synthesiser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pyapp.train.trainer import Trainer, decay_groups
 
 MELS = 80
 TEXT_CONTEXT = 256  # tokens: half for a window's text, half for the text before it
-# The share of all steps at which a lesson begins, and the lesson. rows * seconds are about alike.
+# The fraction of all steps at which a lesson begins, and the lesson. rows * seconds are about equal.
 LESSONS = (
     (0.0, Lesson(4.0, 6, clear=True)),
     (1 / 16, Lesson(4.0, 6)),
@@ -45,12 +45,12 @@ RESTART = 0.4
 """The learning rate at the beginning of the last lesson, as a share of the first one; it falls again from there."""
 
 VOCABULARY_SENTENCES = 8000
-BATCH = 8  # held-out windows at once
+BATCH = 8  # held-out windows at a time
 
 
 @dataclass(frozen=True)
 class SpeechSettings:
-    """What decides the result. The defaults made the embedded model.
+    """The settings that determine the result. The defaults made the embedded model.
 
     `pieces` is the size of the vocabulary of text, `seconds` the length of the model's window, `held_out` the number of
     windows that judge the model.
@@ -213,7 +213,7 @@ def train_speech(
     cancel: Cancel | None = None,
     **settings: Any,
 ) -> Iterator[Event]:
-    """Trains in the folder `out`, or continues what was interrupted there; yields Progress, Metric and a last Done.
+    """Trains in the folder `out`, or continues an interrupted run there; yields Progress, Metric and finally Done.
 
     `settings` are those of SpeechSettings. Leaves the files of export.export, loss.png (with Pillow) and a checkpoint.
     The same settings give the same weights, however often it was interrupted. Cancelling saves a checkpoint first.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROGRAM = "espeak-ng"
 TIME_LIMIT = 30  # seconds for one sentence, which takes hundredths
 ATTEMPTS = 3
-EDGE = 0.01  # of the loudest sample: where speech begins and ends
+EDGE = 0.01  # fraction of the loudest sample at which speech begins and ends
 
 ACCENTS = ("en-gb", "en-us", "en-gb-scotland", "en-gb-x-rp", "en-029")
 # Timbres: variants of the formant synthesiser, without robots, whispers and those that change the language.
@@ -38,7 +38,7 @@ CLEAR_ACCENTS, CLEAR = ("en-gb", "en-us"), ("", "m1", "m3", "f2", "f4", "Andy")
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """How something is spoken: `speed` in words per minute, `pitch` 0 to 99 (50 is the voice's own)."""
+    """A voice: `speed` in words per minute, `pitch` 0 to 99 (50 is the voice's default)."""
 
     accent: str
     variant: str
@@ -51,7 +51,7 @@ class Voice:
 
 
 def choose_clear_voice(chooser: Chooser) -> Voice:
-    """One of a few similar voices: for a model that has heard nothing yet."""
+    """One of a few similar voices, for the start of training."""
     speed, pitch = int(chooser.between(130, 180)), int(chooser.between(35, 65))
     return Voice(chooser.choose(CLEAR_ACCENTS), chooser.choose(CLEAR), speed, pitch)
 
@@ -79,7 +79,7 @@ def run(command: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
 def speak(text: str, voice: Voice) -> NDArray[np.float32]:
     """Speech as mono float32 (samples,) at 16 kHz with a root mean square of 0.1, without silence at its ends.
 
-    Raises PyappError when espeak-ng is missing, fails, or says nothing.
+    Raises PyappError if espeak-ng is missing, fails, or produces no sound.
     """
     command = [PROGRAM, "-v", voice.name, "-s", str(voice.speed), "-p", str(voice.pitch), "--stdout", text]
     done = run(command, text)

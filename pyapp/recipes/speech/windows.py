@@ -1,8 +1,8 @@
 """Windows of sound to train on, with the sentences in them and their times.
 
-A window is what Whisper sees at once: some sentences with pauses, the last one perhaps cut off by the window's end, or
-no speech at all. Other windows are like live sound: they stop while somebody is still speaking, or begin after words
-that are already written and no longer heard. Each window is made when it is needed, from its number alone.
+A window is one input of Whisper: some sentences with pauses, the last one perhaps cut off by the window's end, or no
+speech at all. Other windows are like live sound: they stop during speech, or begin after words that are already
+transcribed and whose sound is gone. Each window is made when it is needed, from its number alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LATEST_START = 1.0
 NO_SPEECH = 0.06  # of the windows
 LONG = 8.0  # seconds: half of the windows that are shorter have no noise and echo
 STRETCH = (0.88, 1.12)
-BEGUN = 0.06  # seconds of a sentence that must be heard for it to count as begun
+BEGUN = 0.06  # seconds of a sentence in the window for it to count as begun
 BROKEN = 2  # sentences of a window that may be broken in two
 LENGTHENED = (0.06, 0.18)
 """Seconds by which espeak-ng lengthens the word before a pause. The median is 0.12."""

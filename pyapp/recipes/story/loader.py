@@ -1,8 +1,8 @@
-"""Batches of stories: every row begins with a whole story and is filled up with the beginning of the next.
+"""Batches of stories: every row begins with a whole story and is filled with the beginning of the next one.
 
-Stories are made as they are needed: none is seen twice, and the number of the next story is the loader's whole state.
-Rows begin where stories begin. So the model never has to guess the name of somebody whose introduction was cut off, and
-generating a story looks like what the model was trained on.
+Stories are made when they are needed: none is used twice, and the number of the next story is the loader's whole state.
+Rows begin where stories begin. So the model never has to guess a name whose introduction was cut off, and the start of
+a generated story is like that of a row in training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pyapp train story`: from a grammar to a small language model that writes stories."""
+"""`pyapp train story`: trains a small language model on the stories of a grammar."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from pyapp.train.token_rows import next_token_batch, token_loss, total_loss
 from pyapp.train.trainer import Trainer, decay_groups
 
 VOCABULARY_STORIES = 4000
-JUDGED = 48  # held-out stories, in the middle of training; all of them at the end
-BATCH = 8  # held-out stories at once
+JUDGED = 48  # held-out stories during training; all of them at the end
+BATCH = 8  # held-out stories at a time
 GROUP = 32
 """int8 values that share a scale in model.bin; it divides every row of the default model."""
 
 
 @dataclass(frozen=True)
 class StorySettings:
-    """What decides the result. The defaults made the embedded model.
+    """The settings that determine the result. The defaults made the embedded model.
 
     `rows` of `length` tokens make a batch. `held_out` counts the stories that judge the model.
     """
@@ -91,7 +91,7 @@ class StoryTraining(ResumableTraining):
         self.trainer = Trainer(self.model, loader, next_token_loss, optimizer, schedule)
 
     def _tokenizer(self) -> Tokenizer:
-        """Trained on the first stories of the seed: the same each time, so nothing of it needs a checkpoint."""
+        """Trained on the first stories of the seed: the same each time, so it needs no checkpoint."""
         texts = (story(self.settings.seed, index) for index in range(VOCABULARY_STORIES))
         vocabulary = train_vocabulary(texts, self.settings.vocab_size)
         pieces = [piece.encode() for piece in vocabulary.pieces_in_file()]
@@ -199,7 +199,7 @@ def train_story(
     cancel: Cancel | None = None,
     **settings: Any,
 ) -> Iterator[Event]:
-    """Trains in the folder `out`, or continues what was interrupted there; yields Progress, Metric and a last Done.
+    """Trains in the folder `out`, or continues an interrupted run there; yields Progress, Metric and finally Done.
 
     `settings` are those of StorySettings. Leaves model.bin, model-f32.bin, tokenizer.bin, tokenizer.json, a checkpoint
     and, with Pillow, loss.png. The same settings give the same weights, however often it was interrupted. Cancelling

@@ -1,4 +1,4 @@
-"""Examples to batches."""
+"""Combine examples to batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...engine.user_errors import describe
 
 
 def default_convert(data: Any) -> Any:
-    """Arrays of numbers to tensors, in containers too; tuples to lists; anything else as it is."""
+    """Converts arrays of numbers to tensors, in containers too, and tuples to lists; other objects are unchanged."""
     if isinstance(data, Tensor):
         return data
     if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind in "biuf":
@@ -27,8 +27,8 @@ def default_convert(data: Any) -> Any:
 
 def default_collate(batch: Any) -> Any:
     """A list of examples as one: tensors and arrays stacked (N, ...), numbers as a tensor (N,) (floats float64, ints
-    int64), texts as a list, mappings and sequences part by part. TypeError for anything else, RuntimeError where
-    sequences differ in length.
+    int64), texts as a list, mappings and sequences part by part. TypeError for anything else, RuntimeError for
+    sequences of different lengths.
     """
     first = batch[0]
     if isinstance(first, Tensor):

@@ -1,4 +1,4 @@
-"""Sets of examples: by index, or one after another."""
+"""Datasets: examples by index, or one after another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Example = TypeVar("Example", covariant=True)
 
 
 class Dataset(Generic[Example]):
-    """Examples by index: a class of one's own defines `__getitem__` and `__len__`. Two are joined by `+`."""
+    """Base of datasets with examples by index: a subclass defines `__getitem__` and `__len__`. `+` joins two
+    datasets.
+    """
 
     def __getitem__(self, index: Any) -> Example:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__()")
@@ -26,7 +28,7 @@ class Dataset(Generic[Example]):
 
 
 class IterableDataset(Dataset[Example]):
-    """Examples one after another: a class of one's own defines `__iter__`."""
+    """Base of datasets with examples one after another: a subclass defines `__iter__`."""
 
     def __iter__(self) -> Iterator[Example]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__()")
@@ -36,7 +38,7 @@ class IterableDataset(Dataset[Example]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """The rows of tensors of one length, side by side."""
+    """The rows of tensors of equal length, as tuples."""
 
     def __init__(self, *tensors: Tensor) -> None:
         if not tensors or any(t.shape[0] != tensors[0].shape[0] for t in tensors):
@@ -51,7 +53,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """The examples of several sets side by side: in tuples, or by name."""
+    """The examples of several datasets together: in tuples, or by name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
@@ -71,7 +73,7 @@ class StackDataset(Dataset[Any]):
 
 
 class ConcatDataset(Dataset[Any]):
-    """One set after another."""
+    """Several datasets one after another."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
@@ -91,7 +93,7 @@ class ConcatDataset(Dataset[Any]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """What several IterableDatasets give, one after another."""
+    """Several IterableDatasets one after another."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
@@ -120,8 +122,8 @@ class Subset(Dataset[Any]):
 
 
 def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset]:
-    """Parts of a set, drawn without overlap: of whole lengths, or of fractions that add up to 1 (what rounding leaves
-    goes to the first parts, one each). ValueError where the lengths do not add up.
+    """Random disjoint parts of a dataset: of given lengths, or of fractions that add up to 1 (examples left over by
+    rounding go to the first parts, one each). ValueError if the lengths do not add up.
     """
     sizes = list(lengths)
     if any(isinstance(size, float) for size in sizes) and math.isclose(sum(sizes), 1) and sum(sizes) <= 1.0000001:

@@ -1,4 +1,4 @@
-"""DataLoader: a set of examples as batches."""
+"""DataLoader: the batches of a dataset."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def get_worker_info() -> None:
 
 
 class DataLoader:
-    """Batches of `batch_size` examples, made by `collate_fn`; with `batch_size=None` examples as they are. `shuffle`
-    draws a new order for each pass from `generator`, or the default one.
+    """Batches of `batch_size` examples, made by `collate_fn`; with `batch_size=None` single examples. `shuffle` draws a
+    new order for each pass from `generator`, or the default one.
 
-    `num_workers` and what belongs to it are accepted, with a warning, and change nothing: batches are made here.
+    `num_workers` and related settings are accepted with a warning, without effect: batches are made in this process.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class DataLoader:
                 yield self.collate_fn(batch)
 
     def __len__(self) -> int:
-        """How many batches a pass has. TypeError where the set has no length."""
+        """The number of batches of a pass. TypeError if the dataset has no length."""
         if self.batch_sampler is not None:
             return len(self.batch_sampler)
         whole: Any = self.dataset if isinstance(self.dataset, IterableDataset) else self.sampler

@@ -1,4 +1,4 @@
-"""In which order examples come."""
+"""The order of examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Index = TypeVar("Index", covariant=True)
 
 
 class Sampler(Generic[Index]):
-    """Indices one after another: a class of one's own defines `__iter__`, and `__len__` where it is known."""
+    """Base of the samplers: a subclass defines `__iter__`, and `__len__` if it is known."""
 
     def __init__(self, data_source: Any = None) -> None:
         pass
@@ -35,7 +35,7 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """All indices in random order, or `num_samples` of them; with `replacement` each drawn from all."""
+    """All indices in random order, or `num_samples` of them; with `replacement` each is drawn from all."""
 
     def __init__(
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None,
@@ -65,7 +65,7 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """Given indices in random order."""
+    """The given indices in random order."""
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
         self.indices, self.generator = indices, generator
@@ -96,7 +96,7 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of `batch_size` indices of another sampler; a last one that is shorter unless `drop_last`."""
+    """Lists of `batch_size` indices of another sampler; the last one may be shorter, unless `drop_last`."""
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
         if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:

@@ -1,4 +1,4 @@
-"""The speech model's training: it learns, no interruption changes it, and what it leaves is a Whisper model.
+"""The speech model's training: it learns, interruptions do not change it, and its result is a Whisper model.
 
 A hum takes the place of espeak-ng, so that nothing but the engine is needed.
 """

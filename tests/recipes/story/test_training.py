@@ -1,4 +1,4 @@
-"""`train_story` from end to end, small: what it leaves behind, and that no interruption changes it."""
+"""A small `train_story` end to end: its files, and that interruptions do not change them."""
 
 import os
 import signal

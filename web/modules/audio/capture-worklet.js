@@ -1,5 +1,5 @@
 /**
- * Runs beside the sound card: gathers what the microphone hears and hands it to the page, 20 times a second.
+ * Runs in the audio thread: collects the microphone's samples and sends them to the page, 20 times a second.
  */
 class Capture extends AudioWorkletProcessor {
   constructor() {
@@ -9,7 +9,7 @@ class Capture extends AudioWorkletProcessor {
     this.ended = false;
     this.port.onmessage = () => {
       this.port.postMessage(this.block.slice(0, this.filled));
-      this.port.postMessage(null); // that was the last
+      this.port.postMessage(null); // the end
       this.ended = true;
     };
   }

@@ -1,7 +1,7 @@
 /**
- * Any recording that the browser can decode as a WAVE file that the engine reads: mono, 16 kHz, 16 bits.
+ * Converts any recording that the browser can decode to a WAVE file for the engine: mono, 16 kHz, 16 bits.
  *
- * WAVE files pass as they are: the engine reads them by blocks. Others that are short are decoded at once (decodeAudioData).
+ * WAVE files are used directly: the engine reads them by blocks. Short files of other formats are decoded at once (decodeAudioData).
  * Long ones are taken apart by Mediabunny and decoded packet by packet (WebCodecs), so that two hours need no more memory
  * than two minutes; where a browser has no WebCodecs, there is a limit.
  */
@@ -26,12 +26,12 @@ export async function toWav(file, options) {
   return (await isWav(file)) ? file : decode(file, options);
 }
 
-/** What the browser knows, WAVE files of odd kinds (A-law, ADPCM …) among them. Takes and returns what toWav does. */
+/** Decodes formats that the browser knows, rare WAVE encodings (A-law, ADPCM …) included. Arguments and result as of toWav. */
 export async function decode(file, options) {
   const duration = await durationOf(file);
   checkDuration(duration, file);
   if (duration !== null && duration <= SHORT) {
-    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that is only known there
+    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that only decodeAudioData knows
     if (whole) return whole;
   }
   const streamed = await decodeStreamed(file, options);
@@ -46,7 +46,7 @@ export async function isWav(file) {
   return /^(RIFF|RF64)....WAVE/s.test(head);
 }
 
-/** @returns {Promise<Blob | null>} null where another way has to be tried */
+/** @returns {Promise<Blob | null>} null if another method must be tried */
 async function decodeStreamed(file, { signal, onProgress }) {
   if (typeof AudioDecoder === "undefined") return null;
   const library = await loadMediabunny();
@@ -105,7 +105,7 @@ function mean(planes) {
   return planes[0].map((_, i) => planes.reduce((sum, plane) => sum + plane[i], 0) / planes.length);
 }
 
-/** decodeAudioData: it wants the whole file, and keeps all of it in memory. */
+/** decodeAudioData: it needs the whole file, and keeps all of it in memory. */
 async function decodeAtOnce(file, { signal }) {
   let buffer;
   try {
@@ -119,7 +119,7 @@ async function decodeAtOnce(file, { signal }) {
   return finished(writer, file);
 }
 
-/** As its header says. @returns {Promise<number | null>} in seconds */
+/** The duration in its header. @returns {Promise<number | null>} in seconds */
 function durationOf(file) {
   const url = URL.createObjectURL(file);
   const audio = new Audio();

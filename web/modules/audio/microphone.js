@@ -1,5 +1,5 @@
 /**
- * The microphone: asked for, heard through an AudioWorklet, at 16 kHz. What goes wrong has its own words.
+ * The microphone: requests permission, records through an AudioWorklet, resamples to 16 kHz, explains errors.
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -16,7 +16,7 @@ export class Microphone {
     this.onLost = onLost;
   }
 
-  /** Resolves when it hears. */
+  /** Resolves when the microphone records. */
   async open() {
     if (!navigator.mediaDevices?.getUserMedia || typeof AudioWorkletNode === "undefined") throw notHere();
     const audio = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
@@ -49,11 +49,11 @@ export class Microphone {
     await this.context.resume();
   }
 
-  /** Ends it; the last block has been handed over when this resolves. */
+  /** Ends the recording; resolves after the last block was delivered. */
   async close() {
     if (!this.node) return;
     this.node.port.postMessage("end");
-    await Promise.race([this.ended, new Promise((resolve) => setTimeout(resolve, 300))]); // a device that is gone says nothing
+    await Promise.race([this.ended, new Promise((resolve) => setTimeout(resolve, 300))]); // a removed device sends nothing
     this.#release();
   }
 

@@ -2,7 +2,7 @@
  * Another sample rate for a stream of mono blocks: a windowed sinc in polyphase form, as pyapp.audio.resampling does for files.
  */
 const ZERO_CROSSINGS = 32; // on each side: how sharp the edge is
-const PASS = 0.95; // of what the lower rate can carry
+const PASS = 0.95; // fraction of the lower Nyquist frequency
 const BETA = 9; // of the Kaiser window: 90 dB down beyond the edge
 
 export class Resampler {
@@ -15,12 +15,12 @@ export class Resampler {
     this.half = Math.ceil(ZERO_CROSSINGS / cutoff);
     this.filters = makeFilters(this.up, this.half, cutoff);
     this.buffer = new Float32Array(this.half); // silence before the first sample
-    this.first = -this.half; // which sample of the input buffer[0] is
+    this.first = -this.half; // index in the input of buffer[0]
     this.received = 0;
     this.made = 0;
   }
 
-  /** @param {Float32Array} block @returns {Float32Array} what can be said by now */
+  /** @param {Float32Array} block @returns {Float32Array} the complete output samples */
   process(block) {
     if (this.up === this.down) return block;
     this.received += block.length;
@@ -61,7 +61,7 @@ export class Resampler {
   }
 }
 
-/** For each fraction of a sample its filter, over 2·half samples. */
+/** The filter of each fraction of a sample, over 2·half samples. */
 function makeFilters(phases, half, cutoff) {
   const edge = bessel(BETA);
   return Array.from({ length: phases }, (_, phase) => {

@@ -1,10 +1,10 @@
 /**
- * A growing WAVE file of 16-bit mono samples. It is handed to the browser in pieces, which may lay them on disk: two hours
+ * A growing WAVE file of 16-bit mono samples. The browser gets it in pieces and may store them on disk: two hours
  * take a few megabytes of this page's memory.
  */
 const PIECE = 1 << 19; // samples: half a minute
 
-export const SAMPLE_RATE = 16000; // Hz: what Whisper hears
+export const SAMPLE_RATE = 16000; // Hz: the sample rate of Whisper
 
 export class WavWriter {
   constructor() {
@@ -15,7 +15,7 @@ export class WavWriter {
     this.length = 0;
   }
 
-  /** @param {Float32Array} block full scale is 1; what is beyond is clipped */
+  /** @param {Float32Array} block full scale is 1; larger values are clipped */
   write(block) {
     this.length += block.length;
     for (const value of block) {

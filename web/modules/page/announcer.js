@@ -1,5 +1,5 @@
 /**
- * Speaks to screen readers: whole sentences, and not more often than one can listen.
+ * Announces to screen readers: whole sentences, at a limited rate.
  */
 const INTERVAL = 4000;
 
@@ -11,7 +11,7 @@ export class Announcer {
     this.timer = null;
   }
 
-  /** Says this now, and forgets what was waiting. @param {string} text */
+  /** Announces a text now, and drops waiting ones. @param {string} text */
   say(text) {
     this.stop();
     this.region.textContent = text;

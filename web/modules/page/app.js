@@ -1,5 +1,5 @@
 /**
- * What the views share: the engine and its state, the chosen models, the list of models, the actions that errors offer.
+ * Shared by the views: the engine and its state, the chosen models, the list of models, the actions of errors.
  */
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
@@ -20,7 +20,7 @@ export class App extends EventTarget {
       transcribe: new ModelChoice("transcribe", "speech-model"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
-    /** What is going on, for the status; the last one is shown. @type {string[]} */
+    /** Running activities for the status; the last one is shown. @type {string[]} */
     this.work = [];
     /** @type {Promise<void> | null} */
     this.listing = null;
@@ -101,7 +101,7 @@ export class App extends EventTarget {
     };
   }
 
-  /** When there is a model to use; fails as reading the list did. */
+  /** Resolves when there is a model to use; rejects if reading the list failed. */
   async listed() {
     this.listing ??= this.refresh();
     try {
@@ -112,7 +112,7 @@ export class App extends EventTarget {
     }
   }
 
-  /** Reads the list of models anew. */
+  /** Reads the list of models again. */
   async refresh() {
     const { models } = await this.engine.call("models.list");
     for (const choice of Object.values(this.choices)) choice.offer(models);
@@ -124,7 +124,7 @@ export class App extends EventTarget {
   }
 
   /**
-   * Takes files that were dropped or picked, and chooses the model that they are.
+   * Adds files that were dropped or picked, and chooses their model.
    * @param {File[]} files @param {ModelChoice} choice @param {string} [folder] that they came in
    */
   async addFiles(files, choice, folder) {

@@ -1,5 +1,5 @@
 /**
- * The few helpers that make and find elements.
+ * Helpers that make and find elements.
  */
 
 /** @param {string} id @returns {HTMLElement} */
@@ -29,7 +29,7 @@ export function openDialog(dialog) {
 }
 
 /**
- * Copies a text; where the browser refuses, selects it for the user to copy. The button says which.
+ * Copies a text; if the browser refuses, selects it for the user to copy. The button shows the result.
  * @param {HTMLElement} button @param {string} text @param {HTMLElement} shown the element that shows the text
  */
 export async function copyText(button, text, shown) {
@@ -44,7 +44,7 @@ export async function copyText(button, text, shown) {
   setTimeout(() => (button.textContent = button.dataset.label), 2000);
 }
 
-/** localStorage where there is one: settings are a convenience, not a need. */
+/** localStorage, if there is one: stored settings are optional. */
 export const memory = {
   /** @param {string} name @param {any} fallback */
   get(name, fallback) {

@@ -1,16 +1,16 @@
 /**
  * The page's side of the protocol: one worker, requests with ids, events as async iterables, restarts.
  *
- * Fires: "notice" (detail: how the start goes), "restarted" (detail: {why}), "silent" / "answering" (a request that has not
+ * Fires: "notice" (detail: progress of the start), "restarted" (detail: {why}), "silent" / "answering" (a request that has not
  * been heard of for a while, and again).
  * @typedef {import("../shared/protocol.js").TaskEvent} TaskEvent
  */
 import { UserError } from "../shared/protocol.js";
 
-const STOP_PATIENCE = 2000; // ms from Stop until the worker is given up
-const SILENCE = 20000; // ms without an event until the page says so
+const STOP_PATIENCE = 2000; // ms from Stop until the worker is terminated
+const SILENCE = 20000; // ms without an event until the page shows it
 
-/** The worker that boot.js has started, once. @returns {{worker: Worker, heard: Event[]} | null} */
+/** The worker that boot.js started; only the first call gets it. @returns {{worker: Worker, heard: Event[]} | null} */
 function takeEarly() {
   const early = globalThis.pyappEarly ?? null;
   globalThis.pyappEarly = null;
@@ -26,7 +26,7 @@ export class Engine extends EventTarget {
     /** @type {Map<number, Request>} */
     this.requests = new Map();
     this.lastId = 0;
-    /** @type {object | null} what the worker said when it was ready */
+    /** @type {object | null} the worker's message when it was ready */
     this.about = null;
     this.spawn();
   }
@@ -38,12 +38,12 @@ export class Engine extends EventTarget {
     this.worker = early?.worker ?? new Worker(this.url, { type: "module", name: ["pyapp", ...this.shown()].join(" ") });
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
-    queueMicrotask(() => { // whoever made this engine listens first
+    queueMicrotask(() => { // the creator of this engine adds its listeners first
       for (const event of early?.heard ?? []) early.worker[`on${event.type}`](event);
     });
   }
 
-  /** Ends the worker and everything it was doing, and starts another. @param {string} why for the user */
+  /** Terminates the worker with all its requests, and starts another. @param {string} why for the user */
   restart(why) {
     this.worker.terminate();
     for (const request of this.requests.values()) {
@@ -97,7 +97,7 @@ export class Engine extends EventTarget {
   }
 
   /**
-   * Tells a running request something; there is no answer.
+   * Sends a message to a running request; there is no answer.
    * @param {string} method @param {{id: number}} params @param {Transferable[]} [transfer]
    */
   aside(method, params, transfer = []) {
@@ -132,7 +132,7 @@ export class Engine extends EventTarget {
     this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
   }
 
-  /** Something failed in the worker outside a request: it may be alive all the same. */
+  /** Something failed in the worker outside a request; the worker may still work. */
   async #suspect(event) {
     event.preventDefault();
     const silence = new Promise((resolve) => setTimeout(resolve, STOP_PATIENCE, "silent"));

@@ -4,7 +4,7 @@
 import { eventFromError } from "../shared/protocol.js";
 import { h } from "./dom.js";
 
-/** What a button of an error is called. */
+/** The labels of the buttons of errors. */
 const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
 
 /**
@@ -14,7 +14,7 @@ const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Op
  */
 export function showError(slot, error, actions = {}) {
   const event = error?.type === "error" ? error : eventFromError(error);
-  if (event.type !== "error") return clearError(slot); // cancelled: nothing went wrong
+  if (event.type !== "error") return clearError(slot); // cancelled: not an error
   const run = actions[event.action];
   const button = run && h("button", { class: "secondary", type: "button", onclick: () => (clearError(slot), run()) }, LABELS[event.action]);
   const dismiss = h("button", { class: "quiet", type: "button", onclick: () => clearError(slot) }, "Dismiss");

@@ -1,5 +1,5 @@
 /**
- * One recording by microphone: it grows into a WAVE file while the engine listens along.
+ * One recording by microphone: it is written to a WAVE file while the engine transcribes it.
  */
 import { joined, peakOf, samplesIn } from "../audio/blocks.js";
 import { LONGEST } from "../audio/decoder.js";
@@ -21,13 +21,13 @@ export class LiveRecording {
     /** @type {Float32Array[]} */
     this.waiting = [];
     this.id = null;
-    /** Whether the engine still hears all of it. */
+    /** Whether the engine still gets all of the sound. */
     this.heard = true;
     this.closed = new Promise((resolve) => (this.close = resolve));
     this.microphone = new Microphone((block) => this.#take(block), () => this.finish());
   }
 
-  /** Resolves when the microphone hears. */
+  /** Resolves when the microphone records. */
   open() {
     return this.microphone.open();
   }
@@ -57,7 +57,7 @@ export class LiveRecording {
     if (samples.length && this.heard) this.engine.aside("push", { id: this.id, samples }, [samples.buffer]);
   }
 
-  /** No more sound comes; what has come is still written down. */
+  /** Ends the sound; the sound so far is still transcribed. */
   async finish() {
     if (this.finishing) return;
     this.finishing = true;
@@ -75,7 +75,7 @@ export class LiveRecording {
     return this.writer.duration;
   }
 
-  /** @returns {Blob} all that was heard, as a WAVE file */
+  /** @returns {Blob} the whole recording as a WAVE file */
   toWav() {
     return this.writer.finish();
   }

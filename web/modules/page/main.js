@@ -34,10 +34,10 @@ async function start() {
     app.engine.call("warm").catch(() => {}); // offline before it was kept: it is asked for again when needed
   }));
   app.listed().catch((error) => app.errorSlots.forEach((slot) => showError(slot, error, app.actions)));
-  Object.assign(globalThis, { pyappPage: { app, models, storage, story, transcribe } }); // for tests and the curious
+  Object.assign(globalThis, { pyappPage: { app, models, storage, story, transcribe } }); // for tests and debugging
 }
 
-/** When the first rush is over and no story is being written. @param {App} app @param {() => void} work */
+/** Runs `work` when the page is idle and no story is being written. @param {App} app @param {() => void} work */
 function whenIdle(app, work) {
   setTimeout(() => (app.busy ? whenIdle(app, work) : work()), 1500);
 }

@@ -1,5 +1,5 @@
 /**
- * The card that says which model is in use, and opens the list of those that could be.
+ * The card that shows the model in use, and opens the list of models.
  */
 export class ModelCard {
   /**

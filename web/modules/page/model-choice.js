@@ -1,5 +1,5 @@
 /**
- * Which model a task uses, of those that can do it; remembered from visit to visit.
+ * The chosen model of a task, stored from visit to visit.
  *
  * Fires: "model" (another one is chosen), "models" (the list or a state in it changed).
  * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file", task?: string,
@@ -24,7 +24,7 @@ export class ModelChoice extends EventTarget {
     return memory.get(this.remembered, null);
   }
 
-  /** Takes the list of all models; the first time, chooses the one of the last visit. @param {ListedModel[]} models */
+  /** Sets the list of all models; the first time, chooses the model of the last visit. @param {ListedModel[]} models */
   offer(models) {
     this.models = models.filter(({ task = "generate" }) => task === this.task);
     if (!this.model && this.models.length) {
@@ -51,7 +51,7 @@ export class ModelChoice extends EventTarget {
     if (this.models.length) this.choose(this.models[0]);
   }
 
-  /** What was deleted can be used no longer. */
+  /** A deleted model can no longer be used. */
   dropMissing() {
     const model = this.models.find(({ id }) => id === this.model?.id);
     if (model?.state !== "ready") this.chooseFirst();

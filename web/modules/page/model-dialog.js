@@ -6,7 +6,7 @@ import { DEFAULT_HUB } from "./app.js";
 import { byId, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
-/** What may come from the computer, in words and as endings of file names. */
+/** Accepted files from the computer: descriptions and file suffixes. */
 const FILES = {
   generate: {
     text: ["Drop a llama2.c checkpoint (", h("code", {}, ".bin"), ") and its ", h("code", {}, "tokenizer.bin"), " here, both together."],
@@ -24,7 +24,7 @@ export class ModelDialog {
   /** @param {import("./app.js").App} app */
   constructor(app) {
     this.app = app;
-    /** Whose models are shown. */
+    /** The choice whose models are shown. */
     this.choice = app.choices.generate;
     this.dialog = byId("model-dialog");
     /** Downloads that are running. @type {Map<string, {controller: AbortController, progress: object | null}>} */

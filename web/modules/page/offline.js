@@ -30,7 +30,7 @@ export async function setUpServiceWorker() {
   }
 }
 
-/** Once in this tab; and never where that cannot be remembered. */
+/** Once in this tab; never if that cannot be stored. */
 function mayReload() {
   try {
     if (sessionStorage.getItem(RELOADED)) return false;
@@ -42,7 +42,7 @@ function mayReload() {
   }
 }
 
-/** When the page is up: keeps the rest of the site for offline use, and looks for a new version. */
+/** After the start of the page: stores the rest of the site for offline use, and checks for a new version. */
 export function keepOffline() {
   const worker = navigator.serviceWorker?.controller;
   if (!worker) return;

@@ -1,5 +1,5 @@
 /**
- * A line that says how far something is. It appears only when that lasts: most things are over within a blink.
+ * A line that shows progress. It appears only after a delay, because most work is over at once.
  */
 import { h } from "./dom.js";
 

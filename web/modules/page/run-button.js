@@ -14,7 +14,7 @@ export class RunButton {
     Object.assign(this, { app, button, slot, status });
     this.text = button.querySelector(".label") ?? button;
     this.label = this.text.textContent;
-    /** What Stop does first, in place of an abort; null: nothing gentler. @type {(() => void) | null} */
+    /** The action of Stop in place of an abort; null: abort. @type {(() => void) | null} */
     this.gently = null;
     this.over = Promise.resolve();
     /** @type {AbortController | null} */

@@ -78,8 +78,8 @@ export class SettingsFields {
     number.addEventListener("change", () => set(number.value === "" ? NaN : Number(number.value)));
     const limit = (highest) => {
       range.max = number.max = String(highest);
-      if (document.activeElement === number) return; // somebody is typing: their number is checked when they leave
-      show(this.values[name] ?? initial); // what was set comes back with a model that allows it
+      if (document.activeElement === number) return; // the user is typing: the number is checked when the field loses focus
+      show(this.values[name] ?? initial); // the stored value is used again with a model that allows it
     };
     this.inputs.set(name, { number, set, limit });
     show(this.values[name] ?? initial);
@@ -94,7 +94,7 @@ export class SettingsFields {
     this.seed.addEventListener("change", () => {
       const value = Math.trunc(Number(this.seed.value));
       this.seed.value = String(Math.min(LARGEST_SEED, Math.max(0, value || 0)));
-      this.keep.checked = true; // who types a seed wants that one
+      this.keep.checked = true; // a typed seed is kept
       this.#remember("seed", Number(this.seed.value));
       this.#remember("keep_seed", true);
     });

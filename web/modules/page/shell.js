@@ -59,13 +59,13 @@ export function setUpViews(views) {
 /** @param {HTMLElement} view */
 export const isShown = (view) => !view.hidden;
 
-/** On a phone what one reads comes first; the settings wait folded. */
+/** On a phone the content comes first; the settings are folded. */
 export function foldSettings() {
   if (!matchMedia("(max-width: 60rem)").matches) return;
   for (const settings of document.querySelectorAll("details.settings")) settings.open = false;
 }
 
-/** Close buttons, and a click beside the dialog. */
+/** Close buttons, and a click outside the dialog. */
 export function setUpDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) {
     dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());

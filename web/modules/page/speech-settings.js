@@ -8,7 +8,7 @@ const TIMES = [["segments", "Segments"], ["words", "Words"]];
 const SEARCHES = [
   ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: 5 ways at once, slower"],
 ];
-/** Bytes of a model for which five ways at once take a fifth longer than one. */
+/** Bytes of a model for which a beam of five takes a fifth longer than one hypothesis. */
 const SMALL = 8 << 20;
 
 export class SpeechSettings {
@@ -53,7 +53,7 @@ export class SpeechSettings {
   }
 
   /**
-   * What the model in use can do.
+   * The abilities of the model in use.
    * @param {string[]} codes of its languages; none while that is not known
    * @param {boolean} translates
    */
@@ -80,7 +80,7 @@ export class SpeechSettings {
     return select;
   }
 
-  /** Two that stand side by side. */
+  /** Two fields in one row. */
   #choice(name, label, options) {
     const inputs = options.map(([value]) => {
       const input = h("input", { type: "radio", name: `speech-${name}`, value, checked: this.values[name] === value });
@@ -110,7 +110,7 @@ function field(label, control, help) {
   return h("div", { class: "field" }, ...parts);
 }
 
-/** A language in the reader's own words; Whisper knows a code or two that browsers do not. */
+/** The name of a language in the user's language; browsers lack a few of Whisper's codes. */
 function nameOf(names, code) {
   try {
     return names.of(code) ?? code;

@@ -1,5 +1,5 @@
 /**
- * The storage panel: what this page keeps in the browser, and how to get rid of it.
+ * The storage panel: the data that this page keeps in the browser, with buttons to delete it.
  */
 import { UserError, megabytes } from "../shared/protocol.js";
 import { byId, h, openDialog } from "./dom.js";

@@ -96,7 +96,7 @@ export class StoryOutput {
     this.announcer.say(`${ENDINGS[reason] ?? "The end."} ${words} words.`);
   }
 
-  /** Nothing came of it. */
+  /** The generation failed. */
   fail() {
     cancelAnimationFrame(this.frame);
     if (this.firstToken !== null) this.#draw();

@@ -63,7 +63,7 @@ export class StoryView {
     this.prompt.style.height = `${this.prompt.scrollHeight}px`;
   }
 
-  /** Reads the chosen model before it is asked to write; what is wrong with it is said now. */
+  /** Loads the chosen model before it is needed, and shows its errors at once. */
   async #load() {
     const { model } = this.choice;
     if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;

@@ -1,5 +1,5 @@
 /**
- * The transcribe view: recordings come in by file, sample or microphone, and become text.
+ * The transcribe view: transcribes recordings from a file, a sample or the microphone.
  */
 import { checkDuration, decode, toWav } from "../audio/decoder.js";
 import { UserError, megabytes, throwIfCancelled } from "../shared/protocol.js";
@@ -16,8 +16,8 @@ import { TranscriptSheet } from "./transcript-sheet.js";
 import { Waveform } from "./waveform.js";
 
 const MODEL_PART = /\.(bin|safetensors|pt|json)$/i;
-const KNOWN = "speech-languages"; // where the languages of the last model are remembered
-const PEAKS = 1200; // of a waveform: more than a screen has room for
+const KNOWN = "speech-languages"; // the storage key of the last model's languages
+const PEAKS = 1200; // of a waveform: more than a screen shows
 
 export class TranscribeView {
   /** @param {import("./app.js").App} app @param {import("./model-dialog.js").ModelDialog} models */
@@ -60,7 +60,7 @@ export class TranscribeView {
     else if (this.sheet.recording) this.transcribe();
   }
 
-  /** The samples of the embedded model, and beside it the models that know real speech. */
+  /** The samples of the embedded model, and the models for real speech. */
   #showModels() {
     const { models, model } = this.choice;
     const samples = models.flatMap(({ samples: clips = [] }) => clips);
@@ -75,7 +75,7 @@ export class TranscribeView {
     }));
   }
 
-  /** Reads the chosen model before it is asked to listen; what is wrong with it is said now. */
+  /** Loads the chosen model before it is needed, and shows its errors at once. */
   async #load() {
     const { model } = this.choice;
     if (!model || this.loading === model || this.button.running || this.recordButton.running || !isShown(this.view)) return;
@@ -139,7 +139,7 @@ export class TranscribeView {
     return this.#start(file.name, () => file, () => this.take(file));
   }
 
-  /** What runs ends before something else begins. */
+  /** Running work ends before new work begins. */
   async #settle() {
     await this.recordButton.interrupt();
     await this.button.interrupt();
@@ -203,7 +203,7 @@ export class TranscribeView {
     throw new UserError("There is no model to listen with.", { hint: "Open the list of models and download one.", action: "models" });
   }
 
-  /** By microphone: written down while somebody speaks. Stop ends the recording; what was said last is still written. */
+  /** Transcribes the microphone live. Stop ends the recording; its last words are still transcribed. */
   async record() {
     await this.#settle();
     const live = new LiveRecording(this.engine, {
@@ -232,18 +232,18 @@ export class TranscribeView {
     byId("intake").dataset.state = "recording";
     this.liveWave.begin();
     try {
-      await this.#settleSettings(signal); // what is heard meanwhile waits
+      await this.#settleSettings(signal); // sound that arrives meanwhile waits
       const done = await live.listen({ model, options: this.settings.options(this.choice.model, { live: true }) }, signal);
       await this.#keep(live);
       this.sheet.end(done);
     } catch (error) {
       await live.finish();
-      await this.#keep(live).catch(() => {}); // the first error is the one to tell
+      await this.#keep(live).catch(() => {}); // the first error is the one to show
       throw error;
     }
   }
 
-  /** What was heard becomes the recording in the player. */
+  /** The sound becomes the recording in the player. */
   async #keep(live) {
     await live.closed;
     if (live.duration === 0) return;

@@ -86,7 +86,7 @@ export class TranscriptSheet {
     this.state = "ready";
   }
 
-  /** What one should know before one trusts the text. @param {{what: string, hint?: string}} notice */
+  /** Warnings about the recording. @param {{what: string, hint?: string}} notice */
   #note({ what, hint }) {
     const text = [what, hint].filter(Boolean).map(sentence).join(" ");
     const told = [...byId("recording-notes").children].some((item) => item.textContent === text);
@@ -171,7 +171,7 @@ export class TranscriptSheet {
     return "No speech found. If somebody speaks in it, try a larger model, or choose the language.";
   }
 
-  /** Nothing more comes of it; what there is stays. */
+  /** Ends the transcription; the text so far stays. */
   fail() {
     this.transcript.end();
     this.progress.hide();

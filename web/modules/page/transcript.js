@@ -39,7 +39,7 @@ export class Transcript extends EventTarget {
     if (this.segments.length === 1) this.list.querySelector("button").tabIndex = 0;
   }
 
-  /** Text that may still change; it stands at the end. @param {string} text @param {number} start */
+  /** Text that may still change, at the end. @param {string} text @param {number} start */
   partial(text, start) {
     if (!text.trim()) return this.#dropPartial();
     if (!this.partialRow) {
@@ -56,7 +56,7 @@ export class Transcript extends EventTarget {
     this.partialRow = null;
   }
 
-  /** Nothing more comes. */
+  /** The end of the transcript. */
   end() {
     this.#dropPartial();
   }
@@ -114,7 +114,7 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("play", { detail: Number(button.dataset.start) }));
   }
 
-  /** The one that Tab comes to. */
+  /** The element that Tab focuses. */
   #makeCurrent(button) {
     for (const other of this.list.querySelectorAll("button[tabindex='0']")) other.tabIndex = -1;
     button.tabIndex = 0;
@@ -143,7 +143,7 @@ export class Transcript extends EventTarget {
     return all[all.indexOf(from) + (key === "ArrowRight" ? 1 : -1)] ?? null;
   }
 
-  /** Marks what is heard at a time. @param {number} seconds @param {boolean} scroll whether to bring it into view */
+  /** Marks the segment and word at a time. @param {number} seconds @param {boolean} scroll whether to bring it into view */
   mark(seconds, scroll) {
     const at = this.segments.findLastIndex(({ start }) => start <= seconds + 0.01);
     const row = at >= 0 && seconds <= this.segments[at].end + 0.3 ? this.list.children[at] : null;
@@ -159,7 +159,7 @@ export class Transcript extends EventTarget {
   }
 }
 
-/** As tall as its text, where the style cannot say so (field-sizing). */
+/** Makes a field as tall as its text, for browsers without field-sizing. */
 function fit(field) {
   if (CSS.supports("field-sizing", "content")) return;
   field.style.height = "auto";

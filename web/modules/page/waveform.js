@@ -35,10 +35,10 @@ export class Waveform {
     this.redraw();
   }
 
-  /** @param {number} peak 0 to 1; the newest stands at the right end */
+  /** @param {number} peak 0 to 1; the newest is at the right end */
   add(peak) {
     this.peaks.push(Math.min(1, peak * 1.2));
-    if (this.peaks.length > 2000) this.peaks.splice(0, 1000); // what has left the screen
+    if (this.peaks.length > 2000) this.peaks.splice(0, 1000); // peaks that left the screen
     this.redraw();
   }
 

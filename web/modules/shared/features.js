@@ -1,5 +1,5 @@
 /**
- * What this browser's WebAssembly can do, asked by validating the smallest modules that use it.
+ * Detects features of this browser's WebAssembly by validating minimal modules that use them.
  */
 
 /** A module `() -> v128` with the given function body. @param {number[]} instructions */

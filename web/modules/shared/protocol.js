@@ -1,11 +1,11 @@
 /**
- * What page and worker say to each other.
+ * The messages between page and worker.
  *
- * page → worker: `{id, method, params}`. Every request has an id of its own; `{method: "cancel", params: {id}}` stops one.
+ * page → worker: `{id, method, params}`. Every request has a unique id; `{method: "cancel", params: {id}}` stops a request.
  * While "listen" runs, `{method: "push", params: {id, samples}}` brings it sound and `{method: "finish", params: {id}}` the end.
  * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks; several in one message when they come
  * faster than the screen is drawn. The last event of a request is always `done` or `error`.
- * worker → page without id: `{notice: "ready" | "stage", …}`: how the start is going.
+ * worker → page without id: `{notice: "ready" | "stage", …}`: progress of the start.
  *
  * @typedef {{id: number, method: string, params: object}} Request
  * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent
@@ -14,7 +14,7 @@
  * @typedef {{type: "partial", text: string, start: number}} PartialEvent
  * @typedef {{type: "language", code: string, probability?: number}} LanguageEvent
  * @typedef {{type: "notice", what: string, where?: string, hint?: string}} NoticeEvent
- * @typedef {{type: "behind"}} BehindEvent more has been pushed than could be heard: nothing more is taken
+ * @typedef {{type: "behind"}} BehindEvent more sound was pushed than processed: no more is accepted
  * @typedef {{type: "metric", name: string, value: number, unit: string}} MetricEvent
  * @typedef {{type: "done", reason?: string}} DoneEvent
  * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
@@ -22,7 +22,7 @@
  * @typedef {ProgressEvent | TokenEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
  */
 
-/** An error that a person is meant to read: what happened, where, and what to do. */
+/** An error for the user: what happened, where, and what to do. */
 export class UserError extends Error {
   /**
    * @param {string} what

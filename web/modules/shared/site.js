@@ -1,5 +1,5 @@
 /**
- * Where the parts of the site lie, as addresses relative to this module: the page works under any path.
+ * The addresses of the parts of the site, relative to this module: the page works under any path.
  */
 export const SITE = new URL("../../", import.meta.url);
 

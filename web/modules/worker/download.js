@@ -1,12 +1,12 @@
 /**
- * Downloads that survive: resumed by Range while the entity tag is the same, written down in a journal, verified, one tab at a time.
+ * Resumable downloads: continued by Range while the entity tag is the same, recorded in a journal, verified, one tab at a time.
  *
  * @typedef {{name: string, url: string, size: number | null, sha256: string | null, group?: string}} Wanted
  * @typedef {import("./store.js").Journal} Journal
  */
 import { Cancelled, UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
 
-const COMMIT_BYTES = 4 << 20; // how much may be lost when the tab is closed
+const COMMIT_BYTES = 4 << 20; // the most that is lost when the tab is closed
 const ATTEMPTS = 5;
 
 /**
@@ -69,14 +69,14 @@ async function receiveAll(wanted, entry, journal, options) {
     } catch (error) {
       if (options.signal.aborted) throw new Cancelled();
       if (error instanceof UserError || error.name === "QuotaExceededError") throw error;
-      attempt = journal.received > before ? 1 : attempt + 1; // progress earns patience
+      attempt = journal.received > before ? 1 : attempt + 1; // progress resets the count of attempts
       if (attempt >= ATTEMPTS) throw givenUp(wanted, journal, error);
       await pause(250 * 2 ** attempt, options.signal);
     }
   }
 }
 
-/** One request: from where we are to the end. Updates `journal` in place. */
+/** One request, from the current position to the end. Updates `journal` in place. */
 async function receive(wanted, entry, journal, { signal, onProgress }) {
   // A plain Range needs no preflight, which If-Range would, and file hosts refuse. The entity tag is compared on arrival.
   const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : {};
@@ -97,7 +97,7 @@ async function receive(wanted, entry, journal, { signal, onProgress }) {
   }
 }
 
-/** Where this answer starts, how long the file is, and which version it is. */
+/** The start of this answer, the length of the file, and its version. */
 function takeHeaders(journal, wanted, response) {
   const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(response.headers.get("Content-Range") ?? "");
   const etag = response.headers.get("ETag");
@@ -177,7 +177,7 @@ async function verify(wanted, entry, journal, { hash }) {
   await entry.commit({ ...journal, complete: true });
 }
 
-/** The hub answered, but not now: worth another try. */
+/** The hub refused for now: try again. */
 class HubBusy extends Error {}
 
 /** @param {Wanted} wanted @param {Response} response */

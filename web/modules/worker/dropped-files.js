@@ -1,5 +1,5 @@
 /**
- * Which of the files that a user chose is what of a model, by their names; the formats are checked by content when they are
+ * The roles of a user's files in a model, by their names; the formats are checked by content when they are
  * opened.
  *
  * @typedef {{role: string, file: File}} RoleFile
@@ -33,7 +33,7 @@ function languageModel(files) {
   return { title: models[0].name, files: [{ role: "model", file: models[0] }, { role: "tokenizer", file: tokenizers[0] }] };
 }
 
-/** The files of a Whisper model that are told by their whole name. */
+/** The files of a Whisper model with fixed names. */
 const ROLES = {
   "config.json": "config",
   "tokenizer.json": "tokenizer",

@@ -1,5 +1,5 @@
 /**
- * What the worker answers, by method name. A handler returns the fields of its `done` event, or null when the task
+ * The worker's handlers by method name. A handler returns the fields of its `done` event, or null when the task
  * behind it has sent its own.
  */
 import { UserError } from "../shared/protocol.js";
@@ -20,11 +20,11 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   };
 
   /**
-   * Runs a Python task over a model's byte sources, and closes them afterwards: what is needed has been read by then.
+   * Runs a Python task over a model's byte sources, and closes them afterwards: everything needed is read by then.
    * @param {Promise<any>} [ready] what the task waits for
    */
   async function withModel(method, params, context, ready) {
-    ready?.catch(() => {}); // told below
+    ready?.catch(() => {}); // reported below
     const { key, sources } = await models.open(params.model);
     try {
       await ready;
@@ -34,7 +34,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     }
   }
 
-  /** What hears needs NumPy. */
+  /** Speech tasks need NumPy. */
   function withSpeechModel(method, params, context) {
     return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.install("numpy"));
   }
@@ -61,12 +61,12 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     transcribe: ({ audio, ...params }, context) =>
       withSpeechModel("transcribe", { ...params, audio: new FileSource(audio, params.name) }, context),
 
-    /** What is pushed under this request's id is heard, until it is finished. */
+    /** Transcribes the sound that is pushed with this request's id, until `finish`. */
     listen: async (params, context) => {
       const inlet = new Inlet(() => context.emit({ type: "behind" }));
       inlets.set(context.id, inlet);
       context.signal.addEventListener("abort", () => inlet.finish());
-      // While nobody speaks there is nothing to tell, but the page must know that the engine is alive.
+      // During silence there are no results, but the page must know that the engine works.
       const alive = { type: "progress", what: "listening", done: 0, total: null, unit: "" };
       const heartbeat = setInterval(() => context.emit(alive), 5000);
       try {
@@ -101,7 +101,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       return {};
     },
 
-    /** For idle time: what the first story did not need. */
+    /** For idle time: loads the parts that the first story did not need. */
     warm: async () => {
       await python.install("numpy");
       await python.install("numpy-later");

@@ -60,7 +60,7 @@ export class ModelFiles {
     throw new UserError("This model is not known.", { where: id, hint: "Choose another one from the list." });
   }
 
-  /** Everything that can be chosen, and how much of it is here. */
+  /** All models, and how much of each is stored. */
   async list() {
     const store = await this.storePromise;
     const kept = new Map((await store?.list() ?? []).map((journal) => [journal.name, journal]));
@@ -85,7 +85,7 @@ export class ModelFiles {
   }
 
   /**
-   * Gets a hub model whole: what is missing is downloaded, resumed and verified.
+   * Completes a hub model: missing files are downloaded, resumed and verified.
    * @param {Model} model @param {string} hub base address
    * @param {{emit: Function, signal: AbortSignal}} context
    */

@@ -33,7 +33,7 @@ def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
 
 def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
     grad_a = None
-    if a.requires_grad:  # of x ** 0 it is 0, also where x is
+    if a.requires_grad:  # the slope of x ** 0 is 0, also for x = 0
         part = g * b * a ** (b - 1)
         never = b == 0
         grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
@@ -44,7 +44,7 @@ def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
 
 
 def _power(a: Any, b: Any) -> Any:
-    """As torch, integers to negative powers of a tensor: 1 and -1 keep their size, others vanish."""
+    """Integers to negative powers of a tensor, as torch: 1 and -1 give ±1, other numbers 0."""
     if b.ndim == 0 or b.dtype.kind != "i" or not (b < 0).any():
         return np.power(a, b)
     ones = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b % 2), 0))
@@ -87,7 +87,7 @@ reciprocal = unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,),
 abs = unary("abs", lambda x: np.abs(x), lambda g, _, x: (g * x.sign(),), out="same", in_place=True, synonyms="absolute")
 sign = unary(
     "sign",
-    lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # of NaN 0, as in torch
+    lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # 0 for NaN, as in torch
     lambda g, _, x: (g * 0,),
     out="same",
     saves="none",
@@ -106,7 +106,7 @@ def _scaled(operation: Op) -> Any:
 
 
 def _rounded(a: Tensor, b: Any, rounding_mode: str | None = None) -> Tensor:
-    if not isinstance(a, Tensor) and not isinstance(b, Tensor):  # two numbers, which torch divides, too
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):  # two numbers, which torch accepts too
         a = tensor_of(np.asarray(a))
     if rounding_mode == "floor":
         return floor_divide(a, b)

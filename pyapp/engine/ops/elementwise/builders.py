@@ -1,4 +1,4 @@
-"""Make elementwise primitives of NumPy functions: `unary`, `binary` and their parts."""
+"""Make elementwise primitives from NumPy functions: `unary`, `binary` and their parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def binary(
     name: str, compute: Callable[[], NumpyFunction], vjp: Any, out: str = "common", saves: str = "inputs",
     in_place: bool = False, synonyms: str = "",
 ) -> Op:  # fmt: skip
-    """A broadcasting primitive of two operands, of which the second may be a number; a public function and a method
+    """A broadcasting primitive of two operands; the second may be a number. It is a public function and a method,
     unless its name begins with an underscore.
 
     `out`: "common", "float" (integers become float32), "floats alone" (integers are refused) or "bool".
@@ -64,12 +64,12 @@ def _declared(made: Op, in_place: bool, synonyms: str) -> Op:
 
 
 def _refuse_bool(name: str, instead: str, *operands: Any) -> None:
-    """As torch: bools are not numbers for every op."""
+    """TypeError for bools, which some ops do not accept as numbers, as in torch."""
     if any(isinstance(x, bool) or (isinstance(x, Tensor) and x.dtype is _dtype.bool_) for x in operands):
         raise UnsupportedTypeError(f"{name}: takes no bools ({', '.join(map(describe, operands))}); {instead}")
 
 
-_NOT_OF_BOOLS = {"neg", "relu"}  # where NumPy would take them or say it worse
+_NOT_OF_BOOLS = {"neg", "relu"}  # NumPy would accept them or report them less clearly
 
 
 def unary(

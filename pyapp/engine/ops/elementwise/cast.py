@@ -34,7 +34,7 @@ def _move(x: Tensor, device: Device) -> Tensor:
 
 
 def moved(x: Tensor, device: Device) -> Tensor:
-    """As `_move`, also while a Graph is captured: for new tensors, whose elements no replay changes."""
+    """As `_move`, but allowed while a Graph is captured: for new tensors that no replay changes."""
     x = x if x.dtype.is_quantized or x.is_contiguous() else x.clone()
     size = x.dtype.itemsize
     nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size
@@ -73,10 +73,10 @@ def to(
     memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """Another dtype and/or device: `x.to("float16")`, `x.to("q4_0")`, `x.to("cuda")`, `x.to(other)`; x itself when
-    nothing changes. A block format takes matrices and has no gradient. The order in memory (`memory_format`) stays.
+    nothing changes. Block formats are for matrices and have no gradient. `memory_format` has no effect.
     """
     try:
-        flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which means nothing here, and copy
+        flags = [value for value in args if isinstance(value, bool)]  # non_blocking, which has no effect, and copy
         copy = flags[1] if len(flags) > 1 else copy
         for value in args:
             if isinstance(value, Tensor):
@@ -102,14 +102,14 @@ def to(
 
 
 def _may_be_device(name: str) -> bool:
-    """Dtypes have digits in their names, devices after a colon alone."""
+    """Whether a name may be a device: dtypes have digits in their names, devices only after a colon."""
     return name.partition(":")[0].isalpha()
 
 
 @method()
 @names_itself
 def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
-    """x itself when dense, else a dense copy, row by row in any case."""
+    """x itself if it is dense, else a dense row-major copy."""
     try:
         if x.is_contiguous():
             return x

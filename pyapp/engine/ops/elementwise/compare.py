@@ -1,4 +1,4 @@
-"""Comparisons, the larger and smaller of two, tests for NaN and infinity."""
+"""Comparisons, elementwise maximum and minimum, tests for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .select import where
 
 
 def _d_pick(chosen: Op) -> Any:
-    """max/min of two: the gradient goes to the chosen one, half to each of equals."""
+    """max/min of two: the gradient goes to the chosen one; equal elements get half each."""
 
     def vjp(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
         b = as_tensor(b, a)
@@ -44,13 +44,13 @@ isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool")
 
 @function(method=True)
 def fmax(a: Tensor, b: Tensor) -> Tensor:
-    """The larger one; the other one where one is NaN. Of equals, the first has the gradient."""
+    """The larger element; if one is NaN, the other. For equal elements the first gets the gradient."""
     return where((a >= b).logical_or(b.isnan()), a, b)
 
 
 @function(method=True)
 def fmin(a: Tensor, b: Tensor) -> Tensor:
-    """The smaller one; the other one where one is NaN. Of equals, the first has the gradient."""
+    """The smaller element; if one is NaN, the other. For equal elements the first gets the gradient."""
     return where((a <= b).logical_or(b.isnan()), a, b)
 
 

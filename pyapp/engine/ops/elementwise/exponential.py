@@ -36,7 +36,7 @@ logaddexp = binary(
 
 @function(method=True, in_place=True)
 def ldexp(x: Tensor, other: Tensor) -> Tensor:
-    """x 2^other; integer powers count as of x's dtype where that is a float."""
+    """x 2^other; integer powers are converted to x's dtype if that is a float."""
     if not other.dtype.is_floating_point:
         other = other.to(x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype)
     return x * exp2(other)
@@ -44,7 +44,7 @@ def ldexp(x: Tensor, other: Tensor) -> Tensor:
 
 @function(method=True)
 def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
-    """log2(2^x + 2^other), stable."""
+    """log2(2^x + 2^other), numerically stable."""
     kind = common_dtype(x, other)
     if not kind.is_floating_point:
         raise TypeError(f"logaddexp2: takes floating-point tensors, not {describe(x)} and {describe(other)}")
@@ -58,7 +58,7 @@ def xlogy(x: Any, other: Any) -> Tensor:
     kind = common_dtype(a, b)
     kind = kind if kind.is_floating_point else _dtype.Default.dtype
     a, b = a.to(kind), b.to(kind)
-    hidden = (a == 0).logical_and((b <= 0).logical_or(b.isinf()))  # where the logarithm would make 0 a NaN
+    hidden = (a == 0).logical_and((b <= 0).logical_or(b.isinf()))  # else the logarithm would turn 0 into NaN
     return a * where(hidden, 1.0, b).log()
 
 

@@ -20,7 +20,7 @@ from .select import where
 
 
 def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
-    """To x inside and on the limits, else to the limit that holds it."""
+    """The gradient goes to x inside and on the limits, else to the limit that applies."""
     below: Any = None if low is None else lt(x, low)
     above: Any = None if high is None else gt(x, high)
     beyond = [side for side in (below, above) if side is not None]

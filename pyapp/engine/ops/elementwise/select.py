@@ -31,7 +31,9 @@ _where.reads = lambda _: (0,)
 
 @function()
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
-    """`input` where the condition holds, else `other`; broadcast. Of a condition alone: where it holds, by dim."""
+    """`input` where the condition holds, else `other`; broadcast. With only a condition: the indices where it holds, by
+    dim.
+    """
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     if isinstance(condition, Tensor) and condition.dtype is not _dtype.bool_ and condition.dtype is not _dtype.uint8:
@@ -47,7 +49,7 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_:
         raise TypeError(f"masked_fill: the mask is a tensor of bools, not {describe(mask)}")
     if isinstance(value, float) and x.dtype.category == 1:
-        value = int(value)  # or the other elements would pass through float32
+        value = int(value)  # else the other elements would be converted to float32
     found = where(mask, value, x)
     return found if found.dtype is x.dtype else found.to(x.dtype)
 
@@ -55,7 +57,7 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
 @function(method=True, in_place=True)
 @primitive()
 def heaviside(x: Tensor, values: Tensor) -> Tensor:
-    """0 below zero, 1 above, `values` at zero; both of one dtype."""
+    """0 below zero, 1 above, `values` at zero; both have the same dtype."""
     if not isinstance(values, Tensor) or x.dtype is not values.dtype:
         raise TypeError(f"heaviside: {describe(x)} and {describe(values)} differ in dtype")
     return _heaviside(x, values)

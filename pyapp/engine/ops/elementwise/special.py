@@ -27,7 +27,7 @@ def _erf_table() -> Any:
     rows = []
     for k in range(97):
         a = k / 16
-        slope = [2 / sqrt(pi) * _math_exp(-a * a)]  # of erf', which obeys f' = -2 x f
+        slope = [2 / sqrt(pi) * _math_exp(-a * a)]  # of f = erf', with f' = -2 x f
         slope.append(-2 * a * slope[0])
         for n in range(1, 10):
             slope.append(-2 * (a * slope[n] + slope[n - 1]) / (n + 1))
@@ -36,7 +36,7 @@ def _erf_table() -> Any:
 
 
 def _erf64(x: Any) -> Any:
-    """erf in float64: a step of at most 1/32 from the nearest tabled point; beyond 6 it is 1."""
+    """erf in float64: Taylor series around the nearest point of the table, at most 1/32 away; beyond 6 it is 1."""
     size = np.minimum(np.abs(x), 6.0)
     nearest = np.rint(np.nan_to_num(size) * 16).astype(np.int64)
     step = size - nearest / 16
@@ -207,7 +207,7 @@ def polygamma(n: int, x: Tensor) -> Tensor:
     return x.digamma() if n == 0 else x.trigamma() if n == 1 else _polygamma(x, n)
 
 
-_TERMS = 2000  # of the series below; for arguments whose result is finite far fewer matter
+_TERMS = 2000  # terms of the series below; arguments with a finite result need far fewer
 
 
 def _d_bessel(g: Tensor, _: Any, x: Tensor, order: int) -> Any:

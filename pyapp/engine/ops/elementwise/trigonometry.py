@@ -33,7 +33,7 @@ atanh = unary("atanh", lambda x: np.arctanh(x), lambda g, _, x: (g / (1 - x * x)
 
 
 def _over_square(a: Tensor, b: Any) -> Tensor:
-    """1 / (a² + b²); 0 where both are."""
+    """1 / (a² + b²); 0 where both are 0."""
     square = a * a + b * b
     return where(square == 0, 0.0, square.reciprocal())
 

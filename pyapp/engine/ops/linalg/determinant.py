@@ -16,7 +16,7 @@ from .solve import inverse
 
 @primitive(vjp=None, name="_cofactors")
 def _cofactors(x: Tensor) -> Tensor:
-    """The gradient of det, of singular matrices too: from the singular values."""
+    """The gradient of det from the singular values, also for singular matrices."""
 
     def compute(a: Any) -> Any:
         u, s, vh = np.linalg.svd(a)
@@ -63,6 +63,6 @@ def slogdet(x: Tensor) -> LogDeterminant:
 
 @function(method=True)
 def logdet(x: Tensor) -> Tensor:
-    """log of the determinant; NaN where that is negative."""
+    """log of the determinant; NaN if that is negative."""
     sign, size = slogdet(x)
     return where(sign < 0, float("nan"), size)

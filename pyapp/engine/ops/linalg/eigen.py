@@ -42,8 +42,8 @@ class Eigen(NamedTuple):
 
 
 def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
-    """(eigenvalues ascending (..., N), eigenvectors as columns (..., N, N)) of symmetric x, of which one triangle is
-    read. The gradient is that of the whole symmetric matrix; undefined for equal eigenvalues.
+    """(eigenvalues ascending (..., N), eigenvectors as columns (..., N, N)) of symmetric x; only one triangle is read.
+    The gradient is that of the whole symmetric matrix; undefined for equal eigenvalues.
     """
     _square("eigh", x)
     if UPLO not in ("L", "U"):
@@ -83,7 +83,8 @@ def eigvals(x: Tensor) -> Tensor:
 
 def eig(x: Tensor) -> Eig:
     """(eigenvalues (..., N, 2), eigenvectors as columns (..., N, N, 2)), pairs of real and imaginary parts; no
-    gradient."""
+    gradient.
+    """
 
     def compute(a: Any) -> Any:
         values, vectors = np.linalg.eig(a)

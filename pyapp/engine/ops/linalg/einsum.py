@@ -32,7 +32,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 
 def _letters(part: str, x: Tensor, hidden: int) -> list[str]:
-    """The label of each dim; those of the ellipsis are "0", "1", … counted from the right, `hidden` in all."""
+    """The label of each dim; the `hidden` dims of the ellipsis are "0", "1", … counted from the right."""
     if part.count(".") not in (0, 3) or (part.count(".") and "..." not in part):
         raise ValueError(f"einsum: {part!r} holds dots that are no ellipsis")
     before, dots, after = part.partition("...")
@@ -65,7 +65,7 @@ def _parse(equation: str, operands: list[Tensor]) -> tuple[list[list[str]], list
 
 
 def _one_each(x: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
-    """Labels that stand twice become diagonals."""
+    """Labels that occur twice become diagonals."""
     for label in dict.fromkeys(labels):
         while labels.count(label) > 1:
             first = labels.index(label)

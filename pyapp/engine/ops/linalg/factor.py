@@ -73,8 +73,7 @@ MODES = ("reduced", "complete", "r")
 
 def linalg_qr(x: Tensor, mode: str = "reduced") -> QR:
     """x = Q R: orthonormal columns in Q, R upper triangular. x (..., M, N) → Q (..., M, K), R (..., K, N) with K the
-    smaller of M and N; mode "complete": K is M, and what Q has more is not differentiated; "r": without Q, which is
-    empty.
+    smaller of M and N; mode "complete": K is M, and the additional columns of Q have no gradient; "r": Q is empty.
     """
     if x.ndim < 2 or mode not in MODES:
         raise ValueError(f"qr: takes matrices (..., M, N) and mode {', '.join(MODES)}, got {describe(x)}, {mode!r}")
@@ -106,21 +105,24 @@ def _further_columns(x: Tensor) -> Tensor:
 
 
 class WithInfo(NamedTuple):
-    """A result, and int32 (...): 0 where it is one."""
+    """A result, and int32 (...): 0 for success."""
 
     L: Tensor
     info: Tensor
 
 
 def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
-    """(cholesky, info): where a matrix has none, info is not 0 and the factor NaN, unless `check_errors` raises."""
+    """(cholesky, info): for a matrix without a factor info is not 0 and the factor NaN, unless
+    `check_errors` raises.
+    """
     _square("cholesky_ex", x)
     return WithInfo(*_checked(lambda a: cholesky(a).mT if upper else cholesky(a), x.shape[:-2], check_errors, x))
 
 
 def _pivots(a: Any) -> tuple[Any, Any]:
-    """(L below and U above the diagonal, rows that were exchanged, from 0) of (B, M, N) by Gauss's elimination with the
-    largest of each column as pivot."""
+    """(L below and U above the diagonal, exchanged rows, from 0) of (B, M, N) by Gaussian elimination with the largest
+    element of each column as pivot.
+    """
     a = a.copy()
     batch, m, n = a.shape
     every, exchanged = np.arange(batch), np.zeros((batch, min(m, n)), np.int64)
@@ -135,7 +137,7 @@ def _pivots(a: Any) -> tuple[Any, Any]:
 
 
 def _order(exchanged: Any, m: int) -> Any:
-    """Which row of A stands in each row of L U, (B, M), from the exchanges."""
+    """The row of A in each row of L U, (B, M), from the exchanges."""
     order = np.tile(np.arange(m, dtype=np.int64), (len(exchanged), 1))
     every = np.arange(len(exchanged))
     for k in range(exchanged.shape[1]):
@@ -169,7 +171,9 @@ def _lu_square(x: Tensor) -> Tensor:
 
 
 def _permuted_factors(x: Tensor, order: Any) -> Tensor:
-    """L and U in one matrix (..., M, N), differentiable: of the square at the top left, and what follows from it."""
+    """L and U in one matrix (..., M, N), differentiable: of the square at the top left, and the rest
+    computed from it.
+    """
     m, n = x.shape[-2:]
     k = min(m, n)
     index = tensor_of(order.reshape(*x.shape[:-2], m, 1), _dtype.int64)
@@ -195,7 +199,7 @@ def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
 
 
 def _two(name: str, x: Tensor) -> Any:
-    """_lapack of what returns two arrays."""
+    """_lapack for functions that return two arrays."""
     kept: list[Any] = []
 
     def compute(a: Any) -> Any:
@@ -215,7 +219,7 @@ class LU(NamedTuple):
 
 
 class LUFactor(NamedTuple):
-    """L and U in one matrix, and the exchanges of rows (int32, from 1), as LAPACK has them."""
+    """L and U in one matrix, and the exchanges of rows (int32, from 1), as in LAPACK."""
 
     LU: Tensor
     pivots: Tensor
@@ -249,7 +253,7 @@ def lu(x: Tensor, *, pivot: bool = True) -> LU:
 
 @function()
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> LU:
-    """(P, L, U) of what lu_factor gave; empty tensors for what is not wanted."""
+    """(P, L, U) of the result of lu_factor; empty tensors for parts that are not requested."""
     m, n = LU_data.shape[-2:]
     if LU_pivots.shape != (*LU_data.shape[:-2], min(m, n)):
         raise ValueError(f"lu_unpack: pivots {describe(LU_pivots)} do not fit {describe(LU_data)}")
@@ -318,7 +322,7 @@ def ormqr(x: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: b
 
 
 class Geqrf(NamedTuple):
-    """R on and above the diagonal, reflectors below it; and their factors."""
+    """R on and above the diagonal, reflectors below it; and the factors of the reflectors."""
 
     a: Tensor
     tau: Tensor
@@ -326,7 +330,7 @@ class Geqrf(NamedTuple):
 
 @function(method=True)
 def geqrf(x: Tensor) -> Geqrf:
-    """QR as LAPACK leaves it, for householder_product and ormqr; without a gradient. x (..., M, N)."""
+    """QR in LAPACK's form, for householder_product and ormqr; without a gradient. x (..., M, N)."""
     if x.ndim < 2:
         raise ValueError(f"geqrf: takes matrices (..., M, N), got {describe(x)}")
     rows, k = x.shape[-2], min(x.shape[-2:])
@@ -346,5 +350,5 @@ orgqr = function("orgqr", method=True)(householder_product)
 
 @function(method=True)
 def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
-    """torch.lu_solve: linalg's with the right side first."""
+    """torch.lu_solve: linalg.lu_solve with the right side first."""
     return linalg_lu_solve(LU_data, LU_pivots, b)

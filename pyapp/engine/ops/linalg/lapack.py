@@ -1,4 +1,4 @@
-"""Calls of NumPy's LAPACK over batches of matrices, with the checks that they share."""
+"""Calls of NumPy's LAPACK over batches of matrices, with common checks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _square(name: str, x: Tensor) -> None:
 
 
 def _checked(function: Any, shape: tuple[int, ...], check_errors: bool, *args: Any) -> tuple[Tensor, Tensor]:
-    """The result of a factorisation, and where it failed: 1; there it is NaN."""
+    """The result of a factorisation, NaN where it failed; and info, 1 where it failed."""
     try:
         return function(*args), args[0].new_zeros(shape, dtype=_dtype.int32)
     except RuntimeError as error:

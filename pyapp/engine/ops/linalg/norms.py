@@ -16,8 +16,8 @@ from .svd import svdvals
 
 
 def cond(A: Tensor, p: Any = None) -> Tensor:
-    """The condition number of matrices (..., M, N) → (...): for p None, 2 or -2 of the singular values, for the other
-    norms of matrix_norm |A| |A⁻¹|, of square ones; infinite where there is no inverse.
+    """The condition number of matrices (..., M, N) → (...). For p None, 2 or -2 it is a ratio of singular values, for
+    the other norms of matrix_norm it is |A| |A⁻¹| of square matrices; infinite if there is no inverse.
     """
     if A.ndim < 2:
         raise ValueError(f"cond: takes matrices (..., M, N), got {describe(A)}")

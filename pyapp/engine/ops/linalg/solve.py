@@ -23,7 +23,7 @@ from .svd import _largest, _limit, svdvals
 @function(method=True)
 @primitive(vjp=lambda g, y, x: (-(y.mT @ g @ y.mT),), saves="output")
 def inverse(x: Tensor) -> Tensor:
-    """The inverse of (..., N, N). RuntimeError where it is singular."""
+    """The inverse of (..., N, N). RuntimeError if it is singular."""
     _square("inverse", x)
     return tensor_of(*_lapack("inverse", lambda a: np.linalg.inv(a), x))
 
@@ -42,7 +42,8 @@ def _solve(a: Tensor, b: Tensor) -> Tensor:
 @function(arguments="A B")
 def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
     """x of a x = b, as torch.linalg.solve: a (..., N, N), b (N,) or (..., N, K); x of x a = b unless `left`.
-    LinAlgError where a is singular."""
+    LinAlgError if a is singular.
+    """
     _square("solve", a)
     if not left:
         return solve(a.mT, b) if b.ndim == 1 else solve(a.mT, b.mT).mT
@@ -79,7 +80,7 @@ def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
 
 @primitive(vjp=_d_pinv, saves="both", name="_pinv")
 def _pinv(x: Tensor, limit: Tensor) -> Tensor:
-    """limit (...): up to which singular values count as none."""
+    """limit (...): singular values up to it count as zero."""
 
     def compute(a: Any, limit: Any) -> Any:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
@@ -95,7 +96,8 @@ def pinv(
     x: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:  # fmt: skip
     """The Moore-Penrose inverse (..., N, M), through the singular values above atol and rtol (or rcond) times the
-    largest; by default max(M, N) ε times."""
+    largest; by default max(M, N) ε times.
+    """
     if x.ndim < 2:
         raise ValueError(f"pinv: takes matrices (..., M, N), got {describe(x)}")
     if hermitian:
@@ -113,7 +115,7 @@ def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 class LeastSquares(NamedTuple):
-    """What lstsq returns; what its driver does not tell is empty."""
+    """The result of lstsq; fields that the driver does not compute are empty."""
 
     solution: Tensor
     residuals: Tensor
@@ -127,10 +129,10 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """x with the least |A x - B|, as torch.linalg.lstsq. A (..., M, N), B (..., M, K) → (..., N, K); or B (..., M).
 
-    Singular values up to rcond (by default max(M, N) ε) times the largest count as none; of several solutions it is
-    the shortest. All of LAPACK's drivers are the same here but for what they tell: "gelsy" (the default), "gelsd" and
-    "gelss" the rank (...), the latter two the singular values, and they and "gels" the sums of squares that are left,
-    (..., K), where M > N and A has full rank.
+    Singular values up to rcond (default max(M, N) ε) times the largest count as zero; of several solutions it is the
+    shortest. LAPACK's drivers differ only in the returned fields: "gelsy" (the default), "gelsd" and "gelss" return the
+    rank (...), the latter two the singular values; "gelsd", "gelss" and "gels" return the sums of squared residuals,
+    (..., K), if M > N and A has full rank.
     """
     vector = A.ndim > B.ndim and B.shape == A.shape[:-1]
     other = B.unsqueeze(-1) if vector else B
@@ -185,7 +187,9 @@ class SolutionInfo(NamedTuple):
 
 
 def inv_ex(x: Tensor, *, check_errors: bool = False) -> InverseInfo:
-    """(inverse, info): where a matrix has none, info is not 0 and the inverse NaN, unless `check_errors` raises."""
+    """(inverse, info): for a matrix without an inverse info is not 0 and the inverse NaN, unless
+    `check_errors` raises.
+    """
     _square("inv_ex", x)
     return InverseInfo(*_checked(inverse, x.shape[:-2], check_errors, x))
 

@@ -23,7 +23,7 @@ def _parts(packed: Tensor, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def over_gaps(skew: Tensor, values: Tensor) -> Tensor:
-    """skew[i, j] / (values[j] - values[i]); where skew is 0, as on the diagonal and where no vector is used, 0."""
+    """skew[i, j] / (values[j] - values[i]); 0 where skew is 0, as on the diagonal and for unused vectors."""
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
     unused = skew == 0
     return where(unused, 0.0, skew) / where(unused, 1.0, gaps)
@@ -67,7 +67,8 @@ class SVD(NamedTuple):
 @function(method=True)
 def svd(x: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
     """x = U diag(S) Vᵀ, as torch.svd: x (..., M, N) → U (..., M, K), S (..., K), V (..., N, K); U and V square unless
-    `some`, zeros unless `compute_uv`. What a square one has more gets no gradient."""
+    `some`, zeros unless `compute_uv`. The additional columns of square ones get no gradient.
+    """
     if x.ndim < 2:
         raise ValueError(f"svd: takes matrices (..., M, N), got {describe(x)}")
     if not compute_uv:
@@ -78,7 +79,7 @@ def svd(x: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
 
 
 def _completed(basis: Tensor) -> Tensor:
-    """Orthonormal columns (..., M, K) and further ones behind them, (..., M, M), which have no gradient."""
+    """Orthonormal columns (..., M, K), completed by further ones to (..., M, M); these have no gradient."""
     m, k = basis.shape[-2:]
     if m == k:
         return basis
@@ -114,14 +115,16 @@ class LinalgSVD(NamedTuple):
 
 def linalg_svd(x: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> LinalgSVD:
     """(U, S, Vᵀ), as torch.linalg.svd: U (..., M, M), S (..., K), Vᵀ (..., N, N), or K columns and rows of them unless
-    `full_matrices`; what they have beyond K gets no gradient."""
+    `full_matrices`; columns and rows beyond K get no gradient.
+    """
     u, s, v = svd(x, not full_matrices)
     return LinalgSVD(u, s, v.mT)
 
 
 def _limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
-    """Up to where singular values count as none (...): the larger of atol and rtol times the largest; rtol is by
-    default max(M, N) ε, and 0 where atol alone is given."""
+    """The limit (...) up to which singular values count as zero: the larger of atol and rtol times the largest. The
+    default of rtol is max(M, N) ε, or 0 if only atol is given.
+    """
     if rtol is None:
         eps = float(np.finfo(largest.dtype.numpy_name).eps)
         rtol = max(x.shape[-2:]) * eps if atol is None else 0.0
@@ -138,7 +141,8 @@ def _largest(values: Tensor) -> Tensor:
 def matrix_rank(
     x: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:  # fmt: skip
-    """How many singular values are above atol (or tol) and rtol times the largest, by default max(M, N) ε times; of the
-    eigenvalues' sizes where `hermitian`, which are the same."""
+    """The number of singular values above atol (or tol) and above rtol (default max(M, N) ε) times the largest. With
+    `hermitian` the absolute eigenvalues are counted, which are the same.
+    """
     s = svdvals(x.detach())
     return (s > _limit(x, _largest(s), tol if atol is None else atol, rtol).unsqueeze(-1)).sum(-1)

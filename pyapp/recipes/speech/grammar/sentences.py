@@ -1,8 +1,8 @@
-"""The sentences that the embedded speech model can hear: a closed grammar of about 320 different words.
+"""The sentences that the embedded speech model knows: a closed grammar of about 320 different words.
 
 It covers numbers, times, dates, commands, places, weather, shopping, people, short questions and answers. Numbers are
 written as words, as they are spoken. In a template, `[rule]` is replaced by one of the rule's alternatives.
-`sentence(seed, index)` is the same text on every platform, for ever.
+`sentence(seed, index)` is the same text on every platform.
 """
 
 from __future__ import annotations

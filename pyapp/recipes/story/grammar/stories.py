@@ -1,4 +1,4 @@
-"""Small stories from a grammar: `story(seed, index)` is the same text on every platform, for ever.
+"""Small stories from a grammar: `story(seed, index)` is the same text on every platform.
 
 A template holds
     {one|two|}          one of the alternatives, which may nest; an empty one leaves nothing
