@@ -305,9 +305,7 @@ def construct(args: tuple[Any, ...], kind: DType) -> Tensor:
         return args[0].detach()
     if len(args) == 1 and isinstance(args[0], Storage):
         raise TypeError(f"{_name(kind)}: takes sizes or data, not a storage")
-    if (
-        len(args) == 1 and isinstance(args[0], (list, tuple, builtins.range, np.ndarray)) and type(args[0]) is not Size
-    ):
+    if len(args) == 1 and isinstance(args[0], (list, tuple, builtins.range, np.ndarray)) and type(args[0]) is not Size:
         return tensor(list(args[0]) if isinstance(args[0], builtins.range) else args[0], dtype=kind)
     return empty_contiguous(as_shape(args), kind)
 
