@@ -152,7 +152,7 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
 @function(method=True, in_place=True)
 @primitive(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
 def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """NaN becomes `nan` (0 where that is None); infinities the largest and smallest numbers of the dtype unless given."""
+    """NaN becomes `nan` (None is 0); infinities the largest and smallest numbers of the dtype unless given."""
     if not x.dtype.is_floating_point:
         return x.clone()
     array = array_of(x)
