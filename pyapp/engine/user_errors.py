@@ -97,7 +97,11 @@ def _brief(value: Any, depth: int = 0) -> str:
         shown = [_brief(part, depth + 1) for part in value[:6]] + ["..."] * (len(value) > 6)
         return ("[{}]" if isinstance(value, list) else "({})" if len(value) != 1 else "({},)").format(", ".join(shown))
     if isinstance(value, (str, int, float, bool, type(None), slice)) or depth >= 3:
-        text = describe(value)[:80] if not isinstance(value, str) else repr(value[:60])
+        text = (
+            (reprlib.repr(value) if isinstance(value, (list, tuple)) else repr(value))[:80]
+            if not isinstance(value, str)
+            else repr(value[:60])
+        )
         return text
     if isinstance(value, (DType, Device)):
         return str(value)

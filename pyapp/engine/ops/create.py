@@ -100,21 +100,16 @@ def full_like(
     return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
 
 
-_DEEPEST = 65  # a NumPy array has 64 dims
+_DEEPEST = 64  # dims of a NumPy array
 
 
-def _check_depth(data: Any) -> None:
-    """ValueError for lists that are nested deeper than a tensor can have dims."""
-    part = data
-    for _ in builtins.range(_DEEPEST):
-        if not isinstance(part, (list, tuple)) or not part:
-            return
-        part = part[0]
-    raise ValueError(f"tensor: the lists are nested {_DEEPEST} deep and more; a tensor has fewer dims")
-
-
-def _contains_tensor(data: Any) -> bool:
-    return isinstance(data, Tensor) or (isinstance(data, (list, tuple)) and any(_contains_tensor(d) for d in data))
+def _contains_tensor(data: Any, depth: int = 0) -> bool:
+    """Whether lists, or lists in lists, hold a tensor. ValueError for lists nested deeper than a tensor has dims."""
+    if not isinstance(data, (list, tuple)):
+        return isinstance(data, Tensor)
+    if depth >= _DEEPEST:
+        raise ValueError(f"tensor: the lists are nested more than {_DEEPEST} deep")
+    return any(_contains_tensor(part, depth + 1) for part in data)
 
 
 def _too_large(array: Any) -> bool:
@@ -134,12 +129,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         return _finish(result, device, requires_grad)
     if dtype is not None and as_dtype(dtype).is_quantized:
         return _finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
-    _check_depth(data)
-    try:
-        if _contains_tensor(data):
-            data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
-    except RecursionError:
-        raise ValueError("tensor: the nested lists do not have equal lengths, and are nested too deep") from None
+    if _contains_tensor(data):
+        data = [d.tolist() if isinstance(d, Tensor) else d for d in data]
     from_python = not isinstance(data, (np.ndarray, np.generic))
     wide = from_python and dtype is not None and as_dtype(dtype) is _dtype.uint64
     try:
