@@ -47,8 +47,8 @@ def shapes(kind: str) -> list[tuple[int, int]]:
 
 
 def plane_of(numbers: np.ndarray, bits: int) -> np.ndarray:
-    """A plane of bands.h: of (8 rows, 32 columns) of small numbers, so many bits each. A byte has numbers of steps s and
-    s + 4, then those of the next step."""
+    """A plane of bands.h: of (8 rows, 32 columns) of small numbers, so many bits each. A byte has numbers of steps s
+    and s + 4, then those of the next step."""
     steps = (numbers & (1 << bits) - 1).reshape(8, 2, 4, 4).transpose(2, 1, 0, 3)  # s, s or s + 4, row, column
     each = 4 // bits  # steps in a byte
     if bits == 1:
