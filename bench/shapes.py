@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pyapp.engine.dtype import GGML
+from pyapp.engine.quant import BANDED
 from pyapp.models.llama2c import Config
 
 SHAPES = {
@@ -10,7 +12,7 @@ SHAPES = {
     "stories110M": Config(768, 2048, n_layers=12, n_heads=12, n_kv_heads=12, vocab_size=32000, max_seq_len=1024),
 }
 PROMPT = 128  # tokens of the prompt figure
-STREAMED = ("q4_0", "q8_0", "q4_K", "q6_K")  # block formats whose products are to run at the speed of memory
+STREAMED = tuple(name for name in BANDED if name in GGML)  # whose products are to run at the speed of memory
 DECODE = {"embedded": 240, "stories15M": 96, "stories110M": 48}  # tokens of a decode sample, after a prompt of 8
 
 

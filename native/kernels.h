@@ -25,9 +25,11 @@
 #define BANDED(FORMAT) /* formats packed in bands, and the bytes of eight rows' blocks */                              \
     FORMAT(q8_0, 272)                                                                                                  \
     FORMAT(q8_group, 288)                                                                                              \
-    FORMAT(q4_0, 144) FORMAT(q4_1, 160) FORMAT(q5_0, 176) FORMAT(q5_1, 192) FORMAT(q2_K, 672) FORMAT(q3_K, 912)        \
-        FORMAT(q4_K, 1184) FORMAT(q5_K, 1440) FORMAT(q6_K, 1680)
-#define ATTENTION_ROWS 48 /* the workspace of masked_attention is measured in these two */
+    FORMAT(q4_0, 144)                                                                                                  \
+    FORMAT(q4_1, 160)                                                                                                  \
+    FORMAT(q5_0, 176)                                                                                                  \
+    FORMAT(q5_1, 192) FORMAT(q2_K, 672) FORMAT(q3_K, 912) FORMAT(q4_K, 1184) FORMAT(q5_K, 1440) FORMAT(q6_K, 1680)
+#define ATTENTION_ROWS 48 /* the workspace of attention_train is measured in these two */
 #define ATTENTION_KEY_UNIT 24
 #define ATTENTION_Q8_KEYS 64  /* values that share scales */
 #define ATTENTION_Q8_DIMS 256 /* at most */

@@ -43,6 +43,11 @@ enum { BANDS_AT_ONCE = 1 };
 #else
 enum { BANDS_AT_ONCE = 2 };
 #endif
+#if defined(__wasm_relaxed_simd__) /* types with two sums for each row need twice the registers */
+enum { HALVES_AT_ONCE = 2 };
+#else
+enum { HALVES_AT_ONCE = BANDS_AT_ONCE };
+#endif
 typedef part_float band_sums[PARTS];
 
 typedef struct run_sums {
@@ -180,7 +185,7 @@ INLINE void stream_bands(float out[STREAM_BANDS][BAND], const uint8_t *w, int64_
     const band_type t = band_type_of(type);
     const int64_t step = t.large ? MOST_VALUES / BLOCK : 1, nbytes = band_bytes(type);
     band_sums total[STREAM_BANDS] = {0};
-    const int once = bands < BANDS_AT_ONCE ? bands : BANDS_AT_ONCE;
+    const int most = t.halves ? HALVES_AT_ONCE : BANDS_AT_ONCE, once = bands < most ? bands : most;
     for (int64_t k = 0; k < blocks; k += step, w += nbytes)
         for (int b = 0; b < bands; b += once)
             add_block(total + b, w + b * stride, stride, x + k, t, once);
