@@ -25,8 +25,9 @@ static __attribute__((noinline)) void TILE(ELEMENT *sum, const ELEMENT *a, const
         (UNALIGNED *)(sum + (r * EXACT_VECTORS + v) * WIDTH) = total[r][v];
 }
 
-/* rows x columns of c. */
-static void NAME(const exact_product *p, int64_t first_row, int64_t last_row, int64_t first_column, int64_t last_column)
+/* rows x columns of c. The tile has the work; the rest is packing. */
+COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, int64_t first_column,
+                  int64_t last_column)
 {
     enum { WIDTH = EXACT_VECTORS * 4 * LANES / sizeof(ELEMENT) };
     ELEMENT right[EXACT_PANELS * WIDTH * EXACT_K], left[EXACT_ROWS * EXACT_K], sum[EXACT_ROWS * WIDTH];
