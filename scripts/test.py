@@ -17,14 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two processes would write one cache
 PYODIDE = [sys.executable, "-m", "tests.pyodide"]
-# The longest first, so that none is left to run alone at the end.
+# The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
+# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again.
 SUITES = {
-    "page": [*PYTEST, "e2e", "tests/pyodide"],
-    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "-q", "-rfE"],
+    "page": [*PYTEST, "tests/pyodide", "e2e"],
+    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "-q", "-rfE"],
     "native": [*PYTEST, "tests", "-m", "not browser"],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize"],
-    # What depends on kernels; the kernels' own tests run both WebAssembly builds under node, in the native suite.
-    "Pyodide, simd": [*PYODIDE, "simd", "tests/models", "tests/mirror", "-q", "-rfE"],
+    "Pyodide, simd": [*PYODIDE, "simd", "tests/models", "tests/mirror", "-q", "-rfE"],  # what depends on kernels
 }
 AT_ONCE = 2
 _printing = threading.Lock()
