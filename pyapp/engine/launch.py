@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .device import Device, HiddenAddress, cpu
-from .native import DIMS, FLOATS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail, library
+from .native import DIMS, FLOATS, POINTER_BYTES, POINTERS, SIGNATURES, fail, library
 from .storage import CAPTURES, GraphPools, Storage, use_pools
 from .thread_local import ThreadLocal
 
@@ -25,13 +25,13 @@ class Kernel:
     """One kernel of native/kernels.h: its index, its slots, and functions that take them in order: pointers (a Tensor,
     a Storage, a Part; None where the name ends in "?"), dims, floats.
 
-    `launch(work, *slots)` runs it where its first tensor lies; `pack(records, at, work, *slots)` writes a record.
+    `launch(work, *slots)` runs it where its first tensor lies; `record(work, *slots)` packs the record of the CPU.
     `work` is the cost in thousands of multiply-adds or elements. Both are compiled when they are first asked for.
     """
 
-    __slots__ = ("dims", "floats", "index", "launch", "layout", "name", "pack", "pointers")
+    __slots__ = ("dims", "floats", "index", "launch", "layout", "name", "pointers", "record")
     launch: Any
-    pack: Any
+    record: Any
 
     def __init__(self, index: int, name: str, signature: str) -> None:
         self.pointers, self.dims, self.floats = (group.split() for group in signature.split("|"))
@@ -45,9 +45,9 @@ class Kernel:
         if name == "launch":
             self.launch = self._compile(_LAUNCH, {"_run": library.pyapp_run, "_run_short": library.pyapp_run_short})
             return self.launch
-        if name == "pack":
-            self.pack = self._compile(_PACK, {})
-            return self.pack
+        if name == "record":
+            self.record = self._compile(_RECORD, {})
+            return self.record
         raise AttributeError(f"a kernel has no attribute {name!r}")
 
     def _compile(self, template: str, more: dict[str, Any]) -> Any:
@@ -64,7 +64,7 @@ class Kernel:
         )  # fmt: skip
         names: dict[str, Any] = {  # with an underscore: no slot is called so
             "_kernel": self, "_index": self.index, "_name": self.name, "_pack": self.layout.pack,
-            "_pack_into": self.layout.pack_into, "_error": struct.error, "_cpu": cpu, "_fail": fail,
+            "_error": struct.error, "_cpu": cpu, "_fail": fail,
             "_captures": CAPTURES, "_carefully": _pack_carefully, "_elsewhere": _run_elsewhere, **more,
         }  # fmt: skip
         exec(compile(source, f"<{self.name}>", "exec"), names)
@@ -86,27 +86,23 @@ def _made(_work, {slots}):
     try:
         _record = _pack(_index, _work, {packed})
     except _error:
-        _record = bytearray(_kernel.layout.size)
-        _carefully(_record, 0, _cpu, _kernel, _work, ({tensors}), ({numbers}))
-        _record = bytes(_record)
+        _record = _carefully(_cpu, _kernel, _work, ({tensors}), ({numbers}))
     _status = _run_short(_record) if _work < 4 else _run(_record, 1)
     if _status:
         _fail(_status, _name)
 """
-_PACK = """
-def _made(_records, _at, _work, {slots}):
+_RECORD = """
+def _made(_work, {slots}):
     try:
-        _pack_into(_records, _at, _index, _work, {packed})
+        return _pack(_index, _work, {packed})
     except _error:
-        _carefully(_records, _at, _cpu, _kernel, _work, ({tensors}), ({numbers}))
+        return _carefully(_cpu, _kernel, _work, ({tensors}), ({numbers}))
 """
 
 
-def _pack_carefully(
-    records: bytearray, at: int, device: Device, kernel: Kernel, work: int, tensors: Any, numbers: Any
-) -> None:
-    """Writes a record whose work may be beyond 32 bits, or says what is wrong with it. RuntimeError for tensors on
-    several devices, MemoryError for sizes that no record holds."""
+def _pack_carefully(device: Device, kernel: Kernel, work: int, tensors: Any, numbers: Any) -> bytes:
+    """A record whose work may be beyond 32 bits; or an error that names the cause. RuntimeError for tensors on several
+    devices, MemoryError for sizes that no record holds."""
     for tensor in tensors:
         if tensor is not None and tensor.device is not device:
             found = sorted({str(t.device) for t in tensors if t is not None})
@@ -114,7 +110,7 @@ def _pack_carefully(
     addresses = (0 if t is None else t.address for t in tensors)
     values = [a.value if isinstance(a, HiddenAddress) else a for a in addresses]
     try:
-        kernel.layout.pack_into(records, at, kernel.index, min(work, LARGEST_WORK), *values, *numbers)
+        return kernel.layout.pack(kernel.index, min(work, LARGEST_WORK), *values, *numbers)
     except struct.error as error:
         for slot, number in zip((*kernel.dims, *kernel.floats), numbers, strict=True):
             if not isinstance(number, (int, float)) and not hasattr(number, "__index__"):
@@ -151,11 +147,12 @@ def _run_elsewhere(calls: tuple[Call, ...]) -> None:
     """Runs kernels on the device of their tensors, and records them where a Graph is being captured."""
     device: Device = next(t.device for t in calls[0][2] if t is not None)
     backend = device.backend
-    records = bytearray(RECORD_BYTES * len(calls))
-    for i, (kernel, work, tensors, numbers) in enumerate(calls):
+    packed = []
+    for kernel, work, tensors, numbers in calls:
         if kernel.name not in backend.kernels:
             raise MissingKernel(f"{device} has no kernel '{kernel.name}'")
-        _pack_carefully(records, i * RECORD_BYTES, device, kernel, work, tensors, numbers)
+        packed.append(_pack_carefully(device, kernel, work, tensors, numbers))
+    records = bytearray().join(packed)
     status = backend.run(records, len(calls))
     if status:
         fail(status, calls[status >> 8][0].name)
@@ -169,12 +166,7 @@ def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
     if calls[0][1].device is not cpu or CAPTURES.count:
         _run_elsewhere(tuple((c[0], work, c[1 : 1 + len(c[0].pointers)], c[1 + len(c[0].pointers) :]) for c in calls))
         return
-    records = bytearray(RECORD_BYTES * len(calls))
-    at = 0
-    for call in calls:
-        call[0].pack(records, at, work, *call[1:])
-        at += RECORD_BYTES
-    status = library.pyapp_run(bytes(records), len(calls))
+    status = library.pyapp_run(b"".join([call[0].record(work, *call[1:]) for call in calls]), len(calls))
     if status:
         fail(status, calls[status >> 8][0].name)
 

@@ -228,8 +228,10 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                     return operation._by_name(args, kwargs)
                 args = found
             for argument in args:
-                if isinstance(argument, Tensor) and argument._requires_grad and STATE.enabled:
-                    return operation._with_gradient(args)
+                if isinstance(argument, Tensor) and argument._requires_grad:
+                    if STATE.enabled:
+                        return operation._with_gradient(args)
+                    break
             if view or not isinstance(args[0], Tensor):
                 return operation._other(args)
             claim = operation.claim
