@@ -189,7 +189,7 @@ def _check_dirty(name: str, ctx: Context, args: tuple[Any, ...], outputs: list[A
     if len(dirty) < len(ctx._dirty) or any(all(a is not out for out in outputs) for a in dirty):
         raise RuntimeError(f"{name}: what is marked dirty must be an input, and be returned")
     for tensor in dirty:
-        if tensor.seen_through is not None:
+        if tensor.view_of is not None:
             raise RuntimeError(f"{name}: {describe(tensor)} is a view, which a Function cannot write; clone() it first")
         if tensor.requires_grad and tensor.node is None:
             raise RuntimeError(f"{name}: cannot write in place into a leaf that requires a gradient")

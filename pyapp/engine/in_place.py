@@ -43,16 +43,16 @@ def _apart(x: Tensor) -> bool:
 
 
 def _check(x: Tensor, name: str) -> None:
-    owner = x.seen_through[2] if x.seen_through else x
+    owner = x.view_of[2] if x.view_of else x
     if owner.requires_grad and owner.node is None or (x.requires_grad and x.node is None):
-        kind = "a leaf" if x.seen_through is None else "a view of a leaf"
+        kind = "a leaf" if x.view_of is None else "a view of a leaf"
         raise RuntimeError(
             f"{name}: cannot write in place into {kind} that requires a gradient; use the out-of-place form, or write "
             "inside no_grad()"
         )
     step: Tensor | None = x
-    while step is not None and step.seen_through is not None:
-        op, args, _ = step.seen_through
+    while step is not None and step.view_of is not None:
+        op, args, _ = step.view_of
         dense = args[0].is_contiguous()
         if (
             op.name == "_windows"
@@ -92,8 +92,8 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
         raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
     result = result if result.dtype is x.dtype else result.to(x.dtype)
     owner, found = x, result
-    while owner.seen_through is not None:
-        op, args, _ = owner.seen_through
+    while owner.view_of is not None:
+        op, args, _ = owner.view_of
         owner = args[0]
         found = _put_view(_twin(owner, False), found, op, tuple(args[1:]))
     with no_grad():
@@ -107,9 +107,9 @@ def derive_views(owner: Tensor) -> None:
     """Views show what their owner is now: their gradients go to its new node."""
     for reference in owner.views or ():
         view = reference()
-        if view is None or view.seen_through is None:
+        if view is None or view.view_of is None:
             continue
-        op, args, _ = view.seen_through
+        op, args, _ = view.view_of
         view._requires_grad = args[0]._requires_grad
         view.node = Node(op, args, view) if view._requires_grad else None
 
@@ -119,23 +119,23 @@ def _reseat(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
     views of x, are now views of that.
     """
     was = make(x.storage, x.shape, x.strides, x.dtype, x.offset)
-    was._requires_grad, was.node, was.seen_through = x._requires_grad, x.node, x.seen_through
+    was._requires_grad, was.node, was.view_of = x._requires_grad, x.node, x.view_of
     view = change(was)
     if view is was:
         return
-    owner = was.seen_through[2] if was.seen_through else was
+    owner = was.view_of[2] if was.view_of else was
     others = list((x if owner is was else owner).views or ())
     for reference in others:
         other = reference()
-        if other is not None and other.seen_through is not None:
-            op, args, _ = other.seen_through
-            other.seen_through = (op, (was, *args[1:]) if args[0] is x else args, owner)
+        if other is not None and other.view_of is not None:
+            op, args, _ = other.view_of
+            other.view_of = (op, (was, *args[1:]) if args[0] is x else args, owner)
     if owner is was:
         owner.views, x.views = [*others, ref(x)], None
     else:  # views are derived again in this order, each after what it is a view of
         owner.views = [r for known in others for r in ((ref(was), known) if known() is x else (known,))]
     x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
-    x.seen_through, x.node = view.seen_through, view.node
+    x.view_of, x.node = view.view_of, view.node
 
 
 def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ class Op:
         self.saves_output = saves in ("output", "both")
         self.reads: Callable[[tuple[Any, ...]], tuple[int, ...]] | None = None  # see read_crosswise
         self.view = view
-        self.slices = False  # the result is the part of the first argument that the others tell, each element once
+        self.slices = False  # a slice: every element of the result is a distinct element of the first argument
         self.kernels: dict[str, Kernel] = {}  # what runs it on one type of device
         self.host: Kernel | None = None  # a primitive's implementation in NumPy, on the CPU alone
         # What runs it by kernels of native/kernels.h, on any device that has them.
@@ -81,7 +81,7 @@ class Op:
         self.claim: Kernel | None = _CLAIMS.get(name) if ours else None
         # The same, into its first argument; False: not this one.
         self.claim_in_place: Callable[..., bool] | None = _CLAIMS_IN_PLACE.get(name) if ours else None
-        self.by_name: Kernel | None = None  # what takes a call with keyword arguments, where the op alone does not
+        self.by_name: Kernel | None = None  # wrapper for calls with torch-only keywords
         self.parameters: tuple[tuple[str, Any], ...] = ()
         self.module = module
         if not ours and name in RESERVED:
@@ -150,7 +150,7 @@ class Op:
         if not STATE.enabled:
             return self.forward(*args)
         if isinstance(args[0], Tensor):
-            return _seen(self, args, self.forward(*args))
+            return _link_to_base(self, args, self.forward(*args))
         return self._with_gradient(args)
 
     def _with_gradient(self, args: tuple[Any, ...]) -> Any:
@@ -168,7 +168,7 @@ class Op:
                 result = result.detach()
             set_requires_grad(result, True)
             set_node(result, Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result))
-        return _seen(self, args, result) if self.view else result
+        return _link_to_base(self, args, result) if self.view else result
 
     def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call with arguments that only `by_name` knows."""
@@ -277,15 +277,15 @@ def named_first(name: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs
 _FEW_VIEWS = 32
 
 
-def _seen(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
-    """Notes on a view what it is a view of, and on the memory's owner that there is one: a write through either is then
-    known to both. Leaves that require a gradient cannot be written under autograd, and need not know their views.
+def _link_to_base(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
+    """Links a view and its base, so that in-place writes through either update the other's gradient history. Leaves
+    that require a gradient cannot be written under autograd, so they need no links.
     """
     source = args[0]
     if view.storage is not source.storage or view is source:
         return view
-    owner = source.seen_through[2] if source.seen_through else source
-    view.seen_through = (op, args, owner)
+    owner = source.view_of[2] if source.view_of else source
+    view.view_of = (op, args, owner)
     if owner._requires_grad and owner.node is None:
         return view
     known = owner.views

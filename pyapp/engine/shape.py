@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from math import prod
 from operator import index
 from typing import Any
@@ -104,7 +104,10 @@ def normalize_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tupl
 
 def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
     """The dims of a reduction: as in torch, no dims are all of them."""
-    return normalize_dims(dims if isinstance(dims, int) or dims else None, rank, op)
+    nothing = isinstance(dims, Sized) and not len(
+        dims
+    )  # no truth: that of a NumPy zero, or of [0] as an array, is false
+    return normalize_dims(None if nothing else dims, rank, op)
 
 
 def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:

@@ -97,7 +97,7 @@ class Tensor(_Slots, TensorMethods):
     weak: bool = False  # made from a bare Python number: does not widen what it meets
     hooks: list[Any] | None = None
     after_hooks: list[Any] | None = None
-    seen_through: tuple[Any, tuple[Any, ...], Tensor] | None = None  # of a view: its op, arguments, memory's owner
+    view_of: tuple[Any, tuple[Any, ...], Tensor] | None = None  # of a view: its op, arguments, memory's owner
     views: list[ref[Tensor]] | None = None  # views of this tensor that autograd must know when it is written
 
     __array_priority__ = 1000  # NumPy's operators leave the work to ours
@@ -350,7 +350,7 @@ class Tensor(_Slots, TensorMethods):
         if self.node is not None:
             raise RuntimeError("only leaves can be copied or pickled with their gradient's ways: detach() first")
         kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
-        left_out = ("hooks", "after_hooks", "seen_through", "views")
+        left_out = ("hooks", "after_hooks", "view_of", "views")
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __repr__(self) -> str:
@@ -433,7 +433,7 @@ class Tensor(_Slots, TensorMethods):
         version, shown = self.storage.version, value.data
         self.point_to(shown.storage, shown.shape, shown.strides, shown.dtype, shown.offset)
         self.storage.version = version
-        self.seen_through = self.views = None
+        self.view_of = self.views = None
 
     @property
     def grad_fn(self) -> Node | None:

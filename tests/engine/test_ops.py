@@ -63,3 +63,11 @@ def test_op(subject: str, name: str, function: Any, specs: list[Any], layout: st
 
 def test_names_of_cases_differ() -> None:
     assert len({name for _, name, _, _ in CASES}) == len(CASES)
+
+
+def test_dims_of_a_sum_may_be_any_iterable() -> None:
+    x = pyapp.ones(2, 3)
+    assert x.sum(np.int64(0)).tolist() == x.mean(np.int64(0)).mul(2).tolist() == [2.0, 2.0, 2.0]
+    assert x.sum(np.array([0])).tolist() == [2.0, 2.0, 2.0] and x.sum({0, 1}).item() == x.sum([0, 1]).item() == 6.0
+    with pytest.raises(TypeError, match="a dim is an integer"):
+        x.sum([[0]])

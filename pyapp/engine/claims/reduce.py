@@ -170,8 +170,11 @@ _SUMS: dict[Any, Any] = {}  # by (shape, dim, keepdim)
 def _sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     if dtype is not None or x.dtype is not _F32 or not (x.strides == dense_layout(x.shape)[1] or x.is_contiguous()):
         return _sum_of_any(x, dim, keepdim, dtype)
-    key = x.shape, dim if dim.__class__ is not list else tuple(dim), keepdim
-    plan = _SUMS.get(key)
+    key = x.shape, tuple(dim) if dim.__class__ is list else dim, keepdim
+    try:
+        plan = _SUMS.get(key)
+    except TypeError:  # dims that are not hashable, such as an array or a nested list
+        return _sum_of_any(x, dim, keepdim, dtype)
     if plan is None:
         if len(_SUMS) > 4096:
             _SUMS.clear()

@@ -41,7 +41,7 @@ def _resize(x: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     else:
         whole = x.storage
     x.point_to(whole, shape, _row_major(shape), x.dtype, x.offset)
-    x.seen_through = x.views = None
+    x.view_of = x.views = None
     return x
 
 

@@ -22,7 +22,7 @@ def detach(x: Tensor) -> Tensor:
 @method()
 def detach_(x: Tensor) -> Tensor:
     """Removes x from the graph. RuntimeError for a view."""
-    if x.seen_through is not None:
+    if x.view_of is not None:
         raise RuntimeError("detach_: this tensor is a view; use detach()")
     x._requires_grad, x.node = False, None
     return x
