@@ -34,8 +34,10 @@ def run_suite(name: str) -> tuple[str, int, list[str]]:
     """(name, exit status, last lines) of a suite, whose lines are printed as they come."""
     began = time.monotonic()
     lines: list[str] = []
+    # Tests start hundreds of Pythons, which would compile the package each time if they could not keep byte code.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
-        SUITES[name], cwd=ROOT, text=True, errors="replace", env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        SUITES[name], cwd=ROOT, text=True, errors="replace", env={**environment, "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None

@@ -1,7 +1,8 @@
-"""Every kernel test runs once for each instruction set of this machine, and for the WebAssembly builds under node."""
+"""Every kernel test runs for each instruction set of this machine, and for the WebAssembly builds under node."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import tempfile
 from functools import cache
@@ -26,8 +27,22 @@ def loaded_wasm() -> list[WasmKernels]:
     return [] if "PYAPP_LIBRARY" in os.environ else load_wasm()
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "kernels" in metafunc.fixturenames:
-        host_only = metafunc.definition.get_closest_marker("native_only")
-        every = loaded() if host_only else [*loaded(), *loaded_wasm()]
-        metafunc.parametrize("kernels", every, ids=lambda kernels: kernels.name, scope="session")
+@pytest.fixture
+def kernels() -> None:
+    """Each library in turn: pytest_pyfunc_call runs the test with every one of them."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test once for each library, as one test of pytest's: its own work would take longer than the kernels'."""
+    if "kernels" not in pyfuncitem.fixturenames:
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    host_only = pyfuncitem.get_closest_marker("native_only")
+    for kernels in loaded() if host_only else [*loaded(), *loaded_wasm()]:
+        try:
+            pyfuncitem.obj(**{**arguments, "kernels": kernels})
+        except Exception as error:
+            error.add_note(f"with the kernels for {kernels.name}")
+            raise
+    return True
