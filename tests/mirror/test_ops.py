@@ -18,60 +18,61 @@ from tests.engine import test_fused
 from tests.engine.test_fused import CASES, normal
 from tests.mirror.device import Mirror
 
-MIRROR = pyapp.device("mirror")
+DEVICE = "mirror"
+BACKEND = Mirror
 
 
-def mirror() -> Mirror:
-    backend = MIRROR.backend
-    assert isinstance(backend, Mirror)
+def opened() -> Mirror:
+    backend = pyapp.device(DEVICE).backend
+    assert isinstance(backend, BACKEND)
     return backend
 
 
 def test_a_tensor_goes_there_and_back() -> None:
     x = normal(4, 5)
     for source in (x, x.t(), x[:, 1:3], x.half(), x.bfloat16(), pyapp.arange(7), pyapp.tensor(3.5), x[:0], x > 0):
-        there = source.to("mirror")
-        assert there.device == "mirror" and there.shape == source.shape and there.dtype is source.dtype
+        there = source.to(DEVICE)
+        assert there.device == DEVICE and there.shape == source.shape and there.dtype is source.dtype
         assert there.cpu().device == "cpu" and there.cpu().tolist() == source.tolist() == there.tolist()
-    assert x.to("mirror", "float64").dtype is pyapp.float64 and x.to("mirror").to(x).device == "cpu"
-    assert x.to("mirror").to("mirror").device == "mirror" and x.to("cpu") is x
+    assert x.to(DEVICE, "float64").dtype is pyapp.float64 and x.to(DEVICE).to(x).device == "cpu"
+    assert x.to(DEVICE).to(DEVICE).device == DEVICE and x.to("cpu") is x
 
 
 def test_an_address_of_the_mirror_is_no_pointer() -> None:
-    x = normal(4, 5).to("mirror")
+    x = normal(4, 5).to(DEVICE)
     assert isinstance(x.address, HiddenAddress) and isinstance(x[1:].address, HiddenAddress)
     with pytest.raises((TypeError, ctypes.ArgumentError)):
         ctypes.memmove(x.address, b"1234", 4)
-    with pytest.raises(RuntimeError, match="mirror cannot be read in place"):
+    with pytest.raises(RuntimeError, match=f"{DEVICE} cannot be read in place"):
         x.storage.bytes_view()
-    with pytest.raises(RuntimeError, match="cpu and mirror"):
+    with pytest.raises(RuntimeError, match=f"cpu and {DEVICE}"):
         KERNELS["exp_f32"].launch(0, normal(20), x, 20)
 
 
 def test_what_the_host_reads_is_a_copy() -> None:
-    x = normal(3, 4).to("mirror")
+    x = normal(3, 4).to(DEVICE)
     array = x.numpy()
     assert not array.flags.writeable and x[1, 2].item() == array[1, 2] and x.t().tolist() == array.T.tolist()
     view = x.data_view()
     assert view.readonly and list(view) == list(array.reshape(-1))
-    assert repr(x).endswith("device='mirror')")
+    assert repr(x).endswith(f"device='{DEVICE}')")
 
 
 def test_tensors_of_two_devices_do_not_meet() -> None:
-    x, there = normal(4, 4), normal(4, 4).to("mirror")
+    x, there = normal(4, 4), normal(4, 4).to(DEVICE)
     for call in (lambda: x + there, lambda: there + x, lambda: there @ x, lambda: ops.linear(there, x)):
-        with pytest.raises(RuntimeError, match="cpu and mirror"):
+        with pytest.raises(RuntimeError, match=f"cpu and {DEVICE}"):
             call()
 
 
 def test_what_has_no_kernel_is_named() -> None:
-    x = normal(4, 4).to("mirror")
-    with pytest.raises(NotImplementedError, match="mirror has no kernel for 'qr'"):
+    x = normal(4, 4).to(DEVICE)
+    with pytest.raises(NotImplementedError, match=f"{DEVICE} has no kernel for 'qr'"):
         pyapp.linalg.qr(x)
-    backend = mirror()
+    backend = opened()
     backend.kernels -= {"softmax_f32", "reduce"}
     try:
-        with pytest.raises(NotImplementedError, match="mirror has no kernel for 'amax'"):
+        with pytest.raises(NotImplementedError, match=f"{DEVICE} has no kernel for 'amax'"):
             x.softmax(-1)  # the definition, which lacks a kernel in turn
     finally:
         backend.kernels |= {"softmax_f32", "reduce"}
@@ -81,26 +82,26 @@ def test_what_has_no_kernel_is_named() -> None:
     "name", "cholesky cholesky_ex cond det eig eigh eigvals inv inv_ex lu lu_factor pinv qr slogdet svdvals".split()
 )
 def test_linear_algebra_says_that_it_runs_on_the_host(name: str) -> None:
-    x = (normal(3, 3) + pyapp.eye(3) * 9.0).to("mirror")
+    x = (normal(3, 3) + pyapp.eye(3) * 9.0).to(DEVICE)
     with pytest.raises(NotImplementedError, match=r"runs on the host.*\.to\('cpu'\)"):
         getattr(pyapp.linalg, name)(x)
 
 
 def test_new_tensors_are_made_there() -> None:
-    x = pyapp.zeros(2, 3, device="mirror")
-    assert x.device == "mirror" and x.tolist() == [[0.0] * 3] * 2
-    assert pyapp.ones(3, device="mirror").tolist() == [1.0] * 3
-    assert pyapp.full((2,), 7, device="mirror").tolist() == [7, 7]
-    assert pyapp.tensor([1, 2], device="mirror").device == "mirror"
-    assert pyapp.empty_like(x).device == pyapp.zeros_like(x).device == x.new_zeros(2).device == "mirror"
+    x = pyapp.zeros(2, 3, device=DEVICE)
+    assert x.device == DEVICE and x.tolist() == [[0.0] * 3] * 2
+    assert pyapp.ones(3, device=DEVICE).tolist() == [1.0] * 3
+    assert pyapp.full((2,), 7, device=DEVICE).tolist() == [7, 7]
+    assert pyapp.tensor([1, 2], device=DEVICE).device == DEVICE
+    assert pyapp.empty_like(x).device == pyapp.zeros_like(x).device == x.new_zeros(2).device == DEVICE
     pyapp.manual_seed(3)
-    drawn = pyapp.randn(5, device="mirror")
+    drawn = pyapp.randn(5, device=DEVICE)
     pyapp.manual_seed(3)
-    assert drawn.device == "mirror" and drawn.tolist() == pyapp.randn(5).tolist()
+    assert drawn.device == DEVICE and drawn.tolist() == pyapp.randn(5).tolist()
 
 
 def test_numbers_are_written_in_place() -> None:
-    x = pyapp.zeros(3, dtype=pyapp.int32, device="mirror")
+    x = pyapp.zeros(3, dtype=pyapp.int32, device=DEVICE)
     x.assign([5, 6, 7])
     assert x.tolist() == [5, 6, 7] and list(x.read_values()) == [5, 6, 7]
     with pytest.raises(ValueError, match="2 numbers do not fill"):
@@ -108,9 +109,9 @@ def test_numbers_are_written_in_place() -> None:
 
 
 def test_copies_stay_there() -> None:
-    x = normal(3, 4).to("mirror")
+    x = normal(3, 4).to(DEVICE)
     for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
-        assert twin.device == "mirror" and twin.tolist() == x.tolist()
+        assert twin.device == DEVICE and twin.tolist() == x.tolist()
         assert twin.storage is not x.storage
 
 
@@ -120,11 +121,11 @@ def test_block_formats_are_packed_there() -> None:
         if 64 % pyapp.as_dtype(name).block:
             x = normal(16, 256)
         packed = quant.quantize(x, name)
-        there = packed.to("mirror")
-        assert there.device == "mirror" and there.to("float32").tolist() == packed.to("float32").tolist()
-        y, expected = ops.linear(x[:3].to("mirror"), there), ops.linear(x[:3], packed)
-        assert y.device == "mirror" and y.tolist() == expected.tolist()
-        again = quant.from_blocks(quant.to_blocks(there).data, tuple(x.shape), name, MIRROR)
+        there = packed.to(DEVICE)
+        assert there.device == DEVICE and there.to("float32").tolist() == packed.to("float32").tolist()
+        y, expected = ops.linear(x[:3].to(DEVICE), there), ops.linear(x[:3], packed)
+        assert y.device == DEVICE and y.tolist() == expected.tolist()
+        again = quant.from_blocks(quant.to_blocks(there).data, tuple(x.shape), name, pyapp.device(DEVICE))
         assert again.to("float32").tolist() == packed.to("float32").tolist()
 
 
@@ -135,7 +136,7 @@ def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, inputs = CASES[name]
     weights: Tensor | None = None
     results = []
-    for device in ("cpu", "mirror"):
+    for device in ("cpu", DEVICE):
         leaves = [x.detach().to(device).requires_grad_() for x in inputs]
         monkeypatch.setattr(test_fused, "TABLE", table.to(device))
         monkeypatch.setattr(test_fused, "int32", lambda *values, to=device: int32(*values).to(to))
@@ -151,29 +152,29 @@ def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_graph_runs_there() -> None:
-    x = normal(4, 4).to("mirror")
+    x = normal(4, 4).to(DEVICE)
 
     def compute() -> Tensor:
         return (x @ x + 1.0).softmax(-1)
 
     graph = capture(compute)
     for seed in (1, 2):
-        x.copy_(normal(4, 4, seed=seed).to("mirror"))
+        x.copy_(normal(4, 4, seed=seed).to(DEVICE))
         expected = (normal(4, 4, seed=seed) @ normal(4, 4, seed=seed) + 1.0).softmax(-1)
         assert graph.replay().tolist() == expected.tolist()
 
 
 def test_a_graph_keeps_what_it_reads() -> None:
-    x = pyapp.zeros(64, 64, device="mirror")
-    graph = capture(lambda: x + pyapp.tensor([[float(i) for i in range(64)]] * 64, device="mirror"))
+    x = pyapp.zeros(64, 64, device=DEVICE)
+    graph = capture(lambda: x + pyapp.tensor([[float(i) for i in range(64)]] * 64, device=DEVICE))
     for _ in range(3):
-        [pyapp.full((64, 64), 9.0, device="mirror") for _ in range(4)]
+        [pyapp.full((64, 64), 9.0, device=DEVICE) for _ in range(4)]
         assert graph.replay()[5].tolist() == [float(i) for i in range(64)]
 
 
 def test_memory_is_given_back() -> None:
-    backend = mirror()
-    x = pyapp.zeros(1 << 20, device="mirror")
+    backend = opened()
+    x = pyapp.zeros(1 << 20, device=DEVICE)
     graph = capture(lambda: x + 1.0)
     before = len(backend.blocks)
     del graph
