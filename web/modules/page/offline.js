@@ -8,9 +8,9 @@ const PATIENCE = 1200; // ms that a first visit may wait to become isolated
 const RELOADED = "pyapp.reloaded-for-isolation";
 
 /**
- * Registers the service worker. On the first visit to a host without isolation headers it reloads the page once, at once,
- * so that nothing is lost and nothing loads twice.
- * @returns {Promise<boolean>} false: a reload is under way, do not start
+ * Registers the service worker. On the first visit to a host without isolation headers it reloads the page once, immediately,
+ * so that no work is lost and nothing is loaded twice.
+ * @returns {Promise<boolean>} false if the page is being reloaded and must not start
  */
 export async function setUpServiceWorker() {
   const workers = navigator.serviceWorker;
@@ -26,11 +26,11 @@ export async function setUpServiceWorker() {
     location.reload();
     return false;
   } catch {
-    return true; // refused (private window, policy): the page works without
+    return true; // the browser refuses (private window, policy): the page works without a service worker
   }
 }
 
-/** Once in this tab; never if that cannot be stored. */
+/** Whether this tab may still reload: it does so once, and never if it cannot store that it has done so. */
 function mayReload() {
   try {
     if (sessionStorage.getItem(RELOADED)) return false;
@@ -42,7 +42,7 @@ function mayReload() {
   }
 }
 
-/** After the start of the page: stores the rest of the site for offline use, and checks for a new version. */
+/** Stores the rest of the site for offline use, and checks for a new version. Called after the start of the page. */
 export function keepOffline() {
   const worker = navigator.serviceWorker?.controller;
   if (!worker) return;

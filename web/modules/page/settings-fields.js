@@ -1,5 +1,5 @@
 /**
- * The settings of a generation: sliders with numbers, the seed with its dice; remembered from visit to visit.
+ * The settings of a generation: sliders with numbers, and the seed with its dice. They are stored for later visits.
  */
 import { h, memory } from "./dom.js";
 
@@ -33,14 +33,14 @@ export class SettingsFields {
     );
   }
 
-  /** The options for SamplingOptions.from_dict. Draws a new seed first, unless it is kept. */
+  /** The options for SamplingOptions.from_dict. Draws a new seed first, if the user does not keep the seed. */
   options() {
     if (!this.keep.checked) this.rollSeed();
     const options = Object.fromEntries([...MAIN, ...MORE].map(({ name }) => [name, Number(this.inputs.get(name).number.value)]));
     return { ...options, seed: Number(this.seed.value) };
   }
 
-  /** @param {number} longest the model's context: no story gets longer */
+  /** @param {number} longest the model's context, in tokens: a story cannot be longer */
   limitLength(longest) {
     this.inputs.get("max_new_tokens").limit(longest);
   }

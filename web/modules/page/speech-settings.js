@@ -1,5 +1,5 @@
 /**
- * The settings of a transcription: language, task, timestamps; remembered from visit to visit.
+ * The settings of a transcription: language, task, timestamps. They are stored for later visits.
  */
 import { h, memory } from "./dom.js";
 
@@ -8,7 +8,7 @@ const TIMES = [["segments", "Segments"], ["words", "Words"]];
 const SEARCHES = [
   ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: 5 ways at once, slower"],
 ];
-/** Bytes of a model for which a beam of five takes a fifth longer than one hypothesis. */
+/** Size of a model, in bytes, for which a beam of five takes a fifth longer than one hypothesis. */
 const SMALL = 8 << 20;
 
 export class SpeechSettings {
@@ -36,7 +36,7 @@ export class SpeechSettings {
   /**
    * The options for TranscribeOptions.from_dict.
    * @param {import("./model-choice.js").ListedModel | null} model
-   * @param {{live?: boolean}} how live sound is read many times over: once each is enough
+   * @param {{live?: boolean}} how live sound is decoded again and again, so each time with one hypothesis only
    */
   options(model, { live = false } = {}) {
     const { task, times, search, prompt, silence } = this.values;
@@ -53,8 +53,8 @@ export class SpeechSettings {
   }
 
   /**
-   * The abilities of the model in use.
-   * @param {string[]} codes of its languages; none while that is not known
+   * Sets the abilities of the current model.
+   * @param {string[]} codes of its languages; empty while they are unknown
    * @param {boolean} translates
    */
   showLanguages(codes, translates) {
@@ -110,7 +110,7 @@ function field(label, control, help) {
   return h("div", { class: "field" }, ...parts);
 }
 
-/** The name of a language in the user's language; browsers lack a few of Whisper's codes. */
+/** The name of a language in the user's language. Browsers do not have names for a few of Whisper's codes. */
 function nameOf(names, code) {
   try {
     return names.of(code) ?? code;

@@ -1,5 +1,5 @@
 /**
- * The storage panel: the data that this page keeps in the browser, with buttons to delete it.
+ * The storage panel: the data that this page stores in the browser, with buttons that delete it.
  */
 import { UserError, megabytes } from "../shared/protocol.js";
 import { byId, h, openDialog } from "./dom.js";
@@ -62,7 +62,7 @@ export class StorageDialog {
   }
 }
 
-/** Files that belong to one model together. */
+/** Groups files by their model. */
 function groups(kept) {
   const found = new Map();
   for (const file of kept) {

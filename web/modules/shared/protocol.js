@@ -76,7 +76,7 @@ export function eventFromError(error) {
 export function storageFull({ needed, free } = {}) {
   const figures = needed ? ` It needs ${megabytes(needed)} and ${megabytes(free ?? 0)} are left.` : "";
   return new UserError(`The browser's storage for this page is full.${figures}`, {
-    hint: "Delete kept models under Storage, or free some disk space. What has arrived is kept.",
+    hint: "Delete models under Storage, or free some disk space. The part that was downloaded is stored.",
     action: "storage",
   });
 }
