@@ -430,7 +430,7 @@ def test_a_refused_microphone(launch: Launch, site: SiteServer) -> None:
     with watched(context.new_page(), TranscribePage) as page:
         page.open(site.url)
         page.page.get_by_role("button", name="Record", exact=True).click()
-        message = page.wait_refused("The microphone was refused.")
+        message = page.wait_refused("The browser refused access to the microphone.")
         assert "stays on this device" in message
         expect(page.page.get_by_role("button", name="Record", exact=True)).to_be_visible()
     context.close()
@@ -444,7 +444,7 @@ def test_a_missing_microphone(launch: Launch, site: SiteServer) -> None:
             "navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('', 'NotFoundError')), 1"
         )
         page.page.get_by_role("button", name="Record", exact=True).click()
-        page.wait_refused("There is no microphone.")
+        page.wait_refused("No microphone was found.")
     context.close()
 
 

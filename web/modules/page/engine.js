@@ -47,7 +47,7 @@ export class Engine extends EventTarget {
   restart(why) {
     this.worker.terminate();
     for (const request of this.requests.values()) {
-      request.push({ type: "error", what: why, hint: "Nothing that you kept is lost. Try again.", action: "retry" });
+      request.push({ type: "error", what: why, hint: "No stored data is lost. Try again.", action: "retry" });
     }
     this.requests.clear();
     this.spawn();

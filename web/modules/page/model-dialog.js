@@ -146,7 +146,7 @@ export class ModelDialog {
     field.value = this.app.hub;
     const set = (text) => {
       const address = parseHub(text);
-      byId("hub-error").textContent = address ? "" : "This is not an address. It begins with https:// (or http://localhost).";
+      byId("hub-error").textContent = address ? "" : "This is not an address. An address begins with https:// (or http://localhost).";
       field.setAttribute("aria-invalid", String(!address));
       if (address) this.app.hub = field.value = address;
     };

@@ -8,15 +8,15 @@ import { h, memory } from "./dom.js";
  * @type {Field[]}
  */
 const MAIN = [
-  { name: "max_new_tokens", label: "Length", min: 8, max: 1024, step: 8, initial: 288, help: "At most so many tokens (a word is one or a few)." },
+  { name: "max_new_tokens", label: "Length", min: 8, max: 1024, step: 8, initial: 288, help: "Maximum number of tokens (a word is one or a few tokens)." },
   { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05, initial: 0.8, help: "0 always takes the likeliest word; higher is more surprising." },
-  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words that share this probability." },
+  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words whose probabilities add up to this." },
 ];
 /** @type {Field[]} */
 const MORE = [
   { name: "top_k", label: "Top-k", min: 0, max: 200, step: 1, initial: 0, help: "Only the k likeliest words; 0: no limit." },
   { name: "min_p", label: "Min-p", min: 0, max: 0.5, step: 0.01, initial: 0, help: "Only words at least this likely, beside the likeliest; 0: off." },
-  { name: "repetition_penalty", label: "Repetition penalty", min: 1, max: 2, step: 0.05, initial: 1, help: "Above 1, words that occurred become less likely." },
+  { name: "repetition_penalty", label: "Repetition penalty", min: 1, max: 2, step: 0.05, initial: 1, help: "Above 1, words that have occurred become less likely." },
 ];
 const LARGEST_SEED = 2 ** 32 - 1;
 

@@ -6,7 +6,7 @@ import { h, memory } from "./dom.js";
 const TASKS = [["transcribe", "Transcribe"], ["translate", "Into English"]];
 const TIMES = [["segments", "Segments"], ["words", "Words"]];
 const SEARCHES = [
-  ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: 5 ways at once, slower"],
+  ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: a search with 5 hypotheses, slower"],
 ];
 /** Size of a model, in bytes, for which a beam of five takes a fifth longer than one hypothesis. */
 const SMALL = 8 << 20;
@@ -27,7 +27,7 @@ export class SpeechSettings {
       this.#choice("times", "Times", TIMES).element,
       h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" },
         field("Search", this.#select("search", SEARCHES)),
-        field("Words to expect", this.prompt, "Names and terms that are spoken, or the text that came before."),
+        field("Words to expect", this.prompt, "Names and terms in the recording, or the text before it."),
         this.silence)),
     );
     this.showLanguages([], true);
@@ -60,7 +60,7 @@ export class SpeechSettings {
   showLanguages(codes, translates) {
     const names = new Intl.DisplayNames(undefined, { type: "language" });
     const options = codes.map((code) => [code, nameOf(names, code)]).sort((a, b) => a[1].localeCompare(b[1]));
-    if (codes.length !== 1) options.unshift(["", "Find out by listening"]);
+    if (codes.length !== 1) options.unshift(["", "Detect from the recording"]);
     this.language.replaceChildren(...options.map(([value, text]) => h("option", { value }, text)));
     this.language.disabled = codes.length === 1;
     this.language.value = codes.includes(this.values.language) ? this.values.language : options[0][0];

@@ -8,7 +8,7 @@ import { ProgressLine } from "./progress-line.js";
 const ENDINGS = {
   stop: "The story is finished.",
   length: "Stopped at the length that you set.",
-  context: "The model cannot remember more than this.",
+  context: "Stopped at the model's maximum length.",
   stop_string: "Stopped at a stop text.",
   cancelled: "You stopped it here.",
 };

@@ -129,7 +129,7 @@ export class TranscribeView {
   async drop(files, folder) {
     if (files.some(({ name }) => MODEL_PART.test(name))) return this.models.addFiles(files, this.choice, folder);
     if (files.length === 1) return this.take(files[0]);
-    const error = new UserError(`These are ${files.length} files.`, { hint: "Drop one recording at a time." });
+    const error = new UserError(`You dropped ${files.length} files.`, { hint: "Drop one recording at a time." });
     return showError(this.slot, error, this.app.actions);
   }
 
@@ -200,7 +200,7 @@ export class TranscribeView {
 
   #modelId() {
     if (this.choice.model) return this.choice.model.id;
-    throw new UserError("There is no model to listen with.", { hint: "Open the list of models and download one.", action: "models" });
+    throw new UserError("There is no speech model.", { hint: "Open the list of models and download one.", action: "models" });
   }
 
   /** Transcribes the microphone live. Stop ends the recording; its last words are then transcribed. */

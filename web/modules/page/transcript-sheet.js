@@ -168,7 +168,7 @@ export class TranscriptSheet {
 
   #nothingHeard() {
     if (this.recording?.overview.notices.some(({ what }) => what.includes("silent"))) return "No speech found: the recording is silent.";
-    return "No speech found. If somebody speaks in it, try a larger model, or choose the language.";
+    return "No speech found. If the recording contains speech, try a larger model, or choose the language.";
   }
 
   /** Ends the transcription. The text so far remains. */
