@@ -95,7 +95,7 @@ def test_each_sample_gives_its_text(transcribe: TranscribePage, dist: Path, numb
     assert spoken(transcribe.text()) == spoken(sample["text"])
     factor = transcribe.page.locator("#metric-factor").inner_text()
     assert float(factor.removesuffix("×").replace(",", "")) > 0
-    expect(transcribe.page.locator("#whisper-offer")).to_contain_text("small, synthetic vocabulary")
+    expect(transcribe.page.locator("#whisper-offer")).to_contain_text("small vocabulary of synthetic voices")
     expect(transcribe.page.locator("#whisper-list")).to_contain_text("Whisper tiny")
     expect(transcribe.page.locator("#whisper-list li").first).to_contain_text("MB")
 
