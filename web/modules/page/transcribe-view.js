@@ -166,7 +166,7 @@ export class TranscribeView {
     try {
       overview = await this.#overview(wav, name, signal);
     } catch (error) {
-      if (wav !== file || !/not read here|not known here/.test(error.what)) throw error;
+      if (wav !== file || !/pyapp cannot read/.test(error.what)) throw error;
       wav = await decode(file, options); // the engine cannot read this kind of WAVE file, but the browser may
       overview = await this.#overview(wav, name, signal);
     }
