@@ -264,7 +264,9 @@ def test_an_interrupted_download_goes_on_where_it_was(remote: Any, tmp_path: Pat
 
 def test_a_download_that_stays_broken_is_kept_and_continued_later(remote: Any, tmp_path: Path) -> None:
     remote.faults = [Fault("cut", 1_000_000)] + [Fault("status", status=502)] * 20
-    with pytest.raises(DownloadError, match=r"broke off at [\d,]+ of 3,145,728 bytes.*502.*The downloaded part is stored"):
+    with pytest.raises(
+        DownloadError, match=r"broke off at [\d,]+ of 3,145,728 bytes.*502.*The downloaded part is stored"
+    ):
         hub.fetch(REPO, "model.bin")
     (partial,) = partials(tmp_path)
     kept = partial.stat().st_size
