@@ -1,4 +1,4 @@
-"""The page's scripts and styles, each in one file: a browser would find their parts one after the other.
+"""Bundles the page's scripts and styles, each in one file: a browser would find their parts one after the other.
 
 By esbuild. What is loaded by its address stays a file of its own: the page's modules are found relative to
 modules/shared/site.js, so every bundle stands for that place.

@@ -27,7 +27,7 @@ DATE = (2026, 1, 1, 0, 0, 0)
 
 
 def imported(statements: str) -> set[str]:
-    """Files of the modules that are loaded now and after `statements`, each run by itself; failures are reported."""
+    """Files of the modules that are loaded now and after running each of the `statements`. Failures are reported."""
     for statement in statements.splitlines():
         try:
             exec(statement, {})

@@ -50,7 +50,7 @@ def collect() -> dict[str, dict[str, list[str]]]:
 
 
 def table(name: str, names: dict[str, list[str]]) -> str:
-    """One of the tables, as source."""
+    """The source of one of the tables."""
     lines = [f"{name} = {{"]
     for file, found in sorted(names.items()):
         text = textwrap.fill(" ".join(found), 112, break_on_hyphens=False)
@@ -59,7 +59,7 @@ def table(name: str, names: dict[str, list[str]]) -> str:
 
 
 def source() -> str:
-    """What the index should be."""
+    """The text of the index."""
     return "\n".join([HEAD, *(table(name, names) for name, names in collect().items()), ""])
 
 

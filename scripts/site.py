@@ -115,7 +115,7 @@ def lock_entry(wheel: Path) -> dict[str, Any]:
 
 
 def lock_file(packages: list[Path]) -> dict[str, Any]:
-    """Our own lock file: Pyodide's ABI as its own lock file says, and exactly `packages`, which lie beside it."""
+    """Our own lock file: Pyodide's ABI from its own lock file, and exactly `packages`, which are in the same folder."""
     info = json.loads((NODE_MODULES / "pyodide" / LOCK_FILE).read_text())["info"]
     entries = [lock_entry(wheel) for wheel in sorted(packages, key=lambda path: path.name)]
     return {"info": info, "packages": {entry["name"]: entry for entry in entries}}
@@ -159,7 +159,7 @@ def compressed_copies(path: Path, quality: int) -> None:
 
 
 def compress(out: Path, quality: int) -> None:
-    """Precompressed copies of all files that gain by it; the largest first, on all cores."""
+    """Writes precompressed copies of all files for which they are smaller; the largest first, on all cores."""
     (CACHE / "compressed").mkdir(parents=True, exist_ok=True)
     sizes = {
         path: path.stat().st_size for path in out.rglob("*") if path.is_file() and path.suffix not in INCOMPRESSIBLE

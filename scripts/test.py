@@ -51,7 +51,7 @@ def run_suite(name: str) -> tuple[str, int, list[str]]:
 
 
 def closing_lines(lines: list[str]) -> list[str]:
-    """From pytest's list of failures on, or the last two lines."""
+    """The lines from pytest's list of failures on, or the last two lines."""
     at = next((i for i, line in enumerate(lines) if "short test summary info" in line), len(lines) - 2)
     return lines[max(at, 0) :]
 

@@ -56,7 +56,7 @@ def sha256(path: Path) -> str:
 
 
 def numpy() -> Path:
-    """NumPy's wheel for Pyodide that lies in the project, checked against its pinned hash."""
+    """NumPy's wheel for Pyodide, which is in the repository, checked against its pinned hash."""
     expected, name = (NUMPY / "SHA256SUMS").read_text().split()
     wheel = NUMPY / name
     if sha256(wheel) != expected:

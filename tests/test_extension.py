@@ -1,4 +1,4 @@
-"""Ops and kernels from outside the package: the worked example, natively and (where its side module was built) in the
+"""Ops and kernels from outside the package: the complete example, natively and (if its side module was built) in the
 page; errors of kernels that do not fit.
 """
 

@@ -1,4 +1,4 @@
-"""Names of models, and downloads from a hub that cuts, stalls, lies and refuses."""
+"""Names of models, and downloads from a hub that interrupts, stalls, sends wrong data and refuses."""
 
 from __future__ import annotations
 
@@ -491,7 +491,7 @@ def test_a_branch_that_moves(remote: Any) -> None:
 
 
 def test_the_registrys_models_come_from_their_repositories(remote: Any) -> None:
-    """With files of the right names; that the content is another is noticed."""
+    """Files of the right names with other contents are noticed."""
     entry = next(entry for entry in hub.models() if entry.id == "stories260K")
     model, tokenizer = entry.file("model"), entry.file("tokenizer")
     assert model and tokenizer and model.size and tokenizer.size

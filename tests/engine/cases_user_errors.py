@@ -1,4 +1,4 @@
-"""What users do wrong, for torch and pyapp alike: handlers written for torch's errors must catch ours.
+"""Mistakes of users, for torch and pyapp: handlers written for torch's errors must catch pyapp's.
 
 `P` is torch or pyapp; golden_user_errors.json (make_golden_user_errors.py) holds torch's class of error for each.
 """

@@ -1,4 +1,4 @@
-"""Writes golden_names.json: the parameters of torch's functions, where torch tells them.
+"""Writes golden_names.json: the parameters of torch's functions, if torch publishes them.
 
 Run: python -m tests.engine.make_golden_names (needs the extra `oracle`).
 """

@@ -1,4 +1,4 @@
-"""Every op by name: what torch calls it (make_golden_names.py) and what pyapp has (test_names.py, the op table)."""
+"""Every op by torch's name, for make_golden_names.py, test_names.py and the op table."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def wanted() -> list[tuple[str, str]]:
 
 
 def find(package: Any, room: str, name: str) -> Callable[..., Any] | None:
-    """The function of a package, or Tensor's method; None where there is none."""
+    """The function of a package, or the method of Tensor; None if there is none."""
     place = importlib.import_module(f"{package.__name__}.{room}") if room else package
     found = getattr(place, name, None)
     return found if found is not None or room else getattr(package.Tensor, name, None)

@@ -34,7 +34,7 @@ def test_blocks_there_and_back(kind: str, rows: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tokens", [1, 5])
 def test_linear_and_embedding(kind: str, tokens: int) -> None:
-    """Within what int8 activations cost of the product with the dequantised weight."""
+    """The product is that with the dequantised weight, within the error of int8 activations."""
     weight = quant.quantize(from_numpy(normal(21, 512)), kind)
     x = from_numpy(normal(tokens, 512, seed=2))
     exact = x.numpy() @ quant.dequantize(weight).numpy().T

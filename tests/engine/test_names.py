@@ -1,4 +1,4 @@
-"""Whether what torch has by name is there, and takes its arguments in torch's order and with torch's defaults."""
+"""pyapp has torch's names, with arguments in torch's order and torch's defaults."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TOLD_OTHERWISE = {
 
 
 def names_of(function: Any) -> list[tuple[str, str]]:
-    """(name, default as text) of the parameters, as one may give them."""
+    """(name, default as text) of the parameters that a user may give."""
     function = inspect.unwrap(function, stop=lambda f: hasattr(f, "operation"))
     function = getattr(function, "operation", function)
     if isinstance(function, Op):

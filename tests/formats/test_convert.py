@@ -1,4 +1,5 @@
-"""Whole files in another type: every input format, what stays, what importance does, and clear errors."""
+"""Conversion of whole files: every input format, tensors that keep their type, the effect of importance, clear
+errors."""
 
 from __future__ import annotations
 

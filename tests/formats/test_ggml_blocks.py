@@ -17,7 +17,7 @@ IN_PACKAGE = [kind for kind in BLOCK_TYPES if kind not in ("q8_1", "q8_K")]
 
 
 def assert_same_bits(found: Any, expected: Any) -> None:
-    """Every NaN counts as the same: which one arithmetic makes differs between machines."""
+    """All NaNs count as equal, because their bits differ between machines."""
     found, expected = found.reshape(-1), expected.reshape(-1)
     assert found.dtype == expected.dtype == np.float32
     nan = np.isnan(expected)

@@ -23,7 +23,7 @@ PREFIX = "ported_"
 
 
 class _Anything(types.ModuleType):
-    """A module of torch's that is imported, and not used: names are empty classes."""
+    """A module of torch that is imported but not used: its names are empty classes."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -99,7 +99,7 @@ class Porter:
 
 
 class PreTrainedModel(nn.Module):
-    """What models need of it to run: a configuration, and no loading."""
+    """The part that models need to run: a configuration, without loading."""
 
     config_class: Any = None
     base_model_prefix = ""

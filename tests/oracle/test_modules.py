@@ -32,7 +32,7 @@ def kind_of(array: np.ndarray, dtype: str) -> str:
 
 
 def made(P: Any, value: Any, dtype: str) -> Any:
-    """An argument for one of the sides."""
+    """An argument for torch or for pyapp."""
     if isinstance(value, np.ndarray):
         return (to_torch if P is torch else to_pyapp)(value, kind_of(value, dtype))
     return value

@@ -1,4 +1,4 @@
-"""Calls on torch's rooms beside its ops, which tests run with pyapp, and make_golden.py with torch."""
+"""Calls on torch's packages beside its ops. Tests run them with pyapp, make_golden.py with torch."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ CONSTRUCTORS = [
 
 
 def calls() -> dict[str, Any]:
-    """By name, everything above as a function of the framework."""
+    """All cases by name, as functions of the framework."""
     found = {f"function {n}": lambda t, f=f: f(t, t.tensor(X), t.tensor(Y)) for n, f in FUNCTIONS.items()}
     found |= {f"distribution {n}": lambda t, n=n: distribution(t, n) for n in DISTRIBUTIONS}
     return found | {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}

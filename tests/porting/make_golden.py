@@ -23,7 +23,7 @@ ROOMS = """
 
 
 def names_of(room: str) -> list[str]:
-    """What is public in a module of torch, or in Tensor: no modules, nothing that it has from typing."""
+    """The public names of a module of torch, or of Tensor, without modules and names of typing."""
     owner = torch.Tensor if room == "Tensor" else importlib.import_module(f"torch.{room}" if room else "torch")
     names = getattr(owner, "__all__", None) or dir(owner)
     return sorted(n for n in names if n[0] != "_" and not _is_foreign(getattr(owner, n)))
