@@ -68,14 +68,14 @@ VALUES = {
 def distribution(t: Any, name: str) -> tuple[Any, ...]:
     """log_prob, entropy, moments, a divergence, gradients; the shape of draws."""
     settings, others = DISTRIBUTIONS[name]
-    room, kind = t.distributions, getattr(t.distributions, name)
+    package, kind = t.distributions, getattr(t.distributions, name)
     params = [t.tensor(np.ascontiguousarray(a)).requires_grad_() for a in settings]
     p = kind(*params, validate_args=False)
     results = [p.log_prob(t.tensor(np.asarray(VALUES.get(name, [0.5, 1.5, 2.6])))), p.entropy()]
     results += [] if name == "Categorical" else [p.mean, p.variance, p.stddev]
     if others is not None:
         q = kind(*(t.tensor(np.ascontiguousarray(a)) for a in others), validate_args=False)
-        results.append(room.kl_divergence(p, q))
+        results.append(package.kl_divergence(p, q))
     sum(r.clamp(-9, 9).nan_to_num().sum() for r in results).backward()
     return (*results, *(x.grad for x in params), list(p.sample((4, 2)).shape), list(p.batch_shape))
 
