@@ -1,7 +1,7 @@
 """Runs installed packages that were written for torch with pyapp in torch's place: their sources are read where they
 are installed, and executed with another answer to `import torch`.
 
-What a package needs beside its models (loading, generating, kernels from elsewhere) is stood in for by a few lines.
+A few lines replace what a package needs beside its models (loading, generation, kernels of other packages).
 """
 
 from __future__ import annotations
