@@ -5,12 +5,12 @@
     dist/                      web/, its modules and styles in one file each (scripts/bundle.py)
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
-    dist/mediabunny/           what takes recordings of all kinds apart
-    dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker keeps
+    dist/mediabunny/           a library that reads containers of recordings
+    dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker stores
     dist/*.br, dist/*.gz       precompressed copies
 
-Archives are stored, not deflated, because compressed whole they become smaller. --plain-host deflates them instead: for
-hosts that do not send precompressed copies.
+The members of archives are stored without compression: the copy of the whole archive then compresses better.
+--plain-host deflates them, for hosts that do not send precompressed copies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs every suite of tests, two side by side: python -m scripts.test [names of suites]
 
-Each line of a suite's output appears at once, with the suite's name before it. The last lines of all suites stand
-together at the end.
+Each line of a suite's output is printed immediately, after the suite's name. At the end the last lines of all suites
+are printed together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The wheels: ours for the host and for wasm32, and those of others that the page and its tests load.
+"""Builds our wheels, for the host and for wasm32, and downloads those that the page and its tests load.
 
 python -m scripts.wheels [host] [wasm] [--out build/wheels]
 """
@@ -25,7 +25,7 @@ REQUIREMENTS = ROOT / "third_party" / "pyodide"
 
 
 class BuildFailed(RuntimeError):
-    """A wheel or source archive was not built; the text is what the build said."""
+    """A wheel or source archive could not be built. The text is the output of the build."""
 
 
 def backend(project: Path = ROOT, **environment: str) -> BuildBackendHookCaller:
