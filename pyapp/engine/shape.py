@@ -154,7 +154,7 @@ def as_shape(sizes: Iterable[object]) -> Shape:
     try:
         return tuple(map(index, values))  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{values!r:.200} is not a shape: sizes must be integers") from None
+        raise TypeError(f"a size is an integer: {values!r:.200} is no shape") from None
 
 
 class _Sizes(type):

@@ -45,7 +45,7 @@ def _entries(x: Tensor, index: Any) -> list[Any]:
     entries = list(index) if isinstance(index, tuple) else [index]
     for entry in entries:
         if isinstance(entry, str):
-            raise TypeError(f"index: {entry!r:.40} cannot index {describe(x)}")
+            raise TypeError(f"index: {entry!r:.40} is no index of {describe(x)}")
     entries = [e != 0 if isinstance(e, Tensor) and e.dtype is _dtype.uint8 else e for e in entries]
     used = sum(_consumes(e) for e in entries)
     if used > x.ndim:

@@ -158,7 +158,7 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
             raise ValueError(f"expand: {describe(x)} has more dims than {target}")
         target = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(target))
         if min(target, default=0) < 0:
-            raise ValueError(f"expand: {target} is not a shape for {describe(x)}; -1 keeps the size of an existing dim")
+            raise ValueError(f"expand: {target} is no shape for {describe(x)}; -1 keeps the size of a dim that it has")
         if broadcast_shapes(x.shape, target, op="expand") != target:
             raise ValueError(f"expand: {describe(x)} does not expand to {target}")
         return _expand(x, target)
