@@ -59,7 +59,7 @@ class FakeHub(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that hangs up is no error of the hub."""
+        """A browser that closes the connection is not an error of the hub."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -123,4 +123,4 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Quiet: `requests` remembers."""
+        """Logs nothing: `requests` has the requests."""

@@ -1,4 +1,4 @@
-"""What a visitor does on the page, in the words of the tests."""
+"""Actions of a visitor on the page, for the tests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class StoryPage:
         return self
 
     def write(self, prompt: str | None = None) -> str:
-        """Generates to the end; the whole text."""
+        """Generates to the end, and returns the whole text."""
         self.start(prompt).wait_done()
         return self.text()
 

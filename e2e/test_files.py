@@ -1,4 +1,4 @@
-"""Files of the user: good ones, and the ways in which they are wrong: refused in words, and the page goes on."""
+"""The user's files: valid ones work; wrong ones give an error, and the page continues to work."""
 
 from __future__ import annotations
 

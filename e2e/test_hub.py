@@ -1,4 +1,5 @@
-"""Downloads from a hub: kept, resumed, verified, cancelled, by two tabs at once, and when storage is full."""
+"""Downloads from a hub: stored, resumed, verified, cancelled, by two tabs at the same time, and when storage is
+full."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def foxes(hub: FakeHub, files: tuple[bytes, bytes]) -> HubFile:
 
 @pytest.fixture
 def visit(browser: BrowserContext, hub_site: SiteServer, hub: FakeHub) -> Iterator[StoryPage]:
-    """The page with the fake hub and nothing kept."""
+    """The page with the fake hub and empty storage."""
     with watched(browser.new_page()) as story:
         story.expected_errors = ["net::ERR_", "Failed to load resource"]  # the browser's own words about the hub
         story.open(hub_site.url)

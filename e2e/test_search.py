@@ -1,4 +1,4 @@
-"""How many hypotheses the transcribe view follows at once."""
+"""The number of hypotheses in the transcribe view's beam search."""
 
 from __future__ import annotations
 

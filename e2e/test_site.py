@@ -103,7 +103,7 @@ def test_works_where_the_browser_keeps_no_files(launch: Launch, dist: Path, tmp_
             story.settings(max_new_tokens=8)
             story.write("One day")
             story.page.locator("#open-storage").click()
-            expect(story.page.locator("#storage-error")).to_contain_text("keeps no files")
+            expect(story.page.locator("#storage-error")).to_contain_text("does not store files")
     context.close()
 
 

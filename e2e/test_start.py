@@ -1,4 +1,4 @@
-"""How Python starts in the page: from a snapshot of its memory, from one that is damaged, with parts missing."""
+"""The start of Python in the page: from a snapshot of its memory, with a damaged snapshot, with missing parts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def isolated(dist: Path) -> Iterator[SiteServer]:
 
 @pytest.fixture
 def visited(launch: Launch, isolated: SiteServer) -> Iterator[BrowserContext]:
-    """A browser that was here before."""
+    """A browser that has visited the page before."""
     context = launch()
     with watched(context.new_page()) as story:
         story.open(isolated.url)
@@ -146,7 +146,7 @@ def test_starts_with_compressed_wheels(launch: Launch, dist: Path, tmp_path: Pat
 
 
 def test_a_language_chosen_before_the_model_is_there(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    """The model is another one under the name of the embedded one: it knows German, but hears English in everything."""
+    """Another model under the name of the embedded one: it supports German, but detects English in every sound."""
     changed = {f"models/speech/{path.name}": path.read_bytes() for path in write_speech_model(tmp_path / "model")}
     sample = json.dumps(samples(dist)[0])
     context = launch()
@@ -163,7 +163,7 @@ def test_a_language_chosen_before_the_model_is_there(launch: Launch, dist: Path,
 
 
 def test_a_worker_that_does_not_load_is_reported(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    """It fails before the page's own modules are there to hear of it."""
+    """It fails before the page's own modules are loaded."""
     context = launch()
     with SiteServer(copy_site(dist, tmp_path / "site", {"worker.js": b"this is no script"}), isolated=True) as server:
         with watched(context.new_page()) as story:

@@ -24,7 +24,7 @@ STOP = """() => new Promise((resolve) => {
 
 
 def native_ids(model: Path, tokenizer: Path, prompt: str, **options: float) -> list[int]:
-    """Token ids of the same generation, here."""
+    """Token ids of the same generation in this process."""
 
     async def collect() -> list[int]:
         events = [event async for event in tasks.generate(str(model), prompt, options, tokenizer=str(tokenizer))]
@@ -84,7 +84,7 @@ def test_stop_takes_effect_at_once_and_the_page_stays_usable(story: StoryPage, t
 
 
 def test_stop_reaches_python_that_hears_no_messages(story: StoryPage, tmp_path: Path) -> None:
-    """The message is lost on purpose: what is left is the flag in shared memory."""
+    """The message is discarded on purpose; only the flag in shared memory remains."""
     story.pick(write_pair(tmp_path, dim=256, layers=6, context=1024))
     expect(story.page.locator("#model-name")).to_have_text("model.bin")
     assert story.page.evaluate("crossOriginIsolated")

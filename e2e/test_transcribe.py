@@ -1,4 +1,4 @@
-"""Writing down recordings: samples, files of all kinds, the player, editing, what is saved, Stop."""
+"""Transcription: samples, files of all kinds, the player, editing, saved files, Stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STOP = """() => new Promise((resolve) => {
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A speech model's folder; it says SAID, at 0 to 4 and 5 to 9 seconds, whatever it hears."""
+    """The folder of a speech model that says SAID, at 0 to 4 and 5 to 9 seconds, for any sound."""
     folder = tmp_path_factory.mktemp("model")
     write_speech_model(folder)
     return folder
@@ -45,7 +45,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def samples(dist: Path) -> list[dict[str, Any]]:
-    """The clips that the embedded speech model brings, with what is said in them."""
+    """The sample clips of the embedded speech model, with their texts."""
     models = json.loads((dist / "registry.json").read_text())["models"]
     found = [sample for entry in models for sample in entry.get("samples", [])]
     if not found:
@@ -55,7 +55,7 @@ def samples(dist: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def tab(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
-    """One tab for all tests that need no fresh one."""
+    """One tab, for all tests that do not need a new one."""
     page = TranscribePage(browser.new_page()).open(site.url)
     yield page
     page.page.close()
@@ -71,7 +71,7 @@ def transcribe(tab: TranscribePage) -> Iterator[TranscribePage]:
 
 @pytest.fixture
 def written(tab: TranscribePage, model: Path, recording: Path) -> Iterator[TranscribePage]:
-    """The view with SAID in it, word by word."""
+    """The view with the transcript SAID, with words."""
     words = [word["word"].strip() for segment in tab.segments() for word in segment.get("words") or []]
     if words != " ".join(SAID).split():
         tab.reset()
@@ -95,7 +95,7 @@ def test_each_sample_gives_its_text(transcribe: TranscribePage, dist: Path, numb
     assert spoken(transcribe.text()) == spoken(sample["text"])
     factor = transcribe.page.locator("#metric-factor").inner_text()
     assert float(factor.removesuffix("×").replace(",", "")) > 0
-    expect(transcribe.page.locator("#whisper-offer")).to_contain_text("small, synthetic vocabulary")
+    expect(transcribe.page.locator("#whisper-offer")).to_contain_text("small vocabulary of synthetic voices")
     expect(transcribe.page.locator("#whisper-list")).to_contain_text("Whisper tiny")
     expect(transcribe.page.locator("#whisper-list li").first).to_contain_text("MB")
 
@@ -279,7 +279,7 @@ def test_odd_recordings_work_and_are_remarked_on(
 
 
 def test_silence_has_no_speech(transcribe: TranscribePage, tmp_path: Path) -> None:
-    """With the embedded model: nothing is made up."""
+    """The embedded model does not invent text."""
     transcribe.take(write_recording(tmp_path / "silence.wav", np.zeros(16_000 * 5))).wait_done()
     assert transcribe.segments() == []
     expect(transcribe.ending).to_contain_text("No speech found")
@@ -370,7 +370,7 @@ def test_wrong_model_folders_are_refused_in_words(
 
 
 def test_ten_minutes(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:
-    """The samples over and over with pauses: all of it is written down, in bounded memory."""
+    """The samples repeated with pauses: everything is transcribed, in bounded memory."""
     clips = [load_speech(str(dist / sample["path"])) for sample in samples(dist)]
     pause = np.zeros(24_000, np.float32)
     once = np.concatenate([part for clip in clips for part in (clip, pause)])
@@ -403,7 +403,7 @@ def microphone(launch: Launch, dist: Path, site: SiteServer) -> Iterator[Transcr
 
 
 def test_microphone(microphone: TranscribePage, dist: Path) -> None:
-    """Text comes while it is spoken; what is committed stays; the recording is in the player afterwards."""
+    """Text appears during speech; final text does not change; the recording is in the player afterwards."""
     page = microphone.page
     page.get_by_role("button", name="Record", exact=True).click()
     expect(page.locator("#live")).to_be_visible()
@@ -430,7 +430,7 @@ def test_a_refused_microphone(launch: Launch, site: SiteServer) -> None:
     with watched(context.new_page(), TranscribePage) as page:
         page.open(site.url)
         page.page.get_by_role("button", name="Record", exact=True).click()
-        message = page.wait_refused("The microphone was refused.")
+        message = page.wait_refused("The browser refused access to the microphone.")
         assert "stays on this device" in message
         expect(page.page.get_by_role("button", name="Record", exact=True)).to_be_visible()
     context.close()
@@ -444,12 +444,12 @@ def test_a_missing_microphone(launch: Launch, site: SiteServer) -> None:
             "navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('', 'NotFoundError')), 1"
         )
         page.page.get_by_role("button", name="Record", exact=True).click()
-        page.wait_refused("There is no microphone.")
+        page.wait_refused("No microphone was found.")
     context.close()
 
 
 def test_offline(launch: Launch, dist: Path) -> None:
-    """The embedded speech model, its samples and what hears them are kept for use without a network."""
+    """The embedded speech model, its samples and the code for them are stored for offline use."""
     server = SiteServer(dist).start()
     context = launch()
     with watched(context.new_page(), TranscribePage) as page:

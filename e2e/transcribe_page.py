@@ -1,4 +1,4 @@
-"""What a visitor does in the transcribe view, in the words of the tests."""
+"""Actions of a visitor in the transcribe view, for the tests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TranscribePage(StoryPage):
         return self
 
     def wait_refused(self, says: str) -> str:
-        """The error, when it says that."""
+        """Waits for an error with this text, and returns it."""
         expect(self.error).to_contain_text(says)
         return self.error.inner_text()
 
@@ -71,7 +71,7 @@ class TranscribePage(StoryPage):
         return self.page.evaluate(f"{SHEET}.player.{expression}")
 
     def save(self, format: str) -> str:
-        """What is in the file that is saved."""
+        """The content of the saved file."""
         with self.page.expect_download() as saved:
             self.page.locator(f"#downloads [data-format={format}]").click()
         assert saved.value.suggested_filename.endswith(f".{format}")

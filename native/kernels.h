@@ -2,8 +2,8 @@
  *
  * build.py and pyapp/engine/native.py read the KERNEL lines. A line gives a kernel its index (its place in the list),
  * its name and its signature "pointers | dims | floats". A launch record holds the arguments in three groups of slots:
- * pointers, dims (int64) and floats (f32), in the signature's order. build.py names each slot for C: dims slot `rows` of
- * kernel `rope_f32` is record->dims[rope_f32_rows]. A comment over a line says what the kernel computes.
+ * pointers, dims (int64) and floats (f32), in the signature's order. build.py names each slot for C: dims slot `rows`
+ * of kernel `rope_f32` is record->dims[rope_f32_rows]. A comment over a line says what the kernel computes.
  *
  * Rules for every kernel:
  * - It is a leaf: it allocates nothing, prints nothing and writes no globals.
@@ -13,8 +13,7 @@
  * - A pointer whose name ends in '?' may be NULL. Where y and x have the same shape, y may be x itself.
  * - A size of zero is legal, and nothing happens.
  * - It returns KERNEL_OK or one of the codes below.
- * - Values that change between replays of a Graph (token ids, positions) are read through int32 pointers.
- */
+ * - Values that change between replays of a Graph (token ids, positions) are read through int32 pointers. */
 #ifndef PYAPP_KERNELS_H
 #define PYAPP_KERNELS_H
 #include <stdint.h>
@@ -78,24 +77,28 @@ ELEMENT(float64, 8)
 
 /* ---- Copies and fills */
 
-/* Copies `bytes` bytes. The two areas do not overlap. */
+/* Copies `bytes` bytes from `from` to `to`. The two areas must not overlap. */
 KERNEL(copy_bytes, "to from | bytes |")
-/* Copies a view of any strides to a view of the same shape, rank <= 6, elements of element_bytes bytes. */
+/* Copies the view `from` to the view `to`. Both have the same shape (rank <= 6) and any strides; an element has
+ * element_bytes bytes. */
 KERNEL(copy_strided,
        "to from | element_bytes rank shape0 shape1 shape2 shape3 shape4 shape5 to0 to1 to2 to3 to4 to5 from0 "
        "from1 from2 from3 from4 from5 |")
+/* y[i] = value, float32. */
 KERNEL(fill_f32, "y | count | value")
 
 /* ---- Conversions */
 
-/* y = x in another type. y is dense, in the order of the dims; x has any strides. To floats: nearest, ties to even; to
- * halves and 8-bit floats by way of float32, as in torch. Too large for float8_e4m3fn becomes 448, for the others
- * infinite; an infinity, too. Floats to integers are cut to whole numbers. What the type cannot hold, NaN included:
- * to int64 the smallest int64; to int32 and narrower types the low bits of the smallest int32 (and of what int32 can
- * hold, the low bits); to uint32 and uint64 the low bits where 64 bits hold the number, else 0. Integers to integers: the
- * low bits. To bool: whether it is not 0. */
+/* Converts x to another type. y is dense, in the order of the dims; x has any strides.
+ *
+ * - To floats: the nearest value, ties to even. To 16-bit and 8-bit floats: by way of float32, as in torch. Numbers
+ *   that are too large, and infinities, become 448 in float8_e4m3fn and infinite in the other floats.
+ * - Floats to integers: towards zero. If int64 cannot hold the number (or it is NaN), the result is the smallest int64.
+ *   If int32 cannot hold it, int32 gets the smallest int32. int16, int8, uint16 and uint8 get the low bits of the
+ *   int32. uint32 and uint64 get the low bits of a number that 64 bits can hold, else 0.
+ * - Integers to integers: the low bits. To bool: 1 if x is not 0. */
 KERNEL(cast, "y x | y_type x_type rank shape0 shape1 shape2 shape3 shape4 shape5 x0 x1 x2 x3 x4 x5 |")
-/* The pairs that linear layers and weights need, dense. */
+/* Conversions of `cast` with a short record, for linear layers and weights. y and x are dense. */
 KERNEL(f16_to_f32, "y x | count |")
 KERNEL(f32_to_f16, "y x | count |")
 KERNEL(bf16_to_f32, "y x | count |")
@@ -103,15 +106,16 @@ KERNEL(f32_to_bf16, "y x | count |")
 
 /* ---- Elementwise operations */
 
-/* Operations of two operands of one type. y is dense, in the order of the dims; a and b have any strides (0 broadcasts).
- * An operand that is NULL is `number`: the bits of a float64 for float types, else the integer.
+/* Operations on two operands of the same type. y is dense, in the order of the dims; a and b have any strides
+ * (0 broadcasts). If an operand is NULL, its value is `number`: the bits of a float64 for float types, else the
+ * integer.
  *
- * OPCODE lines as for `unary`. add and mul of bools are or and and. Integers wrap; floor_divide, remainder and fmod of
- * integers by 0 give KERNEL_DIVISION_BY_ZERO, and y is then undefined. floor_divide rounds down and remainder has the
- * sign of b, as in Python; fmod has the sign of a. pow of an integer to a negative power is 1 or -1 for 1 and -1, else 0.
- * maximum and minimum are NaN where an operand is; fmax and fmin only where both are. xlogy is 0 where a is 0 and b is a
- * number. Shifts by less than 0 or more than 63: 0 to the left, the sign to the right. float64 is within 4 ulp, pow
- * within 2; float32 functions are computed in float64 and rounded. */
+ * OPCODE lines are explained at `unary`. For bools, add is "or" and mul is "and". Integers wrap. floor_divide,
+ * remainder and fmod of integers by 0 return KERNEL_DIVISION_BY_ZERO; y is then undefined. floor_divide rounds down,
+ * and remainder has the sign of b, as in Python; fmod has the sign of a. An integer to a negative power is 1 or -1 for
+ * 1 and -1, else 0. maximum and minimum are NaN if an operand is NaN; fmax and fmin only if both are. xlogy is 0 if a
+ * is 0 and b is not NaN. Shifts by less than 0 or more than 63 give 0 to the left, and the sign to the right. The error
+ * in float64 is at most 4 ulp (pow: 2 ulp). float32 functions are computed in float64 and rounded. */
 
 OPCODE(binary, add, "floats integers bool", "same")
 OPCODE(binary, sub, "floats integers", "same")
@@ -146,29 +150,33 @@ OPCODE(binary, bitwise_or, "integers bool", "same")
 OPCODE(binary, bitwise_xor, "integers bool", "same")
 OPCODE(binary, bitwise_left_shift, "integers", "same")
 OPCODE(binary, bitwise_right_shift, "integers", "same")
+/* See above: y = opcode(a, b) of two views. */
 KERNEL(binary, "y a? b? | opcode type rank shape0 shape1 shape2 shape3 shape4 shape5 a0 a1 a2 a3 a4 a5 b0 b1 b2 b3 "
                "b4 b5 number |")
-/* Operations of `binary` on float32, with a short record: these are called most. Element p[i / repeat % period] of an
- * operand meets y[i], i < count. Period = count is a plain operand, period 1 a scalar, period = columns a row; period =
- * rows with repeat = columns is a column. A repeat of 0 means 1. An operand that is NULL is `number`, and its period is 1. */
+/* The most frequent operations of `binary` on float32, with a short record. y[i] (i < count) is computed from element
+ * p[i / repeat % period] of each operand. So a period of `count` is a dense operand, 1 a scalar, `columns` a row; a
+ * period of `rows` with a repeat of `columns` is a column. A repeat of 0 means 1. If an operand is NULL, its value is
+ * `number` and its period must be 1. */
 KERNEL(add_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")
 KERNEL(sub_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")
 KERNEL(mul_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")
 KERNEL(div_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")
-/* NaN if either operand is NaN. */
+/* The same for the larger and the smaller operand. NaN if either operand is NaN. */
 KERNEL(maximum_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")
 KERNEL(minimum_f32, "y a? b? | count a_period b_period a_repeat b_repeat | number")
+
 /* Functions of one element.
  *
- * An OPCODE line gives an operation of kernel `unary` (UNARY_exp in C) its code, which is its place among the kernel's
- * lines; the types that x may have; and the type of y: "same" as x, or "bool". "floats" are float16, bfloat16, float32
- * and float64; "integers" are uint8, int8, int16, int32 and int64. A pair that is not listed gives KERNEL_BAD_ARGUMENT.
- * Halves are computed in float32 or float64 and rounded once. float32 is within 3 ulp, gelu within 1e-5 of itself;
- * float64 within 4 ulp, lgamma, digamma, trigamma and i0 within 1e-14. NaN stays NaN unless said otherwise.
+ * An OPCODE line gives an operation of a kernel its code, which is the line's place among the lines of that kernel
+ * (UNARY_exp in C); the types that x may have; and the type of y: "same" as x, or "bool". "floats" are float16,
+ * bfloat16, float32 and float64; "integers" are uint8, int8, int16, int32 and int64. An operation and a type that are
+ * not listed together return KERNEL_BAD_ARGUMENT. 16-bit floats are computed in float32 or float64 and rounded once.
+ * The error is at most 3 ulp in float32 (gelu: 1e-5 relative) and 4 ulp in float64 (lgamma, digamma, trigamma and i0:
+ * 1e-14). NaN gives NaN unless stated otherwise. Integers wrap.
  *
- * sign: of NaN 0. round: halves to even. clamp: to `first` .. `second`. leaky_relu: x * first below 0. elu: first *
- * (exp(x) - 1) below 0. softplus: log(1 + exp(first * x)) / first, but x where first * x > second. sinc: sin(pi x) /
- * (pi x). gelu_tanh: the approximation by tanh. Integers wrap. */
+ * sign: 0 for NaN. round: ties to even. clamp: to `first` .. `second`. leaky_relu: x * first for x < 0. elu: first *
+ * (exp(x) - 1) for x < 0. softplus: log(1 + exp(first * x)) / first, but x if first * x > second. sinc: sin(pi x) /
+ * (pi x). gelu_tanh: the approximation by tanh. */
 
 OPCODE(unary, neg, "floats integers", "same")
 OPCODE(unary, abs, "floats integers", "same")
@@ -230,12 +238,12 @@ OPCODE(unary, isposinf, "floats", "bool")
 OPCODE(unary, isneginf, "floats", "bool")
 OPCODE(unary, signbit, "floats integers bool", "bool")
 OPCODE(unary, logical_not, "floats integers bool", "bool")
-/* y, x: `count` elements, dense. `first` and `second` hold the bits of a float64. */
+/* y = opcode(x), both `count` dense elements. `first` and `second` are the bits of float64 numbers. */
 KERNEL(unary, "y x | opcode type count first second |")
-/* The same for a view x of any strides; y is dense in the order of x's dims. */
+/* As `unary`, for a view x of any strides. y is dense, in the order of x's dims. */
 KERNEL(unary_strided,
        "y x | opcode type rank shape0 shape1 shape2 shape3 shape4 shape5 x0 x1 x2 x3 x4 x5 first second |")
-/* Operations of `unary` on dense float32, with a short record: these are called most. */
+/* The most frequent operations of `unary` on dense float32, with a short record. */
 KERNEL(exp_f32, "y x | count |")
 KERNEL(log_f32, "y x | count |")
 KERNEL(sqrt_f32, "y x | count |")
@@ -244,19 +252,22 @@ KERNEL(sigmoid_f32, "y x | count |")
 KERNEL(tanh_f32, "y x | count |")
 KERNEL(silu_f32, "y x | count |")
 KERNEL(gelu_f32, "y x | count |")
+/* grad_x = grad_y * the derivative of gelu at x. */
 KERNEL(gelu_backward_f32, "grad_x x grad_y | count |")
-/* A row of x is [gate | up], each `columns` wide: y = silu(gate) * up. */
+/* y = silu(gate) * up. A row of x is [gate | up], each of `columns` elements. */
 KERNEL(silu_mul_f32, "y x | rows columns y_stride x_stride |")
+/* The gradient of silu_mul_f32. All tensors are dense; rows of x and grad_x are 2 * columns wide. */
 KERNEL(silu_mul_backward_f32, "grad_x x grad_y | rows columns |")
 
 /* ---- Reductions */
 
-/* Over the middle one of three dims: y (outer, inner) is dense; x (outer, reduced, inner) has any strides.
+/* Reduces the middle one of three dims: x (outer, reduced, inner), of any strides, to y (outer, inner), dense.
  *
- * OPCODE lines as for `unary`; "number" is the type of x or another float type for floats, int64 for integers and bool.
- * sum, sum_squares and prod of 16- and 32-bit floats round once at the end; float32 sums are added in float32 4096 at a
- * time. float64 sums carry what their additions lose. Integers wrap. max and min are NaN where an element is; argmax and
- * argmin give the first of equals, and the first NaN. max, min, argmax and argmin of nothing: KERNEL_BAD_ARGUMENT. */
+ * OPCODE lines are explained at `unary`. The type "number" is x's or another float type for floats, and int64 for
+ * integers and bool. sum, sum_squares and prod of 16-bit and 32-bit floats are rounded once, at the end; float32 sums
+ * are added in float32 for 4096 elements at a time. float64 sums are compensated (Neumaier). Integers wrap. max and min
+ * are NaN if an element is NaN. argmax and argmin give the index of the first NaN, else the first of equal elements.
+ * max, min, argmax and argmin of no elements return KERNEL_BAD_ARGUMENT. */
 
 OPCODE(reduce, sum, "floats integers bool", "number")
 OPCODE(reduce, sum_squares, "floats", "number")
@@ -268,17 +279,20 @@ OPCODE(reduce, min, "floats integers bool", "same")
 OPCODE(reduce, argmax, "floats integers", "int64")
 OPCODE(reduce, argmin, "floats integers", "int64")
 KERNEL(reduce, "y x | opcode y_type x_type outer reduced inner x_outer x_reduced x_inner |")
-/* Sums along rows and of columns of float32, with a short record. */
+/* The sum of each row of float32: y (rows), with a short record. */
 KERNEL(sum_rows_f32, "y x | rows columns x_stride |")
+/* The sum of each column of float32: y (columns), with a short record. */
 KERNEL(sum_columns_f32, "y x | rows columns x_stride |")
 /* The int32 index of the first largest element of each row. NaN counts as the largest. */
 KERNEL(argmax_f32, "index x | rows columns x_stride |")
 
-/* ---- Scans. y (outer, length, inner) is dense; x has any strides.
+/* ---- Scans */
+
+/* Scans along the middle dim. y (outer, length, inner) is dense; x has any strides.
  *
- * OPCODE lines as for `unary`; "number" is the type of x for floats, int64 for integers and bool. Floats are added up and
- * multiplied in float64, and each result is rounded. cummax and cummin also write where the extreme is (int64): of equals
- * the last; once there is a NaN, the result is NaN. */
+ * OPCODE lines are explained at `unary`. The type "number" is x's for floats, and int64 for integers and bool. Floats
+ * are summed and multiplied in float64, and each result is rounded. cummax and cummin also write the indices (int64) of
+ * the extremes: the last of equal elements. From the first NaN on, the result is NaN. */
 
 OPCODE(scan, cumsum, "floats integers bool", "number")
 OPCODE(scan, cumprod, "floats integers bool", "number")
@@ -287,21 +301,23 @@ OPCODE(scan, cummin, "floats integers bool", "same")
 OPCODE(scan, logcumsumexp, "floats", "same")
 KERNEL(scan, "y indices? x | opcode type outer length inner x_outer x_dim x_inner |")
 
-/* ---- Selecting and placing elements. Sizes of elements are 1, 2, 4 or 8 bytes; index types int64 and int32. An index out
- * of range gives KERNEL_INDEX_RANGE; y is then undefined, but for scatter and index_put unchanged. */
+/* ---- Selecting and placing elements
+ *
+ * Elements have 1, 2, 4 or 8 bytes; indices are int64 or int32. An index out of range returns KERNEL_INDEX_RANGE. Then
+ * scatter and index_put have not changed y; after the other kernels y is undefined. */
 
-/* y = condition ? a : b, rank <= 5, y dense. condition is bool or uint8. An operand that is NULL is the element in the low
- * bytes of a_bits or b_bits. */
+/* y = condition ? a : b, rank <= 5. y is dense; condition is bool or uint8. If an operand is NULL, its value is the
+ * element in the low bytes of a_bits or b_bits. */
 KERNEL(where, "y condition a? b? | element_bytes rank shape0 shape1 shape2 shape3 shape4 c0 c1 c2 c3 c4 a0 a1 a2 a3 "
               "a4 b0 b1 b2 b3 b4 a_bits b_bits |")
-/* y[.., i, ..] = x[.., index[.., i, ..], ..] along `dim`: torch.gather. y is dense and has the shape of index; x has `size`
- * elements along the dim, strides x0 ... . Indices are 0 .. size - 1. */
+/* torch.gather: y[.., i, ..] = x[.., index[.., i, ..], ..] along `dim`. y is dense and has the shape of index; x has
+ * `size` elements along `dim`, and the strides x0 ... . Indices are from 0 to size - 1. */
 KERNEL(gather, "y x index | element_bytes index_type rank dim size shape0 shape1 shape2 shape3 shape4 shape5 x0 x1 "
                "x2 x3 x4 x5 index0 index1 index2 index3 index4 index5 |")
-/* y[.., index[.., i, ..], ..] = its old value combined with source[.., i, ..] along `dim`: torch.scatter, scatter_add and
- * scatter_reduce, in the order of i. The shape is that of index, rank <= 4; y has `size` elements along the dim. A source
- * that is NULL is `number`: the bits of a float64 for float types, else the integer. Adding and multiplying round to y's
- * type each time; maximum and minimum of a NaN are NaN. */
+/* torch.scatter, scatter_add and scatter_reduce: combines y[.., index[.., i, ..], ..] with source[.., i, ..] along
+ * `dim`, in the order of i. The shape is that of index, rank <= 4; y has `size` elements along `dim`. If source is
+ * NULL, its value is `number`: the bits of a float64 for float types, else the integer. Each addition and
+ * multiplication rounds to y's type. maximum and minimum are NaN if an operand is NaN. */
 OPCODE(scatter, set, "every", "same")
 OPCODE(scatter, add, "floats integers", "same")
 OPCODE(scatter, multiply, "floats integers", "same")
@@ -309,120 +325,135 @@ OPCODE(scatter, maximum, "floats integers", "same")
 OPCODE(scatter, minimum, "floats integers", "same")
 KERNEL(scatter, "y index source? | opcode type index_type rank dim size shape0 shape1 shape2 shape3 y0 y1 y2 y3 "
                 "index0 index1 index2 index3 source0 source1 source2 source3 number |")
-/* y[o, n] = the block of `inner` elements at x + o * x_outer + sum over k of index_k[n] * stride_k: index_select, rows of a
- * table, indexing by several tensors. y (outer, count, inner) is dense, and so is a block. The indices are int64, dense;
- * with `negative` those below 0 count from the end of size_k. */
+/* index_select, rows of a table, and indexing by several tensors: y[o, n] = the block of `inner` elements at x + o *
+ * x_outer + sum over k of index_k[n] * stride_k. y (outer, count, inner) is dense, and so is a block. The indices are
+ * int64, dense. With `negative`, indices below 0 count from the end of size_k. */
 KERNEL(index_get, "y x index0 index1? index2? index3? | element_bytes outer count inner x_outer negative size0 size1 "
                   "size2 size3 stride0 stride1 stride2 stride3 |")
-/* The block at y + o * y_outer + sum over k of index_k[n] * stride_k is combined with source[o, n] (strides source_outer,
- * source_count and source_inner), in the order of n. Opcodes are those of `scatter`. Indices below 0 count from the end. */
+/* Combines the block at y + o * y_outer + sum over k of index_k[n] * stride_k with source[o, n] (strides source_outer,
+ * source_count and source_inner), in the order of n. The opcodes are those of `scatter`. Indices below 0 count from the
+ * end. */
 KERNEL(index_put, "y source index0 index1? index2? index3? | opcode type outer count inner y_outer source_outer "
                   "source_count source_inner size0 size1 size2 size3 stride0 stride1 stride2 stride3 |")
 
 /* ---- Sorting */
 
-/* The first `count` of the elements along the middle dim, in order; equals keep theirs. x (outer, length, inner) has any
- * strides; y (as x) and indices (int64) are (outer, count, inner), dense. NaN counts as the largest. With count = length
- * this is sort, with less it is topk. scratch: for each of at most `workspaces` workers (further workers stay idle) 32
- * bytes for each element of length. */
+/* Sorts along the middle dim and gives the first `count` elements: a sort if count = length, else a top-k. Equal
+ * elements keep their order; NaN counts as the largest. x (outer, length, inner) has any strides; y (x's type) and
+ * indices (int64) are (outer, count, inner), dense. scratch has 32 * length bytes for each of at most `workspaces`
+ * workers; further workers do nothing. */
 KERNEL(sort, "y? indices? x scratch | type outer length inner count descending x_outer x_dim x_inner workspaces |")
 
 /* ---- New values */
 
-/* number: the bits of a float64 for float types, else the integer. */
+/* y[i] = number, which is the bits of a float64 for float types, else the integer. */
 KERNEL(fill, "y | type count number |")
-/* y[i] = start + i * step, computed in float64 or with 64 bits; start and step as `number` above. Not for bool. */
+/* y[i] = start + i * step, computed in float64 or int64. start and step are given as `number` of `fill`. Not for
+ * bool. */
 KERNEL(arange, "y | type count start step |")
-/* Each (rows, columns) of x with zeros where column - row < diagonal (upper 1: triu) or > diagonal (upper 0: tril). y is
- * dense. */
+/* Copies each matrix (rows, columns) of x, with zeros where column - row < diagonal (upper 1: triu) or column - row >
+ * diagonal (upper 0: tril). y is dense. */
 KERNEL(triangular, "y x | element_bytes batch rows columns diagonal upper x_batch x_row x_column |")
-/* y (count, classes): 1 at index[i] in row i, else 0. */
+/* y (count, classes): row i has a 1 at index[i] and zeros elsewhere. */
 KERNEL(one_hot, "y index | type index_type count classes |")
 
 /* ---- Products with weight matrices
  *
- * y[m, n] = sum over k of x[m, k] * w[n, k], plus residual[m, n] where it is given. w is (outputs, inputs), row-major and
- * contiguous. With residual_stride 0 one row (a bias) is added to every row. */
+ * y[m, n] = sum over k of x[m, k] * w[n, k], plus residual[m, n] if it is given. w is (outputs, inputs), row-major and
+ * contiguous. With a residual_stride of 0 the same row (a bias) is added to every row. */
 
+/* float32 x, y and residual; weights in float32, float16 or bfloat16. */
 KERNEL(linear_f32, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")
 KERNEL(linear_f16, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")
 KERNEL(linear_bf16, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")
-/* x, y and residual are of the weights' type as well. Sums are made in f32 and rounded once. */
+/* x, y and residual have the type of the weights. Sums are computed in float32 and rounded once. */
 KERNEL(linear_f16_f16, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")
 KERNEL(linear_bf16_bf16, "y x w residual? | rows outputs inputs y_stride x_stride residual_stride |")
-/* w is packed in bands of 8 rows (bands.h), rows padded to 8 and columns to 32, with zeros. q8_0 has one f16 scale for
- * each row and block of 32 columns, q8_group one f32 scale. xq comes from quantize_rows. */
+/* w is packed in bands of 8 rows (bands.h), padded with zeros to a multiple of 8 rows and 32 columns. Each row of a
+ * block of 32 columns has one scale: f16 in q8_0, f32 in q8_group. xq is the output of quantize_rows. */
 KERNEL(linear_q8_0, "y xq w residual? | rows outputs inputs y_stride residual_stride |")
 KERNEL(linear_q8_group, "y xq w residual? | rows outputs inputs y_stride residual_stride |")
-/* w is packed by pack_blocks, or for other types in GGML's blocks. `type` is GGML's code (block_types.h). */
+/* w is packed by pack_blocks, or in GGML's blocks if bands.h does not have its type. `type` is GGML's code of the type
+ * (block_types.h). */
 KERNEL(linear_blocks, "y xq w residual? | rows outputs inputs y_stride residual_stride type |")
-/* Quantised activations: for each row, for each block of 32 columns, 32 int8, their f32 scale and the int32 sum of the 32
- * int8: 40 bytes. Columns are padded with zeros to a multiple of 32. scale = absmax / 127; rounding is to nearest, ties
- * away from zero (roundf), as in llama.cpp and llama2.c. */
+/* Quantises activations. Each block of 32 columns of a row becomes 40 bytes: 32 int8, their f32 scale and their int32
+ * sum. Columns are padded with zeros to a multiple of 32. scale = absmax / 127. Numbers are rounded to nearest, ties
+ * away from zero (roundf), as in llama.cpp and llama2.c. x is float32, float16 or bfloat16. */
 KERNEL(quantize_rows, "xq x | rows columns x_stride |")
 KERNEL(quantize_rows_f16, "xq x | rows columns x_stride |")
 KERNEL(quantize_rows_bf16, "xq x | rows columns x_stride |")
-/* y (rows, columns), dense, of 16 bits = x, of f32, plus residual (of y's type), rounded once. With residual_stride 0 one
- * row is added to every row. y may be residual. */
+/* y = x + residual, rounded once. x is float32; y (rows, columns), dense, and residual are float16 or bfloat16. With a
+ * residual_stride of 0 the same row is added to every row. y may be residual. */
 KERNEL(add_rows_f16, "y x residual? | rows columns residual_stride |")
 KERNEL(add_rows_bf16, "y x residual? | rows columns residual_stride |")
-/* From GGML's q8_0 blocks to the packed layout of linear_q8_0. */
+/* Packs GGML's q8_0 blocks for linear_q8_0. */
 KERNEL(pack_q8_0, "packed blocks | rows columns |")
-/* From row-major int8 quants and f32 scales, one for each `group` columns. */
+/* Packs row-major int8 quants and f32 scales, one for each `group` columns, for linear_q8_group. */
 KERNEL(pack_q8_group, "packed quants scales | rows columns group |")
+/* Quantises float32 x (rows, columns) to q8_0, packed for linear_q8_0. */
 KERNEL(quantize_q8_0, "packed x | rows columns x_stride |")
+/* Dequantises packed weights to float32 y (rows, columns), dense. */
 KERNEL(unpack_q8_0, "y packed | rows columns |")
 KERNEL(unpack_q8_group, "y packed | rows columns |")
 /* Packs blocks of GGML's types in bands of 8 rows (bands.h) for linear_blocks. Rows of types that bands.h does not have
- * stay as files have them, one after the other. */
+ * are copied one after the other, as files store them. */
 KERNEL(pack_blocks, "packed blocks | rows columns type |")
-/* The way back from pack_blocks and pack_q8_0, bit for bit. */
+/* The inverse of pack_blocks and pack_q8_0, bit for bit. */
 KERNEL(unpack_bands, "blocks packed | rows columns type |")
-/* To f32; blocks as linear_blocks takes them. */
+/* Dequantises weights of linear_blocks to float32 y (rows, columns), dense. */
 KERNEL(unpack_blocks, "y blocks | rows columns type |")
-/* c[b, m, n] = sum over k of a[b, m, k] * b[b, k, n], any strides; rows of c are dense. */
+/* c[b, m, n] = sum over k of a[b, m, k] * b[b, k, n]. a and b have any strides; rows of c are dense. */
 KERNEL(matmul_f32, "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")
-/* Sums are made in f32 and rounded once. */
+/* The same for other floats. Sums of 16-bit floats are computed in float32 and rounded once. */
 KERNEL(matmul_f16, "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")
 KERNEL(matmul_bf16, "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")
 KERNEL(matmul_f64, "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row |")
-/* Integers of element_bytes 1, 2, 4 or 8, signed or not: they wrap. */
+/* The same for integers of 1, 2, 4 or 8 bytes, signed or not. They wrap. */
 KERNEL(matmul_integer,
        "c a b | batch m n k a_batch a_row a_column b_batch b_row b_column c_batch c_row element_bytes |")
 
 /* ---- Normalization and softmax, row by row */
 
+/* y = x / sqrt(mean(x^2) + epsilon) * weight, for each row. */
 KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride | epsilon")
+/* The gradients of rms_norm_f32. grad_weight (columns) is the sum over the rows. */
 KERNEL(rms_norm_backward_f32, "grad_x grad_weight x weight grad_y | rows columns | epsilon")
+/* y = (x - mean) / sqrt(variance + epsilon) * weight + bias, for each row. */
 KERNEL(layer_norm_f32, "y x weight bias | rows columns y_stride x_stride | epsilon")
-/* Writes the mean and 1 / sqrt(variance + epsilon) of each row to statistics (rows, 2), which
- * layer_norm_weights_backward_f32 reads. grad_x may be grad_y or x where the weights' gradients are not needed after it. */
+/* The gradient of layer_norm_f32 with respect to x. It also writes the mean and 1 / sqrt(variance + epsilon) of each
+ * row to statistics (rows, 2), for layer_norm_weights_backward_f32. grad_x may be grad_y or x if that kernel does not
+ * run later. */
 KERNEL(layer_norm_backward_f32, "grad_x statistics x weight grad_y | rows columns | epsilon")
+/* The gradients of layer_norm_f32 with respect to weight and bias (columns), summed over the rows. */
 KERNEL(layer_norm_weights_backward_f32, "grad_weight grad_bias x statistics grad_y | rows columns |")
+/* y = exp(x) / sum of exp(x), for each row. */
 KERNEL(softmax_f32, "y x | rows columns y_stride x_stride |")
-/* grad_x = y * (grad_y - sum of y * grad_y over the row), y from softmax_f32. */
+/* grad_x = y * (grad_y - sum of y * grad_y over the row), where y is the output of softmax_f32. */
 KERNEL(softmax_backward_f32, "grad_x y grad_y | rows columns |")
+/* y = log(softmax(x)), for each row. */
 KERNEL(log_softmax_f32, "y x | rows columns y_stride x_stride |")
-/* The same for every float type, over the middle dim of x (outer, count, inner), dense. log 1: log_softmax. Halves are
- * summed in f32. */
+/* Softmax (log 0) or log-softmax (log 1) over the middle dim of x (outer, count, inner), dense, for every float type.
+ * 16-bit floats are summed in float32. */
 KERNEL(softmax, "y x | outer count inner log type |")
-/* grad_x from y, which softmax wrote. */
+/* The gradient of `softmax`, from its output y. */
 KERNEL(softmax_backward, "grad_x y grad_y | outer count inner log type |")
-/* Layer, RMS, group, instance and batch norm for every float type. Row r is `segments` pieces of `length` elements: element
- * i of piece s lies at r * row_stride + s * segment_stride + i, in x and y. y = (x - mean) / sqrt(variance + epsilon) *
- * weight + bias, with mean = 0 and variance = the mean square where centred is 0 (RMS norm). The weight and bias of an element
- * lie at r % weight_period * weight_row + s * weight_segment + i * weight_element, which is 0 or 1; their type is weight_type.
- * statistics (rows, 3): mean, variance, 1 / sqrt(variance + epsilon). They are float64 for type float64, else float32; halves
- * are summed in f32. epsilon + epsilon_rest is the number in double precision. */
+/* Layer, RMS, group, instance and batch norm for every float type: y = (x - mean) / sqrt(variance + epsilon) * weight +
+ * bias, for each row. With centred 0 (RMS norm) the mean counts as 0, and the variance is the mean square.
+ *
+ * Row r consists of `segments` segments of `length` elements: element i of segment s is at r * row_stride + s *
+ * segment_stride + i, in x and y. Its weight and bias are at r % weight_period * weight_row + s * weight_segment + i *
+ * weight_element, where weight_element is 0 or 1; their type is weight_type. statistics (rows, 3) are the mean, the
+ * variance and 1 / sqrt(variance + epsilon), in float64 for type float64, else in float32. 16-bit floats are summed in
+ * float32. The epsilon in double precision is epsilon + epsilon_rest. */
 KERNEL(normalize, "y statistics? x weight? bias? | rows segments length row_stride segment_stride weight_period "
                   "weight_row weight_segment "
                   "weight_element centred type weight_type | epsilon epsilon_rest")
-/* grad_x from the statistics that normalize wrote. */
+/* The gradient of `normalize` with respect to x, from the statistics that `normalize` has written. */
 KERNEL(normalize_backward, "grad_x x statistics weight? grad_y | rows segments length row_stride segment_stride "
                            "weight_period weight_row weight_segment "
                            "weight_element centred type weight_type | epsilon epsilon_rest")
-/* Sums over all elements that share a weight. grad_weight and grad_bias are float64 for type float64, else float32, and have
- * `weights` elements. */
+/* The gradients of `normalize` with respect to weight and bias: sums over all elements that share a weight. They have
+ * `weights` elements, in float64 for type float64, else in float32. */
 KERNEL(normalize_weights_backward,
        "grad_weight grad_bias? x statistics grad_y | rows segments length row_stride segment_stride weight_period "
        "weight_row weight_segment weight_element type weights |")
@@ -465,93 +496,106 @@ KERNEL(pack_keys_q8, "packed x | tokens heads head_dim x_stride |")
  * padded to a multiple of 64, columns to a multiple of 8. */
 KERNEL(pack_values_q8, "packed x | tokens heads head_dim x_stride |")
 
-/* ---- Embedding. y[t] = w[ids[t]]. An id outside 0 .. vocabulary - 1 gives KERNEL_INDEX_RANGE. */
+/* ---- Embedding
+ *
+ * y[t] = w[ids[t]]. An id outside 0 .. vocabulary - 1 returns KERNEL_INDEX_RANGE. */
 
-/* Any dtype: rows are copied. element_bytes is the size of an element of w and y, id_bytes that of an id: 4 or 8. */
+/* Copies rows of any type. element_bytes is the size of an element of w and y; id_bytes is that of an id, 4 or 8. */
 KERNEL(embedding_copy, "y w ids | tokens columns vocabulary y_stride element_bytes id_bytes |")
-/* To f32. */
+/* Converts rows of w to float32. ids are int32. */
 KERNEL(embedding_f16, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_bf16, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_q8_0, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_q8_group, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type |")
-/* grad_w[id] is the sum of the rows of grad_y with that id, in their order; 0 where there are none. */
+/* grad_w[id] = the sum of the rows of grad_y with that id, in their order, or 0. */
 KERNEL(embedding_backward_f32, "grad_w grad_y ids | tokens columns vocabulary |")
 
 /* ---- Convolution */
 
-/* The gradient of taking windows. windows (batch, window_rows, size, channels), y (batch, length, channels):
- * y[b, i] = sum over j of windows[b, (i + padding - j) / stride, j], over the rows that exist. */
+/* The gradient of taking windows: y[b, i] = sum over j of windows[b, (i + padding - j) / stride, j], for the whole
+ * quotients that are rows. windows is (batch, window_rows, size, channels), y (batch, length, channels). */
 KERNEL(fold_f32, "y windows | batch length channels size stride padding window_rows |")
-/* c[b, g] (m, j0 j1 j2 j3) = a[g] (m, k0 k1 k2 k3) times a matrix of elements of x, plus bias[g] (m) on each row. Element
- * (k, j) of that matrix is x[b * x_batch + g * x_group + sum of the digits of k and of j times their strides]. Strides are
- * not negative, and j_stride3 is not 0. 128 floats past the last element of x must be readable. */
+/* Convolution as a matrix product: c[b, g] (m, j0 j1 j2 j3) = a[g] (m, k0 k1 k2 k3) times a matrix of elements of x,
+ * plus bias[g] (m). k stands for the indices (k0, k1, k2, k3), j for (j0, j1, j2, j3). Element (k, j) of the matrix is
+ * x[b * x_batch + g * x_group + the sum of these eight indices times their strides]. Strides are not negative, and
+ * j_stride3 is not 0. 128 floats after the last element of x must be readable. */
 KERNEL(windows_f32,
        "c a x bias? | batch groups m k0 k1 k2 k3 k_stride0 k_stride1 k_stride2 k_stride3 j0 j1 j2 j3 j_stride0 "
        "j_stride1 j_stride2 j_stride3 x_batch x_group |")
-/* Convolution of each channel by itself. x (batch, channels, height, width), weight (channels, multiplier, kernel_height,
- * kernel_width), y (batch, channels, multiplier, out_height, out_width), all dense: y[.., i, j] = bias + the sum over taps of
- * weight[.., p, q] * x[.., i * stride_y + p * dilation_y - top, j * stride_x + q * dilation_x - left]. x is zero outside.
- * One dim is a height of 1. */
+/* Depthwise convolution, in which each channel has its own kernels: y[.., i, j] = bias + sum over (p, q) of
+ * weight[.., p, q] * x[.., i * stride_y + p * dilation_y - top, j * stride_x + q * dilation_x - left]. x is
+ * (batch, channels, height, width), and zero outside; weight is (channels, multiplier, kernel_height, kernel_width), y
+ * (batch, channels, multiplier, out_height, out_width). All are dense. A convolution over one dim has a height of 1. */
 KERNEL(depthwise_f32, "y x weight bias? | batch channels multiplier height width kernel_height kernel_width "
                       "stride_y stride_x top left dilation_y dilation_x out_height out_width |")
+/* The gradient of depthwise_f32 with respect to x. */
 KERNEL(depthwise_input_backward_f32,
        "grad_x grad_y weight | batch channels multiplier height width kernel_height kernel_width "
        "stride_y stride_x top left dilation_y dilation_x out_height out_width |")
-/* grad_weight is summed over the batch. */
+/* The gradient of depthwise_f32 with respect to weight, summed over the batch. */
 KERNEL(depthwise_weight_backward_f32,
        "grad_weight x grad_y | batch channels multiplier height width kernel_height kernel_width "
        "stride_y stride_x top left dilation_y dilation_x out_height out_width |")
 
-/* Transposed convolution, and so the gradient of a convolution in its input. x (batch, groups, inputs, height, width), weight
- * (groups, inputs, outputs, kernel_height, kernel_width), y (batch, groups, outputs, out_height, out_width), all dense:
- * y[.., i * stride_y + p * dilation_y - top, j * stride_x + q * dilation_x - left] is bias + the sum of weight[.., p, q] *
- * x[.., i, j] over all that meet there. One dim is a height of 1. */
+/* Transposed convolution, which is also the gradient of a convolution with respect to its input: y[.., r, c] = bias +
+ * the sum of weight[.., p, q] * x[.., i, j] over all inputs and all (i, j, p, q) with i * stride_y + p * dilation_y -
+ * top = r and j * stride_x + q * dilation_x - left = c. x is (batch, groups, inputs, height, width), weight (groups,
+ * inputs, outputs, kernel_height, kernel_width), y (batch, groups, outputs, out_height, out_width). All are dense. A
+ * convolution over one dim has a height of 1. */
 KERNEL(conv_transpose_f32,
        "y x weight bias? | batch groups inputs outputs height width kernel_height kernel_width stride_y stride_x top "
        "left dilation_y dilation_x out_height out_width |")
 
 /* ---- Sound */
 
-/* y (size / 2 + 1, frames), rows y_stride apart: |transform|^2 of samples[t * hop .. t * hop + size - 1] times the
- * periodic Hann window. roots (size, 2): cos and sin of 2 pi i / size. size is twice a product of 2s and 5s, at most 512. */
+/* Power spectra: y (size / 2 + 1, frames), with rows y_stride apart. Frame t is |DFT|^2 of samples[t * hop .. t * hop +
+ * size - 1] times the periodic Hann window. roots (size, 2) are cos and sin of 2 pi i / size. size is twice a product
+ * of 2s and 5s, at most 512. */
 KERNEL(power_spectrum_f32, "y samples roots | frames hop size y_stride |")
-/* y (mels, frames): log10 of the sum of filters (mels, size / 2 + 1) times power, at least `smallest` (a normal positive
- * number). int32 ranges (mels, 2): the first and one past the last bin of each filter. */
+/* Log-mel spectrogram: y (mels, frames) = log10(max(filters times power spectrum, smallest)). filters is
+ * (mels, size / 2 + 1); ranges (mels, 2), int32, are the first bin of each filter and the one after its last.
+ * `smallest` is a normal positive number. */
 KERNEL(log_mel_f32, "y samples roots filters ranges | frames hop size mels y_stride | smallest")
 
 /* ---- Random numbers and sampling */
 
-/* Philox4x32-10 with key = seed and counter = offset + i / 4; element i takes word i % 4. uniform = (word >> 8) * 2^-24,
- * with the same bits on every platform. */
+/* Uniform float32 numbers in [0, 1) by Philox4x32-10, with key = seed and counter = offset + i / 4. Element i is
+ * (word >> 8) * 2^-24 of word i % 4. The bits are the same on every platform. */
 KERNEL(random_uniform, "y | count seed offset |")
-/* Box-Muller on the word pairs (2j, 2j + 1). */
+/* Normal float32 numbers: Box-Muller on the words 2j and 2j + 1 of the same generator. */
 KERNEL(random_normal, "y | count seed offset |")
-/* Temperature, top-k, top-p and min-p over logits, after the repetition penalty of the ids in history[0 .. count - 1].
- * candidates is scratch of 2 * vocabulary 32-bit words. uniform[0] in [0, 1) is the draw. temperature <= 0: argmax.
- * top_k 0, top_p >= 1 (or <= 0), min_p 0, penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT. */
+/* Samples a token: the repetition penalty for the ids in history[0 .. history_count - 1], then temperature, top-k,
+ * top-p and min-p. uniform[0], in [0, 1), is the random number. With a temperature <= 0 the token is the argmax. top_k
+ * 0, top_p >= 1 (or <= 0), min_p 0 and penalty 1 have no effect. candidates is scratch of 2 * vocabulary 32-bit words.
+ * NaN logits return KERNEL_BAD_ARGUMENT. */
 KERNEL(sample_f32,
        "token logits history? uniform candidates | vocabulary history_count top_k | temperature top_p min_p "
        "penalty")
 
 /* ---- Training */
 
-/* Of rows of f32 and int32 targets. loss (rows), grad_logits = (softmax - one-hot) * *scale / max(the number of targets that
- * count, 1), and that number as a float. Rows whose target is ignore_index give 0. */
+/* Cross entropy of float32 logits (rows, columns) and int32 targets (rows), with its gradient. count receives n, the
+ * number of targets that are not ignore_index, as a float. grad_logits = (softmax - one-hot) * scale[0] / max(n, 1).
+ * The loss and gradient of other rows are 0. */
 KERNEL(cross_entropy_f32, "loss? grad_logits? count? logits targets scale? | rows columns ignore_index |")
-/* For every float type of logits (rows, columns), in nats, and int32 or int64 targets (rows). With class weights w and label
- * smoothing e: loss = (1 - e) * w[target] * -log p[target] + e / columns * sum over c of w[c] * -log p[c]. weights receives
- * w[target], by whose sum the mean is divided; both are 0 where the target is ignore_index. Another target outside
- * 0 .. columns - 1 gives KERNEL_INDEX_RANGE. loss, weights and class_weights are float64 for type float64, else float32. */
+/* Cross entropy of logits (rows, columns) of every float type and int32 or int64 targets (rows), in nats. With class
+ * weights w and label smoothing e: loss = (1 - e) * w[target] * -log p[target] + e / columns * sum over c of w[c] *
+ * -log p[c]. weights receives w[target]; the mean loss is the sum of the losses divided by their sum. Both are 0 if the
+ * target is ignore_index. Other targets outside 0 .. columns - 1 return KERNEL_INDEX_RANGE. loss, weights and
+ * class_weights are float64 for type float64, else float32. */
 KERNEL(cross_entropy,
        "loss weights? logits targets class_weights? | rows columns ignore_index type target_type | smoothing")
-/* grad_logits for the gradient of each row's loss, grad_loss (rows), which has the type of loss. */
+/* The gradient of cross_entropy with respect to the logits, from grad_loss (rows), which has the type of loss. */
 KERNEL(cross_entropy_backward,
        "grad_logits grad_loss logits targets class_weights? | rows columns ignore_index type target_type | smoothing")
-/* A program for each element of up to six f32 tensors of `count` elements, in place; bit k of `single` says that tensor k is
- * one element, which all meet. Each of the `steps` instructions is five bytes: an opcode, the place of the result, the places
- * of its operands. Places 0 .. 5 are the tensors, 6 .. 13 values in between, 14 .. 29 the numbers, which are the bits of
- * float64s. greater is 1 or 0; where takes its second operand where the first is not 0, else the third; sign of NaN is 0. */
+/* Runs a program for each element of up to six float32 tensors of `count` elements, in place. If bit k of `single` is
+ * set, tensor k has one element, which the program reads for every element of the others.
+ *
+ * The program has `steps` instructions of five bytes: an opcode, the register of the result, and the registers of three
+ * operands. Registers 0 .. 5 are the tensors, 6 .. 13 intermediate values, 14 .. 29 the numbers, which are the bits of
+ * float64 numbers. greater is 1 or 0. where gives its second operand if the first is not 0, else the third. The sign of
+ * NaN is 0. */
 OPCODE(compute_f32, add, "float32", "same")
 OPCODE(compute_f32, sub, "float32", "same")
 OPCODE(compute_f32, mul, "float32", "same")
@@ -567,24 +611,29 @@ OPCODE(compute_f32, sign, "float32", "same")
 KERNEL(compute_f32,
        "x0 x1? x2? x3? x4? x5? program | count steps single number0 number1 number2 number3 number4 number5 "
        "number6 number7 number8 number9 number10 number11 number12 number13 number14 number15 |")
-/* settings are seven f32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 - beta2^t. Weight decay is decoupled, as
- * in torch.optim.AdamW. */
+/* A step of AdamW, in place. settings are seven float32: rate, beta1, beta2, epsilon, weight_decay, 1 - beta1^t, 1 -
+ * beta2^t. Weight decay is decoupled, as in torch.optim.AdamW. */
 KERNEL(adamw_f32, "parameter m v grad settings | count |")
-/* loss (count) and grad of log_probs (steps, count, classes) for int32 labels (count, most). int32 times and lengths
- * (count) say how much of each sample counts, at most `steps` and `most`. scratch: for each of at most `workspaces`
- * workers `room` floats; room is a multiple of 16 and at least (steps + 7) (W + 32), where W is 2 most + 1 rounded up to
- * a multiple of 16. */
+/* The CTC loss (count), and its gradient, of log_probs (steps, count, classes) for int32 labels (count, most). times
+ * and lengths (count), int32, are the number of steps and labels of each sample, at most `steps` and `most`. scratch
+ * has `room` floats for each of at most `workspaces` workers. room is a multiple of 16 and at least (steps + 7) *
+ * (W + 32), where W is 2 * most + 1 rounded up to a multiple of 16. */
 KERNEL(ctc_f32, "loss grad? log_probs labels times lengths scratch | steps count classes most blank room workspaces |")
 
 #undef ELEMENT
 #undef OPCODE
 #undef KERNEL
 
-/* What the library exports (see run.c). int32 and addresses only: in wasm an int64 argument would pass through BigInt.
- * pyapp_run: runs `count` records in order; returns 0, or (index of the record that failed << 8) | KERNEL_* code.
- *   May be called from several host threads at once.
- * pyapp_signature: hexadecimal FNV-1a 64 of this header's bytes, given by build.py, so that Python never drives another ABI.
- * pyapp_allocate: 64-byte aligned, NULL when memory is short; pyapp_free(NULL) is fine. */
+/* What the library exports (see run.c). Arguments are int32 and addresses only, because JavaScript would convert int64
+ * arguments of WebAssembly to BigInt.
+ *
+ * pyapp_run runs `count` records in order. It returns 0, or (index of the failed record << 8) | KERNEL_* code. Several
+ * host threads may call it at the same time.
+ *
+ * pyapp_signature is the hexadecimal FNV-1a 64 hash of this header's bytes, given by build.py. Python refuses a library
+ * with another hash.
+ *
+ * pyapp_allocate returns memory aligned to 64 bytes, or NULL if there is none. pyapp_free(NULL) does nothing. */
 int32_t pyapp_run(const launch *records, int32_t count);
 int32_t pyapp_run_short(const launch *record); /* one record of little work, on the calling thread; as pyapp_run */
 const char *pyapp_signature(void);

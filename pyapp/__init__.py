@@ -9,6 +9,7 @@ tensor([[ 7., 11.],
 """
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -30,18 +31,11 @@ if TYPE_CHECKING:
     from .engine.ops._index import *  # noqa: F403
 
 __version__ = "0.1.0"
-# Packages and modules that are imported on first use.
-_PACKAGES = """
-    amp autograd backends compiler cuda distributions extension fft func jit linalg nn optim random special testing
-    utils
-""".split()
 _ELSEWHERE = {name: module for module, names in _TOP_LEVEL.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """The names that are imported on first use."""
-    if name in _PACKAGES:
-        return importlib.import_module(f".{name}", __name__)
+    """Functions of other modules, and the modules themselves, imported on first use."""
     if name in _FUNCTIONS:
         found = globals()[name] = _ops.declared(name).public
         return found
@@ -50,6 +44,12 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _METHODS and name[-1] == "_" != name[0]:  # torch has these methods as functions too
         return getattr(_Tensor, name, None) or _method(name)
+    if name[:1] != "_":
+        try:
+            return importlib.import_module(f".{name}", __name__)
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise  # the module is there, but one that it imports is not
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -59,4 +59,6 @@ def _method(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_FUNCTIONS, *_ELSEWHERE})
+    files = {entry.partition(".")[0] for folder in __path__ for entry in os.listdir(folder)}  # noqa: F405
+    modules = {name for name in files if name[0] != "_"}
+    return sorted({*globals(), *modules, *_FUNCTIONS, *_ELSEWHERE})

@@ -32,12 +32,12 @@ class autocast:
         if enabled and self.device == "cpu" and not autocast._has_warned:
             autocast._has_warned = True
             warnings.warn(
-                "autocast: nothing is cast: operations on the CPU run in the tensors' own dtype; convert the model "
+                "autocast has no effect: operations on the CPU run in the dtypes of their tensors; convert the model "
                 "with .to(dtype) to compute in half precision",
                 stacklevel=2,
             )
         if enabled and self.device != "cpu":
-            warnings.warn(f"autocast: there is no device {self.device!r}; nothing is cast", stacklevel=2)
+            warnings.warn(f"autocast has no effect: there is no device {self.device!r}", stacklevel=2)
 
     def __enter__(self) -> autocast:
         return self

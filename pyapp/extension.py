@@ -363,7 +363,7 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
     """
     path = Path(source)
     if not path.is_file():
-        raise KernelError("the source is not there", where=str(path))
+        raise KernelError("there is no such source file", where=str(path))
     command = [*_words("CC", "cc"), *HOST_FLAGS, *_words("CFLAGS")]
     digest = hashlib.sha256(
         repr((command, platform.node(), platform.machine())).encode() + path.read_bytes()

@@ -1,7 +1,7 @@
-"""The page's scripts and styles, each in one file: a browser would find their parts one after the other.
+"""Bundles the page's scripts and styles, each in one file: a browser would find their parts one after the other.
 
-By esbuild. What is loaded by its address stays a file of its own: the page's modules are found relative to
-modules/shared/site.js, so every bundle stands for that place.
+It uses esbuild. Files that are loaded by their address stay separate. The page's modules are found relative to
+modules/shared/site.js, so each bundle replaces `import.meta.url` by that module's address.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# What becomes one file each, under the same name, and the folders whose files are in these.
+# The files that become bundles under the same names, and the folders whose files the bundles contain.
 ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css"]
 PARTS = ["modules", "css"]
-# Loaded by its address, into the thread that hears the microphone.
+# Loaded by its address, into the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]
 PLACE = "modules/shared/site.js"
 

@@ -13,7 +13,7 @@ function load(path) {
   return modules.get(path);
 }
 
-/** Packages and what `make site` puts in place are not read: they export whatever is asked of them. */
+/** Packages and files that `make site` adds are not read. They export every name that is imported from them. */
 function outside(specifier, importer) {
   const names = new Set();
   for (const [, list] of importer.source.matchAll(/import\s*\{([^}]*)\}\s*from\s*["'][^"']*["']/g)) {

@@ -1,9 +1,9 @@
 """Runs inside Pyodide (see compile_python.mjs): compiles the Python sources in archives for exactly that Python.
 
-Pyodide ships its standard library as sources, so every start compiles some hundred modules anew. Here the modules that
-are imported at start become byte code; the rest stays source, which is smaller. `job` (JSON) holds:
+Pyodide's standard library is source code, so each start would compile some hundred modules again. This script compiles
+the modules that are imported at the start; the others stay source, which is smaller. `job` (JSON) has:
 
-    imports    statements; the modules they import are those worth compiling
+    imports    statements; the modules that they import are compiled
     install    wheels to unpack before that
     archives   [{source, target, place, optimize}]: archive to read, archive to write, folder that it will be used from,
                and compile()'s level: 2 leaves out docstrings and assertions
@@ -27,7 +27,7 @@ DATE = (2026, 1, 1, 0, 0, 0)
 
 
 def imported(statements: str) -> set[str]:
-    """Files of the modules that are loaded now and after `statements`, each run by itself; failures are reported."""
+    """Files of the modules that are loaded now and after running each of the `statements`. Failures are reported."""
     for statement in statements.splitlines():
         try:
             exec(statement, {})

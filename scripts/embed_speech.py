@@ -67,7 +67,7 @@ def write_samples(folder: Path) -> None:
 
 
 def enter(text: str, path: str, data: bytes) -> str:
-    """The registry's text with the size and the hash of the file at `path`."""
+    """The registry's text, with the size and the hash of the file at `path`."""
     entry = re.compile(rf'("path": "{re.escape(path)}", "size": )\d+(,\s*"sha256": ")[0-9a-f]*"')
     changed, count = entry.subn(rf'\g<1>{len(data)}\g<2>{hashlib.sha256(data).hexdigest()}"', text)
     if count != 1:

@@ -1,7 +1,7 @@
-"""Writes the lock files of Python packages anew, in an environment of its own: python -m scripts.lock
+"""Updates the lock files of Python packages, in a new environment: python -m scripts.lock
 
-requirements-dev.txt holds pyproject.toml's run-time and `dev` packages; third_party/pyodide/*.txt what Pyodide loads.
-Every package with its exact version and hashes, for every platform. npm's lock file: `npm update`.
+requirements-dev.txt has pyproject.toml's run-time and `dev` packages; third_party/pyodide/*.txt have Pyodide's. Every
+package has its exact version and hashes, for every platform. `npm update` updates npm's lock file.
 """
 
 from __future__ import annotations

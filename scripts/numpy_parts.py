@@ -1,4 +1,5 @@
-"""NumPy in two archives: what the first recording needs, and as much again that the page fetches when it is idle."""
+"""Divides NumPy into two archives: what the first recording needs, and the rest, which the page fetches when it is
+idle."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Stub:
         return ast.unparse(tree)
 
     def known(self, name: str, names: dict[str, Any]) -> str:
-        """How a name of an annotation is written here."""
+        """The form of an annotation's name in this file."""
         if name in BUILTINS:
             return f"builtins.{name}"
         module = getattr(names.get(name), "__module__", "")

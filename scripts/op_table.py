@@ -85,7 +85,7 @@ def recorded(found: dict[str, set[str]]) -> Iterator[None]:
 
 
 def seen_dtypes() -> dict[str, set[str]]:
-    """By op, the dtypes that it took in the tests' cases."""
+    """For each op, the dtypes for which it gave a result in the tests' cases."""
     found: dict[str, set[str]] = defaultdict(set)
     cases = importlib.import_module("tests.engine.cases")
     every = [case for subject in cases.SUBJECTS for case in cases.cases_of(subject)]
@@ -109,7 +109,7 @@ def seen_dtypes() -> dict[str, set[str]]:
 
 
 def shown(dtypes: set[str]) -> str:
-    """Dtypes in a few words."""
+    """A short description of dtypes."""
     words = ["bool"] if "bool" in dtypes else []
     for group, members in GROUPS.items():
         own = [d for d in members if d in dtypes]

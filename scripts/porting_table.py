@@ -80,7 +80,7 @@ def render() -> str:
 
 
 def replaced(text: str) -> str:
-    """The page with the table as it should be."""
+    """The text of the page with the current table."""
     head, rest = text.split(BEGIN)
     return head + BEGIN + render() + END + rest.split(END)[1]
 

@@ -96,7 +96,7 @@ class SiteServer(ThreadingHTTPServer):
         return None
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that leaves, a closed tab among them, is no error to print."""
+        """A browser that closes the connection (a closed tab, for example) is not an error to print."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -211,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         return "pyapp"
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Quiet: `requests` remembers."""
+        """Logs nothing: `requests` has the requests."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Installs what a target of the Makefile needs and the machine lacks. Python's standard library only.
+"""Installs the missing tools and packages for a target of the Makefile. Uses Python's standard library only.
 
 python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
 python3 scripts/setup.py python                        .venv with the locked development packages and pyapp itself
@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 
-# Command looked for -> Debian packages that bring it.
+# Command -> the Debian packages that install it.
 SYSTEM = {
     "build": {
         "cc": ["gcc", "libc6-dev"],

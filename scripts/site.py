@@ -5,12 +5,12 @@
     dist/                      web/, its modules and styles in one file each (scripts/bundle.py)
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
-    dist/mediabunny/           what takes recordings of all kinds apart
-    dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker keeps
+    dist/mediabunny/           a library that reads containers of recordings
+    dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker stores
     dist/*.br, dist/*.gz       precompressed copies
 
-Archives are stored, not deflated, because compressed whole they become smaller. --plain-host deflates them instead: for
-hosts that do not send precompressed copies.
+The members of archives are stored without compression: the copy of the whole archive then compresses better.
+--plain-host deflates them, for hosts that do not send precompressed copies.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def lock_entry(wheel: Path) -> dict[str, Any]:
 
 
 def lock_file(packages: list[Path]) -> dict[str, Any]:
-    """Our own lock file: Pyodide's ABI as its own lock file says, and exactly `packages`, which lie beside it."""
+    """Our own lock file: Pyodide's ABI from its own lock file, and exactly `packages`, which are in the same folder."""
     info = json.loads((NODE_MODULES / "pyodide" / LOCK_FILE).read_text())["info"]
     entries = [lock_entry(wheel) for wheel in sorted(packages, key=lambda path: path.name)]
     return {"info": info, "packages": {entry["name"]: entry for entry in entries}}
@@ -159,7 +159,7 @@ def compressed_copies(path: Path, quality: int) -> None:
 
 
 def compress(out: Path, quality: int) -> None:
-    """Precompressed copies of all files that gain by it; the largest first, on all cores."""
+    """Writes precompressed copies of all files for which they are smaller; the largest first, on all cores."""
     (CACHE / "compressed").mkdir(parents=True, exist_ok=True)
     sizes = {
         path: path.stat().st_size for path in out.rglob("*") if path.is_file() and path.suffix not in INCOMPRESSIBLE

@@ -1,4 +1,4 @@
-"""A copy of the built site in which some files are others, for tests and benches."""
+"""Copies the built site and replaces some files, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def copy_site(dist: Path, folder: Path, changes: dict[str, bytes]) -> Path:
-    """A copy of the site in which some files are others; links, so it costs nothing. The manifest fits."""
+    """Copies the site by links and replaces some files. The manifest is updated."""
     shutil.copytree(dist, folder, copy_function=os.link)
     for path, data in changes.items():
         for name in (path, f"{path}.br", f"{path}.gz"):

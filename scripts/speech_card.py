@@ -25,7 +25,7 @@ _TIMES = re.compile(r"(true and found ends of sentences was )[\d.]+")
 
 
 def written(card: str, figures: Mapping[str, float], searched: Mapping[str, float], clips: int) -> str:
-    """The card's text with these figures, and those of beam search, in place of those it has."""
+    """The card's text with these figures, and those of beam search, instead of the old ones."""
     rows = "".join(
         f"| {name} | {_percent(value)} | {_percent(searched.get(name))} |\n"
         for name, value in figures.items()

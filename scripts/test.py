@@ -1,7 +1,7 @@
 """Runs every suite of tests, two side by side: python -m scripts.test [names of suites]
 
-Each line of a suite's output appears at once, with the suite's name before it. The last lines of all suites stand
-together at the end.
+Each line of a suite's output is printed immediately, after the suite's name. At the end the last lines of all suites
+are printed together.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run_suite(name: str) -> tuple[str, int, list[str]]:
 
 
 def closing_lines(lines: list[str]) -> list[str]:
-    """From pytest's list of failures on, or the last two lines."""
+    """The lines from pytest's list of failures on, or the last two lines."""
     at = next((i for i, line in enumerate(lines) if "short test summary info" in line), len(lines) - 2)
     return lines[max(at, 0) :]
 

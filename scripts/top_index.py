@@ -35,7 +35,7 @@ def collect() -> dict[str, list[str]]:
 
 
 def source() -> str:
-    """What the index should be."""
+    """The text of the index."""
     lines = ["TOP_LEVEL = {"]
     for module, found in sorted(collect().items()):
         text = textwrap.fill(" ".join(sorted(found)), 112, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""The wheels: ours for the host and for wasm32, and those of others that the page and its tests load.
+"""Builds our wheels, for the host and for wasm32, and downloads those that the page and its tests load.
 
 python -m scripts.wheels [host] [wasm] [--out build/wheels]
 """
@@ -25,7 +25,7 @@ REQUIREMENTS = ROOT / "third_party" / "pyodide"
 
 
 class BuildFailed(RuntimeError):
-    """A wheel or source archive was not built; the text is what the build said."""
+    """A wheel or source archive could not be built. The text is the output of the build."""
 
 
 def backend(project: Path = ROOT, **environment: str) -> BuildBackendHookCaller:
@@ -56,7 +56,7 @@ def sha256(path: Path) -> str:
 
 
 def numpy() -> Path:
-    """NumPy's wheel for Pyodide that lies in the project, checked against its pinned hash."""
+    """NumPy's wheel for Pyodide, which is in the repository, checked against its pinned hash."""
     expected, name = (NUMPY / "SHA256SUMS").read_text().split()
     wheel = NUMPY / name
     if sha256(wheel) != expected:

@@ -1,4 +1,4 @@
-"""Rules for all tests: what a browser lacks is skipped there."""
+"""Rules for all tests: in a browser, tests of what it does not have are skipped."""
 
 from __future__ import annotations
 

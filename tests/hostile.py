@@ -1,4 +1,4 @@
-"""Documents as strangers might send them: for tests that nothing but a clear error comes of them."""
+"""Makes damaged and hostile documents, for tests that readers answer them with clear errors only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def peak_memory(limit: int) -> Iterator[None]:
 
 
 def survives(read: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether `read(*arguments)` accepts them, in time; all but a clear error passes through and fails the test."""
+    """Whether `read(*arguments)` accepts them in time. Errors other than clear ones fail the test."""
     start = time.perf_counter()
     try:
         read(*arguments)

@@ -20,7 +20,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Fault:
-    """What the next download does wrong. `after`: bytes that are sent properly before it happens."""
+    """A fault of the next download. `after`: bytes that are sent correctly before it."""
 
     kind: str  # "cut", "stall", "status", "no range", "flip", "more", "less"
     after: int = 0

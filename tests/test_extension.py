@@ -1,4 +1,4 @@
-"""Ops and kernels from outside the package: the worked example, natively and (where its side module was built) in the
+"""Ops and kernels from outside the package: the complete example, natively and (if its side module was built) in the
 page; errors of kernels that do not fit.
 """
 
@@ -159,7 +159,7 @@ def test_statuses_and_compilers(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(KernelError, match="no-such-compiler was not found"):
         extension.load(source, seven="| |")
-    with pytest.raises(KernelError, match="the source is not there"):
+    with pytest.raises(KernelError, match="there is no such source file"):
         extension.load(tmp_path / "gone.c")
 
 

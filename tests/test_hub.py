@@ -1,4 +1,4 @@
-"""Names of models, and downloads from a hub that cuts, stalls, lies and refuses."""
+"""Names of models, and downloads from a hub that interrupts, stalls, sends wrong data and refuses."""
 
 from __future__ import annotations
 
@@ -264,7 +264,9 @@ def test_an_interrupted_download_goes_on_where_it_was(remote: Any, tmp_path: Pat
 
 def test_a_download_that_stays_broken_is_kept_and_continued_later(remote: Any, tmp_path: Path) -> None:
     remote.faults = [Fault("cut", 1_000_000)] + [Fault("status", status=502)] * 20
-    with pytest.raises(DownloadError, match=r"broke off at [\d,]+ of 3,145,728 bytes.*502.*What has arrived is kept"):
+    with pytest.raises(
+        DownloadError, match=r"broke off at [\d,]+ of 3,145,728 bytes.*502.*The downloaded part is stored"
+    ):
         hub.fetch(REPO, "model.bin")
     (partial,) = partials(tmp_path)
     kept = partial.stat().st_size
@@ -489,7 +491,7 @@ def test_a_branch_that_moves(remote: Any) -> None:
 
 
 def test_the_registrys_models_come_from_their_repositories(remote: Any) -> None:
-    """With files of the right names; that the content is another is noticed."""
+    """Files of the right names with other contents are noticed."""
     entry = next(entry for entry in hub.models() if entry.id == "stories260K")
     model, tokenizer = entry.file("model"), entry.file("tokenizer")
     assert model and tokenizer and model.size and tokenizer.size
@@ -655,7 +657,7 @@ def test_weights_of_another_architecture_are_not_downloaded(remote: Any) -> None
     "variable,value,message",
     [
         ("HF_TOKEN", "hf_ä", "the token has characters that no token has"),
-        ("HF_ENDPOINT", "http://\udc80", "this is no address of a server"),
+        ("HF_ENDPOINT", "http://\udc80", "this is not the address of a server"),
         ("HF_ENDPOINT", "localhost", "it cannot be reached"),
         ("HTTP_PROXY", "nonsense://x", "the proxy settings are not usable"),
     ],

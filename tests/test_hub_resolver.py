@@ -1,4 +1,4 @@
-"""Models of several files: the registry's speech models, and what lies beside the weights in folders and on the hub."""
+"""Models of several files: the registry's speech models, and the files beside the weights in folders and on the hub."""
 
 from __future__ import annotations
 

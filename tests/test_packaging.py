@@ -1,4 +1,4 @@
-"""The wheels, the source archive and the site hold what they should, and nothing that they should not."""
+"""The wheels, the source archive and the site contain the files that they should, and no others."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def load_hook() -> Any:
 
 
 def test_pyodide_build_gets_the_wasm_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """pyodide-build tells of itself by PYODIDE and by the platform that sysconfig names."""
+    """pyodide-build is recognised by the variable PYODIDE and by sysconfig's platform."""
     hook = load_hook()
     monkeypatch.delenv("PYAPP_TARGET", raising=False)
     monkeypatch.delenv("PYODIDE", raising=False)
@@ -189,7 +189,7 @@ def test_precompressed_copies_hold_the_same_bytes(site: Path) -> None:
 
 
 def test_nothing_is_fetched_from_another_origin(site: Path) -> None:
-    """Our own files name no foreign address, apart from the hub that a user may ask for a model, and links."""
+    """Our own files contain no addresses of other sites, except links and the hub of models."""
     allowed = re.compile(r"https?://(huggingface\.co|www\.w3\.org|localhost)")
     address = re.compile(r"""(?:src|href)=["'](https?:[^"']+)|(?:fetch|import|importScripts)\(["'`](https?:[^"'`]+)""")
     for path in site.rglob("*"):

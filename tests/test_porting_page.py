@@ -1,4 +1,4 @@
-"""docs/porting.md: its program runs, its table is what pyapp has."""
+"""docs/porting.md: its program runs, and its table fits pyapp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: their events, the model they keep, and what becomes of everything that goes wrong."""
+"""Tasks: their events, the model they keep, and their errors."""
 
 from __future__ import annotations
 

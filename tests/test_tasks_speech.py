@@ -313,7 +313,7 @@ def test_a_microphone_that_hears_nothing(loads: list[Any]) -> None:
 
 
 def test_stopping_a_microphone_that_says_nothing(loads: list[Any]) -> None:
-    """Nothing comes, and nothing ends: only Cancel does."""
+    """A stream that gives nothing and never ends: only Cancel ends it."""
 
     async def run(close: bool) -> tuple[list[Event], float, list[bool]]:
         cancel, ended, events = Cancel(), [], []

@@ -1,4 +1,4 @@
-"""How many threads the kernels use, as the environment says."""
+"""The number of threads that the environment sets for the kernels."""
 
 from __future__ import annotations
 

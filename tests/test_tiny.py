@@ -1,4 +1,4 @@
-"""The shortest sign of life: import, one operation, one gradient, one story. Under five seconds."""
+"""The shortest test: import, one operation, one gradient, one story, in less than five seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""pyapp transcribe, with a parrot for a model: what goes to stdout, stderr and files, option names, exit codes."""
+"""pyapp transcribe with a simple model (audio/listening_parrot.py): stdout, stderr and files, option names, exit
+codes."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ Here = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The models that were loaded, in place of each of which there is a parrot."""
+    """The names of the loaded models. Each is replaced by a parrot."""
     sources: list[Any] = []
 
     def load_speech_model(source: Any, *, report: Callable[[Event], None], cancel: Cancel) -> Any:

@@ -13,7 +13,7 @@
   if (location.protocol === "file:") {
     document.addEventListener("DOMContentLoaded", function () {
       document.getElementById("boot-reason").textContent =
-        "Browsers do not let a page that is opened as a file load its parts. Serve the folder instead: run " +
+        "A browser cannot load the parts of a page that is opened as a file. Serve the folder instead: run " +
         "“make run”, or “python3 -m http.server” in it, and open the address that it prints.";
       root.dataset.boot = "failed";
     });

@@ -1,9 +1,9 @@
 /**
  * Makes the page work offline and isolated on any static host.
  *
- * `manifest.json` (made by `make site`) lists the files of one version with their SHA-256. A version is kept in a cache of
- * its own and used only when every file of it has arrived and matched; a newer one is filled beside it, and takes over when
- * no tab uses the old one, or when the user asks. What is not complete is never served: then the network is.
+ * `manifest.json` (made by `make site`) lists the files of one version with their SHA-256. Each version has its own cache,
+ * and is used only when all its files have arrived and match their hashes. A newer version is stored in a second cache. It is
+ * used when no tab uses the old one, or when the user wants it. Until a version is complete, files come from the network.
  *
  * @typedef {{version: string, files: {path: string, size: number, sha256: string}[], complete?: boolean}} Manifest
  */
@@ -16,7 +16,7 @@ const HEADERS = {
   "Cross-Origin-Resource-Policy": "same-origin",
   "X-Content-Type-Options": "nosniff",
   "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
-  // The page's own policy again (index.html): a worker takes its policy from its response.
+  // The same policy as in index.html: a worker gets its policy from its response.
   "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'",
 };
 
@@ -32,7 +32,7 @@ self.addEventListener("fetch", (event) => {
 
 self.addEventListener("message", (event) => {
   const tell = (notice) => event.source?.postMessage({ notice });
-  if (event.data.method === "keep") event.waitUntil(keep(tell).catch(() => {})); // offline or full: at the next visit
+  if (event.data.method === "keep") event.waitUntil(keep(tell).catch(() => {})); // offline, or the storage is full: the next visit tries again
   if (event.data.method === "switch") event.waitUntil(takeNext().then(() => tell("switched")));
 });
 
@@ -49,7 +49,7 @@ async function answer(request) {
   return response.type === "basic" && response.status !== 304 ? withHeaders(response) : response;
 }
 
-/** Another tab that runs the kept version. A page that is being reloaded still counts: then the change waits. */
+/** Whether another tab uses the stored version. A page that is being reloaded counts too: the change then waits. */
 async function othersOpen() {
   return (await self.clients.matchAll({ type: "window", includeUncontrolled: true })).length > 0;
 }
@@ -87,7 +87,7 @@ async function keepNewest() {
     if (!response.ok) throw new Error("no manifest");
     newest = await response.json();
   } catch (error) {
-    if (current?.complete) return "offline-ready"; // offline: what we have is good
+    if (current?.complete) return "offline-ready"; // offline, and the stored version is complete
     throw error;
   }
   if (current?.complete && newest.version === current.version) return "offline-ready";
@@ -98,7 +98,7 @@ async function keepNewest() {
   return first ? "offline-ready" : "update-ready";
 }
 
-/** Fetches what is missing of a version; takes over unchanged files of the kept one. */
+/** Fetches the missing files of a version. Unchanged files are copied from the stored version. */
 async function fill(manifest, current) {
   const cache = await caches.open(PREFIX + manifest.version);
   const have = new Set((await cache.keys()).map((request) => request.url));
@@ -114,7 +114,7 @@ async function fill(manifest, current) {
   await Promise.all([work(), work(), work(), work()]);
 }
 
-/** The browser compares the hash itself, and refuses a file that is not the one listed. */
+/** Fetches a file of the manifest. The browser checks its hash (`integrity`). */
 async function fetchChecked({ path, sha256 }) {
   const bytes = sha256.match(/../g).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("");
   const response = await fetch(SCOPE + path, { cache: "no-cache", integrity: `sha256-${btoa(bytes)}` });
@@ -122,7 +122,7 @@ async function fetchChecked({ path, sha256 }) {
   return response;
 }
 
-/** The version that waited becomes the current one, if there is one. */
+/** Makes the waiting version, if there is one, the current one. */
 async function takeNext() {
   const next = await readMeta("next");
   if (!next) return;
@@ -140,13 +140,13 @@ async function forgetOthers() {
   }
 }
 
-/** Caches belong to the whole origin: another copy of this page may live under another path of it. */
+/** Whether a cache belongs to this copy of the page. Copies under other paths of the origin have caches of the same prefix. */
 async function isOurs(name) {
   const keys = await (await caches.open(name)).keys();
   return keys.every((request) => request.url.startsWith(SCOPE));
 }
 
-/** What readMeta read, until this worker is put to sleep. */
+/** The result of readMeta, until the browser stops this worker. */
 const remembered = new Map();
 
 /** @param {"current" | "next"} name @returns {Promise<Manifest | null>} */

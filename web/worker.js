@@ -1,5 +1,5 @@
 /**
- * The worker: answers requests (see modules/shared/protocol.js). Python starts at once, before the first request.
+ * The worker: answers requests (see modules/shared/protocol.js). It starts Python immediately, before the first request.
  *
  * Its name contains "pyapp", the task of the page and the chosen model.
  */
@@ -40,7 +40,7 @@ async function answer(id, method, params) {
   running.set(id, controller);
   const emit = (...events) => postMessage({ id, events });
   try {
-    if (!Object.hasOwn(handlers, method)) throw new UserError(`The engine does not know the request "${method}".`);
+    if (!Object.hasOwn(handlers, method)) throw new UserError(`The engine has no request "${method}".`);
     const last = await handlers[method](params, { id, emit, signal: controller.signal });
     if (last !== null) emit({ type: "done", reason: "complete", ...last });
   } catch (error) {

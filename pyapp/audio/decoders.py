@@ -289,7 +289,7 @@ def kind_of(head: bytes, name: str) -> str:
         raise FileFormatError("the file is empty", where=name, hint="Record or copy it again")
     for place, signature, kind in REFUSED:
         if head[place : place + len(signature)] == signature:
-            raise FileFormatError(f"this is {kind}, which is not read here", where=name, hint=conversion(name))
+            raise FileFormatError(f"this is {kind}, which pyapp cannot read", where=name, hint=conversion(name))
     return next((kind for start, kind in KNOWN if head.startswith(start)), "")
 
 
@@ -310,7 +310,7 @@ def open_decoder(source: AnySource) -> Decoder:
         try:
             return WavDecoder(open_wav(opened), owned)
         except FileFormatError as error:  # a rare encoding (A-law, ADPCM): libsndfile may support it
-            if "not read here" not in error.what:
+            if "pyapp cannot read" not in error.what:
                 raise
             with suppress(FileFormatError):
                 return SoundFileDecoder(SourceFile(opened), opened.name, "", owned)

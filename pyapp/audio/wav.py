@@ -189,11 +189,11 @@ def read_format(source: ByteSource, at: int, length: int) -> SampleFormat:
     encoding, channels, rate, _, block, bits = struct.unpack_from("<HHIIHH", data)
     if encoding == EXTENSIBLE:
         if len(data) < 40 or data[26:40] != EXTENSIBLE_TAIL:
-            raise broken("the samples have an extended format that is not known here")
+            raise broken("the samples have an extended format that pyapp cannot read")
         (encoding,) = struct.unpack_from("<H", data, 24)
     if encoding not in BITS:
         known = FORMAT_NAMES.get(encoding, f"of format {encoding:#x}")
-        raise broken(f"the samples are {known}, which is not read here")
+        raise broken(f"the samples are {known}, which pyapp cannot read")
     if bits not in BITS[encoding]:
         allowed = ", ".join(map(str, BITS[encoding]))
         raise broken(f"a sample has {bits} bits, expected one of {allowed}")

@@ -21,12 +21,13 @@ _OPTIONS: dict[str, Any] = dict(_DEFAULT)
 
 
 def set_printoptions(*, profile: str | None = None, **options: Any) -> None:
-    """precision (digits), threshold (elements shown in full), edgeitems, linewidth, sci_mode (True, False, None: as the
-    values ask); `profile` "default", "short" or "full" first sets all of them.
+    """Sets how tensors are printed: precision (digits), threshold (largest number of elements shown in full),
+    edgeitems, linewidth, sci_mode (True, False, or None to decide by the values). `profile` "default", "short" or
+    "full" sets all of them first.
     """
     if profile is not None:
         if profile not in _PROFILES:
-            raise ValueError(f"set_printoptions: the profile is {', '.join(_PROFILES)}, not {profile!r}")
+            raise ValueError(f"set_printoptions: unknown profile {profile!r}; known: {', '.join(_PROFILES)}")
         _OPTIONS.update(_PROFILES[profile])
     unknown = options.keys() - _OPTIONS.keys()
     if unknown:
@@ -35,8 +36,8 @@ def set_printoptions(*, profile: str | None = None, **options: Any) -> None:
 
 
 def _float_formatter(values: Any) -> tuple[Any, int]:
-    """One style for all shown values: integers as '1.', fixed, or scientific where magnitudes are far apart; and the
-    width, which infinities and NaN do not ask for.
+    """(format, width) for all shown values. The format is integers as '1.', fixed point, or scientific if the
+    magnitudes differ much. Infinities and NaN do not count for the width.
     """
     precision = _OPTIONS["precision"]
     finite = values[np.isfinite(values) & (values != 0)]
@@ -58,7 +59,7 @@ def _float_formatter(values: Any) -> tuple[Any, int]:
 
 
 def _shown(array: Any, summarize: bool) -> Any:
-    """The elements that will be printed, flat."""
+    """The elements that will be printed, as a flat array."""
     edge = _OPTIONS["edgeitems"]
     for axis in range(array.ndim):
         if summarize and array.shape[axis] > 2 * edge:
@@ -96,7 +97,7 @@ def tensor_repr(x: Tensor) -> str:
     elif x.requires_grad:
         notes.append("requires_grad=True")
     if array.size == 0:
-        if kind in (_dtype.int64, _dtype.bool_):  # no element tells
+        if kind in (_dtype.int64, _dtype.bool_):  # there is no element that shows it
             notes.insert(0, f"dtype={kind!r}")
         if array.shape != (0,):
             notes.insert(0, f"size={array.shape}")
@@ -120,7 +121,7 @@ def tensor_repr(x: Tensor) -> str:
 
 
 def _annotated(text: str, notes: list[str]) -> str:
-    """The notes behind, each on a new line where it does not fit."""
+    """Appends the notes; one that does not fit goes on a new line."""
     column = len(text) - text.rfind("\n") + 1
     for note in notes:
         fits = column + len(note) + 2 <= _OPTIONS["linewidth"]

@@ -151,15 +151,16 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def result_dtype(operands: list[tuple[DType, int]]) -> DType:
-    """Promotion over (dtype, standing) pairs; standing 2: a tensor with dimensions, 1: zero-dimensional, 0: a number.
+    """The promoted dtype of (dtype, priority) pairs. Priority 2 is a tensor with dimensions, 1 a zero-dimensional
+    tensor, 0 a number.
 
-    Lower standings matter only where their category is higher than that of the higher standings.
+    Operands of a lower priority matter only if their category (bool, integer, float) is higher than that of the others.
     """
     result: DType | None = None
-    for standing in (2, 1, 0):
+    for priority in (2, 1, 0):
         level: DType | None = None
         for dtype, its in operands:
-            if its == standing:
+            if its == priority:
                 level = dtype if level is None else promote(level, dtype)
         if level is None:
             continue

@@ -1,9 +1,9 @@
-"""Writing in place: with kernels where nothing is differentiated; else so that the tape, and every view of the memory,
-knows of it, as in torch.
+"""In-place operations and their gradients, as in torch.
 
-A write under autograd is the out-of-place op on what the tensor was, whose result goes into the tensor's memory and
-whose node becomes the tensor's. A write through a view is one into the tensor that it is a view of, from which all
-views are then derived again.
+Without gradients a kernel writes into the tensor's memory. With gradients the out-of-place op runs on the previous
+value; its result is copied into the tensor's memory, and the tensor gets the node of the result. A write through a view
+also changes its base, the tensor that owns the memory: the base gets a new node, and all its views get new nodes from
+it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from .user_errors import MISTAKES, describe, named, names_itself, tell
 
 
 def tracked(x: Tensor, *sources: Any) -> bool:
-    """Whether a write of the sources into x is part of a gradient computation."""
+    """Whether autograd must record a write of the sources into x."""
     return STATE.enabled and (x.requires_grad or any(isinstance(s, Tensor) and s.requires_grad for s in sources))
 
 
-def _twin(x: Tensor, copy: bool) -> Tensor:
-    """What x was: its place in the graph, over memory of its own where the op keeps it."""
+def _previous(x: Tensor, copy: bool) -> Tensor:
+    """A tensor with the value and the node of x before the write. `copy`: in memory of its own, because the op saves
+    it."""
     with no_grad():
         old = x.clone() if copy else make(x.storage, x.shape, x.strides, x.dtype, x.offset)
     old._requires_grad, old.node = x._requires_grad, x.node
     return old
 
 
-def _apart(x: Tensor) -> bool:
-    """Whether no two elements of a view, sorted by their strides, can share a place in memory."""
+def _has_no_overlap(x: Tensor) -> bool:
+    """Whether each element of a view certainly has its own place in memory: each stride, in ascending order, is larger
+    than the reach of the smaller ones."""
     reach = 0
     for stride, size in sorted(zip(x.strides, x.shape, strict=True)):
         if size > 1 and stride <= reach:
@@ -57,15 +59,15 @@ def _check(x: Tensor, name: str) -> None:
         if (
             op.name == "_windows"
             or (op.name == "_strided" and not dense)
-            or (op.name == "_as_strided" and not (dense and args[0].offset == 0 and _apart(step)))
+            or (op.name == "_as_strided" and not (dense and args[0].offset == 0 and _has_no_overlap(step)))
         ):
-            raise RuntimeError(f"{name}: cannot follow a write through this view, {describe(x)}; clone() it first")
+            raise RuntimeError(f"{name}: no gradient for a write through this view, {describe(x)}; clone() it first")
         step = args[0]
 
 
 @primitive(name="_put_view", saves="none")
 def _put_view(x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Tensor:
-    """x with `part` in the place that a view op shows."""
+    """A copy of x in which the elements that `op(x, *rest)` views are those of `part`."""
     whole = x.clone()
     with no_grad():
         op.forward(whole, *rest).copy_(part)
@@ -82,10 +84,10 @@ def _d_put_view(g: Tensor, _: Any, x: Tensor, part: Tensor, op: Op, rest: tuple[
 
 
 def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], copy: bool = True) -> Tensor:
-    """x, holding what `compute(what x was)` gives, with its gradient. `copy`: compute keeps its argument."""
+    """Writes `compute(previous value of x)` into x, and x gets its gradient. `copy`: compute saves its argument."""
     refuse_capture(name)
     _check(x, name)
-    result = compute(_twin(x, copy))
+    result = compute(_previous(x, copy))
     if result.shape != x.shape:
         raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
     if result.dtype.category > x.dtype.category:
@@ -95,7 +97,7 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
     while owner.view_of is not None:
         op, args, _ = owner.view_of
         owner = args[0]
-        found = _put_view(_twin(owner, False), found, op, tuple(args[1:]))
+        found = _put_view(_previous(owner, False), found, op, tuple(args[1:]))
     with no_grad():
         x.copy_(result)
     owner._requires_grad, owner.node = found._requires_grad, found.node
@@ -104,7 +106,7 @@ def write_tracked(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], cop
 
 
 def derive_views(owner: Tensor) -> None:
-    """Views show what their owner is now: their gradients go to its new node."""
+    """Gives the views of a base new nodes after a write, so that their gradients go to the base's new node."""
     for reference in owner.views or ():
         view = reference()
         if view is None or view.view_of is None:
@@ -114,9 +116,9 @@ def derive_views(owner: Tensor) -> None:
         view.node = Node(op, args, view) if view._requires_grad else None
 
 
-def _reseat(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
-    """Makes x the view of itself that `change` gives. What it was keeps its place in the graph: x, and all that were
-    views of x, are now views of that.
+def _become_view(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
+    """Turns x into `change(x)`, a view of itself. A new tensor takes the previous shape and node of x; x and its former
+    views become views of that tensor.
     """
     was = make(x.storage, x.shape, x.strides, x.dtype, x.offset)
     was._requires_grad, was.node, was.view_of = x._requires_grad, x.node, x.view_of
@@ -132,14 +134,14 @@ def _reseat(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:
             other.view_of = (op, (was, *args[1:]) if args[0] is x else args, owner)
     if owner is was:
         owner.views, x.views = [*others, ref(x)], None
-    else:  # views are derived again in this order, each after what it is a view of
+    else:  # derive_views goes through this list: a tensor must come before its views
         owner.views = [r for known in others for r in ((ref(was), known) if known() is x else (known,))]
     x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
     x.view_of, x.node = view.view_of, view.node
 
 
 def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:
-    """x, holding `result`, which must fit into it."""
+    """Copies `result` into x. An error if its shape or dtype does not fit."""
     if result.shape != x.shape:
         raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
     if result.dtype.category > x.dtype.category:
@@ -149,10 +151,10 @@ def _finish(x: Tensor, name: str, result: Tensor) -> Tensor:
 
 
 def in_place(name: str, operation: Any, public: Any) -> Any:
-    """The method `name_` of an operation: an Op or a function. `public` takes torch's names for arguments.
+    """The method `name_` of an operation, which is an Op or a function. `public` accepts torch's names for arguments.
 
-    Without gradients, an op that can write into its first argument does so in one launch; others make a result, which
-    is copied. Under the tape the operation keeps a copy of what x was where its gradient may read that.
+    Without gradients, an op with an in-place claim writes directly, in one launch; other operations make a result,
+    which is copied. With gradients, the operation gets a copy of the previous value if its gradient may read it.
     """
     own = name + "_"
     op = operation if isinstance(operation, Op) else None
@@ -175,12 +177,13 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
 
     method.__name__ = own
     method.__doc__ = f"`{name}`, in place."
-    method.operation = public  # type: ignore[attr-defined]  # whose parameters it takes
+    method.operation = public  # type: ignore[attr-defined]  # for its signature
     return names_itself(method)
 
 
 def shape_in_place(name: str, change: Any) -> Any:
-    """The method `name_` of a function that gives a view of all elements: the tensor itself takes that shape."""
+    """The method `name_` of a function that returns a view of all elements: the tensor itself takes the view's
+    shape."""
     own = name + "_"
 
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -192,17 +195,17 @@ def shape_in_place(name: str, change: Any) -> Any:
             x.point_to(view.storage, view.shape, view.strides, view.dtype, view.offset)
         else:
             with enable_grad():
-                _reseat(x, lambda was: change(was, *args, **kwargs))
+                _become_view(x, lambda was: change(was, *args, **kwargs))
         x.storage.version += 1
         return x
 
     method.__name__ = own
-    method.__doc__ = f"`{name}` of the tensor itself: the same memory, from now on in another shape."
+    method.__doc__ = f"`{name}`, in place: the tensor keeps its memory and changes its shape."
     method.operation = change  # type: ignore[attr-defined]
     return named(method)
 
 
 def check_writable(x: Tensor, name: str) -> None:
-    """Memory whose elements stand for several is not written."""
+    """RuntimeError if x is expanded: several of its elements are one place in memory."""
     if 0 in x.strides and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
         raise RuntimeError(f"{name}: {describe(x)} is expanded: several elements share one place; clone() it first")

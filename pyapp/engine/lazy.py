@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class LazyModule(types.ModuleType):
-    """Stands for a module until an attribute of it is asked for; then remembers each attribute it hands out."""
+    """A proxy that imports its module on the first use of an attribute, and caches each attribute."""
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__") and attribute != "__version__":

@@ -1,5 +1,5 @@
-"""torch's names for orders of elements in memory. New tensors are dense and row by row (contiguous_format, strided):
-functions accept the others, and do not follow them. Only `is_contiguous` answers what it is asked.
+"""torch's names for orders of elements in memory. New tensors are dense and row-major (contiguous_format, strided).
+Functions accept the other formats without effect; only `is_contiguous` tests the given format.
 """
 
 from __future__ import annotations

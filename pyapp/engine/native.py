@@ -132,7 +132,7 @@ def threads_of_environment() -> int | None:
 
 
 class Library:
-    """The library's functions as attributes; the first that is asked for loads it."""
+    """The library's functions as attributes. The first use of one loads the library."""
 
     def __init__(self, signature: str) -> None:
         self._signature = signature

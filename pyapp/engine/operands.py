@@ -14,20 +14,21 @@ from .tensor import Tensor, empty_contiguous
 from .user_errors import describe
 
 
-def standing(x: Any) -> tuple[DType, int]:
-    """(dtype, standing) of an operand, for promotion."""
+def with_priority(x: Any) -> tuple[DType, int]:
+    """(dtype, priority) of an operand, for `result_dtype`: 2 for a tensor with dimensions, 1 for a zero-dimensional
+    one, 0 for a number."""
     if isinstance(x, Tensor):
         return x.dtype, 2 if x.shape else 0 if x.weak else 1
     return of_number(x), 0
 
 
 def common_dtype(*operands: Any) -> DType:
-    """The dtype in which these tensors and numbers meet."""
-    return result_dtype([standing(x) for x in operands])
+    """The dtype to which these tensors and numbers are promoted together."""
+    return result_dtype([with_priority(x) for x in operands])
 
 
 def same_device(name: str, *operands: Any) -> Device:
-    """The one device of all tensors. RuntimeError when there are two."""
+    """The device of all tensors. RuntimeError if they are on several."""
     devices = {x.device for x in operands if isinstance(x, Tensor)}
     if len(devices) > 1:
         raise RuntimeError(
@@ -39,14 +40,14 @@ def same_device(name: str, *operands: Any) -> Device:
 
 
 def as_tensor(x: Any, like: Tensor) -> Tensor:
-    """A number as a zero-dimensional tensor that does not widen `like`."""
+    """A number as a zero-dimensional tensor on the device of `like`. In promotion it counts as a number."""
     if isinstance(x, Tensor):
         return x
     if not isinstance(x, (int, float, bool)) and not hasattr(x, "__float__"):
         raise TypeError(f"expected a tensor or a number, got {type(x).__name__}")
     kind = of_number(x)
     if like.dtype is _dtype.float64 and kind is _dtype.float32:
-        kind = _dtype.float64  # or 0.1 would be rounded
+        kind = _dtype.float64  # float32 would round 0.1
     result = tensor_of(np.asarray(x, dtype=kind.numpy_name), kind)
     if like.device is not cpu:
         result = empty_contiguous((), kind, like.device)
@@ -56,8 +57,8 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
 
 
 def check_number(name: str, value: Any, dtype: DType) -> None:
-    """ValueError for a number that a dtype cannot hold. As in torch, unsigned types take negative numbers of their
-    size, which wrap, and float types infinities."""
+    """ValueError for a number that a dtype cannot hold. As in torch, unsigned types accept negative numbers down to
+    minus their largest number (they wrap), and float types accept infinities."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or dtype.category not in (1, 2):
         return
     if dtype.is_floating_point:
@@ -76,7 +77,8 @@ _LARGEST = {
 
 
 def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
-    """The gradient of x, from that of what x was broadcast to; None for numbers and tensors that want none."""
+    """The gradient of x from the gradient of its broadcast form: (broadcast shape) → x.shape, in x's dtype. None if x
+    is a number or does not require a gradient."""
     if not isinstance(x, Tensor) or not x.requires_grad:
         return None
     if gradient.shape != x.shape:
@@ -91,15 +93,15 @@ def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
 
 
 def is_plain(x: Any) -> bool:
-    """A dense float32 tensor, as kernels take it."""
+    """Whether x is a dense float32 tensor."""
     return isinstance(x, Tensor) and x.dtype is _dtype.float32 and x.is_contiguous()
 
 
 def dense(x: Tensor) -> Tensor:
-    """x itself when dense, else a dense copy."""
+    """x itself if it is dense, otherwise a dense copy."""
     return x if x.is_contiguous() else x.contiguous()
 
 
 def is_half(x: Tensor) -> bool:
-    """Whether x is float16 or bfloat16, whose sums and squares are computed in float32, as in torch."""
+    """Whether x is float16 or bfloat16. Sums and squares of these are computed in float32, as in torch."""
     return x.dtype.is_floating_point and x.dtype.itemsize == 2

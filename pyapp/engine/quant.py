@@ -1,8 +1,8 @@
-"""Block formats of quantised weights, as the kernels stream them (native/kernels.h).
+"""Block-quantised weight matrices, in the layouts that the kernels read (native/kernels.h).
 
-GGML's types (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) keep their names; those of BANDED are repacked
-in bands of 8 rows, the others lie row after row as in files. q8_group is llama2.c's version 2: `group` columns share an
-f32 scale; groups that are not multiples of 32 columns are kept as float32.
+GGML's types (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) keep their names. The types in BANDED are
+packed in bands of 8 rows; the others are stored row by row, as in files. q8_group is the type of llama2.c's version 2:
+`group` columns share an f32 scale. Matrices whose group is not a multiple of 32 columns are stored as float32.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .lazy import np
 from .storage import Storage
 from .tensor import Tensor, adopt_array, empty_contiguous, make
 
-BAND = 8  # rows packed side by side
+BAND = 8  # rows that are packed together
 BLOCK = 32  # columns that share a scale in q8_0 and q8_group
-# Bytes of eight rows' blocks, packed.
+# Bytes of one packed block of each of the eight rows of a band.
 BANDED = {
     "q8_0": BAND * 34, "q8_group": BAND * 36, "q4_0": BAND * 18, "q4_1": BAND * 20, "q5_0": BAND * 22,
     "q5_1": BAND * 24, "q2_K": BAND * 84, "q3_K": BAND * 114, "q4_K": BAND * 148, "q5_K": BAND * 180,
@@ -31,12 +31,12 @@ BANDED = {
 
 def _matrix(shape: Sequence[int], name: str) -> tuple[int, int]:
     if len(shape) != 2 or any(size < 0 for size in shape):
-        raise ValueError(f"{name}: block formats hold matrices (outputs, inputs), not shape {tuple(shape)}")
+        raise ValueError(f"{name}: block formats store matrices (outputs, inputs), not the shape {tuple(shape)}")
     return int(shape[0]), int(shape[1])
 
 
 def packed_bytes(shape: Sequence[int], dtype: DType | str) -> int:
-    """Bytes of a matrix in a block format. ValueError where its rows are not whole blocks."""
+    """Bytes of a matrix in a block format. ValueError if a row is not a whole number of blocks."""
     kind = as_dtype(dtype)
     rows, columns = _matrix(shape, "packed_bytes")
     if kind.name not in BANDED:
@@ -47,37 +47,37 @@ def packed_bytes(shape: Sequence[int], dtype: DType | str) -> int:
 
 
 def activation_bytes(rows: int, columns: int) -> int:
-    """Bytes of activations quantised by quantize_rows: 32 int8, a scale and a sum for each block."""
+    """Bytes of activations that quantize_rows has quantised: 32 int8, a scale and a sum for each block."""
     return rows * -(-columns // BLOCK) * (BLOCK + 8)
 
 
 def empty(shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Tensor:
-    """A matrix in a block format, of any values. ValueError where its rows are not whole blocks."""
+    """An uninitialised matrix in a block format. ValueError if a row is not a whole number of blocks."""
     storage = Storage(packed_bytes(shape, dtype), device)
     return make(storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
 
 
 def is_transposed(x: Tensor) -> bool:
-    """Whether a block-quantised tensor is a transposed view (K, N) of a matrix (N, K), as `q.T` gives it."""
+    """Whether a block-quantised tensor is a transposed view (K, N) of a matrix (N, K), such as `q.T`."""
     return x.strides != (x.shape[1], 1)
 
 
 def transposed(x: Tensor) -> Tensor:
-    """The transposed view of a block-quantised matrix; of such a view, the matrix. The memory is the same."""
+    """The transposed view of a block-quantised matrix, in the same memory. For a transposed view, the matrix."""
     return make(x.storage, x.shape[::-1], x.strides[::-1], x.dtype)
 
 
 def check_not_transposed(x: Tensor, name: str) -> None:
-    """TypeError for a transposed view, whose blocks run along the other dim."""
+    """TypeError for a transposed view: its blocks are along dim 0, not along the rows."""
     if is_transposed(x):
         raise TypeError(
-            f"{name}: a {x.dtype} tensor of shape {tuple(x.shape)} is a transposed view, whose blocks lie along dim 0: "
-            "use the matrix itself (.T), or convert it with .to(float32)"
+            f"{name}: the {x.dtype} tensor of shape {tuple(x.shape)} is a transposed view: its blocks are along dim 0. "
+            "Use the matrix itself (.T), or convert it with .to(float32)"
         )
 
 
 def clone(x: Tensor) -> Tensor:
-    """A copy of the blocks; of a transposed view, a transposed view of a copy."""
+    """A copy of the matrix. For a transposed view, a transposed view of a copy."""
     matrix = transposed(x) if is_transposed(x) else x
     result = empty(matrix.shape, x.dtype, x.device)
     copy_blocks(result, matrix)
@@ -85,13 +85,13 @@ def clone(x: Tensor) -> Tensor:
 
 
 def copy_blocks(result: Tensor, x: Tensor) -> None:
-    """Writes the blocks of x into those of `result`: matrices of one shape, type and device, neither transposed."""
+    """Copies the blocks of x to `result`. Both have the same shape, type and device, and neither is transposed."""
     size = packed_bytes(x.shape, x.dtype)
     KERNELS["copy_bytes"].launch(size >> 10, result, x, size)
 
 
 def _on_device(data: Any, device: Device) -> Tensor:
-    """The bytes of a bytes-like object as a tensor of uint8 on a device."""
+    """Copies a bytes-like object to a uint8 tensor on a device."""
     view = memoryview(data).cast("B")
     result = empty_contiguous((len(view),), _dtype.uint8, device)
     result.storage.write(0, view)
@@ -99,15 +99,18 @@ def _on_device(data: Any, device: Device) -> Tensor:
 
 
 def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Tensor:
-    """GGML blocks, row by row, to a matrix that linear and embedding take. ValueError when the length is not the
-    shape's."""
+    """Packs GGML blocks, stored row by row, as a matrix for linear and embedding. ValueError if the number of bytes
+    does not fit the shape."""
     kind = as_dtype(dtype)
     rows, columns = _matrix(shape, "from_blocks")
     if kind.name not in BLOCK_TYPES or columns % kind.block:
-        raise ValueError(f"from_blocks: {kind} blocks do not hold a matrix of {columns} columns")
+        raise ValueError(f"from_blocks: a matrix of {columns} columns is not in whole {kind} blocks")
     expected = block_bytes(kind.name, (rows, columns))
     if memoryview(data).nbytes != expected:
-        raise ValueError(f"from_blocks: {shape} of {kind} holds {expected} bytes, the buffer {memoryview(data).nbytes}")
+        raise ValueError(
+            f"from_blocks: a {kind} matrix of shape {tuple(shape)} needs {expected} bytes, the buffer has "
+            f"{memoryview(data).nbytes}"
+        )
     result = empty(shape, kind, device)
     if kind.name not in BANDED:
         result.storage.write(0, data)
@@ -117,8 +120,8 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Dev
 
 
 def pack_rows(result: Tensor, first: int, blocks: Tensor, rows: int) -> None:
-    """Puts `rows` rows of GGML's blocks (their bytes: `blocks`) into a banded matrix from row `first` on, a multiple of
-    BAND."""
+    """Packs `rows` rows of GGML's blocks, whose bytes are in `blocks` (uint8), into a banded matrix. `first`, a
+    multiple of BAND, is the row at which they begin."""
     kind, columns = result.dtype, result.shape[1]
     target = Part(result, packed_bytes((first, columns), kind))
     work = rows * columns >> 10
@@ -129,14 +132,14 @@ def pack_rows(result: Tensor, first: int, blocks: Tensor, rows: int) -> None:
 
 
 def to_blocks(x: Tensor) -> GgmlBlocks:
-    """The way back from `from_blocks`, bit for bit: what write_gguf stores. ValueError for q8_group and q8_0 of columns
-    that are not whole blocks, TypeError for transposed views."""
+    """GGML's blocks of a matrix, bit for bit as they were given to `from_blocks`; write_gguf stores them. ValueError
+    for q8_group, and for q8_0 with a partial block at the end of a row. TypeError for transposed views."""
     if x.dtype.is_quantized:
         check_not_transposed(x, "to_blocks")
     if x.dtype.name not in BLOCK_TYPES or x.shape[1] % x.dtype.block:
         raise ValueError(f"to_blocks: {x.dtype} of shape {tuple(x.shape)} is not in GGML's blocks")
     (rows, columns), name = x.shape, x.dtype.name
-    size, blocks = block_bytes(name, (rows, columns)), x.to(cpu)  # bytes go to the host in any case
+    size, blocks = block_bytes(name, (rows, columns)), x.to(cpu)  # the result is bytes of the host
     if name in BANDED:
         packed, blocks = blocks, empty_contiguous((size,), _dtype.uint8)
         KERNELS["unpack_bands"].launch(rows * columns >> 10, blocks, packed, rows, columns, BLOCK_TYPES[name].code)
@@ -144,16 +147,16 @@ def to_blocks(x: Tensor) -> GgmlBlocks:
 
 
 def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int, device: Device = cpu) -> Tensor:
-    """int8 values and float32 scales of `group` columns each to a packed q8_group matrix.
+    """Packs int8 values and float32 scales, one for each `group` columns, as a q8_group matrix.
 
-    Groups that are no multiple of 32 or straddle rows give a float32 tensor instead.
+    If a group is not a multiple of 32 columns, or continues in the next row, the result is a float32 tensor.
     """
     rows, columns = _matrix(shape, "from_groups")
     count = rows * columns
     if group < 1 or memoryview(quants).nbytes != count or memoryview(scales).nbytes * group != 4 * count:
         raise ValueError(
-            f"from_groups: {tuple(shape)} in groups of {group} needs {count} int8 and {count // max(group, 1)} scales, "
-            f"got {memoryview(quants).nbytes} and {memoryview(scales).nbytes // 4}"
+            f"from_groups: a matrix of shape {tuple(shape)} in groups of {group} needs {count} int8 values and "
+            f"{count // max(group, 1)} scales, not {memoryview(quants).nbytes} and {memoryview(scales).nbytes // 4}"
         )
     if group % BLOCK or columns % group:
         values = np.frombuffer(quants, np.int8).reshape(-1, group).astype(np.float32)
@@ -166,8 +169,9 @@ def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int, devi
 
 
 def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> Tensor:
-    """A float matrix in one of GGML's block types. `importance` (columns,) says which columns count (llama.cpp's
-    imatrix). ValueError for other types and shapes, and (but for q8_0) NaN and infinite values."""
+    """Quantises a float matrix to one of GGML's block types. `importance` (columns,) weights the errors of the columns
+    (llama.cpp's imatrix). ValueError for other types and shapes, and for NaN and infinite values, which only q8_0
+    accepts."""
     kind = as_dtype(dtype)
     rows, columns = _matrix(x.shape, "quantize")
     if kind.name not in BLOCK_TYPES:
@@ -183,7 +187,8 @@ def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> 
 
 
 def dequantize(x: Tensor) -> Tensor:
-    """A block-quantised matrix as float32, a transposed view as a view; any other tensor as it is."""
+    """A block-quantised matrix as float32. The result of a transposed view is a transposed view; other tensors are
+    returned unchanged."""
     if not x.dtype.is_quantized:
         return x
     if is_transposed(x):
@@ -198,13 +203,14 @@ def dequantize(x: Tensor) -> Tensor:
 
 
 def concatenate(parts: Sequence[Tensor]) -> Tensor:
-    """Matrices of one format and width on top of each other: (N1, K), (N2, K) … → (N1 + N2 + …, K), without arithmetic.
+    """Concatenates matrices along dim 0: (N1, K), (N2, K) … → (N1 + N2 + …, K). Blocks are copied.
 
-    Banded formats need row counts that are multiples of 8; where one is not, or is transposed, all become float32.
+    The result is float32 if the formats differ, if a part is transposed, or if a part of a banded format has a number
+    of rows that is not a multiple of 8.
     """
     kind = parts[0].dtype
-    apart = kind.name in BANDED and any(p.shape[0] % BAND for p in parts)
-    if apart or any(p.dtype is not kind or (kind.is_quantized and is_transposed(p)) for p in parts):
+    partial_band = kind.name in BANDED and any(p.shape[0] % BAND for p in parts)
+    if partial_band or any(p.dtype is not kind or (kind.is_quantized and is_transposed(p)) for p in parts):
         parts = [dequantize(p).to(_dtype.float32) for p in parts]
         kind = _dtype.float32
     shape = (sum(p.shape[0] for p in parts), parts[0].shape[1])

@@ -1,5 +1,5 @@
-"""Checkpointing: what a function computes is not kept for backward but computed again (Chen et al. 2016,
-https://arxiv.org/abs/1604.06174).
+"""Gradient checkpointing: backward computes the intermediate values of a function again, instead of keeping them
+(Chen et al. 2016, https://arxiv.org/abs/1604.06174).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .ops.random import default_generator
 from .tensor import Tensor
 
 
-def _outside(outputs: Sequence[Tensor], start: int) -> list[Edge]:
-    """What a computation that began at serial number `start` reads: leaves, and nodes that are older."""
+def _inputs_of(outputs: Sequence[Tensor], start: int) -> list[Edge]:
+    """The inputs of a computation whose first node has the serial number `start`: leaves and older nodes."""
     found: dict[int, Edge] = {}
     seen: set[int] = set()
     stack: list[Edge] = [edge_of(t) for t in outputs if t.requires_grad]
@@ -31,7 +31,7 @@ def _outside(outputs: Sequence[Tensor], start: int) -> list[Edge]:
 
 
 class _Recomputed(Node):
-    """Stands for all that a function did: its gradients come from running it again."""
+    """One node for all steps of a checkpointed function. Its gradients come from a second run of the function."""
 
     __slots__ = ("again", "shapes")
 
@@ -49,12 +49,13 @@ class _Recomputed(Node):
             outputs = self.again()
         shapes = [(t.shape, t.dtype.name) for t in outputs]
         if shapes != self.shapes:
-            raise RuntimeError(f"checkpoint: the function gave {self.shapes} first and {shapes} when it ran again")
+            raise RuntimeError(
+                f"checkpoint: the function returned {self.shapes} in its first run and {shapes} in its second one; "
+                "both must compute the same"
+            )
         kept = [(outputs[i], g) for i, g in gradient.items() if outputs[i].requires_grad]
         stop = frozenset(id(e) for e in wanted if isinstance(e, Node))
-        found = gradients_at(
-            wanted, [t for t, _ in kept], [g for _, g in kept], create_graph, create_graph, stop
-        )  # fmt: skip
+        found = gradients_at(wanted, [t for t, _ in kept], [g for _, g in kept], create_graph, create_graph, stop)
         return [(edge, found.get(id(edge))) for edge in wanted]
 
     def release(self) -> None:
@@ -66,10 +67,12 @@ def checkpoint(
     function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:  # fmt: skip
-    """`function(*args, **kwargs)`, whose intermediate values are dropped and computed again in backward: memory for
-    time. The function must give the same again; with `preserve_rng_state` random numbers of the default generator do.
-    Gradients also reach what the function reads beside its arguments. `use_reentrant` is torch's and means nothing
-    here. RuntimeError where the second run gives other shapes.
+    """Returns `function(*args, **kwargs)`. Its intermediate values are freed, and backward computes them again: this
+    saves memory and costs time.
+
+    The function must compute the same values again. `preserve_rng_state` repeats the random numbers of the default
+    generator. Tensors that the function uses without getting them as arguments receive gradients too. `use_reentrant`
+    is torch's argument and has no effect. RuntimeError if the shapes of the second run differ.
     """
     if not STATE.enabled:
         return function(*args, **kwargs)
@@ -79,7 +82,7 @@ def checkpoint(
     several = isinstance(output, (tuple, list))
     outputs = list(output) if several else [output]
     tensors = [t for t in outputs if isinstance(t, Tensor)]
-    edges = _outside(tensors, start)
+    edges = _inputs_of(tensors, start)
     if not edges:
         return output
 
@@ -104,10 +107,14 @@ def checkpoint(
 
 
 def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: int, input: Any, **kwargs: Any) -> Any:
-    """Functions one after another, in `segments` checkpoints (the last one kept), as in torch."""
+    """Applies functions one after another, in `segments` segments. Each is a checkpoint except the last, as in
+    torch."""
     every = list(functions)
     if segments < 1 or segments > len(every):
-        raise ValueError(f"checkpoint_sequential: {segments} segments of {len(every)} functions")
+        raise ValueError(
+            f"checkpoint_sequential: cannot divide {len(every)} functions into {segments} segments; "
+            f"use 1 to {len(every)}"
+        )
     size = len(every) // segments
 
     def run(part: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:

@@ -348,7 +348,9 @@ class Tensor(_Slots, TensorMethods):
     def __getstate__(self) -> dict[str, Any]:
         """What copy.deepcopy and pickle keep: memory that is shared stays so, the place in a graph is not kept."""
         if self.node is not None:
-            raise RuntimeError("only leaves can be copied or pickled with their gradient's ways: detach() first")
+            raise RuntimeError(
+                "only leaves can be copied or pickled, not the graph of a computed tensor: detach() first"
+            )
         kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
         left_out = ("hooks", "after_hooks", "view_of", "views")
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}

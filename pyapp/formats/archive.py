@@ -230,7 +230,7 @@ def _name(raw: bytes, flags: int, where: str) -> str:
     except UnicodeDecodeError:
         _broken(f"the name of a member of the zip archive, {raw[:50]!r}, is not UTF-8", where)
     if not name or name.startswith("/") or "\\" in name or "\0" in name or ".." in name.split("/") or name[1:2] == ":":
-        _broken(f"the zip archive has a member called {name[:100]!r}, which is no name inside a folder", where)
+        _broken(f"the zip archive has a member called {name[:100]!r}, which is not a path inside a folder", where)
     return name
 
 

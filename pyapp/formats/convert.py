@@ -182,7 +182,7 @@ def _compiled(keep: str | None) -> re.Pattern[str] | None:
     try:
         return None if keep is None else re.compile(keep)
     except re.error as error:
-        raise OptionError(f"{keep!r} is no regular expression: {error}", where="keep") from None
+        raise OptionError(f"{keep!r} is not a regular expression: {error}", where="keep") from None
 
 
 class _Work:

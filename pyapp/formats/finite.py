@@ -53,5 +53,5 @@ def _raise_not_finite(name: str, index: int, fraction: int, where: str | None) -
     raise ModelError(
         f"the weights of {name!r} are damaged: element {index:,} is {value}",
         where=where,
-        hint="Download or copy the file again; if it stays so, its training diverged and the model cannot be used",
+        hint="Download or copy the file again; if it is damaged again, its training diverged",
     )

@@ -95,7 +95,7 @@ def _layout(text: str, begin: int, source: ByteSource) -> _Layout:
     code = descr.lstrip("<>|=")
     fortran = fields["fortran_order"] == "True"
     if len(descr) - len(code) != 1 or (code not in _CODES and code[:1] not in _KINDS and code not in ("f16", "c32")):
-        _broken(f"the array's type is {descr!r}, which is none of NumPy's", source.name)
+        _broken(f"the array's type is {descr!r}, which NumPy does not have", source.name)
     if code not in _CODES:
         return _Layout(_KINDS.get(code[:1], "longdouble"), shape, fortran, False, 0, begin)
     itemsize = int(code[1:])

@@ -126,7 +126,7 @@ class SafetensorsFile(Checkpoint):
         if not fits or (len(entry.shape) != 2 and text not in BLOCK_TYPES):
             _broken(
                 f"the metadata call tensor {entry.name[:100]!r} {text}, but {NAMES[entry.code]} {entry.shape} "
-                "are no such blocks",
+                "does not fit that type",
                 self.source.name,
             )
         return found[0], (*entry.shape[:-1], found[1])

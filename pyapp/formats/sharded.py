@@ -91,7 +91,7 @@ class ShardedFile(Checkpoint):
 
     def _beside(self, name: str) -> AnySource:
         if not isinstance(self.source, FileSource):
-            self._broken("the shards of an index that is no file on disk are not known: give ShardedFile `shards`")
+            self._broken("the index is not a file on disk, so its shards cannot be found: give ShardedFile `shards`")
         return self.source.path.with_name(name)
 
     def _open(self, name: str, shards: Callable[[str], AnySource]) -> SafetensorsFile:

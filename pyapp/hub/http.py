@@ -170,7 +170,7 @@ def receive(
         raise DownloadError(
             f"{remote.path} arrived damaged: {wrong}",
             where=remote.repo,
-            hint="Try again; if it stays so, set HF_ENDPOINT to another mirror, or unset it",
+            hint="Try again; if it fails again, set HF_ENDPOINT to another mirror, or unset it",
         )
     os.replace(partial, blob)
 
@@ -192,7 +192,7 @@ def _attempts(remote: Remote, partial: Path, total: int | None, progress: _Meter
                 raise DownloadError(
                     f"the download of {remote.path} broke off at {here:,}{known} bytes: {error}",
                     where=remote.repo,
-                    hint="What has arrived is kept: check your connection and start it again",
+                    hint="The downloaded part is stored: check your connection and start it again",
                 ) from error
             _wait(RETRY_SECONDS * 2 ** (failures - 1), cancel)
 

@@ -75,7 +75,7 @@ def _of_connection(error: Exception, host: str) -> DownloadError:
     if isinstance(error, ValueError) and "proxy" in text.lower():
         return DownloadError(f"the proxy settings are not usable: {text}", where=host, hint="Check HTTPS_PROXY")
     if isinstance(error, (httpx2.InvalidURL, UnicodeError)):
-        return DownloadError(f"this is no address of a server: {text}", where=host, hint="Check HF_ENDPOINT")
+        return DownloadError(f"this is not the address of a server: {text}", where=host, hint="Check HF_ENDPOINT")
     if "CERTIFICATE" in text.upper():
         hint = "If your network inspects connections, set SSL_CERT_FILE to its certificates"
         return DownloadError(f"its certificate is not trusted: {text}", where=host, hint=hint)

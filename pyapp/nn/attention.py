@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
-
 
 class SDPBackend:
     """torch's names for kernels of attention; pyapp chooses the kernel from the arguments of attention."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from math import sqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..engine import Tensor
 from ..engine.element_programs import ElementProgram
@@ -17,27 +17,34 @@ from .optimizer import Group, Optimizer, decayed, parameter_state
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
 
 
-class Adam(Optimizer):
+Betas: TypeAlias = tuple[float, float]
+
+
+class _AdamVariant(Optimizer):
+    """Base of Adam and its variants: the settings that they share, and `others` of their own."""
+
+    def __init__(
+        self, params: Iterable[Any], lr: float, betas: Betas, eps: float, weight_decay: float, maximize: bool,
+        flags: dict[str, Any], **others: Any,
+    ) -> None:  # fmt: skip
+        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, **others}
+        super().__init__(params, settings, maximize, **flags)
+
+
+class Adam(_AdamVariant):
     """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), with L2 or decoupled weight decay, as torch.optim.Adam. One
     fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018 (https://arxiv.org/abs/1904.09237).
     """
 
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        decoupled_weight_decay: bool = False,
-        **flags: Any,
-    ) -> None:
-        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad}
-        decoupled = {"decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, {**settings, **decoupled}, maximize, **flags)
+        self, params: Iterable[Any], lr: float = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, amsgrad: bool = False, *, maximize: bool = False,
+        decoupled_weight_decay: bool = False, **flags: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            params, lr, betas, eps, weight_decay, maximize, flags, amsgrad=amsgrad,
+            decoupled_weight_decay=decoupled_weight_decay,
+        )  # fmt: skip
         self._settings = AdamWSettings()
         self._wanted: tuple[float, ...] = ()  # what the settings were made of
 
@@ -94,38 +101,22 @@ class AdamW(Adam):
     """
 
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        **flags: Any,
-    ) -> None:
+        self, params: Iterable[Any], lr: float = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.01, amsgrad: bool = False, *, maximize: bool = False, **flags: Any,
+    ) -> None:  # fmt: skip
         super().__init__(
             params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True, **flags
         )
 
 
-class Adamax(Optimizer):
+class Adamax(_AdamVariant):
     """Adam with the largest gradient in place of the root mean square (Kingma and Ba 2015)."""
 
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
-        **flags: Any,
-    ) -> None:
-        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, settings, maximize, **flags)
+        self, params: Iterable[Any], lr: float = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, *, maximize: bool = False, **flags: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(params, lr, betas, eps, weight_decay, maximize, flags)
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry, (beta1, beta2) = parameter_state(self, parameter, "exp_avg", "exp_inf"), group["betas"]
@@ -148,25 +139,18 @@ def _adamax(decays: bool) -> ElementProgram:
     return ElementProgram(adamax, 4, 5 + decays)
 
 
-class NAdam(Optimizer):
+class NAdam(_AdamVariant):
     """Adam with Nesterov's momentum (Dozat 2016); L2 or decoupled weight decay."""
 
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        momentum_decay: float = 4e-3,
-        decoupled_weight_decay: bool = False,
-        *,
-        maximize: bool = False,
-        **flags: Any,
-    ) -> None:
-        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
-        more = {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
-        super().__init__(params, {**settings, **more}, maximize, **flags)
+        self, params: Iterable[Any], lr: float = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
+        maximize: bool = False, **flags: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            params, lr, betas, eps, weight_decay, maximize, flags, momentum_decay=momentum_decay,
+            decoupled_weight_decay=decoupled_weight_decay,
+        )  # fmt: skip
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = parameter_state(self, parameter, "exp_avg", "exp_avg_sq", mu_product=1.0)
@@ -206,25 +190,18 @@ def _nadam(decays: bool) -> ElementProgram:
     return ElementProgram(nadam, 4, 9 + decays)
 
 
-class RAdam(Optimizer):
+class RAdam(_AdamVariant):
     """Adam that divides by the squares only after their variance is known (Liu et al. 2019,
     https://arxiv.org/abs/1908.03265).
     """
 
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        decoupled_weight_decay: bool = False,
-        *,
-        maximize: bool = False,
-        **flags: Any,
-    ) -> None:
-        settings = {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, {**settings, "decoupled_weight_decay": decoupled_weight_decay}, maximize, **flags)
+        self, params: Iterable[Any], lr: float = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, decoupled_weight_decay: bool = False, *, maximize: bool = False, **flags: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            params, lr, betas, eps, weight_decay, maximize, flags, decoupled_weight_decay=decoupled_weight_decay
+        )
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = parameter_state(self, parameter, "exp_avg", "exp_avg_sq")

@@ -1,4 +1,4 @@
-"""A speech model that knows one trick: it says how long each loud stretch of a recording lasts, and when it was."""
+"""A speech model that reports how long each loud stretch of a recording lasts, and when it was."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Parrot:
         return ParrotSession(self, self.script(audio.numpy()[0]), rows)
 
     def cross_attention(self, tokens: Sequence[int], audio: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Each token of a word looks at the loud stretch that it names; it is as sure as of everything."""
+        """The attention of each token of a word is at its loud stretch. All probabilities are the same."""
         stretches, _ = self.stretches(audio.numpy()[0])
         first = len(tokens) - 2 - len(stretches)  # the row that predicts the first of them
         weights = np.zeros((1, 1, len(tokens), self.config.n_audio_ctx), np.float32)
@@ -66,7 +66,7 @@ class Parrot:
         return whole or edges, bool(whole) and len(whole) < len(edges)
 
     def script(self, mel: np.ndarray) -> list[int]:
-        """What it says to log-mel (n_mels, frames): for each loud stretch time, word, time; nothing to silence."""
+        """The tokens for log-mel (n_mels, frames): time, word, time for each loud stretch, nothing for silence."""
         tokenizer = self.tokenizer
         stretches, more = self.stretches(mel)
         said: list[int] = []
@@ -121,13 +121,14 @@ def make_tokenizer(multilingual: bool = True) -> WhisperTokenizer:
 
 
 def load(name: str = "parrot", language: str = "en") -> Any:
-    """As pyapp.models.load_speech_model gives it."""
+    """What pyapp.models.load_speech_model returns."""
     tokenizer = make_tokenizer()
     return SimpleNamespace(name=name, model=Parrot(tokenizer, language), tokenizer=tokenizer, config={"n_mels": 80})
 
 
 def counting(*lengths: float, pause: float = 1.0) -> np.ndarray:
-    """A recording for it: after half a second loud stretches of these seconds, with pauses between."""
+    """A recording for the model: after half a second, loud stretches of these durations in seconds, with pauses
+    between."""
     starts = 0.5 + np.cumsum([0.0, *(length + pause for length in lengths)])
     parts = [(float(start), steady(length)) for start, length in zip(starts, lengths, strict=False)]
     return place(float(starts[-1]), *parts)

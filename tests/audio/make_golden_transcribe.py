@@ -1,4 +1,4 @@
-"""Writes golden_transcribe.json: what openai-whisper makes of transcribe_cases.py.
+"""Writes golden_transcribe.json: openai-whisper's results for transcribe_cases.py.
 
 Run: python -m tests.audio.make_golden_transcribe (needs openai-whisper and torch).
 """
@@ -29,7 +29,7 @@ def model_of(shape: Shape) -> SmallWhisper:
 
 
 def compact(result: dict[str, Any]) -> dict[str, Any]:
-    """[language, segments]: what cannot be told from the tokens."""
+    """[language, segments], which the tokens do not contain."""
     segments = []
     for found in result["segments"]:
         entry = [found["seek"], round(found["start"], 4), round(found["end"], 4), found["tokens"], found["temperature"]]

@@ -1,4 +1,4 @@
-"""openai-whisper on the small models of speech_model.py, with the engine's random numbers: the other side of the tests.
+"""openai-whisper on the small models of speech_model.py, with the engine's random numbers, to compare with.
 
 Needs openai-whisper and torch.
 """
@@ -29,7 +29,7 @@ PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?
 
 
 class SmallWhisper(Whisper):
-    """openai's class tells languages by the size of its vocabulary, which is smaller here."""
+    """openai's class finds its languages by the size of the vocabulary, which is smaller here."""
 
     shape: Shape
 
@@ -62,7 +62,7 @@ def small_encoding(name: str = "", num_languages: int = 99) -> tiktoken.Encoding
 
 
 class SharedDraw:
-    """Stands for torch's Categorical: draws as the engine does, from the same numbers."""
+    """Replaces torch's Categorical: draws as the engine does, from the same random numbers."""
 
     uniform: Uniform
 

@@ -40,7 +40,7 @@ def pieces() -> list[bytes]:
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's size and how it speaks; `languages` 99 or 100 for multilingual ones."""
+    """A model's size and how it speaks. `languages` is 99 or 100 for multilingual models."""
 
     name: str
     multilingual: bool = True
@@ -70,7 +70,7 @@ class Shape:
         return self.vocabulary or pieces()
 
     def config(self) -> dict[str, int]:
-        """By openai's names (ModelDimensions)."""
+        """The sizes by openai's names (ModelDimensions)."""
         return {
             "n_mels": self.n_mels, "n_audio_ctx": 1500, "n_audio_state": self.state, "n_audio_head": self.heads,
             "n_audio_layer": self.encoder_layers, "n_vocab": self.n_vocab, "n_text_ctx": self.n_text_ctx,
@@ -100,7 +100,7 @@ class Shape:
         return result
 
     def odds(self) -> np.ndarray:
-        """What is added to each token's logit, whatever was heard."""
+        """What is added to the logit of each token, for any sound."""
         tokenizer = self.tokenizer()
         odds = np.zeros(self.n_vocab)
         odds[:256] = self.byte

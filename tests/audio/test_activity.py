@@ -1,4 +1,4 @@
-"""Speech activity in sounds whose speech is known, and windows that lose none of it."""
+"""Speech activity in sounds with known speech, and windows that contain all of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.audio.test_mel import jfk_samples
 
 
 def word(seed: int, syllables: int = 3) -> np.ndarray:
-    """Syllables of about 0.2 s with 50 ms between them, at a pitch of their own."""
+    """Syllables of about 0.2 s at a pitch of their own, with pauses of 50 ms."""
     pitch = 90 + 20 * (seed % 7)
     gap = silence(0.05)
     return np.concatenate([np.concatenate([syllable(0.2, pitch + 5 * i), gap]) for i in range(syllables)])

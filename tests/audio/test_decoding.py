@@ -1,4 +1,4 @@
-"""The rules of decoding, one by one. That all of them together give openai-whisper's text: test_transcribe.py."""
+"""The rules of decoding, one by one. test_transcribe.py tests that together they give openai-whisper's text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXT = TOKENIZER.encode("the")[0]
 
 
 def allowed(sampled: Sequence[int], logits: np.ndarray | None = None, **options: object) -> set[int]:
-    """The ids that the rules leave after `sampled`."""
+    """The ids that the rules permit after `sampled`."""
     logits = np.zeros(SIZE, np.float32) if logits is None else logits.astype(np.float32)
     rules = TokenRules(TOKENIZER, TranscribeOptions(**options))  # type: ignore[arg-type]
     first, last = rules.apply(logits, sampled)

@@ -1,4 +1,4 @@
-"""Which words of a new decoding were final before: by their text, and their time where the text leaves it open."""
+"""Which words of a new decoding were final before. The text decides, or the time if the text is ambiguous."""
 
 from __future__ import annotations
 

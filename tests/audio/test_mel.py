@@ -16,7 +16,7 @@ JFK = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "jfk.wav"
 
 
 def jfk_samples() -> np.ndarray | None:
-    """Eleven seconds of real speech, not part of the project; None where they are absent."""
+    """Eleven seconds of real speech, which are not part of the project; None if the file is missing."""
     return read_wav(JFK)[0][:, 0].copy() if JFK.is_file() else None
 
 

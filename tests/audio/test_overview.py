@@ -1,4 +1,4 @@
-"""The overview of a recording, beside what its samples say when they are all at hand."""
+"""The overview of a recording, compared with values computed from all its samples."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ BLOCK = RATE // 4
 
 
 def listen(live: LiveTranscriber, samples: np.ndarray, block: int = BLOCK) -> list[tuple[float, Event]]:
-    """(seconds heard by then, event) for samples that come in blocks."""
+    """(seconds of sound so far, event), for samples that arrive in blocks."""
     found: list[tuple[float, Event]] = []
     for start in range(0, len(samples), block):
         events = live.push(samples[start : start + block])
@@ -62,7 +62,7 @@ def test_what_is_held_fits_the_window_of_the_model() -> None:
 
 
 def test_the_model_is_not_told_what_it_hears(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text before is of sound that is not held any more."""
+    """The previous text belongs to sound that is no longer in memory."""
     told: list[tuple[float, str]] = []
     decode = streaming.transcribe_events
 
@@ -131,7 +131,7 @@ def test_an_unbroken_speaker_is_cut_where_words_are_final() -> None:
 
 
 def test_memory_does_not_grow() -> None:
-    """Ten seconds, and then half a minute: the peak stays."""
+    """The peak of memory is the same for ten seconds and for half a minute."""
     samples, _ = speech(sentences(2, 6, 2.0, seed=6))
     live = LiveTranscriber(ToneModel(), live=LiveOptions(interval=2.0))
 
@@ -183,7 +183,7 @@ def test_times_that_differ_between_decodings_neither_double_nor_lose_words(monke
 
 
 def test_a_word_that_is_still_spoken_is_not_final() -> None:
-    """Though two looks within it agree."""
+    """Although two decodings within it agree."""
     samples, spoken = speech([-1.0, *sentences(1, 7, 1.5)])
     live = LiveTranscriber(ToneModel(), live=LiveOptions(interval=0.05))
     words = final_words(listen(live, samples, RATE // 20))

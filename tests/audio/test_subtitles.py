@@ -1,4 +1,4 @@
-"""Words as subtitles: lines and cues of a given size, as openai-whisper cuts them."""
+"""Words as subtitles: lines and cues of a given size, divided as by openai-whisper."""
 
 from __future__ import annotations
 

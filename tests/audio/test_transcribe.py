@@ -113,7 +113,7 @@ def test_a_full_window_is_encoded_once_to_hear_its_language_and_its_words(second
 
 
 def test_the_cases_reach_what_they_are_for() -> None:
-    """Without this, a model that says nothing would pass."""
+    """Without this test, a model that never says anything would pass."""
     assert len(CASES) >= 40 and {case.shape for case in CASES} == set(SHAPES) and set(GOLDEN) == {c.name for c in CASES}
     segments = {
         name: [dict(zip(FIELDS, entry, strict=False)) for entry in case["segments"]] for name, case in GOLDEN.items()
@@ -147,7 +147,7 @@ def test_the_cases_reach_what_they_are_for() -> None:
     "name, languages, mels", [("multilingual", 99, 80), ("multilingual", 100, 128), ("gpt2", 99, 80)]
 )
 def test_the_real_vocabularies_as_openai_whisper(name: str, languages: int, mels: int) -> None:
-    """Live, where openai-whisper is installed: its own vocabularies, and models as big as those make them."""
+    """If openai-whisper is installed: its own vocabularies, and models of the size that they need."""
     pytest.importorskip("whisper")
     from .openai_whisper import compare_live, real_shape
 
@@ -328,7 +328,7 @@ def test_what_a_model_cannot_do_is_said() -> None:
 
 
 def test_what_is_written_has_times_in_order() -> None:
-    """The writers take segments as they come from a model that puts them anywhere."""
+    """The writers accept segments at any times that a model may give."""
     shape = SHAPES[0]
     audio = sound(62.0)
     found = results(transcribe(loaded(shape), audio, word_timestamps=True, temperature=0.0))

@@ -1,4 +1,4 @@
-"""What transcripts are written as, and that their times always make sense."""
+"""The files of transcripts, and that their times are always valid."""
 
 from __future__ import annotations
 

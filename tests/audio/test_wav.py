@@ -1,4 +1,4 @@
-"""WAVE files: every sample format against its definition, damaged files, and what was written read back."""
+"""WAVE files: every sample format against its definition, damaged files, and files that are written and read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A speech model that hears tones: each word of its language is a tone of its own. It shows what the loop around a
+"""A speech model that recognises tones: each word of its language is a different tone. It shows what the loop around a
 model does, with known words at known times.
 """
 
@@ -46,7 +46,7 @@ def speech(words: Sequence[int | float]) -> tuple[np.ndarray, list[tuple[str, fl
 
 
 class ToneModel:
-    """`flicker`: every look at the sound hears other words."""
+    """`flicker`: each encoding of the sound gives other words."""
 
     alignment_heads = None
 
@@ -61,7 +61,7 @@ class ToneModel:
         self.prompts: list[list[int]] = []
 
     def encode(self, mel: Any) -> Any:
-        """(1, n_mels, F) → (1, F / 2, 1): which word is heard, -1 for none."""
+        """(1, n_mels, F) → (1, F / 2, 1): the word that sounds, or -1."""
         self.looks += 1
         frames = mel.numpy()[0, :, ::2]
         heard = frames[BINS].argmax(axis=0) + (3 * self.looks if self.flicker else 0)
@@ -69,7 +69,7 @@ class ToneModel:
         return from_numpy(heard.astype(np.float32).reshape(1, -1, 1))
 
     def heard(self, audio: Any) -> list[tuple[int, int, int]]:
-        """(word, first position, one past the last); a word that was cut short is taken for its neighbour."""
+        """(word, first position, one past the last). A word that is cut off is recognised as its neighbour."""
         values = audio.numpy()[0, :, 0].astype(int)
         edges = [0, *np.flatnonzero(np.diff(values)) + 1, len(values)]
         runs = [(values[first], first, last) for first, last in zip(edges, edges[1:], strict=False)]
@@ -77,7 +77,7 @@ class ToneModel:
         return [(word if last - first > CLEAR else (word + 1) % len(WORDS), first, last) for word, first, last in runs]
 
     def script(self, audio: Any) -> list[int]:
-        """The tokens of a window. A word that the window's end cuts off is left to the next window."""
+        """The tokens of a window. A word that the end of the window cuts off belongs to the next window."""
         begin, runs, end = self.tokenizer.timestamp_begin, self.heard(audio), audio.shape[1] - 5
         cut = bool(runs) and runs[-1][2] > end
         runs = runs[:-1] if cut else runs

@@ -1,4 +1,4 @@
-"""What is compared with openai-whisper: models, sounds and settings."""
+"""The models, sounds and settings that are compared with openai-whisper."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ INF, NAN = float("inf"), float("nan")
 
 
 def ramp(P: Any, *shape: int, dtype: str = "float32") -> Any:
-    """Numbers that are neither sorted nor equal."""
+    """Different numbers in no order."""
     count = 1
     for size in shape:
         count *= size

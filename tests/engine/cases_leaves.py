@@ -1,4 +1,4 @@
-"""What one may assign to a tensor's gradient, flag and data, and who sees it; retained gradients. Part of
+"""Assignments to a tensor's gradient, flag and data, and their effects; retained gradients. Part of
 cases_corners.py.
 """
 
@@ -80,7 +80,7 @@ def versions(P: Any) -> Any:
 
 
 def unnoticed(P: Any) -> Any:
-    """What is written through `data` is not seen by what was saved."""
+    """Saved tensors do not notice a write through `data`."""
     x = leaf(P)
     y = x.exp()
     y.data.mul_(2)
@@ -97,7 +97,7 @@ def noticed(P: Any) -> Any:
 
 
 def initialized(P: Any) -> Any:
-    """How ports write weights."""
+    """Ways in which ported code writes weights."""
     x = leaf(P, 2, 3)
     x.data[0] = 5
     x.data *= 2
@@ -134,7 +134,7 @@ DATA: dict[str, Callable[[Any], Any]] = {
 
 
 def told(*tensors: Any) -> Any:
-    """Their gradients; -1 for those that have none."""
+    """The gradients; -1 for a tensor without one."""
     return tuple(-1 if t.grad is None else t.grad for t in tensors)
 
 

@@ -1,4 +1,5 @@
-"""Tensors without dims or elements, infinities, poles, equals, and factors of integers (see cases_corners.py)."""
+"""Tensors without dims or elements, infinities, poles, equal elements, and factors of integers
+(see cases_corners.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users do wrong, for torch and pyapp alike: handlers written for torch's errors must catch ours.
+"""Mistakes of users, for torch and pyapp: handlers written for torch's errors must catch pyapp's.
 
 `P` is torch or pyapp; golden_user_errors.json (make_golden_user_errors.py) holds torch's class of error for each.
 """
@@ -368,10 +368,10 @@ def _twice_in_groups(P: Any) -> Any:
     return P.optim.SGD([{"params": [a]}, {"params": [a]}], lr=0.1)
 
 
-ROOMS = {"shapes": SHAPES, "indices": INDICES, "dtypes": DTYPES, "linalg": LINALG, "autograd": AUTOGRAD}
-ROOMS["modules"] = MODULES
+SUBJECTS = {"shapes": SHAPES, "indices": INDICES, "dtypes": DTYPES, "linalg": LINALG, "autograd": AUTOGRAD}
+SUBJECTS["modules"] = MODULES
 # What pyapp does otherwise: asserts nothing, takes integers for what torch has no kernel, reads nothing beside memory.
 OTHERWISE = {
     "shapes: MultiheadAttention", "modules: Embedding padding", "indices: take_along_dim", "dtypes: softmax int",
 }  # fmt: skip
-CASES: list[Case] = [(f"{room}: {name}", call) for room, cases in ROOMS.items() for name, call in cases]
+CASES: list[Case] = [(f"{subject}: {name}", call) for subject, cases in SUBJECTS.items() for name, call in cases]

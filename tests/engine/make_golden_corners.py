@@ -1,4 +1,4 @@
-"""Writes golden_corners.json: what torch makes of cases_corners.py.
+"""Writes golden_corners.json: torch's results of cases_corners.py.
 
 Run: python -m tests.engine.make_golden_corners (needs the extra `oracle`).
 """

@@ -1,4 +1,4 @@
-"""Writes golden_names.json: the parameters of torch's functions, where torch tells them.
+"""Writes golden_names.json: the parameters of torch's functions, if torch publishes them.
 
 Run: python -m tests.engine.make_golden_names (needs the extra `oracle`).
 """
@@ -34,11 +34,11 @@ def parameters(function: Any, known: dict[Any, Any]) -> list[list[str]] | None:
 def main() -> None:
     known = get_testing_overrides()
     golden = {}
-    for room, name in wanted():
-        function = find(torch, room, name)
-        assert function is not None, f"torch has no {room}.{name}"
+    for module, name in wanted():
+        function = find(torch, module, name)
+        assert function is not None, f"torch has no {module}.{name}"
         found = parameters(function, known)
-        golden[f"{room}.{name}".lstrip(".")] = found if found and found[0][0] != "args" else None
+        golden[f"{module}.{name}".lstrip(".")] = found if found and found[0][0] != "args" else None
     path = Path(__file__).with_name("golden_names.json")
     rows = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in golden.items()]
     path.write_text("{\n" + ",\n".join(rows) + "\n}\n")

@@ -18,7 +18,7 @@ VALUES = [0.0, -0.0, 1.0, 1.00390625, 1.01171875, 65504.0, 65520.0, 1e-8, 3.4e38
 
 
 def unsigned(own: str) -> dict[str, str]:
-    """torch's promotion of an unsigned type with other types; "error" where it has none."""
+    """torch's promotion of an unsigned type with other types; "error" if torch refuses."""
     found = {}
     for name in ("bool", *INTS, *FLOATS, "uint16", "uint32", "uint64"):
         try:

@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).with_name("golden_user_errors.json")
 
 
 def error_of(package: Any, call: Callable[[Any], object]) -> Exception | None:
-    """What the call raises."""
+    """The class of the error that the call raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,4 +1,4 @@
-"""Every op by name: what torch calls it (make_golden_names.py) and what pyapp has (test_names.py, the op table)."""
+"""Every op by torch's name, for make_golden_names.py, test_names.py and the op table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ poisson_nll_loss gaussian_nll_loss triplet_margin_loss triplet_margin_with_dista
 dropout2d dropout3d feature_alpha_dropout channel_shuffle lp_pool3d fractional_max_pool2d fractional_max_pool3d
 upsample_nearest upsample_bilinear multi_head_attention_forward
 """.split()
-ROOMS = {
+MODULES = {
     "linalg": """
         cholesky cholesky_ex cond cross det diagonal eig eigh eigvals eigvalsh householder_product inv inv_ex lstsq lu
         lu_factor lu_solve matmul matrix_exp matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve
@@ -66,16 +66,16 @@ ROOMS = {
 
 
 def wanted() -> list[tuple[str, str]]:
-    """(room, name): room "" is the top, "nn.functional", "linalg" ..."""
+    """(module, name): module "" is the top, "nn.functional", "linalg" ..."""
     return [
         *(("", n) for n in LIST),
         *(("nn.functional", n) for n in FUNCTIONAL),
-        *((room, n) for room, names in ROOMS.items() for n in names),
+        *((module, n) for module, names in MODULES.items() for n in names),
     ]
 
 
-def find(package: Any, room: str, name: str) -> Callable[..., Any] | None:
-    """The function of a package, or Tensor's method; None where there is none."""
-    place = importlib.import_module(f"{package.__name__}.{room}") if room else package
+def find(package: Any, module: str, name: str) -> Callable[..., Any] | None:
+    """The function of a package, or the method of Tensor; None if there is none."""
+    place = importlib.import_module(f"{package.__name__}.{module}") if module else package
     found = getattr(place, name, None)
-    return found if found is not None or room else getattr(package.Tensor, name, None)
+    return found if found is not None or module else getattr(package.Tensor, name, None)

@@ -1,4 +1,4 @@
-"""What scripts ask of tensors and of the package beside ops, as in torch."""
+"""Attributes of tensors and of the package that scripts use beside ops, as in torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tape: accumulation, modes, versions, hooks, second order."""
+"""Autograd: accumulation, modes, versions, hooks, second order."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_second_order() -> None:
 
 
 def test_second_order_of_fused_ops() -> None:
-    """rms_norm's kernel gradient gives way to its definition."""
+    """The second derivative uses rms_norm's definition instead of its gradient kernel."""
     x = tensor([[0.3, -0.7, 1.1]], dtype="float64", requires_grad=True)
     w = tensor([1.0, 2.0, 0.5], dtype="float64")
 
@@ -241,7 +241,7 @@ def test_retained_gradients_and_those_of_chosen_inputs() -> None:
 
 
 def test_what_grad_does_not_need_stays() -> None:
-    """A graph behind the inputs that were asked for is neither walked nor freed."""
+    """The part of a graph before the given inputs is neither visited nor freed."""
     x = leaf64(2)
     h = x * x
     (found,) = grad(h.exp().sum(), h)

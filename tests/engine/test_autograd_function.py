@@ -1,4 +1,4 @@
-"""Function: gradients of one's own."""
+"""Function: user-defined gradients."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_blocks_there_and_back(kind: str, rows: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tokens", [1, 5])
 def test_linear_and_embedding(kind: str, tokens: int) -> None:
-    """Within what int8 activations cost of the product with the dequantised weight."""
+    """The product is that with the dequantised weight, within the error of int8 activations."""
     weight = quant.quantize(from_numpy(normal(21, 512)), kind)
     x = from_numpy(normal(tokens, 512, seed=2))
     exact = x.numpy() @ quant.dequantize(weight).numpy().T
@@ -158,7 +158,7 @@ def test_what_blocks_cannot_do_says_what_to_do() -> None:
         q.fill_(1)
     with pytest.raises(TypeError, match=r"convert them with \.to\(dtype\)"):
         ops.randn(8, 256, dtype="q8_0")
-    with pytest.raises(ValueError, match="hold matrices"):
+    with pytest.raises(ValueError, match="block formats store matrices"):
         q.new_tensor([1.0])
 
 
@@ -167,8 +167,8 @@ def test_clear_errors() -> None:
         with pytest.raises(ValueError, match=match):
             function(*arguments)
 
-    fails("q4_K blocks do not hold a matrix of 128 columns", quant.from_blocks, b"", (1, 128), "q4_K")
-    fails("holds 144 bytes, the buffer 3", quant.from_blocks, b"abc", (1, 256), "q4_K")
+    fails("a matrix of 128 columns is not in whole pyapp.q4_K blocks", quant.from_blocks, b"", (1, 128), "q4_K")
+    fails("needs 144 bytes, the buffer has 3", quant.from_blocks, b"abc", (1, 256), "q4_K")
     fails("cannot write pyapp.q8_group", quant.quantize, from_numpy(normal(2, 64)), "q8_group")
     fails("whole blocks of 256", quant.quantize, from_numpy(normal(2, 64)), "q6_K")
     fails("is not in GGML's blocks", quant.to_blocks, from_numpy(normal(2, 64)))

@@ -1,4 +1,4 @@
-"""Graphs: what one run left behind, replayed."""
+"""Graphs: the launch records of one run, replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odd calls beside what torch makes of them (golden_corners.json)."""
+"""Odd calls, compared with torch's results (golden_corners.json)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a careless definition differs from torch: equals, limits, bools, dtypes that NumPy lacks. Torch's values."""
+"""Cases in which a simple definition differs from torch: equal elements, limits, bools, dtypes that NumPy lacks."""
 
 from __future__ import annotations
 

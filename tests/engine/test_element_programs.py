@@ -1,4 +1,4 @@
-"""Programs for every element of some tensors: what the kernel computes is what the function computes with tensors."""
+"""Element programs: the kernel computes the same as the function does with tensors."""
 
 from __future__ import annotations
 

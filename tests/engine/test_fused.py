@@ -56,7 +56,7 @@ def int32(*values: int) -> Tensor:
 
 
 def _sight(*shape: int) -> Tensor:
-    """A bool mask whose second row, where there are several, sees nothing."""
+    """A bool mask. Its second row, if there is one, masks every key."""
     mask = np.random.RandomState(7).rand(*shape) > 0.4
     if shape[-2] > 1:
         mask[..., 1, :] = False
@@ -322,7 +322,7 @@ def test_concatenate_quantized() -> None:
             lambda: ops.linear(normal(2, 3), normal(4, 5)),
             r"linear: float32\[2, 3\] on cpu does not fit the weight float32\[4, 5\]",
         ),
-        (lambda: quant.from_blocks(b"123", (8, 32), "q8_0"), "holds 272 bytes, the buffer 3"),
+        (lambda: quant.from_blocks(b"123", (8, 32), "q8_0"), "needs 272 bytes, the buffer has 3"),
         (lambda: quant.from_blocks(b"", (8, 33), "q8_0"), "33 columns"),
         (lambda: ops.embedding(normal(4, 4), int32(4)), "out of range"),
         (lambda: ops.embedding(normal(4, 4), int32(-1)), "out of range"),
@@ -388,7 +388,7 @@ def test_cross_entropy_refuses_targets_that_are_no_classes(dtype: str, target: i
 
 
 def test_a_captured_cross_entropy_reads_its_targets_again() -> None:
-    """Nothing of the loss or its gradient is read by the host while it is recorded."""
+    """The host reads nothing of the loss or its gradient during a capture."""
     x, targets = normal(4, 6).requires_grad_(), pyapp.tensor([1, -100, 3, 5])
 
     def step() -> tuple[Tensor, Tensor]:
@@ -408,7 +408,7 @@ def test_a_captured_cross_entropy_reads_its_targets_again() -> None:
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_masked_attention_of_every_dtype(dtype: str, added: bool) -> None:
-    """Against the definition in float64; a row that sees nothing gives 0, and gradients of 0."""
+    """Against the definition in float64. A row whose keys are all masked gives 0, and gradients of 0."""
     mask = _sight(1, 4, 5, 7)
     if added:
         mask = ops.where(mask, normal(1, 4, 5, 7, seed=8), float("-inf"))

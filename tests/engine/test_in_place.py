@@ -125,7 +125,7 @@ def test_second_order_through_rows() -> None:
     ],
 )
 def test_only_what_a_gradient_reads_must_not_change(call: Any, changed: str, allowed: bool) -> None:
-    """As in torch: of a product with a constant only the constant is needed."""
+    """As in torch, the gradient of a product with a constant needs the constant only."""
     leaf, constant = pyapp.rand(3, 3).requires_grad_(), pyapp.rand(3, 3) + 1
     x = leaf * 1
     y = call(x, constant)

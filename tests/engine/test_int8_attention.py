@@ -50,7 +50,7 @@ def test_graphs_read_what_was_written_last() -> None:
 
 @pytest.mark.parametrize("length, heads, kv_heads, size", [(70, 4, 2, 24), (8, 1, 1, 1), (65, 3, 3, 5), (1, 2, 1, 256)])
 def test_the_definitions_are_attention_too(length: int, heads: int, kv_heads: int, size: int) -> None:
-    """What runs on a device without these kernels: packed and read by the definitions."""
+    """On a device without these kernels, the definitions pack and read."""
     q, k, v = drawn(6, heads, size), drawn(length, kv_heads, size, seed=2) + 3.0, drawn(length, kv_heads, size, seed=3)
     keys, values = (pyapp.full((n,), 255, dtype=pyapp.uint8) for n in packed_bytes(length, kv_heads, size))
     pack_keys, pack_values, attend = (

@@ -1,4 +1,4 @@
-"""Every kernel of native/kernels.h is there for something: a module of pyapp names it."""
+"""A module of pyapp uses every kernel of native/kernels.h."""
 
 from __future__ import annotations
 

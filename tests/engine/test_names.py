@@ -1,4 +1,4 @@
-"""Whether what torch has by name is there, and takes its arguments in torch's order and with torch's defaults."""
+"""pyapp has torch's names, with arguments in torch's order and torch's defaults."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TOLD_OTHERWISE = {
 
 
 def names_of(function: Any) -> list[tuple[str, str]]:
-    """(name, default as text) of the parameters, as one may give them."""
+    """(name, default as text) of the parameters that a user may give."""
     function = inspect.unwrap(function, stop=lambda f: hasattr(f, "operation"))
     function = getattr(function, "operation", function)
     if isinstance(function, Op):
@@ -67,11 +67,11 @@ def names_of(function: Any) -> list[tuple[str, str]]:
     return [(p.name, "" if p.default is p.empty else repr(p.default)) for p in found]
 
 
-@pytest.mark.parametrize(("room", "name"), wanted(), ids=[f"{room}.{name}" for room, name in wanted()])
-def test_it_is_there_as_in_torch(room: str, name: str) -> None:
-    function = find(pyapp, room, name)
-    assert function is not None, f"there is no {room}.{name}"
-    full = f"{room}.{name}".lstrip(".")
+@pytest.mark.parametrize(("module", "name"), wanted(), ids=[f"{module}.{name}" for module, name in wanted()])
+def test_it_is_there_as_in_torch(module: str, name: str) -> None:
+    function = find(pyapp, module, name)
+    assert function is not None, f"there is no {module}.{name}"
+    full = f"{module}.{name}".lstrip(".")
     told = GOLDEN[full]
     if told is None or full in TOLD_OTHERWISE or inspect.isclass(function):
         return

@@ -18,7 +18,7 @@ CASES = [(subject, *case) for subject in SUBJECTS for case in cases_of(subject)]
 
 
 def laid_out(array: np.ndarray, layout: str) -> Tensor:
-    """The same values with other strides."""
+    """The same values, in memory with other strides."""
     x = pyapp.from_numpy(array.copy())
     if layout == "transposed" and array.ndim >= 2:
         return x.transpose(0, -1).contiguous().transpose(0, -1)

@@ -21,7 +21,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def replayed(function: Any) -> np.ndarray:
-    """What a Graph of the function computes, which it could not record from NumPy."""
+    """The result of a Graph of the function. A Graph cannot record NumPy's computations."""
     graph = capture(function)
     return graph.replay().to("float64").numpy()
 

@@ -13,7 +13,7 @@ from pyapp.autograd import gradcheck, gradgradcheck
 
 
 def test_special_functions_in_float64() -> None:
-    """Against the C library's, over the whole range, to some units in the last place."""
+    """Against the C library over the whole range, within a few units in the last place."""
     x = np.concatenate([np.linspace(-7, 7, 1001), [0.0, 1e-300, 1e-9, 1e5]])
     t = pyapp.from_numpy(x)
     np.testing.assert_allclose(t.erf().numpy(), [math.erf(v) for v in x], rtol=4e-15, atol=0)

@@ -1,4 +1,4 @@
-"""Power and log-mel spectra: the kernels against the ops' definitions, Graphs, and what does not fit."""
+"""Power and log-mel spectra: the kernels against the ops' definitions, Graphs, and arguments that do not fit."""
 
 from __future__ import annotations
 

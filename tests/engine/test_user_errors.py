@@ -66,7 +66,7 @@ def parameters_of(function: Any) -> dict[str, inspect.Parameter]:
 
 
 def rest_of(function: Any, filler: Any) -> list[Any]:
-    """Something for each parameter after the first that has no default."""
+    """An argument for each parameter without a default, except the first."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     known = [p for p in parameters_of(function).values() if p.kind in kinds and p.default is p.empty]
     return [filler for _ in known[1:]]

@@ -1,4 +1,4 @@
-"""Which functions give a new tensor on the same memory, and which the tensor itself, as in torch."""
+"""Which functions return a new tensor on the same memory, and which the tensor itself, as in torch."""
 
 from __future__ import annotations
 

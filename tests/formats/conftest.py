@@ -1,4 +1,4 @@
-"""What the format tests share."""
+"""Fixtures of the format tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 @pytest.fixture
 def golden() -> Path:
-    """The folder of files that torch, safetensors and sentencepiece vouch for (make_golden.py)."""
+    """The folder of files that torch, safetensors and sentencepiece have written (make_golden.py)."""
     return GOLDEN
 
 

@@ -1,4 +1,4 @@
-"""GGUF headers, field by field, of any version and as wrong as a test wants them."""
+"""Builds GGUF headers field by field, of any version and with any errors."""
 
 from __future__ import annotations
 

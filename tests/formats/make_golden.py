@@ -1,4 +1,4 @@
-"""Makes tests/formats/golden: small files whose content torch, safetensors and sentencepiece vouch for.
+"""Makes tests/formats/golden: small files written by torch, safetensors and sentencepiece.
 
 Run it from the repository's root with the `oracle` extra and sentencepiece installed: python
 tests/formats/make_golden.py

@@ -17,7 +17,7 @@ FLOATS = "float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu"
 
 
 def arrays() -> dict[str, Any]:
-    """What people keep beside the tensors of a checkpoint."""
+    """Values that checkpoints contain beside tensors."""
     a = np.arange(6, dtype="float32").reshape(2, 3)
     return {
         "w": torch.ones(2), "a": a, "fortran": np.asfortranarray(a), "big": a.astype(">f8"), "bools": a > 2,

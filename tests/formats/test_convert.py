@@ -1,4 +1,5 @@
-"""Whole files in another type: every input format, what stays, what importance does, and clear errors."""
+"""Conversion of whole files: every input format, tensors that keep their type, the effect of importance, clear
+errors."""
 
 from __future__ import annotations
 
@@ -164,7 +165,7 @@ def test_clear_errors(source: Path, tmp_path: Path) -> None:
     fails(OptionError, "unknown type 'q9'", source, out, "q9")
     fails(OptionError, "cannot tell the format", source, tmp_path / "out.bin", "q8_0")
     fails(OptionError, "the output is the input", source, source, "f16")
-    fails(OptionError, "no regular expression", source, out, "q8_0", keep="(")
+    fails(OptionError, "not a regular expression", source, out, "q8_0", keep="(")
     fails(FileNotFoundError, "missing", tmp_path / "missing", out, "q8_0")
     (tmp_path / "imatrix.dat").write_bytes(old_imatrix({"nothing": np.ones(4, np.float32)}))
     fails(OptionError, "none of the 1 names", source, out, "q8_0", imatrix=tmp_path / "imatrix.dat")

@@ -61,7 +61,7 @@ def test_flipped_header_bits(golden: Path, peak_memory: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_changed_size_field_never_fits(golden: Path, name: str) -> None:
-    """The length of the file pins every size but max_seq_len, which only version 0 stores anything for."""
+    """The file's length determines every size except max_seq_len, for which only version 0 stores data."""
     if not name.startswith("v"):
         return
     data = bytearray((golden / name).read_bytes())
@@ -134,7 +134,7 @@ def test_any_safetensors_header(header: dict[str, Any], data: bytes) -> None:
 
 
 def test_the_shapes_add_up_for_any_configuration() -> None:
-    """Accepted headers promise exactly the file's bytes, whatever the configuration."""
+    """A header is accepted only if its configuration needs exactly the file's bytes."""
     chance = random.Random(0)
     for _ in range(100):
         heads, head_dim, kv = 2 ** chance.randint(0, 3), 2 * chance.randint(1, 4), 2 ** chance.randint(0, 3)

@@ -17,7 +17,7 @@ IN_PACKAGE = [kind for kind in BLOCK_TYPES if kind not in ("q8_1", "q8_K")]
 
 
 def assert_same_bits(found: Any, expected: Any) -> None:
-    """Every NaN counts as the same: which one arithmetic makes differs between machines."""
+    """All NaNs count as equal, because their bits differ between machines."""
     found, expected = found.reshape(-1), expected.reshape(-1)
     assert found.dtype == expected.dtype == np.float32
     nan = np.isnan(expected)
@@ -89,7 +89,7 @@ def test_more_blocks_than_a_chunk_holds(kind: str) -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match="cannot quantize to iq1_s; possible are q4_0"):
+    with pytest.raises(ValueError, match="cannot quantize to iq1_s; use one of q4_0"):
         quantize_blocks(np.zeros((2, 256)), "iq1_s")
     with pytest.raises(ValueError, match=r"rows of whole blocks of 32 values, not the shape \(2, 33\)"):
         quantize_blocks(np.zeros((2, 33)), "q4_0")
@@ -104,7 +104,7 @@ def test_wrong_arguments() -> None:
         dequantize_blocks(b"", "q9_9")
     with pytest.raises(ValueError, match=r"out must be float32 of shape \(32,\)"):
         dequantize_blocks(bytes(18), "q4_0", np.empty(31, np.float32))
-    with pytest.raises(ValueError, match="holds 36 bytes, not 35"):
+    with pytest.raises(ValueError, match="needs 36 bytes, not 35"):
         GgmlBlocks("q4_0", (2, 32), bytes(35))
 
 

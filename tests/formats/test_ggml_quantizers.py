@@ -1,4 +1,5 @@
-"""What quantisation loses, beside llama.cpp's quantisers (golden/quantizers.json), and what importance changes."""
+"""The error of quantisation compared with llama.cpp's quantisers (golden/quantizers.json), and the effect of
+importance."""
 
 from __future__ import annotations
 
@@ -99,7 +100,7 @@ def test_importance_is_checked() -> None:
 
 
 def test_a_row_gets_the_same_bytes_wherever_it_stands() -> None:
-    """Chunks of computing do not show, nor does importance slip from its columns."""
+    """The division into chunks has no effect, and importance stays with its columns."""
     x = np.random.default_rng(4).standard_normal((90, 768)).astype(np.float32)
     importance = np.random.default_rng(5).random(768).astype(np.float32)
     for kind in ("q4_K", "q5_0"):

@@ -166,7 +166,7 @@ def test_the_source_gives_the_memory_of_a_range(tmp_path: Path) -> None:
 
 
 def within(seconds: float, function: Any) -> Any:
-    """What `function` returns or raises; fails if it takes longer."""
+    """The result or the error of `function`. Fails if it takes too long."""
     box: list[Any] = []
 
     def run() -> None:

@@ -1,4 +1,5 @@
-"""Files that are no models are named, and nothing is called a damaged llama2.c checkpoint that is none."""
+"""Errors name what a file is if it is not a model. Only llama2.c checkpoints are called damaged llama2.c
+checkpoints."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quantized(model: Path, folder: Path, kind: str) -> Path:
-    """As the command does it: the task's events end with what was written."""
+    """The events of the command's task; the last one describes the file."""
     target = folder / f"{kind}.gguf"
 
     async def run() -> list[Any]:

@@ -45,7 +45,7 @@ class Mirror(Backend):
         del self.sorted[self.sorted.index(real)]
 
     def real(self, value: int, nbytes: int = 0) -> int:
-        """Where memory of the mirror really lies. AssertionError for an address that is not in a live block."""
+        """The real address of the mirror's memory. AssertionError for an address outside the allocated blocks."""
         real = value - DISTANCE
         at = bisect.bisect_right(self.sorted, real) - 1
         assert at >= 0, f"{value:#x} is no address of the mirror"

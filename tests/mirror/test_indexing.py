@@ -1,4 +1,4 @@
-"""Indexing and reordering on a device whose memory the host cannot see: what NumPy gives, and the CPU's gradients."""
+"""Indexing and reordering on a device whose memory the host cannot see: NumPy's values and the CPU's gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.json, generation_config.json and indexes of shards from strangers: only clear errors, in bounded memory."""
+"""Hostile config.json, generation_config.json and indexes of shards: only clear errors, in bounded memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_alignment_heads_that_are_none(folder: Path, pairs: list[Any]) -> None:
 
 @pytest.mark.parametrize("name", ["encoder_layers", "max_source_positions", "d_model", "vocab_size", "num_mel_bins"])
 def test_numbers_of_speech_models_have_limits(name: str) -> None:
-    """A billion layers would be built before a tensor of them is missed."""
+    """Without a limit, a billion layers would be built before a missing tensor is noticed."""
     with peak_memory(MEMORY), pytest.raises(ModelError, match="expected 1 to"):
         read_config(
             written({**DOCUMENTS["config.json"], name: 10**9, "encoder_ffn_dim": None, "decoder_ffn_dim": None})

@@ -1,4 +1,4 @@
-"""What the tests of single kernels share: runs that also compare workers, strided arrays with guards, ulps."""
+"""Helpers for tests of single kernels: runs that also compare numbers of workers, strided arrays with guards, ulps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GUARD = np.float32(-12345.5)
 
 
 def run_checked(kernels: Kernels, kernel: str, *outputs: str, **arguments: Any) -> None:
-    """Runs a record on one worker and again on several, which must leave the same bits in the named outputs."""
+    """Runs a record on one worker and on several. The bits of the named outputs must be the same."""
     arrays = [arguments[name] for name in outputs]
     before = [array.copy() for array in arrays]
     results = []
@@ -34,7 +34,7 @@ def normal(*shape: int, seed: int = 3, scale: float = 1.0) -> np.ndarray:
 
 
 def strided(x: np.ndarray, extra: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    """(memory, view): x's rows `extra` elements apart, one element off alignment; guards lie between the rows."""
+    """(memory, view): a copy of x with `extra` guard elements between the rows, one element off alignment."""
     rows, columns = x.shape
     memory = unaligned(np.full((rows, columns + extra), GUARD, x.dtype))
     view = memory[:, :columns]
@@ -47,7 +47,7 @@ def assert_guarded(memory: np.ndarray, columns: int) -> None:
 
 
 def ulps(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """How many units in the last place of f32 lie between what was found and the exact float64 value."""
+    """The difference between float32 values and exact float64 values, in units in the last place."""
     with np.errstate(over="ignore"):
         rounded = exact.astype(np.float32)
     same = (found == rounded) | (np.isnan(found) & np.isnan(exact))

@@ -1,4 +1,4 @@
-"""kernels.h as C and as Python read it: every kernel is in the library, its slots are those that the header names."""
+"""C and Python read kernels.h alike: every kernel is in the library, with the slots that the header names."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def decode(x: np.ndarray, name: str) -> np.ndarray:
 
 
 def wide(name: str) -> Any:
-    """What sums, statistics and losses are in."""
+    """The dtype of sums, statistics and losses."""
     return np.float64 if name == "float64" else np.float32
 
 

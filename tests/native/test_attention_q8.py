@@ -75,7 +75,7 @@ def error(found: np.ndarray, expected: np.ndarray) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_attention(kernels: Kernels, shape: tuple[int, ...]) -> None:
-    """Keys of seven bits (avx2) double what those of eight cost."""
+    """Keys of seven bits (avx2) have twice the error of keys of eight bits."""
     case = Case(shape)
     assert error(case.run(kernels), case.expected()) < 0.05
 

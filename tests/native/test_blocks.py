@@ -110,7 +110,7 @@ def pack(kind: str, blocks: np.ndarray) -> np.ndarray:
 
 
 def weights_of(kernels: Kernels, kind: str, blocks: np.ndarray) -> np.ndarray:
-    """As linear_blocks wants them."""
+    """Weights as linear_blocks reads them."""
     raw = np.frombuffer(blocks.tobytes(), np.uint8)
     return unaligned(pack(kind, blocks) if kind in PACKED else raw)
 

@@ -1,4 +1,4 @@
-"""New values: one number, numbers in steps, triangles, rows with a single one."""
+"""Kernels for new values: fill, arange, triangular, one_hot."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def normal(*shape: int, seed: int = 5) -> np.ndarray:
 
 
 def filler(dtype: np.dtype) -> float:
-    """What must not be read or written: NaN, or a number of integers."""
+    """Guard values, which must not be read or written: NaN, or a certain integer."""
     return np.nan if dtype.kind == "f" else 77
 
 

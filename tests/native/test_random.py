@@ -1,4 +1,4 @@
-"""Philox4x32-10: the generator's published test vectors, and the kernels against a definition in Python."""
+"""Philox4x32-10: the generator's published test vectors, and the kernels against a Python implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements chosen by condition and by index, and placed by index."""
+"""Kernels that select elements by condition and by index, and place them by index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorting along a dim, and the first few of the sorted."""
+"""Sorting along a dim, and top-k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the golden values and the tests share."""
+"""Inputs that the golden values and the tests share."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def start(i: int) -> np.ndarray:
 
 
 def gradient(i: int, step: int) -> np.ndarray:
-    """Of all sizes, with zeros: AdamW divides by its root."""
+    """A gradient with elements of all sizes and zeros, because AdamW divides by the root of its square."""
     random = np.random.default_rng(100 * step + i)
     values = random.standard_normal(SHAPES[i]) * 10.0 ** random.integers(-6, 2, SHAPES[i])
     values[random.random(SHAPES[i]) < 0.1] = 0

@@ -1,4 +1,4 @@
-"""Comparing layers with the values that torch gave."""
+"""Compares layers with torch's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What make_golden_layers.py (torch) and test_layers_list.py (pyapp) run, described without either."""
+"""Cases for make_golden_layers.py (torch) and test_layers_list.py (pyapp), independent of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes golden.npz: what torch's optimisers, gradient clipping and schedules do. Run with the extra `oracle`:
+"""Makes golden.npz: results of torch's optimisers, gradient clipping and schedules. Run with the extra `oracle`:
 
 python -m tests.nn.make_golden
 """

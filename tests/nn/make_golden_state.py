@@ -1,4 +1,4 @@
-"""Writes golden_state.json: what torch makes of state_cases.py. Run with the extra `oracle`:
+"""Writes golden_state.json: torch's results of state_cases.py. Run with the extra `oracle`:
 
 python -m tests.nn.make_golden_state
 """

@@ -1,4 +1,4 @@
-"""Makes golden_training.npz: what torch's layers, losses, optimisers and schedulers do. Run with the extra `oracle`:
+"""Makes golden_training.npz: results of torch's layers, losses, optimisers and schedulers. Run with the extra `oracle`:
 
 python -m tests.nn.make_golden_training
 """

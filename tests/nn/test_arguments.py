@@ -27,7 +27,7 @@ def test_a_padding_row_is_zero_and_stays() -> None:
     assert layer.padding_idx == 3 and layer.weight[3].tolist() == [0, 0]
     layer(tensor([3, 1, 3, 1])).sum().backward()
     assert layer.weight.grad.tolist() == [[0, 0], [2, 2], [0, 0], [0, 0]]
-    with pytest.raises(ValueError, match="padding_idx 4 is none of 4 rows"):
+    with pytest.raises(ValueError, match="padding_idx 4 is outside 4 rows"):
         nn.Embedding(4, 2, padding_idx=4)
 
 
@@ -215,7 +215,7 @@ def test_transformers_take_layers_of_your_own_and_masks() -> None:
         (lambda: F.triplet_margin_loss(ones(2), ones(2), ones(2), margin=0.0), "margin must be above 0"),
         (lambda: F.multilabel_margin_loss(ones(2, 3), ones(2, 3)), "integer targets"),
         (lambda: F.mse_loss(ones(2), ones(2), weight=ones(3)), "mse_loss: the weight"),
-        (lambda: F.channel_shuffle(ones(1, 4, 2), 3), "no multiple of 3 channels"),
+        (lambda: F.channel_shuffle(ones(1, 4, 2), 3), "must be a multiple of 3"),
         (lambda: nn.ConvTranspose1d(2, 2, 2, padding_mode="reflect"), "padding_mode is one of zeros"),
         (lambda: nn.ReflectionPad2d((1, 2)), "one number or 4"),
         (lambda: nn.LSTMCell(2, 3)(ones(4, 3)), "the last 2, got"),
@@ -223,7 +223,7 @@ def test_transformers_take_layers_of_your_own_and_masks() -> None:
         (lambda: nn.EmbeddingBag(4, 2)(tensor([1, 2]), tensor([1])), "starts at 0"),
         (lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 10, [6, 3]), "cutoffs must rise"),
         (lambda: nn.Softmax2d()(ones(2, 2)), "Softmax2d: takes"),
-        (lambda: F.embedding(tensor([0]), ones(2, 2), padding_idx=2), "none of 2 rows"),
+        (lambda: F.embedding(tensor([0]), ones(2, 2), padding_idx=2), "outside 2 rows"),
     ],
 )
 def test_what_does_not_fit_is_named(build: Callable[[], object], message: str) -> None:

@@ -13,7 +13,7 @@ from tests.mirror import device as _mirror  # noqa: F401 (registers the device)
 
 
 def tied() -> Any:
-    """Two layers with one weight, a buffer, and gradients."""
+    """Two layers that share one weight, with a buffer and gradients."""
     pyapp.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 6), nn.SiLU(), nn.Linear(6, 6))
     net[2].weight = net[0].weight

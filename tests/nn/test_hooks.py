@@ -1,4 +1,4 @@
-"""Hooks of modules whose inputs want no gradient, and names that a state could not hold."""
+"""Hooks of modules whose inputs require no gradient, and names that a state cannot contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""quantize(model, kind): which weights change, and that the model still computes what it did."""
+"""quantize(model, kind): which weights change, and that the model computes nearly the same."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_errors_inside_a_sequential_name_the_layer() -> None:
 
 def test_autocast_on_the_cpu_says_once_that_nothing_is_cast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyapp.amp.autocast, "_has_warned", False)
-    with pytest.warns(UserWarning, match="nothing is cast"):
+    with pytest.warns(UserWarning, match="autocast has no effect"):
         pyapp.amp.autocast("cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

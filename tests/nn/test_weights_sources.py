@@ -1,4 +1,4 @@
-"""What nn.Weights takes as a source and as renames."""
+"""Sources and renames that nn.Weights accepts."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def outcome(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def check_error(error: BaseException | None, refused: BaseException) -> None:
-    """What catches torch's error catches pyapp's, which says something."""
+    """A handler for torch's error also catches pyapp's, which has a message."""
     assert error is not None, "torch refuses this, pyapp does not"
     kind = RuntimeError if isinstance(refused, RuntimeError) else type(refused)
     assert isinstance(error, kind), f"{error!r}, torch: {refused!r}"

@@ -1,7 +1,7 @@
 """Runs installed packages that were written for torch with pyapp in torch's place: their sources are read where they
 are installed, and executed with another answer to `import torch`.
 
-What a package needs beside its models (loading, generating, kernels from elsewhere) is stood in for by a few lines.
+A few lines replace what a package needs beside its models (loading, generation, kernels of other packages).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = "ported_"
 
 
 class _Anything(types.ModuleType):
-    """A module of torch's that is imported, and not used: names are empty classes."""
+    """A module of torch that is imported but not used: its names are empty classes."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -70,9 +70,9 @@ class Porter:
             return self.stand_ins[name]
         return self.load(name) if name in self.modules else importlib.import_module(name)
 
-    def _import(self, name: str, room: Any = None, _: Any = None, names: Any = (), level: int = 0) -> Any:
+    def _import(self, name: str, scope: Any = None, _: Any = None, names: Any = (), level: int = 0) -> Any:
         if level:
-            package = room["__package__"].split(".")
+            package = scope["__package__"].split(".")
             base = ".".join(package[: len(package) - level + 1])
             name = f"{base}.{name}" if name else base
         if not names:
@@ -99,7 +99,7 @@ class Porter:
 
 
 class PreTrainedModel(nn.Module):
-    """What models need of it to run: a configuration, and no loading."""
+    """The part that models need to run: a configuration, without loading."""
 
     config_class: Any = None
     base_model_prefix = ""
@@ -166,7 +166,7 @@ class _Utils:
         return getattr(importlib.import_module("transformers.utils"), name)
 
 
-class _Room(types.SimpleNamespace):
+class _StandIn(types.SimpleNamespace):
     """A stand-in: what it was not given is an empty class or a decorator that changes nothing."""
 
     def __getattr__(self, name: str) -> Any:
@@ -177,7 +177,7 @@ class _Room(types.SimpleNamespace):
 
 def transformers_porter() -> Porter:
     """For transformers.models.*.modeling_* and what they use."""
-    room = _Room
+    stand_in = _StandIn
     models = "bert clip distilbert falcon gpt2 llama resnet t5 trocr vit whisper".split()
     modules = [f"transformers.models.{name}.modeling_{name}" for name in models]
     modules += [f"transformers.{name}" for name in """
@@ -187,26 +187,26 @@ def transformers_porter() -> Porter:
     utils = _Utils()
     stand_ins = {
         "transformers.utils": utils,
-        "transformers.modeling_utils": room(
+        "transformers.modeling_utils": stand_in(
             PreTrainedAudioTokenizerBase=PreTrainedModel, get_torch_context_manager_or_global_device=nullcontext,
             PreTrainedModel=PreTrainedModel, ALL_ATTENTION_FUNCTIONS=_Attentions(), slice_logits_to_keep=_last_ones
         ),
-        "transformers.modeling_layers": room(
+        "transformers.modeling_layers": stand_in(
             GradientCheckpointingLayer=nn.Module,
             **{f"GenericFor{task}": type(f"GenericFor{task}", (), {})
                for task in ("QuestionAnswering", "SequenceClassification", "TokenClassification")},
         ),
-        "transformers.generation": room(GenerationMixin=type("GenerationMixin", (), {})),
-        "transformers.models.whisper.generation_whisper": room(
+        "transformers.generation": stand_in(GenerationMixin=type("GenerationMixin", (), {})),
+        "transformers.models.whisper.generation_whisper": stand_in(
             WhisperGenerationMixin=type("WhisperGenerationMixin", (), {})
         ),
-        "transformers.backbone_utils": room(
+        "transformers.backbone_utils": stand_in(
             BackboneMixin=type("BackboneMixin", (), {}), filter_output_hidden_states=_as_it_is
         ),
-        "transformers.integrations": room(use_kernel_forward_from_hub=_settings, use_kernelized_func=_settings),
-        "transformers.integrations.hub_kernels": room(use_kernel_forward_from_hub=_settings),
-        "transformers.distributed.utils": room(is_dtensor=lambda _: False),
-        "transformers.modeling_flash_attention_utils": room(
+        "transformers.integrations": stand_in(use_kernel_forward_from_hub=_settings, use_kernelized_func=_settings),
+        "transformers.integrations.hub_kernels": stand_in(use_kernel_forward_from_hub=_settings),
+        "transformers.distributed.utils": stand_in(is_dtensor=lambda _: False),
+        "transformers.modeling_flash_attention_utils": stand_in(
             FlashAttentionKwargs=dict, flash_attn_supports_top_left_mask=lambda **_: False,
             is_flash_attn_available=lambda **_: False,
         ),

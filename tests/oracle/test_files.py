@@ -1,4 +1,4 @@
-"""Files of torch, safetensors and NumPy with every dtype, read here; and ours, read there."""
+"""pyapp reads files of torch, safetensors and NumPy with every dtype, and they read pyapp's."""
 
 from __future__ import annotations
 

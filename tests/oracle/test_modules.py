@@ -32,7 +32,7 @@ def kind_of(array: np.ndarray, dtype: str) -> str:
 
 
 def made(P: Any, value: Any, dtype: str) -> Any:
-    """An argument for one of the sides."""
+    """An argument for torch or for pyapp."""
     if isinstance(value, np.ndarray):
         return (to_torch if P is torch else to_pyapp)(value, kind_of(value, dtype))
     return value
@@ -199,10 +199,10 @@ def test_computed_weights(wrap: str, place: str) -> None:
     sides = []
     torch.manual_seed(2)
     for P in (torch, pyapp):
-        room = P.nn.utils.parametrizations if place.endswith("parametrizations") else P.nn.utils
+        package = P.nn.utils.parametrizations if place.endswith("parametrizations") else P.nn.utils
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            sides.append(getattr(room, wrap)(P.nn.Conv1d(3, 4, 2)))
+            sides.append(getattr(package, wrap)(P.nn.Conv1d(3, 4, 2)))
     theirs, ours = sides
     state = {key: to_pyapp(value.detach().numpy(), "float32") for key, value in theirs.state_dict().items()}
     assert ours.load_state_dict(state) == ([], [])
@@ -216,16 +216,16 @@ def test_computed_weights(wrap: str, place: str) -> None:
         check_equal(grads[key].grad, parameter.grad, 2e-4, key)
 
 
-@pytest.mark.parametrize("room", ["nn.init", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler"])
-def test_functions_of_the_other_rooms_are_there(room: str) -> None:
+@pytest.mark.parametrize("package", ["nn.init", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler"])
+def test_functions_of_the_other_packages_are_there(package: str) -> None:
     left_out = {
         "clip_grad_norm", "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format", "skip_init",
         "PackedSequence_", "bind", "SparseAdam", "swap_in_optimizer_params_and_state", "constant", "dirac", "eye",
         "kaiming_normal", "kaiming_uniform", "normal", "orthogonal", "sparse", "uniform", "xavier_normal",
         "xavier_uniform", "copy_method_params", "Optimizer",
     }  # fmt: skip
-    theirs = importlib.import_module(f"torch.{room}")
-    ours = importlib.import_module(f"pyapp.{room}")
+    theirs = importlib.import_module(f"torch.{package}")
+    ours = importlib.import_module(f"pyapp.{package}")
     public = [
         n for n, value in vars(theirs).items()
         if n[0] != "_" and callable(value) and str(getattr(value, "__module__", "")).startswith("torch")

@@ -189,10 +189,10 @@ def test_transformers(porter: Porter, name: str) -> None:
     module = importlib.import_module(f"transformers.models.{package}.modeling_{package}")
     off = {} if package == "clip" else dict.fromkeys(DROPOUTS, 0.0)
     made = []
-    for room in (module, porter.load(module.__name__)):
+    for side in (module, porter.load(module.__name__)):
         config = getattr(module, configuration)(**{**off, **settings})
         config._attn_implementation = "eager"
-        made.append(getattr(room, kind)(config))
+        made.append(getattr(side, kind)(config))
     compare(*made, inputs, train=package == "resnet")
 
 
@@ -203,12 +203,12 @@ def test_decoding_with_a_cache(porter: Porter, name: str) -> None:
     module = importlib.import_module(f"transformers.models.{package}.modeling_{package}")
     token = "decoder_input_ids" if name == "whisper" else "input_ids"
     rows = []
-    for room, make, framework in (
+    for side, make, framework in (
         (module, _torch, torch), (porter.load(module.__name__), _pyapp, pyapp)
     ):  # fmt: skip
         config = getattr(module, configuration)(**settings)
         config._attn_implementation = "eager"
-        model = getattr(room, kind)(config)
+        model = getattr(side, kind)(config)
         fill(model)
         model.eval()
         given = {"input_features": make(MEL)} if name == "whisper" else {}
@@ -245,7 +245,7 @@ def whisper() -> tuple[Any, Any]:
     """openai-whisper's model and decoding, with torch and with pyapp."""
     pytest.importorskip("whisper")
     modules = ["whisper.model", "whisper.decoding"]
-    porter = Porter(modules, {"whisper.transcribe": type("room", (), {"transcribe": None})})
+    porter = Porter(modules, {"whisper.transcribe": type("side", (), {"transcribe": None})})
     return tuple(map(importlib.import_module, modules)), tuple(map(porter.load, modules))
 
 
@@ -256,9 +256,9 @@ SIZES = dict(n_mels=16, n_audio_ctx=20, n_audio_state=24, n_audio_head=4, n_audi
 @pytest.mark.parametrize("fused", [True, False])
 def test_openai_whisper(whisper: tuple[Any, Any], fused: bool) -> None:
     made = []
-    for room, _ in whisper:
-        room.MultiHeadAttention.use_sdpa = fused
-        made.append(room.Whisper(room.ModelDimensions(**SIZES)))
+    for side, _ in whisper:
+        side.MultiHeadAttention.use_sdpa = fused
+        made.append(side.Whisper(side.ModelDimensions(**SIZES)))
     compare(*made, {"mel": MEL, "tokens": IDS}, train=True)
     for name, buffer in made[1].named_buffers():
         theirs = dict(made[0].named_buffers())[name]
@@ -272,8 +272,8 @@ def test_openai_whisper(whisper: tuple[Any, Any], fused: bool) -> None:
 )
 def test_openai_whisper_decodes(whisper: tuple[Any, Any], options: dict[str, Any]) -> None:
     found = []
-    for (room, decoding), make in zip(whisper, (_torch, _pyapp), strict=True):
-        model = room.Whisper(room.ModelDimensions(**SIZES))
+    for (side, decoding), make in zip(whisper, (_torch, _pyapp), strict=True):
+        model = side.Whisper(side.ModelDimensions(**SIZES))
         fill(model)
         model.eval()
         decoding.get_tokenizer = lambda *_, **__: _Tokenizer()

@@ -1,4 +1,4 @@
-"""Calls on torch's rooms beside its ops, which tests run with pyapp, and make_golden.py with torch."""
+"""Calls on torch's packages beside its ops. Tests run them with pyapp, make_golden.py with torch."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ VALUES = {
 def distribution(t: Any, name: str) -> tuple[Any, ...]:
     """log_prob, entropy, moments, a divergence, gradients; the shape of draws."""
     settings, others = DISTRIBUTIONS[name]
-    room, kind = t.distributions, getattr(t.distributions, name)
+    package, kind = t.distributions, getattr(t.distributions, name)
     params = [t.tensor(np.ascontiguousarray(a)).requires_grad_() for a in settings]
     p = kind(*params, validate_args=False)
     results = [p.log_prob(t.tensor(np.asarray(VALUES.get(name, [0.5, 1.5, 2.6])))), p.entropy()]
     results += [] if name == "Categorical" else [p.mean, p.variance, p.stddev]
     if others is not None:
         q = kind(*(t.tensor(np.ascontiguousarray(a)) for a in others), validate_args=False)
-        results.append(room.kl_divergence(p, q))
+        results.append(package.kl_divergence(p, q))
     sum(r.clamp(-9, 9).nan_to_num().sum() for r in results).backward()
     return (*results, *(x.grad for x in params), list(p.sample((4, 2)).shape), list(p.batch_shape))
 
@@ -114,7 +114,7 @@ CONSTRUCTORS = [
 
 
 def calls() -> dict[str, Any]:
-    """By name, everything above as a function of the framework."""
+    """All cases by name, as functions of the framework."""
     found = {f"function {n}": lambda t, f=f: f(t, t.tensor(X), t.tensor(Y)) for n, f in FUNCTIONS.items()}
     found |= {f"distribution {n}": lambda t, n=n: distribution(t, n) for n in DISTRIBUTIONS}
     return found | {f"constructor {i}": f for i, f in enumerate(CONSTRUCTORS)}

@@ -15,16 +15,16 @@ import torch
 
 from tests.porting import cases, running
 
-ROOMS = """
+MODULES = """
     Tensor nn nn.functional nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations optim
     optim.lr_scheduler optim.swa_utils autograd autograd.functional func linalg fft special distributions utils.data
     amp random
 """.split()
 
 
-def names_of(room: str) -> list[str]:
-    """What is public in a module of torch, or in Tensor: no modules, nothing that it has from typing."""
-    owner = torch.Tensor if room == "Tensor" else importlib.import_module(f"torch.{room}" if room else "torch")
+def names_of(module: str) -> list[str]:
+    """The public names of a module of torch, or of Tensor, without modules and names of typing."""
+    owner = torch.Tensor if module == "Tensor" else importlib.import_module(f"torch.{module}" if module else "torch")
     names = getattr(owner, "__all__", None) or dir(owner)
     return sorted(n for n in names if n[0] != "_" and not _is_foreign(getattr(owner, n)))
 
@@ -40,5 +40,5 @@ if __name__ == "__main__":
     (Path(__file__).parent / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     lines = [f"{json.dumps(name)}: {json.dumps(cases.plain(call(torch)))}" for name, call in cases.calls().items()]
     (Path(__file__).parent / "golden_cases.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    rooms = ",\n".join(f"{json.dumps(room)}: {json.dumps(names_of(room))}" for room in ["", *ROOMS])
-    (Path(__file__).parent / "torch_names.json").write_text("{\n" + rooms + "\n}\n")
+    entries = ",\n".join(f"{json.dumps(module)}: {json.dumps(names_of(module))}" for module in ["", *MODULES])
+    (Path(__file__).parent / "torch_names.json").write_text("{\n" + entries + "\n}\n")

@@ -1,4 +1,4 @@
-"""Runs a text that was written for torch, with pyapp in the place of torch: only its imports are changed."""
+"""Runs a script that was written for torch with pyapp, by changing its imports."""
 
 from __future__ import annotations
 

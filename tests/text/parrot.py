@@ -21,7 +21,7 @@ STORY = "Once upon a time there was a dog 😀 and a girl. The end"
 
 
 def learn_pieces(text: str, merges: int) -> list[str]:
-    """Byte-pair encoding in its plainest form: joins the commonest neighbours, again and again."""
+    """The simplest byte-pair encoding: joins the most frequent neighbours repeatedly."""
     words = Counter(f" {word}" for word in text.split())
     split = {word: list(word) for word in words}
     pieces: list[str] = []
@@ -52,7 +52,7 @@ def make_vocabulary() -> tuple[list[bytes], list[float]]:
 
 
 class PlainBackend:
-    """Byte-pair encoding with byte fallback in its plainest form, for where the `tokenizers` library is missing."""
+    """The simplest byte-pair encoding with byte fallback, used if the `tokenizers` library is missing."""
 
     def __init__(self, json_text: str) -> None:
         document = json.loads(json_text)

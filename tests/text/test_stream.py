@@ -1,4 +1,4 @@
-"""Text as it comes: no half characters, no text beyond a stop string, nothing held back without need."""
+"""Streamed text: no partial characters, no text after a stop string, no unnecessary delay."""
 
 from __future__ import annotations
 

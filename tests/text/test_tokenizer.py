@@ -223,7 +223,7 @@ def restore_backend() -> Iterator[None]:
 
 
 def test_another_backend(restore_backend: None) -> None:
-    """The page hands in its own library; it sees the JSON and the text, once, when something is to be encoded."""
+    """The page passes its own library, which gets the JSON once, at the first text to encode."""
     seen: list[str] = []
 
     class Backend:

@@ -50,7 +50,7 @@ def small(languages: int = 3, **settings: bool) -> WhisperTokenizer:
 
 
 def small_json(times: bool = True) -> str:
-    """The same vocabulary as Hugging Face writes it."""
+    """The same vocabulary in Hugging Face's form."""
     pieces = small_pieces()
     letters = {byte: character for character, byte in byte_of_character().items()}
     spelt = ["".join(letters[byte] for byte in piece) for piece in pieces]

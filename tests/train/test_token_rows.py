@@ -1,4 +1,4 @@
-"""Rows of tokens as batches, and the loss over those that count."""
+"""Rows of tokens as batches, and the loss over the tokens that are not ignored."""
 
 from __future__ import annotations
 

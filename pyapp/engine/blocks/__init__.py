@@ -1,1 +1,1 @@
-"""GGML's block types with NumPy: what they hold (layout), to float32 (reading), and from it (writing)."""
+"""GGML's block types in NumPy: their layouts, conversion to float32 (reading) and from float32 (writing)."""

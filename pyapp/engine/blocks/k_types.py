@@ -1,7 +1,9 @@
-"""float32 to ggml's k-quants: 256 values in 8 or 16 runs, whose scales are themselves quantised.
+"""Converts float32 to ggml's k-quants: blocks of 256 values in 8 or 16 runs, whose scales are quantised too.
 
-First each run's best scale, then the block's scale of scales, then the numbers by what the block's bytes will mean; at
-last the block's own numbers once more by least squares. The error is that of llama.cpp's quantiser or less.
+The steps are: the best scale of each run; the block's scale of these scales; the numbers, with the rounded scales; then
+least squares for the block's scales again. The error is at most that of llama.cpp's quantiser.
+
+In this package a *number* is a quantised value: a small whole number, stored in a few bits.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ BLOCK = 256
 
 
 def weights(x: Array, importance: Array | None, power: int) -> Array:
-    """What an error counts at each value (n, 256): more at large ones, by |x| to that power and a floor in the scale of
-    the block; with importance (n, 256), that times the root of x² and twice its mean."""
+    """The weight (n, 256) of the squared error of each value in x (n, 256). It grows with |x| to the given power, 1 or
+    2, plus a term for the whole block. With importance (n, 256) it is importance * sqrt(x² + 2 * mean(x²))."""
     mean = np.square(x).mean(axis=1, keepdims=True)
     if importance is not None:
         return importance * np.sqrt(2 * mean + np.square(x))
@@ -28,15 +30,18 @@ def weights(x: Array, importance: Array | None, power: int) -> Array:
 
 
 def half(x: Array) -> Array:
-    """Rounded to float16, as float32."""
+    """x rounded to float16, as float32."""
     return x.astype(np.float16).astype(np.float32)
 
 
 def affine_block(
     x: Array, weight: Array, runs: int, levels: int, scale_levels: int, shifts: tuple[float, ...]
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """x (n, 256) → the block's two halves (n, 1), scales and minimums (n, runs) in 0 .. scale_levels, and numbers
-    (n, 256) in 0 .. levels: value = d * scale * number - m * minimum."""
+    """Quantises x (n, 256) so that value = d * scale * number - m * minimum.
+
+    Returns d and m (n, 1), which are float16 values; scales and minimums (n, runs) in 0 .. scale_levels; numbers
+    (n, 256) in 0 .. levels.
+    """
     table, table_weight = x.reshape(-1, BLOCK // runs), weight.reshape(-1, BLOCK // runs)
     scale, minimum = (part.reshape(-1, runs) for part in affine_scale(table, table_weight, levels, shifts))
     d = half(scale.max(axis=1, keepdims=True) / np.float32(scale_levels))
@@ -49,7 +54,8 @@ def affine_block(
 def _refine_affine(
     x: Array, weight: Array, start: tuple[Array, Array, Array, Array], levels: int, scale_levels: int
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """In turn the scales and minimums of the runs for the numbers, and the block's halves, as long as it helps."""
+    """Fits the scales and minimums of the runs, then d and m, by least squares for the current numbers, twice. Each
+    block keeps its best result."""
     best = _affine_numbers(x, weight, start, levels)
     runs = start[2].shape[1]
     for _ in range(2):
@@ -69,7 +75,7 @@ AffineFit: TypeAlias = "tuple[Array, Array, Array, Array, Array, Array]"
 
 
 def _affine_numbers(x: Array, weight: Array, scales: tuple[Array, Array, Array, Array], levels: int) -> AffineFit:
-    """The scales, the numbers that they give, and the weighted error of each block."""
+    """The four scales, the nearest numbers for these scales, and the weighted error of each block (n, 1)."""
     run = BLOCK // scales[2].shape[1]
     wide, low = np.repeat(scales[0] * scales[2], run, axis=1), np.repeat(scales[1] * scales[3], run, axis=1)
     numbers = nearest(divide(x + low, wide), 0, levels)
@@ -77,14 +83,14 @@ def _affine_numbers(x: Array, weight: Array, scales: tuple[Array, Array, Array, 
 
 
 def _choose(old: AffineFit, new: AffineFit) -> AffineFit:
-    """Block by block the one with the smaller error."""
+    """For each block, the fit with the smaller error."""
     better = new[-1] < old[-1]
     d, m, scales, minimums, numbers, error = (np.where(better, b, a) for a, b in zip(old, new, strict=True))
     return d, m, scales, minimums, numbers, error
 
 
 def _fit(x: Array, weight: Array, a: Array, b: Array, runs: int) -> tuple[Array, Array]:
-    """The factors (n, runs) of a and b that bring their sum next to x (n, 256), run by run."""
+    """The factors (n, runs) of a and b (n, 256) whose weighted sum is nearest to x (n, 256), for each run."""
     wa, wb = weight * a, weight * b
     sums = [(p * q).reshape(len(x), runs, -1).sum(axis=2) for p, q in ((wa, a), (wa, b), (wb, b), (wa, x), (wb, x))]
     return solve_pair(*sums)
@@ -93,7 +99,8 @@ def _fit(x: Array, weight: Array, a: Array, b: Array, runs: int) -> tuple[Array,
 def symmetric_block(
     x: Array, weight: Array, runs: int, lowest: int, scale_lowest: int, shifts: tuple[float, ...]
 ) -> tuple[Array, Array, Array]:
-    """x (n, 256) → the block's half (n, 1), scales (n, runs) and numbers (n, 256): value = d * scale * number."""
+    """Quantises x (n, 256) so that value = d * scale * number. Returns d (n, 1), which is a float16 value, scales
+    (n, runs) and numbers (n, 256)."""
     table, table_weight = x.reshape(-1, BLOCK // runs), weight.reshape(-1, BLOCK // runs)
     scale = symmetric_scale(table, table_weight, lowest, -lowest - 1, shifts).reshape(-1, runs)
     d = half(extremes(scale) / np.float32(scale_lowest))
@@ -117,10 +124,11 @@ def symmetric_block(
 
 
 def steps(first: float, last: float, count: int) -> tuple[float, ...]:
+    """`count` evenly spaced numbers from first to last."""
     return tuple(first + (last - first) * i / (count - 1) for i in range(count))
 
 
-# -- bytes
+# -- Writers: each fills the fields of `blocks` (n,) from x (n, 256), with importance (n, 256) or None.
 
 
 def write_q2_k(x: Array, blocks: Array, importance: Array | None) -> None:
@@ -142,7 +150,7 @@ def write_q3_k(x: Array, blocks: Array, importance: Array | None) -> None:
 
 
 def pack_scales(scales: Array, minimums: Array) -> Array:
-    """Eight scales and minimums of six bits in twelve bytes, as q4_K and q5_K have them."""
+    """Packs eight scales and eight minimums (n, 8) of six bits into (n, 12) bytes, for q4_K and q5_K."""
     scales, minimums = scales.astype(np.uint8), minimums.astype(np.uint8)
     four, two = np.uint8(4), np.uint8(2)
     high = np.uint8(0x30)
@@ -178,7 +186,7 @@ def write_q6_k(x: Array, blocks: Array, importance: Array | None) -> None:
 
 
 def write_q8_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    """For activations: f32 scale, the extreme value is -127; sums of 16 numbers."""
+    """For activations: an f32 scale with which the extreme value becomes -127, and sums of 16 numbers."""
     scale = extremes(x) / np.float32(-127)
     numbers = nearest(divide(x, scale), -127, 127)
     blocks["d"] = scale[:, 0]

@@ -1,7 +1,7 @@
-"""GGML's block types: what a block holds, byte for byte, and the few operations on bits that reading and writing share.
+"""GGML's block types: the bytes of a block, and the bit operations that reading and writing share.
 
-Source of the layouts: ggml-common.h of https://github.com/ggml-org/ggml (MIT). A row of a matrix is cut into blocks of
-32 or 256 values that share scales. All numbers are little-endian.
+Source of the layouts: ggml-common.h of https://github.com/ggml-org/ggml (MIT). A row of a matrix is divided into blocks
+of 32 or 256 values that share scales. All numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = numpy.ndarray[Any, Any]
 
-CHUNK = 1 << 18  # values computed together: bounds the memory of intermediate results
+CHUNK = 1 << 18  # values computed at a time, to limit the memory of intermediate results
 
 
 @dataclass(frozen=True, slots=True)
 class BlockType:
-    """A block of `values` values in `nbytes` bytes; `code` is ggml's number of the type, `fields` are the members of
-    its struct, as NumPy spells them."""
+    """A block of `values` values in `nbytes` bytes. `code` is ggml's number of the type; `fields` are the members of
+    its struct, as a NumPy dtype lists them."""
 
     code: int
     values: int
@@ -52,16 +52,17 @@ BLOCK_TYPES: dict[str, BlockType] = {
     ),
     "mxfp4": BlockType(39, 32, 17, (("exponent", _BYTES), ("low", _BYTES, 16))),
 }
-# What llama.cpp takes where rows are no multiple of 256 values.
+# The types that llama.cpp uses instead if the length of a row is not a multiple of 256.
 SHORTER = {"q2_K": "q4_0", "q3_K": "q4_0", "q4_K": "q5_0", "q5_K": "q5_1", "q6_K": "q8_0", "iq4_xs": "iq4_nl"}
-# The values that four bits stand for: of the non-linear types, and of mxfp4 (E2M1, doubled).
+# The value of each four-bit number, in the non-linear types and in mxfp4 (E2M1, doubled).
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 MXFP4_VALUES = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 
 
 @dataclass(frozen=True, slots=True)
 class GgmlBlocks:
-    """A tensor in blocks as a file stores it: `kind` ("q4_0" ...), its logical `shape`, and the blocks row by row."""
+    """A tensor in blocks, as files store it: its type `kind` ("q4_0" ...), its logical `shape`, and the blocks row by
+    row."""
 
     kind: str
     shape: tuple[int, ...]
@@ -71,12 +72,13 @@ class GgmlBlocks:
         expected = block_bytes(self.kind, self.shape)
         if memoryview(self.data).nbytes != expected:
             raise ValueError(
-                f"{tuple(self.shape)} of {self.kind} holds {expected} bytes, not {memoryview(self.data).nbytes}"
+                f"a {self.kind} tensor of shape {tuple(self.shape)} needs {expected} bytes, not "
+                f"{memoryview(self.data).nbytes}"
             )
 
 
 def block_bytes(kind: str, shape: tuple[int, ...]) -> int:
-    """Bytes of a tensor in blocks. ValueError for an unknown kind, or rows that are not whole blocks."""
+    """Bytes of a tensor in blocks. ValueError if the kind is unknown, or if a row is not a whole number of blocks."""
     block = block_type(kind)
     if not shape or shape[-1] % block.values:
         raise ValueError(f"{kind} needs rows of whole blocks of {block.values} values, not the shape {tuple(shape)}")
@@ -92,13 +94,14 @@ def block_type(kind: str) -> BlockType:
     return BLOCK_TYPES[kind]
 
 
-# -- bits
+# -- Bits
 
 
 def spread(packed: Array, run: int, bits: int) -> Array:
-    """(n, bytes) of packed small numbers to (n, bytes * 8 / bits) uint8.
+    """Unpacks numbers of `bits` bits: (n, bytes) → (n, bytes * 8 / bits), uint8.
 
-    Each run of `run` bytes holds 8 / bits runs of as many numbers, those of the lowest bits first.
+    Each `run` bytes give 8 / bits runs of `run` numbers: first those in the lowest bits of all bytes, then the next
+    bits.
     """
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
     runs = packed.reshape(len(packed), -1, 1, run) >> shifts
@@ -106,7 +109,7 @@ def spread(packed: Array, run: int, bits: int) -> Array:
 
 
 def gather(numbers: Array, run: int, bits: int) -> Array:
-    """The way back from `spread`: (n, count) of small uint8 numbers to (n, count * bits / 8) bytes."""
+    """The inverse of `spread`: uint8 numbers (n, count) → (n, count * bits / 8) bytes."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
     runs = numbers.reshape(len(numbers), -1, 8 // bits, run) << shifts
     return np.bitwise_or.reduce(runs, axis=2).reshape(len(numbers), -1)

@@ -1,5 +1,5 @@
-"""float32 to the types with one scale (and minimum) for 32 values, as the `gguf` package does it, bit for bit; with
-importance, by the search that serves the other types."""
+"""Converts float32 to the types with one scale (and minimum) for 32 values. Without importance the bytes equal those of
+the `gguf` package; with importance a search finds the scales, as for the other types."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ def _inverse(scale: Array) -> Array:
 
 
 def _pack(numbers: Array, blocks: Array) -> None:
-    """Numbers (n, 32) below 16 or 32 into the block's nibbles and high bits."""
+    """Packs numbers (n, 32) below 16 or 32 into the blocks' nibbles and high bits."""
     blocks["low"] = numbers[:, :16] & np.uint8(15) | numbers[:, 16:] << np.uint8(4)
     if "high" in blocks.dtype.names:
         blocks["high"] = np.packbits(numbers >> np.uint8(4), axis=1, bitorder="little")
 
 
 def write_few_bits(values: Array, blocks: Array, levels: int) -> None:
-    """Levels 16 or 32; the value farthest from zero gets the lowest one, or the block's minimum where it has one."""
+    """Writes numbers of 4 or 5 bits (levels 16 or 32). In blocks without a minimum the value farthest from zero gets
+    the lowest number; in others the smallest value does."""
     if "m" in blocks.dtype.names:
         lowest = values.min(axis=1, keepdims=True)
         scale = (values.max(axis=1, keepdims=True) - lowest) / np.float32(levels - 1)
@@ -34,14 +35,14 @@ def write_few_bits(values: Array, blocks: Array, levels: int) -> None:
     else:
         scale = extremes(values) / np.float32(-levels // 2)
         exact = values * _inverse(scale) + np.float32(levels / 2 + 0.5)
-    # A scale so small that its inverse is infinite: casting what comes of it would differ between machines.
+    # The inverse of a tiny scale is infinite, and casts of infinities and NaN differ between machines.
     numbers = np.where(np.isfinite(exact), exact, np.float32(0)).clip(0, levels - 1).astype(np.uint8)
     blocks["d"] = scale[:, 0]
     _pack(numbers, blocks)
 
 
 def write_weighted(values: Array, blocks: Array, levels: int, importance: Array) -> None:
-    """As write_few_bits, with the least error weighted by importance (n, 32)."""
+    """As write_few_bits, with the scales of the least error, weighted by importance (n, 32)."""
     weight = weights(values, importance, 1)
     if "m" in blocks.dtype.names:
         scale, minimum = affine_scale(values, weight, levels - 1, steps(-1.0, 1.0, 21))
@@ -57,12 +58,12 @@ def write_weighted(values: Array, blocks: Array, levels: int, importance: Array)
 
 
 def write_bytes(values: Array, blocks: Array) -> None:
-    """q8_0, and q8_1 with the sum of what the numbers mean."""
+    """Writes q8_0, and q8_1 with the sum of the dequantised values."""
     scale = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
     exact = values * _inverse(scale)
     size = np.abs(exact)
     down = np.floor(size)
-    rounded = np.copysign(down + (size - down >= 0.5), exact)  # halves go away from zero, as C's roundf
+    rounded = np.copysign(down + (size - down >= 0.5), exact)  # ties away from zero, as C's roundf
     numbers = np.where(np.isfinite(rounded), rounded, np.float32(0)).clip(-127, 127)
     blocks["d"] = scale[:, 0]
     blocks["low"] = numbers.astype(np.int8)

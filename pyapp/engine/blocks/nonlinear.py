@@ -1,4 +1,5 @@
-"""float32 to the types whose four bits stand for uneven steps: iq4_nl, iq4_xs, mxfp4 (OCP Microscaling 1.0)."""
+"""Converts float32 to the types whose four-bit numbers select unevenly spaced values: iq4_nl, iq4_xs, and mxfp4 (OCP
+Microscaling Formats 1.0)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from .search import divide, extremes, nearest
 if TYPE_CHECKING:
     from .layout import Array
 
-# Numbers that the extreme value is given: around either end.
+# The search tries scales that map the extreme value to these: around both ends of the table.
 TARGETS = (
     *(IQ4_VALUES[0] + shift for shift in steps(-7.0, 7.0, 15)),
     *(IQ4_VALUES[-1] + shift for shift in (-9, 0, 9)),
@@ -20,16 +21,16 @@ TARGETS = (
 
 
 def _closest(exact: Array) -> Array:
-    """Indices of the IQ4_VALUES next to the numbers."""
+    """Indices, as uint8, of the IQ4_VALUES nearest to the numbers."""
     values = np.array(IQ4_VALUES, np.float32)
     between = (values[1:] + values[:-1]) / 2
     return np.searchsorted(between, np.nan_to_num(exact)).astype(np.uint8)
 
 
 def _best_scale(x: Array, weight: Array) -> Array:
-    """x (n, 32) → scales (n, 1) of the least weighted error: as search.symmetric_scale, on the uneven steps."""
+    """x (n, 32) → scales (n, 1) of the least weighted error. As search.symmetric_scale, with IQ4_VALUES as numbers."""
     whole = np.arange(-128, 128, dtype=np.float32)
-    table = np.array(IQ4_VALUES, np.float32)[_closest(whole)]  # the step next to each whole number
+    table = np.array(IQ4_VALUES, np.float32)[_closest(whole)]  # (256,): the value nearest to each whole number
     extreme = extremes(x)
     best, best_gain = np.zeros((len(x), 1), np.float32), np.zeros((len(x), 1), np.float32)
     for target in TARGETS:
@@ -56,7 +57,7 @@ def write_iq4_xs(x: Array, blocks: Array, importance: Array | None) -> None:
     scales = nearest(divide(scale, d), -32, 31)
     wide = np.repeat(scales, 32, axis=1)
     table = np.array(IQ4_VALUES, np.float32)
-    for _ in range(2):  # the block's own number once more, by least squares
+    for _ in range(2):  # fit d again by least squares
         numbers = table[_closest(divide(x, d * wide))] * wide
         along, second = ((weight * numbers * other).sum(axis=1, keepdims=True) for other in (x, numbers))
         d = half(divide(along, second))
@@ -68,11 +69,11 @@ def write_iq4_xs(x: Array, blocks: Array, importance: Array | None) -> None:
 
 
 def write_mxfp4(x: Array, blocks: Array) -> None:
-    """The exponent is that of the largest value, less the two bits that the largest number spans; each value gets the
-    number next to it."""
+    """The block's exponent is that of the largest value minus 2, the exponent of the largest E2M1 number. Each value
+    gets the nearest number."""
     largest = np.abs(x).max(axis=1, keepdims=True)
     exponent = np.where(largest > 0, (np.frexp(largest)[1] - 1 - 2 + 127).clip(0, 254), 0)
-    numbers = np.ldexp(x.astype(np.float64), 128 - exponent)  # in steps of half a unit, as MXFP4_VALUES are
+    numbers = np.ldexp(x.astype(np.float64), 128 - exponent)  # doubled, as MXFP4_VALUES are
     values = np.array(MXFP4_VALUES[:8], np.float64)
     index = np.searchsorted((values[1:] + values[:-1]) / 2, np.abs(numbers), side="left").astype(np.uint8)
     index |= ((numbers < 0) & (index > 0)).astype(np.uint8) << np.uint8(3)

@@ -1,5 +1,5 @@
-"""Blocks to float32. Results equal those of the `gguf` package bit for bit (but for the payload of a NaN); it has no
-q8_1 and q8_K, which follow ggml's structs."""
+"""Converts blocks to float32. Results equal those of the `gguf` package bit for bit, except the payload of a NaN. That
+package does not have q8_1 and q8_K; these follow ggml's structs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def dequantize_blocks(data: Any, kind: str, out: Array | None = None) -> Array:
-    """Blocks (bytes, memoryview or uint8 array) to a flat float32 array, `out` when given.
+    """Converts blocks (bytes, memoryview or uint8 array) to a flat float32 array: `out` if it is given.
 
-    ValueError for an unknown kind, or a length that is not one of whole blocks.
+    ValueError if the kind is unknown, or if the data is not a whole number of blocks.
     """
     block = block_type(kind)
     view = memoryview(data).cast("B")
@@ -35,12 +35,13 @@ def dequantize_blocks(data: Any, kind: str, out: Array | None = None) -> Array:
 
 
 def _single(field: Array) -> Array:
-    """One float32 number for each block, as a column."""
+    """A field with one number for each block, as float32 (n, 1)."""
     return field.astype(np.float32)[:, None]
 
 
 def _scaled(scales: Array, values: Array, run: int, minimums: Array | None = None) -> Array:
-    """scales (n, r) times values (n, r * run), less minimums (n, r)."""
+    """scales (n, r) * values (n, r * run) - minimums (n, r), where each scale and minimum applies to a run of
+    values."""
     table = values.astype(np.float32).reshape(len(values), -1, run) * scales[:, :, None]
     if minimums is not None:
         table -= minimums[:, :, None]
@@ -48,7 +49,7 @@ def _scaled(scales: Array, values: Array, run: int, minimums: Array | None = Non
 
 
 def _read_legacy(blocks: Array, middle: int) -> Array:
-    """4 or 5 bits per value, and either a minimum (`m`) or zero in the middle."""
+    """Reads numbers of 4 or 5 bits. `middle` is the number that means zero, or 0 for blocks with a minimum (`m`)."""
     values = spread(blocks["low"], 16, 4)
     if "high" in blocks.dtype.names:
         values = values | spread(blocks["high"], 1, 1) << np.uint8(4)
@@ -76,7 +77,8 @@ def _read_q3_k(blocks: Array) -> Array:
 
 
 def _scales_and_minimums(blocks: Array) -> tuple[Array, Array]:
-    """The eight scales and minimums of q4_K and q5_K, six bits each in twelve bytes, times the block's two numbers."""
+    """The scales (n, 8) and minimums (n, 8) of q4_K and q5_K: six bits each, in twelve bytes, times the block's d and
+    m."""
     first, second, both = np.split(blocks["scales"], 3, axis=1)
     two, four = np.uint8(2), np.uint8(4)
     low, high = np.uint8(0x3F), np.uint8(0x30)
@@ -113,7 +115,7 @@ def _read_iq4_xs(blocks: Array) -> Array:
 
 
 def _read_mxfp4(blocks: Array) -> Array:
-    """The exponent's half, because the values are doubled; its two smallest are subnormal numbers."""
+    """The scale is half the power of two, because MXFP4_VALUES are doubled. The two smallest scales are subnormal."""
     exponent = blocks["exponent"].astype(np.uint32)
     normal = np.maximum(exponent, np.uint32(1)) - np.uint32(1) << np.uint32(23)
     tiny = np.uint32(0x200000) << np.minimum(exponent, np.uint32(1))

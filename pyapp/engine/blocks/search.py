@@ -1,7 +1,8 @@
-"""The scale (and minimum) of a run of values with which its rounded numbers come closest to them.
+"""Finds the scale (and minimum) with which quantised values are closest to the original ones.
 
-A handful of scales around the obvious one are tried; for the numbers that each gives, weighted least squares knows the
-best scale. The idea is that of ggml's k-quants (https://github.com/ggml-org/llama.cpp/pull/1684).
+The search tries several scales near the largest value divided by the largest number. For the rounded numbers of each,
+weighted least squares gives the best scale. This is the method of ggml's k-quants
+(https://github.com/ggml-org/llama.cpp/pull/1684).
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ if TYPE_CHECKING:
 
 
 def divide(a: Array | numpy.float32, b: Array) -> Array:
-    """a / b, and 0 where that is no finite number."""
+    """a / b; 0 where the quotient is infinite or NaN."""
     quotient = a / b
     return np.where(np.isfinite(quotient), quotient, np.float32(0))
 
 
 def nearest(exact: Array, lowest: float, highest: float) -> Array:
-    """Rounded to whole numbers within the range, as float32; what is not finite becomes 0."""
+    """Rounds `exact` in place to whole numbers from lowest to highest, and returns it. Infinities and NaN become 0."""
     np.nan_to_num(exact, copy=False, nan=0, posinf=0, neginf=0)
     return np.rint(exact, out=exact).clip(lowest, highest, out=exact)
 
 
 def extremes(x: Array) -> Array:
-    """(n, r) → (n, 1): of each row the value that is farthest from zero, with its sign."""
+    """The value of each row that is farthest from zero, with its sign: (n, r) → (n, 1)."""
     return np.take_along_axis(x, np.abs(x).argmax(axis=1, keepdims=True), axis=1)
 
 
 def symmetric_scale(x: Array, weight: Array, lowest: int, highest: int, shifts: Sequence[float]) -> Array:
-    """x and weight (n, r) → scales (n, 1), for the least sum of weight * (x - scale * number)², numbers whole in
-    lowest .. highest. The extreme value is given the numbers lowest + shift."""
+    """The scales (n, 1) that minimise the sum of weight * (x - scale * number)² over each row of x and weight (n, r).
+    The numbers are whole, from lowest to highest. For each shift, the search maps the extreme value to lowest +
+    shift."""
     extreme = extremes(x)
     weighted = weight * x
     best = np.zeros((len(x), 1), np.float32)
@@ -45,15 +47,16 @@ def symmetric_scale(x: Array, weight: Array, lowest: int, highest: int, shifts: 
         numbers = nearest(x * divide(np.float32(lowest + shift), extreme), lowest, highest)
         along = _dot(weighted, numbers)
         scale = divide(along, _dot(weight * numbers, numbers))
-        gain = scale * along  # by how much the error is less than that of all zeros
+        gain = scale * along  # how much smaller the error is than with all numbers 0
         better = gain > best_gain
         best, best_gain = np.where(better, scale, best), np.where(better, gain, best_gain)
     return best
 
 
 def affine_scale(x: Array, weight: Array, levels: int, shifts: Sequence[float]) -> tuple[Array, Array]:
-    """x and weight (n, r) → scales and minimums (n, 1), neither negative, for the least sum of
-    weight * (x - (scale * number - minimum))², numbers whole in 0 .. levels. The range is given levels + shift steps.
+    """The scales and minimums (n, 1) that minimise the sum of weight * (x - (scale * number - minimum))² over each row
+    of x and weight (n, r). Neither is negative. The numbers are whole, from 0 to levels. For each shift, the search
+    divides the range of the values into levels + shift steps.
     """
     low = np.minimum(x.min(axis=1, keepdims=True), np.float32(0))
     span = x.max(axis=1, keepdims=True) - low
@@ -78,8 +81,8 @@ def affine_scale(x: Array, weight: Array, levels: int, shifts: Sequence[float]) 
 
 
 def solve_pair(aa: Array, ab: Array, bb: Array, ax: Array, bx: Array) -> tuple[Array, Array]:
-    """The least-squares factors of two columns a and b, from their products with each other and with x; where they
-    are parallel, of a alone."""
+    """The factors of a and b whose sum is nearest to x (least squares), from the products of the three. Where a and b
+    are parallel, the factor of b is 0."""
     a64, c64, b64 = aa.astype(np.float64), ab.astype(np.float64), bb.astype(np.float64)
     determinant = a64 * b64 - c64 * c64
     clear = determinant > 1e-6 * a64 * b64

@@ -1,4 +1,4 @@
-"""float32 to blocks, of every type."""
+"""Converts float32 to blocks of any type."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ if TYPE_CHECKING:
 
     Writer = Callable[[Array, Array, Array | None], None]
 
-CHUNK = 1 << 16  # values computed together: what the search needs stays in the second cache
-
-
+CHUNK = 1 << 16  # values computed at a time: the memory of the search then fits into the second-level cache
 QUANTIZABLE = tuple(BLOCK_TYPES)
 
 
 def _plain(write: Callable[[Array, Array], None]) -> Writer:
-    """Of a type in which importance changes nothing."""
+    """The writer of a type that does not use importance."""
     return lambda values, blocks, importance: write(values, blocks)
 
 
 @cache
 def _writers() -> dict[str, Writer]:
-    """What writes each type; imported only when there is something to write."""
+    """The writer of each type. Writers are imported on first use."""
     from . import k_types, legacy, nonlinear
 
     def few_bits(levels: int) -> Writer:
@@ -59,14 +57,15 @@ def _writers() -> dict[str, Writer]:
 
 
 def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlocks:
-    """An array (float, last dimension in whole blocks) in a block type.
+    """Quantises a float array, whose rows (last dimension) are whole blocks.
 
-    `importance` (columns,), none negative, says what an error in each column counts: the mean of the squared inputs
-    (llama.cpp's imatrix). Legacy types without it equal the `gguf` package's bit for bit; the others' error is that of
-    llama.cpp or less. ValueError for other kinds and shapes, and for NaN or infinite values, which no block can hold.
+    `importance` (columns,), not negative, weights the errors of each column: the mean of the squared inputs
+    (llama.cpp's imatrix). Without it the legacy types (q4_0 to q8_1) equal those of the `gguf` package bit for bit. The
+    error of the other types is at most llama.cpp's. ValueError for an unknown kind, rows of partial blocks, and NaN or
+    infinite values.
     """
     if kind not in QUANTIZABLE:
-        raise ValueError(f"cannot quantize to {kind}; possible are {', '.join(QUANTIZABLE)}")
+        raise ValueError(f"cannot quantize to {kind}; use one of {', '.join(QUANTIZABLE)}")
     array = np.ascontiguousarray(values, np.float32)
     shape = tuple(int(size) for size in np.shape(values))
     block_bytes(kind, shape)
@@ -86,7 +85,8 @@ def quantize_blocks(values: Any, kind: str, importance: Any = None) -> GgmlBlock
 
 
 def _importance(importance: Any, columns: int) -> Array:
-    """Checked; columns that never had an input count a little, or their values would be thrown away."""
+    """Importance as float32 (columns,) with mean 1. A column whose inputs were all 0 gets a small weight, so that its
+    values are not lost. ValueError for a wrong shape, and for negative, infinite or NaN numbers."""
     array = np.ascontiguousarray(importance, np.float32)
     if array.shape != (columns,):
         raise ValueError(f"importance has the shape {array.shape}, expected one number for each of {columns} columns")

@@ -64,7 +64,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     if low == high:
         low, high = low - 1, high + 1
     if bins < 1 or low > high:
-        raise ValueError(f"histc: {bins} bins from {low} to {high} are none")
+        raise ValueError(f"histc: cannot make {bins} bins from {low} to {high}")
     counts, _ = np.histogram(values, bins, (low, high))
     return tensor_of(counts.astype("float64"), x.dtype)
 

@@ -17,7 +17,7 @@ class finfo:
     def __init__(self, type: Any = _dtype.float32) -> None:
         kind = as_dtype(type)
         if kind.name not in _FLOATS:
-            raise TypeError(f"finfo: {kind} is no floating dtype; see iinfo")
+            raise TypeError(f"finfo: {kind} is not a floating-point dtype; use iinfo")
         mantissa, top, bottom = _FLOATS[kind.name]
         self.dtype = kind.name
         self.bits = kind.itemsize * 8
@@ -46,7 +46,7 @@ class iinfo:
     def __init__(self, type: Any) -> None:
         kind = as_dtype(type)
         if kind.category != 1:
-            raise TypeError(f"iinfo: {kind} is no integer dtype; see finfo")
+            raise TypeError(f"iinfo: {kind} is not an integer dtype; use finfo")
         signed = kind.name[0] != "u"
         self.bits = kind.itemsize * 8
         self.max = 2 ** (self.bits - signed) - 1

@@ -287,7 +287,7 @@ def complex_mul(a: Tensor, b: Tensor) -> Tensor:
 
 def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[float, ...]) -> Tensor:
     if length < 0:
-        raise ValueError(f"{name}: a window of {length} is none")
+        raise ValueError(f"{name}: the window length {length} is negative")
     steps = length if periodic else length - 1
     angle = np.arange(length) * (2 * pi / steps if steps else 0.0)
     values = sum((-1) ** k * a * np.cos(k * angle) for k, a in enumerate(terms))

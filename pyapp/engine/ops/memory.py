@@ -82,7 +82,7 @@ def empty_permuted(
     """An uninitialised dense tensor with its dims in another order in memory: `physical_layout`, outermost first."""
     shape = as_shape((size,))
     if sorted(physical_layout) != list(builtins.range(len(shape))):
-        raise RuntimeError(f"empty_permuted: {tuple(physical_layout)} is no order of {len(shape)} dims")
+        raise RuntimeError(f"empty_permuted: {tuple(physical_layout)} does not name each of {len(shape)} dims once")
     strides, step = [0] * len(shape), 1
     for d in reversed(physical_layout):
         strides[d], step = step, step * max(shape[d], 1)

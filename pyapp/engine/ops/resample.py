@@ -271,7 +271,7 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r², H, W) → (..., C, H r, W r) (Shi et al. 2016, arXiv 1609.05158)."""
     r = upscale_factor
     if x.ndim < 3 or r < 1 or x.shape[-3] % (r * r):
-        raise ValueError(f"pixel_shuffle: {describe(x)} has no multiple of {r * r} channels")
+        raise ValueError(f"pixel_shuffle: the channels of {describe(x)} must be a multiple of {r * r}")
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c // (r * r), r, r, h, w))
@@ -284,7 +284,7 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H r, W r) → (..., C r², H, W)."""
     r = downscale_factor
     if x.ndim < 3 or r < 1 or x.shape[-1] % r or x.shape[-2] % r:
-        raise ValueError(f"pixel_unshuffle: the sides of {describe(x)} are no multiples of {r}")
+        raise ValueError(f"pixel_unshuffle: the height and width of {describe(x)} must be multiples of {r}")
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
     n = len(lead)
     parts = reshape(x, (*lead, c, h // r, r, w // r, r))
@@ -296,6 +296,6 @@ def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """(N, C, ...): the channels, in `groups` rows, read column by column (Zhang et al. 2017, arXiv 1707.01083)."""
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
-        raise ValueError(f"channel_shuffle: {describe(x)} has no multiple of {groups} channels")
+        raise ValueError(f"channel_shuffle: the channels of {describe(x)} must be a multiple of {groups}")
     rows = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     return reshape(permute(rows, (0, 2, 1, *range(3, rows.ndim))).clone(), x.shape)

@@ -208,7 +208,7 @@ def _d_scatter_extreme(
     own: Tensor | float = 1.0 if include_self else where(_touched(x, dim, index), 0.0, 1.0)
     if reduce == "prod":
         if bool((part == 0).any()) or bool((x == 0).any()):
-            raise RuntimeError("scatter_reduce: the gradient of a product with zeros is not there")
+            raise RuntimeError("scatter_reduce: a product with zeros has no gradient")
         g_x, g_part = g * y / x * own, (g * y).gather(dim, index) / part
     else:
         hit_x, hit = (x == y).to(g.dtype) * own, (part == y.gather(dim, index)).to(g.dtype)

@@ -34,7 +34,7 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Up to `chunks` pieces of equal size."""
     if chunks < 1:
-        raise ValueError(f"chunk: {chunks} chunks of {describe(x)} are none")
+        raise ValueError(f"chunk: cannot divide {describe(x)} into {chunks} chunks")
     total = x.shape[normalize_dim(dim, x.ndim, "chunk")]
     if not total:
         return tuple(narrow(x, dim, 0, 0) for _ in range(chunks))
@@ -46,7 +46,7 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along a dim, without that dim."""
     d = normalize_dim(dim, x.ndim, "unbind")
     if not x.ndim:
-        raise ValueError("unbind: a 0-dim tensor has no dim to take apart")
+        raise ValueError("unbind: takes a tensor with dims, got a 0-dim one")
     return tuple(x[(slice(None),) * d + (i,)] for i in range(x.shape[d]))
 
 
@@ -59,7 +59,7 @@ def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Ten
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         if count < 1:
-            raise ValueError(f"tensor_split: {count} sections are none")
+            raise ValueError(f"tensor_split: needs 1 section or more, got {count}")
         return split(x, [size // count + (i < size % count) for i in range(count)], dim)
     cuts = [min(max(i + size if i < 0 else i, 0), size) for i in indices_or_sections]
     ends = [*cuts, size]

@@ -87,8 +87,8 @@ def _real(x: Tensor) -> Tensor:
 def to_sparse(x: Tensor, *_: Any, **__: Any) -> Tensor:
     """Raises NotImplementedError: tensors are dense."""
     raise NotImplementedError(
-        f"to_sparse: there are no sparse tensors, {describe(x)} stays dense; nonzero() gives the places of what is not "
-        "zero, and x[x != 0] the elements"
+        f"to_sparse: {describe(x)} stays dense, because there are no sparse tensors; nonzero() returns the "
+        "indices of the elements that are not zero, and x[x != 0] the elements"
     )
 
 

@@ -159,7 +159,7 @@ class _ConvTranspose(_ConvolutionBase):
             more = tuple(w - n for w, n in zip(wanted, least, strict=True))
             if any(not 0 <= m < max(s, d) for m, s, d in zip(more, self.stride, self.dilation, strict=True)):
                 raise ArgumentError(
-                    f"{type(self).__name__}: {describe(x)} cannot become {wanted}, from {least} on it can"
+                    f"{type(self).__name__}: {describe(x)} cannot give output_size {wanted}; the smallest is {least}"
                 )
         function = getattr(conv, f"conv_transpose{self.dims}d")
         return function(x, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)

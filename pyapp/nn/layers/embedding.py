@@ -45,7 +45,7 @@ def _factors(ids: Tensor, weight: Tensor, padding_idx: int | None, by_frequency:
 
 def _check_padding(name: str, weight: Tensor, padding_idx: int | None) -> None:
     if padding_idx is not None and not -weight.shape[0] <= padding_idx < weight.shape[0]:
-        raise ArgumentError(f"{name}: padding_idx {padding_idx} is none of {weight.shape[0]} rows")
+        raise ArgumentError(f"{name}: padding_idx {padding_idx} is outside {weight.shape[0]} rows")
 
 
 def embedding(
@@ -169,7 +169,7 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise ArgumentError(f"{type(self).__name__}: padding_idx {padding_idx} is none of {num_embeddings} rows")
+            raise ArgumentError(f"{type(self).__name__}: padding_idx {padding_idx} is outside {num_embeddings} rows")
         refuse_sparse(type(self).__name__, sparse)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim

@@ -40,24 +40,39 @@ def _activation(given: str | Activation) -> Activation:
 
 
 class _TransformerLayer(Module):
-    """Base of the two layers: the feed-forward part, norms before (`norm_first`) or after each block."""
+    """Base of the two layers: blocks of attention and a feed-forward part. Each has a residual, dropout, and a norm
+    before (`norm_first`) or after it.
+    """
 
-    def __init__(self, arguments: dict[str, Any], norms: int) -> None:
+    _attentions: tuple[str, ...] = ()  # the names of the attention modules
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
         super().__init__()
-        a = arguments
-        made = {"device": a["device"], "dtype": a["dtype"]}
-        dim, inner, rate, bias = a["d_model"], a["dim_feedforward"], a["dropout"], a["bias"]
-        for name in ("self_attn", "multihead_attn")[: norms - 1]:
-            attention = MultiheadAttention(dim, a["nhead"], rate, bias, batch_first=a["batch_first"], **made)
+        made = {"device": device, "dtype": dtype}
+        for name in self._attentions:
+            attention = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **made)
             setattr(self, name, attention)
-        self.linear1 = Linear(dim, inner, bias, **made)
-        self.dropout = Dropout(rate)
-        self.linear2 = Linear(inner, dim, bias, **made)
-        self.norm_first = a["norm_first"]
-        self.activation = _activation(a["activation"])
-        for i in range(1, norms + 1):
-            setattr(self, f"norm{i}", LayerNorm(dim, a["layer_norm_eps"], bias=bias, **made))
-            setattr(self, f"dropout{i}", Dropout(rate))
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **made)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
+        self.norm_first = norm_first
+        self.activation = _activation(activation)
+        for i in range(1, len(self._attentions) + 2):
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **made))
+            setattr(self, f"dropout{i}", Dropout(dropout))
 
     def _around(self, x: Tensor, number: int, block: Activation) -> Tensor:
         norm, dropout = getattr(self, f"norm{number}"), getattr(self, f"dropout{number}")
@@ -74,21 +89,7 @@ class TransformerEncoderLayer(_TransformerLayer):
     MultiheadAttention.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(dict(locals()), norms=2)
+    _attentions = ("self_attn",)
 
     def forward(
         self,
@@ -108,21 +109,7 @@ class TransformerDecoderLayer(_TransformerLayer):
     MultiheadAttention.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(dict(locals()), norms=3)
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,

@@ -27,7 +27,7 @@ def cases_of(subject: str) -> list[Case]:
 
 
 def make_inputs(name: str, specs: list[Any]) -> list[np.ndarray]:
-    """The same arrays everywhere: RandomState's stream is fixed."""
+    """The same arrays on every platform, because RandomState's stream is fixed."""
     random = np.random.RandomState(sum(map(ord, name)))
     return [_make(random, spec) for spec in specs]
 
@@ -43,17 +43,17 @@ def _make(random: np.random.RandomState, spec: Any) -> np.ndarray:
 
 
 def weights_for(shape: tuple[int, ...]) -> np.ndarray:
-    """What an output is multiplied with before its sum is differentiated."""
+    """The factors of an output before its sum is differentiated."""
     return np.asarray(np.random.RandomState(7).randn(*shape), dtype=np.float32)
 
 
 def F(P: Any) -> Any:
-    """Where a package keeps activations and convolutions."""
+    """The module of a package that has activations and convolutions."""
     return P.nn.functional if P.__name__ == "torch" else P
 
 
 def L(P: Any) -> Any:
-    """Where a package keeps linear algebra."""
+    """The module of a package that has linear algebra."""
     return P.linalg if P.__name__ == "torch" else P
 
 

@@ -8,7 +8,7 @@ from . import Case
 
 
 def turned(P: Any, x: Any) -> Any:
-    """t_ of a tensor with views, which stay what they are and see what is written later."""
+    """t_ of a tensor with views: the views keep their shapes and show later writes."""
     y = x * 1
     row = y[0]
     y.t_()
@@ -44,7 +44,7 @@ def reshaped(P: Any, x: Any) -> Any:
 
 
 def _siblings(P: Any, x: Any) -> Any:
-    """Views that were there before a write see it, and their gradients go through it."""
+    """Views made before a write show it, and their gradients go through it."""
     y = x * 1
     row, turned = y[0], y.transpose(0, 1)
     y.mul_(3)
@@ -95,7 +95,7 @@ def _set(x: Any, index: Any, value: Any) -> Any:
 
 
 def _saved_before(P: Any, x: Any) -> Any:
-    """What an op saved of another tensor stays good."""
+    """A write does not invalidate what an op saved of another tensor."""
     y = x.exp()
     z = y * x
     z.add_(y).mul_(2)

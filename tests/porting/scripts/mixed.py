@@ -1,4 +1,4 @@
-"""What else scripts use: a policy gradient, LBFGS with a closure, a Function of one's own, a siamese net over bags of
+"""Other things that scripts use: a policy gradient, LBFGS with a closure, a custom Function, a siamese net over bags of
 words, super-resolution, transfer from a frozen net, a meta-gradient.
 """
 

@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
 
 
 def trainer(steps: int = 30) -> Trainer:
-    """Without any library: letters for tokens, a hum for speech, everything in this thread."""
+    """Without libraries: letters are tokens, a hum is speech, and all work is in this thread."""
     tokens = LetterTokens(150)
     config = Config(80, 150, 32, 2, 1, tokens.size, 448, 32, 2, 1)
     model = Whisper(config, initialize=False)

@@ -38,7 +38,7 @@ def test_the_position_is_all_there_is() -> None:
 
 
 def test_held_out_stories_are_left_out() -> None:
-    """Even one that the training's own seed would tell."""
+    """Even a story that the seed of the training gives."""
     excluded = [story(3, 0), story(3, 2)]
     loader = StoryLoader(LETTERS, 2500, seed=3, excluded=excluded)
     expected = "".join("^" + story(3, index) for index in (1, 3, 4, 5, 6))

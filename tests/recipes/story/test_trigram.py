@@ -1,4 +1,4 @@
-"""The trigram model: real probabilities, by the formulas."""
+"""The trigram model: its probabilities are valid and follow the formulas."""
 
 from collections import Counter
 from math import log

@@ -13,7 +13,7 @@ import { SAMPLE_RATE, WavWriter } from "./wav-writer.js";
 export const LONGEST = 10 * 3600; // seconds: 1.2 GB as a WAVE file
 const SHORT = 10 * 60; // seconds: the browser needs half a gigabyte while it decodes that at once
 const LONGEST_AT_ONCE = 30 * 60;
-const BYTES_AT_ONCE = 64 << 20; // of a file whose duration is not known
+const BYTES_AT_ONCE = 64 << 20; // limit for a file of unknown duration
 const FORMATS = "WAV, MP3, M4A, AAC, Ogg, Opus, FLAC, WebM, MP4 and QuickTime can be read.";
 
 /**
@@ -26,12 +26,12 @@ export async function toWav(file, options) {
   return (await isWav(file)) ? file : decode(file, options);
 }
 
-/** Decodes formats that the browser knows, rare WAVE encodings (A-law, ADPCM …) included. Arguments and result as of toWav. */
+/** Decodes formats that the browser supports, and rare WAVE encodings (A-law, ADPCM …). Arguments and result as of toWav. */
 export async function decode(file, options) {
   const duration = await durationOf(file);
   checkDuration(duration, file);
   if (duration !== null && duration <= SHORT) {
-    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that only decodeAudioData knows
+    const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that only decodeAudioData supports
     if (whole) return whole;
   }
   const streamed = await decodeStreamed(file, options);
@@ -83,7 +83,7 @@ async function collect(sink, { signal, onProgress, duration, file }) {
       told = performance.now();
       checkDuration(writer.duration, file);
       onProgress(writer.duration, duration);
-      await new Promise((resolve) => setTimeout(resolve)); // the page stays alive
+      await new Promise((resolve) => setTimeout(resolve)); // lets the page respond
     }
   }
   if (resampler) writer.write(resampler.finish());
@@ -105,7 +105,7 @@ function mean(planes) {
   return planes[0].map((_, i) => planes.reduce((sum, plane) => sum + plane[i], 0) / planes.length);
 }
 
-/** decodeAudioData: it needs the whole file, and keeps all of it in memory. */
+/** Decodes with decodeAudioData, which needs the whole file in memory. */
 async function decodeAtOnce(file, { signal }) {
   let buffer;
   try {
@@ -119,7 +119,7 @@ async function decodeAtOnce(file, { signal }) {
   return finished(writer, file);
 }
 
-/** The duration in its header. @returns {Promise<number | null>} in seconds */
+/** The duration by the file's header. @returns {Promise<number | null>} in seconds */
 function durationOf(file) {
   const url = URL.createObjectURL(file);
   const audio = new Audio();
@@ -148,13 +148,13 @@ const tooLong = (file) => new UserError("This recording is too long for this bro
   hint: `It decodes up to ${LONGEST_AT_ONCE / 60} minutes of this format. Cut it, or convert it to WAV, which may be ${LONGEST / 3600} hours long.`,
 });
 
-const empty = (file) => new UserError("There is nothing to hear: the recording is 0 seconds long.", { where: file.name, hint: "Choose another one." });
+const empty = (file) => new UserError("The recording is 0 seconds long.", { where: file.name, hint: "Choose another one." });
 
 function unreadable(file, error) {
   console.debug(error);
   return new UserError("This file could not be read as sound.", {
     where: file.name,
-    hint: `It may be damaged, or of a kind that this browser does not know. ${FORMATS}`,
+    hint: `It may be damaged, or its format is one that this browser cannot decode. ${FORMATS}`,
   });
 }
 

@@ -64,24 +64,24 @@ export class Microphone {
   }
 }
 
-const notHere = () => new UserError("This browser gives this page no microphone.", {
-  hint: isSecureContext ? "Use another browser, or choose a recording." : "Open the page by https:// or on localhost; only there may it hear you.",
+const notHere = () => new UserError("This page cannot use the microphone in this browser.", {
+  hint: isSecureContext ? "Use another browser, or choose a recording." : "Open the page by https:// or on localhost: browsers permit the microphone only there.",
 });
 
 /** @param {DOMException} error of getUserMedia */
 function refused(error) {
   if (error.name === "NotAllowedError" || error.name === "SecurityError") {
-    return new UserError("The microphone was refused.", {
-      hint: "Allow it for this page, by the sign beside the address, then press Record again. What it hears stays on this device.",
+    return new UserError("The browser refused access to the microphone.", {
+      hint: "Allow it with the icon beside the address, then press Record again. The sound stays on this device.",
       action: "retry",
     });
   }
   if (error.name === "NotFoundError" || error.name === "OverconstrainedError") {
-    return new UserError("There is no microphone.", { hint: "Connect one, then press Record again; or choose a recording.", action: "retry" });
+    return new UserError("No microphone was found.", { hint: "Connect one, then press Record again; or choose a recording.", action: "retry" });
   }
   return new UserError("The microphone cannot be used.", {
     where: error.message || error.name,
-    hint: "Another program may hold it. Close that, then press Record again.",
+    hint: "Another program may be using it. Close that program, then press Record again.",
     action: "retry",
   });
 }

@@ -1,9 +1,9 @@
 /**
- * Another sample rate for a stream of mono blocks: a windowed sinc in polyphase form, as pyapp.audio.resampling does for files.
+ * Resamples a stream of mono blocks with a windowed sinc in polyphase form, as pyapp.audio.resampling does for files.
  */
-const ZERO_CROSSINGS = 32; // on each side: how sharp the edge is
+const ZERO_CROSSINGS = 32; // of the sinc on each side: more make the cutoff sharper
 const PASS = 0.95; // fraction of the lower Nyquist frequency
-const BETA = 9; // of the Kaiser window: 90 dB down beyond the edge
+const BETA = 9; // of the Kaiser window: 90 dB of attenuation above the cutoff
 
 export class Resampler {
   /** @param {number} from @param {number} to in Hz, whole numbers */
@@ -37,7 +37,7 @@ export class Resampler {
     const joined = new Float32Array(this.buffer.length + block.length);
     joined.set(this.buffer);
     joined.set(block, this.buffer.length);
-    const end = this.first + joined.length; // input samples that are known
+    const end = this.first + joined.length; // end of the input so far
     const ready = Math.max(0, Math.floor(((end - this.half - 1) * this.up) / this.down) + 1);
     const stop = Math.max(this.made, Math.min(most, ready));
     const result = new Float32Array(stop - this.made);
@@ -61,7 +61,7 @@ export class Resampler {
   }
 }
 
-/** The filter of each fraction of a sample, over 2·half samples. */
+/** The filters, one for each fraction of a sample, of 2·half coefficients. */
 function makeFilters(phases, half, cutoff) {
   const edge = bessel(BETA);
   return Array.from({ length: phases }, (_, phase) => {

@@ -1,6 +1,6 @@
 /**
- * A growing WAVE file of 16-bit mono samples. The browser gets it in pieces and may store them on disk: two hours
- * take a few megabytes of this page's memory.
+ * A growing WAVE file of 16-bit mono samples. The browser may store its pieces on disk: two hours of sound take a few
+ * megabytes of the page's memory.
  */
 const PIECE = 1 << 19; // samples: half a minute
 
@@ -30,7 +30,7 @@ export class WavWriter {
     this.filled = 0;
   }
 
-  /** In seconds. */
+  /** The duration so far, in seconds. */
   get duration() {
     return this.length / SAMPLE_RATE;
   }

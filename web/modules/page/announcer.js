@@ -1,5 +1,5 @@
 /**
- * Announces to screen readers: whole sentences, at a limited rate.
+ * Announces texts to screen readers, in whole sentences and at a limited rate.
  */
 const INTERVAL = 4000;
 
@@ -11,13 +11,13 @@ export class Announcer {
     this.timer = null;
   }
 
-  /** Announces a text now, and drops waiting ones. @param {string} text */
+  /** Announces a text now, and discards waiting ones. @param {string} text */
   say(text) {
     this.stop();
     this.region.textContent = text;
   }
 
-  /** Text of a story as it grows. @param {string} text */
+  /** Announces new text of a growing story, by sentences. @param {string} text */
   add(text) {
     this.waiting += text;
     this.timer ??= setTimeout(() => this.#speak(), INTERVAL);

@@ -1,5 +1,5 @@
 /**
- * Shared by the views: the engine and its state, the chosen models, the list of models, the actions of errors.
+ * What the views share: the engine and its state, the chosen models, the list of models, the actions of errors.
  */
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
@@ -11,7 +11,7 @@ import { isShown } from "./shell.js";
 export const DEFAULT_HUB = "https://huggingface.co/";
 
 export class App extends EventTarget {
-  /** @param {HTMLElement[]} errorSlots one in each view: where it is said that the engine does not run */
+  /** @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run */
   constructor(errorSlots) {
     super();
     this.errorSlots = errorSlots;
@@ -24,13 +24,13 @@ export class App extends EventTarget {
     this.work = [];
     /** @type {Promise<void> | null} */
     this.listing = null;
-    /** @type {Record<string, () => void>} set by the parts that own them */
+    /** Actions of errors' buttons, by name; other parts of the page set them. @type {Record<string, () => void>} */
     this.actions = { restart: () => this.restart(), reload: () => location.reload() };
     this.engine.addEventListener("notice", ({ detail }) => this.#notice(detail));
     this.engine.addEventListener("restarted", () => this.#restarted());
   }
 
-  /** The task of the view that is shown, and the model chosen for it, if that is known. @returns {string[]} */
+  /** The task of the current view, and the model chosen for it, if there is one. @returns {string[]} */
   #shown() {
     const choice = this.choices[isShown(byId("view-transcribe")) ? "transcribe" : "generate"];
     const id = choice.model?.id ?? choice.lastId;
@@ -91,7 +91,7 @@ export class App extends EventTarget {
     return this.work.length > 0;
   }
 
-  /** Shows that the engine is at work. @param {string} what @returns {() => void} call it when the work is over */
+  /** Shows an activity of the engine. @param {string} what @returns {() => void} ends the activity */
   begin(what) {
     this.work.push(what);
     if (this.engine.about) this.#showWork();
@@ -101,13 +101,13 @@ export class App extends EventTarget {
     };
   }
 
-  /** Resolves when there is a model to use; rejects if reading the list failed. */
+  /** Resolves when there is a model to use. Rejects if the list could not be read. */
   async listed() {
     this.listing ??= this.refresh();
     try {
       await this.listing;
     } catch (error) {
-      this.listing = null; // the next call asks again
+      this.listing = null; // the next call reads it again
       throw error;
     }
   }
@@ -125,7 +125,7 @@ export class App extends EventTarget {
 
   /**
    * Adds files that were dropped or picked, and chooses their model.
-   * @param {File[]} files @param {ModelChoice} choice @param {string} [folder] that they came in
+   * @param {File[]} files @param {ModelChoice} choice @param {string} [folder] the folder that contained them
    */
   async addFiles(files, choice, folder) {
     const { id } = await this.engine.call("models.add", { files, task: choice.task, folder });

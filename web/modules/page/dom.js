@@ -1,5 +1,5 @@
 /**
- * Helpers that make and find elements.
+ * Makes and finds elements.
  */
 
 /** @param {string} id @returns {HTMLElement} */
@@ -22,7 +22,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Shows a dialog in place of any other. @param {HTMLDialogElement} dialog */
+/** Shows a dialog, and closes any other. @param {HTMLDialogElement} dialog */
 export function openDialog(dialog) {
   for (const other of document.querySelectorAll("dialog[open]")) if (other !== dialog) other.close();
   if (!dialog.open) dialog.showModal();
@@ -59,7 +59,7 @@ export const memory = {
     try {
       localStorage.setItem(`pyapp.${name}`, JSON.stringify(value));
     } catch {
-      // A private window, or full: the choice lasts as long as the page.
+      // A private window, or the storage is full: the setting is lost with the page.
     }
   },
 };

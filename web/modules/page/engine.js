@@ -1,8 +1,8 @@
 /**
  * The page's side of the protocol: one worker, requests with ids, events as async iterables, restarts.
  *
- * Fires: "notice" (detail: progress of the start), "restarted" (detail: {why}), "silent" / "answering" (a request that has not
- * been heard of for a while, and again).
+ * Fires: "notice" (detail: progress of the start), "restarted" (detail: {why}), "silent" (a request has sent no event for a
+ * while), "answering" (it sends events again).
  * @typedef {import("../shared/protocol.js").TaskEvent} TaskEvent
  */
 import { UserError } from "../shared/protocol.js";
@@ -10,7 +10,7 @@ import { UserError } from "../shared/protocol.js";
 const STOP_PATIENCE = 2000; // ms from Stop until the worker is terminated
 const SILENCE = 20000; // ms without an event until the page shows it
 
-/** The worker that boot.js started; only the first call gets it. @returns {{worker: Worker, heard: Event[]} | null} */
+/** The worker that boot.js started, for the first call only. @returns {{worker: Worker, heard: Event[]} | null} */
 function takeEarly() {
   const early = globalThis.pyappEarly ?? null;
   globalThis.pyappEarly = null;
@@ -47,7 +47,7 @@ export class Engine extends EventTarget {
   restart(why) {
     this.worker.terminate();
     for (const request of this.requests.values()) {
-      request.push({ type: "error", what: why, hint: "Nothing that you kept is lost. Try again.", action: "retry" });
+      request.push({ type: "error", what: why, hint: "No stored data is lost. Try again.", action: "retry" });
     }
     this.requests.clear();
     this.spawn();
@@ -55,9 +55,9 @@ export class Engine extends EventTarget {
   }
 
   /**
-   * Runs a request; the events as they come, without the last one, which is returned.
+   * Runs a request. Yields its events as they arrive, and returns the last one.
    * @param {string} method @param {object} [params] @param {AbortSignal} [signal]
-   * @param {(id: number) => void} [onStart] learns the request's number, for `aside`
+   * @param {(id: number) => void} [onStart] gets the request's id, for `aside`
    * @returns {AsyncGenerator<TaskEvent, TaskEvent>} throws UserError for an error event
    */
   async *stream(method, params = {}, signal, onStart) {
@@ -97,7 +97,7 @@ export class Engine extends EventTarget {
   }
 
   /**
-   * Sends a message to a running request; there is no answer.
+   * Sends a message to a running request. The worker does not answer it.
    * @param {string} method @param {{id: number}} params @param {Transferable[]} [transfer]
    */
   aside(method, params, transfer = []) {
@@ -105,7 +105,8 @@ export class Engine extends EventTarget {
   }
 
   /**
-   * Asks: by message, and where memory is shared by a flag that busy Python sees too. In the end gives the worker up.
+   * Asks the worker to stop a request: by a message, and if memory is shared, by a flag that Python reads while it computes.
+   * After STOP_PATIENCE, terminates the worker.
    * @param {Request} request
    */
   #cancel(request) {
@@ -132,7 +133,7 @@ export class Engine extends EventTarget {
     this.dispatchEvent(new CustomEvent("notice", { detail: notice }));
   }
 
-  /** Something failed in the worker outside a request; the worker may still work. */
+  /** An error in the worker outside a request. The worker may still work. */
   async #suspect(event) {
     event.preventDefault();
     const silence = new Promise((resolve) => setTimeout(resolve, STOP_PATIENCE, "silent"));
@@ -140,11 +141,11 @@ export class Engine extends EventTarget {
     if (answer === "silent") this.#broken(event);
   }
 
-  /** The worker's script or one of its modules did not load, or it ran out of memory. */
+  /** The worker's script or one of its modules did not load, or the worker ran out of memory. */
   #broken(event) {
     event.preventDefault?.();
     const what = this.about ? "The engine stopped working." : "The engine could not be loaded.";
-    const hint = this.about ? "Restart it; nothing that you kept is lost." : "Check your connection, then restart it.";
+    const hint = this.about ? "Restart it. No stored data is lost." : "Check your connection, then restart it.";
     const error = { type: "error", what, hint, where: event.message ?? null, action: "restart", fatal: false };
     this.about = null;
     for (const request of [...this.requests.values()]) request.push(error);
@@ -152,7 +153,7 @@ export class Engine extends EventTarget {
   }
 }
 
-/** A queue of events that one reader waits on. */
+/** The events of a request: a queue with one reader. */
 class Request {
   /** @param {Engine} engine @param {number} id */
   constructor(engine, id) {

@@ -1,16 +1,16 @@
 /**
- * Errors, shown where they happened: what, where, what to do, and a button that does it.
+ * Shows errors where they happened: what happened, where, what to do, and a button that does it.
  */
 import { eventFromError } from "../shared/protocol.js";
 import { h } from "./dom.js";
 
-/** The labels of the buttons of errors. */
+/** Labels of the buttons, by action. */
 const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
 
 /**
  * @param {HTMLElement} slot
  * @param {unknown} error an exception or an error event
- * @param {Record<string, () => void>} [actions] what "restart", "retry" … do here
+ * @param {Record<string, () => void>} [actions] functions for "restart", "retry" …
  */
 export function showError(slot, error, actions = {}) {
   const event = error?.type === "error" ? error : eventFromError(error);
@@ -32,7 +32,7 @@ export function clearError(slot) {
   slot.replaceChildren();
 }
 
-/** With a capital and a full stop. @param {string} text */
+/** The text with a capital letter and a full stop. @param {string} text */
 function sentence(text) {
   const trimmed = text.trim();
   return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.!?…]$/.test(trimmed) ? "" : "."}`;

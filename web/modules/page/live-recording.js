@@ -1,12 +1,12 @@
 /**
- * One recording by microphone: it is written to a WAVE file while the engine transcribes it.
+ * A recording by microphone. It is written to a WAVE file while the engine transcribes it.
  */
 import { joined, peakOf, samplesIn } from "../audio/blocks.js";
 import { LONGEST } from "../audio/decoder.js";
 import { Microphone } from "../audio/microphone.js";
 import { WavWriter } from "../audio/wav-writer.js";
 
-const PUSH_SAMPLES = 3200; // 0.2 s at a time to the engine
+const PUSH_SAMPLES = 3200; // in each message to the engine: 0.2 s
 
 export class LiveRecording {
   /**
@@ -27,19 +27,19 @@ export class LiveRecording {
     this.microphone = new Microphone((block) => this.#take(block), () => this.finish());
   }
 
-  /** Resolves when the microphone records. */
+  /** Starts the microphone. Resolves when it records. */
   open() {
     return this.microphone.open();
   }
 
-  /** The engine's part, to its end. @returns {Promise<object>} its last event */
+  /** Transcribes the sound until its end. @returns {Promise<object>} the last event of the request */
   listen(params, signal) {
     const onEvent = (event) => {
       if (event.type === "behind") this.heard = false;
       this.onEvent(event);
     };
     const listening = this.engine.call("listen", params, { signal, onEvent, onStart: (id) => (this.id = id) });
-    if (this.finishing) this.#tellEnd(); // it ended while the model was being loaded
+    if (this.finishing) this.#tellEnd(); // the sound ended while the model was being loaded
     return listening;
   }
 
@@ -52,12 +52,12 @@ export class LiveRecording {
   }
 
   #push() {
-    if (this.id === null) return; // it does not listen yet
+    if (this.id === null) return; // the engine does not listen yet
     const samples = joined(this.waiting.splice(0));
     if (samples.length && this.heard) this.engine.aside("push", { id: this.id, samples }, [samples.buffer]);
   }
 
-  /** Ends the sound; the sound so far is still transcribed. */
+  /** Ends the recording. The sound so far is still transcribed. */
   async finish() {
     if (this.finishing) return;
     this.finishing = true;

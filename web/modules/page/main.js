@@ -21,7 +21,7 @@ async function start() {
   setUpDialogs();
   foldSettings();
   if (!(await setUpServiceWorker())) return;
-  document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // not before a reload that would cut it off
+  document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // after a possible reload, which would interrupt it
   const app = new App([byId("story-error"), byId("transcribe-error")]);
   const models = new ModelDialog(app);
   const storage = new StorageDialog(app);
@@ -31,7 +31,7 @@ async function start() {
     isShown(transcribe.view) ? transcribe.drop(files, folder) : models.addFiles(files, app.choices.generate, folder));
   app.addEventListener("ready", () => whenIdle(app, () => {
     keepOffline();
-    app.engine.call("warm").catch(() => {}); // offline before it was kept: it is asked for again when needed
+    app.engine.call("warm").catch(() => {}); // the page is offline: the parts are fetched again when needed
   }));
   app.listed().catch((error) => app.errorSlots.forEach((slot) => showError(slot, error, app.actions)));
   Object.assign(globalThis, { pyappPage: { app, models, storage, story, transcribe } }); // for tests and debugging

@@ -1,14 +1,14 @@
 /**
- * The chosen model of a task, stored from visit to visit.
+ * The chosen model of a task. The choice is stored for later visits.
  *
- * Fires: "model" (another one is chosen), "models" (the list or a state in it changed).
+ * Fires: "model" (another model is chosen), "models" (the list, or a state in it, has changed).
  * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file", task?: string,
  *   state: "ready" | "partial" | "absent", bytes: number}} ListedModel
  */
 import { memory } from "./dom.js";
 
 export class ModelChoice extends EventTarget {
-  /** @param {"generate" | "transcribe"} task @param {string} remembered the name it is remembered under */
+  /** @param {"generate" | "transcribe"} task @param {string} remembered the storage key of the choice */
   constructor(task, remembered) {
     super();
     this.task = task;
@@ -19,12 +19,12 @@ export class ModelChoice extends EventTarget {
     this.models = [];
   }
 
-  /** @returns {string | null} of the model of the last visit */
+  /** @returns {string | null} the id of the model of the last visit */
   get lastId() {
     return memory.get(this.remembered, null);
   }
 
-  /** Sets the list of all models; the first time, chooses the model of the last visit. @param {ListedModel[]} models */
+  /** Sets the list of all models. The first call chooses the model of the last visit. @param {ListedModel[]} models */
   offer(models) {
     this.models = models.filter(({ task = "generate" }) => task === this.task);
     if (!this.model && this.models.length) {
@@ -51,7 +51,7 @@ export class ModelChoice extends EventTarget {
     if (this.models.length) this.choose(this.models[0]);
   }
 
-  /** A deleted model can no longer be used. */
+  /** Chooses another model if the chosen one has been deleted. */
   dropMissing() {
     const model = this.models.find(({ id }) => id === this.model?.id);
     if (model?.state !== "ready") this.chooseFirst();

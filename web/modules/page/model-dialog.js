@@ -6,7 +6,7 @@ import { DEFAULT_HUB } from "./app.js";
 import { byId, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
-/** Accepted files from the computer: descriptions and file suffixes. */
+/** The accepted files of each task: a description and file suffixes. */
 const FILES = {
   generate: {
     text: ["Drop a llama2.c checkpoint (", h("code", {}, ".bin"), ") and its ", h("code", {}, "tokenizer.bin"), " here, both together."],
@@ -40,8 +40,8 @@ export class ModelDialog {
   }
 
   /**
-   * @param {import("./model-choice.js").ModelChoice} [choice] the last one again
-   * @param {string} [id] of the model to begin at
+   * @param {import("./model-choice.js").ModelChoice} [choice] by default the last one
+   * @param {string} [id] the model to show first
    */
   open(choice = this.choice, id = undefined) {
     this.choice = choice;
@@ -100,7 +100,7 @@ export class ModelDialog {
     const state = { controller, progress: null };
     this.downloads.set(model.id, state);
     this.errors.delete(model.id);
-    navigator.storage?.persist?.(); // asks the browser not to clear it when space is short; no is fine
+    navigator.storage?.persist?.(); // asks the browser not to delete files when space is short; it may refuse
     this.render();
     try {
       const onEvent = (event) => this.#progress(model, state, event);
@@ -129,7 +129,7 @@ export class ModelDialog {
     if (files.length) await this.addFiles(files, this.choice, folder);
   }
 
-  /** From the file field, or dropped anywhere on the page. @param {File[]} files @param {string} [folder] that they came in */
+  /** Takes files of the file field, or dropped on the page. @param {File[]} files @param {string} [folder] that contained them */
   async addFiles(files, choice = this.choice, folder = undefined) {
     try {
       clearError(byId("model-error"));
@@ -146,7 +146,7 @@ export class ModelDialog {
     field.value = this.app.hub;
     const set = (text) => {
       const address = parseHub(text);
-      byId("hub-error").textContent = address ? "" : "This is not an address. It begins with https:// (or http://localhost).";
+      byId("hub-error").textContent = address ? "" : "This is not an address. An address begins with https:// (or http://localhost).";
       field.setAttribute("aria-invalid", String(!address));
       if (address) this.app.hub = field.value = address;
     };
@@ -155,7 +155,7 @@ export class ModelDialog {
   }
 }
 
-/** The address with a slash at its end, or null. What is not https must be this machine, as the content policy says. */
+/** The address with a slash at its end; null if it is invalid. The content policy permits http for this machine only. */
 function parseHub(text) {
   try {
     const url = new URL(text.trim());

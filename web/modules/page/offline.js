@@ -8,9 +8,9 @@ const PATIENCE = 1200; // ms that a first visit may wait to become isolated
 const RELOADED = "pyapp.reloaded-for-isolation";
 
 /**
- * Registers the service worker. On the first visit to a host without isolation headers it reloads the page once, at once,
- * so that nothing is lost and nothing loads twice.
- * @returns {Promise<boolean>} false: a reload is under way, do not start
+ * Registers the service worker. On the first visit to a host without isolation headers it reloads the page once, immediately,
+ * so that no work is lost and nothing is loaded twice.
+ * @returns {Promise<boolean>} false if the page is being reloaded and must not start
  */
 export async function setUpServiceWorker() {
   const workers = navigator.serviceWorker;
@@ -26,11 +26,11 @@ export async function setUpServiceWorker() {
     location.reload();
     return false;
   } catch {
-    return true; // refused (private window, policy): the page works without
+    return true; // the browser refuses (private window, policy): the page works without a service worker
   }
 }
 
-/** Once in this tab; never if that cannot be stored. */
+/** Whether this tab may still reload: it does so once, and never if it cannot store that it has done so. */
 function mayReload() {
   try {
     if (sessionStorage.getItem(RELOADED)) return false;
@@ -42,12 +42,12 @@ function mayReload() {
   }
 }
 
-/** After the start of the page: stores the rest of the site for offline use, and checks for a new version. */
+/** Stores the rest of the site for offline use, and checks for a new version. Called after the start of the page. */
 export function keepOffline() {
   const worker = navigator.serviceWorker?.controller;
   if (!worker) return;
   navigator.serviceWorker.addEventListener("message", ({ data }) => {
-    if (data.notice === "offline-ready") byId("offline-state").textContent = "Kept on this device: works offline. Nothing you type leaves it.";
+    if (data.notice === "offline-ready") byId("offline-state").textContent = "Stored on this device: works offline. Nothing you type leaves the device.";
     if (data.notice === "update-ready") showUpdate();
   });
   worker.postMessage({ method: "keep" });
@@ -58,5 +58,5 @@ function showUpdate() {
     navigator.serviceWorker.controller?.postMessage({ method: "switch" });
     navigator.serviceWorker.addEventListener("message", ({ data }) => data.notice === "switched" && location.reload());
   };
-  byId("offline-state").replaceChildren("A new version is here. ", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"));
+  byId("offline-state").replaceChildren("A new version is available. ", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"));
 }

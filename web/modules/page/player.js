@@ -1,7 +1,7 @@
 /**
- * The audio player: play and pause, its waveform to seek in, the time, the speed.
+ * The audio player: play and pause, a waveform for seeking, the time, the speed.
  *
- * Fires "time" (detail: seconds) while it plays and when it is moved.
+ * Fires "time" (detail: seconds) while it plays and after seeking.
  */
 import { byId } from "./dom.js";
 import { clock, spoken } from "./times.js";
@@ -65,7 +65,7 @@ export class Player extends EventTarget {
   }
 
   play() {
-    this.audio.play().catch(() => {}); // another click was faster, or it cannot be played, which is said
+    this.audio.play().catch(() => {}); // the user has paused it, or it cannot be played: the "error" event shows that
   }
 
   /** @param {number} seconds */
@@ -103,9 +103,9 @@ export class Player extends EventTarget {
     this.waveform.mark(this.duration ? seconds / this.duration : 0);
   }
 
-  /** Some browsers do not play all that they decode. */
+  /** Shows that the recording cannot be played: some browsers do not play every format that they decode. */
   #unplayable() {
     this.button.disabled = this.seeker.disabled = true;
-    byId("player-note").textContent = "This browser cannot play this recording; it can be transcribed all the same.";
+    byId("player-note").textContent = "This browser cannot play this recording, but the page can transcribe it.";
   }
 }

@@ -1,5 +1,5 @@
 /**
- * A line that shows progress. It appears only after a delay, because most work is over at once.
+ * A line that shows progress. It appears after a delay, because most work takes less.
  */
 import { h } from "./dom.js";
 

@@ -1,5 +1,5 @@
 /**
- * The button that starts work of the engine and stops it: its label, the signal to stop, Escape, the status, errors.
+ * The button that starts and stops work of the engine: its label, the signal to stop, the Escape key, the status, errors.
  */
 import { clearError, showError } from "./errors.js";
 
@@ -7,14 +7,14 @@ export class RunButton {
   /**
    * @param {import("./app.js").App} app
    * @param {HTMLElement} button its text is the label while nothing runs
-   * @param {HTMLElement} slot where errors are shown
-   * @param {string} status what the engine is doing meanwhile, in a word
+   * @param {HTMLElement} slot shows errors
+   * @param {string} status the engine's status while it works, in one word
    */
   constructor(app, button, slot, status) {
     Object.assign(this, { app, button, slot, status });
     this.text = button.querySelector(".label") ?? button;
     this.label = this.text.textContent;
-    /** The action of Stop in place of an abort; null: abort. @type {(() => void) | null} */
+    /** What Stop does instead of an abort; null: an abort. @type {(() => void) | null} */
     this.gently = null;
     this.over = Promise.resolve();
     /** @type {AbortController | null} */
@@ -45,7 +45,7 @@ export class RunButton {
     if (!this.running) this.text.textContent = label;
   }
 
-  /** Stops, at once, and waits for the end. */
+  /** Stops the work immediately, and waits for its end. */
   async interrupt() {
     this.controller?.abort();
     await this.over;
@@ -53,7 +53,7 @@ export class RunButton {
 
   /**
    * @param {(signal: AbortSignal) => Promise<void>} work
-   * @param {{fail: () => void, retry: () => void}} otherwise `fail` puts the view in order before the error is shown
+   * @param {{fail: () => void, retry: () => void}} otherwise `fail` updates the view before the error is shown
    */
   run(work, { fail, retry }) {
     this.over = this.#run(work, fail, retry);

@@ -1,5 +1,5 @@
 /**
- * The settings of a generation: sliders with numbers, the seed with its dice; remembered from visit to visit.
+ * The settings of a generation: sliders with numbers, and the seed with its dice. They are stored for later visits.
  */
 import { h, memory } from "./dom.js";
 
@@ -8,15 +8,15 @@ import { h, memory } from "./dom.js";
  * @type {Field[]}
  */
 const MAIN = [
-  { name: "max_new_tokens", label: "Length", min: 8, max: 1024, step: 8, initial: 288, help: "At most so many tokens (a word is one or a few)." },
+  { name: "max_new_tokens", label: "Length", min: 8, max: 1024, step: 8, initial: 288, help: "Maximum number of tokens (a word is one or a few tokens)." },
   { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05, initial: 0.8, help: "0 always takes the likeliest word; higher is more surprising." },
-  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words that share this probability." },
+  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words whose probabilities add up to this." },
 ];
 /** @type {Field[]} */
 const MORE = [
   { name: "top_k", label: "Top-k", min: 0, max: 200, step: 1, initial: 0, help: "Only the k likeliest words; 0: no limit." },
   { name: "min_p", label: "Min-p", min: 0, max: 0.5, step: 0.01, initial: 0, help: "Only words at least this likely, beside the likeliest; 0: off." },
-  { name: "repetition_penalty", label: "Repetition penalty", min: 1, max: 2, step: 0.05, initial: 1, help: "Above 1, words that occurred become less likely." },
+  { name: "repetition_penalty", label: "Repetition penalty", min: 1, max: 2, step: 0.05, initial: 1, help: "Above 1, words that have occurred become less likely." },
 ];
 const LARGEST_SEED = 2 ** 32 - 1;
 
@@ -33,14 +33,14 @@ export class SettingsFields {
     );
   }
 
-  /** The options for SamplingOptions.from_dict. Draws a new seed first, unless it is kept. */
+  /** The options for SamplingOptions.from_dict. Draws a new seed first, if the user does not keep the seed. */
   options() {
     if (!this.keep.checked) this.rollSeed();
     const options = Object.fromEntries([...MAIN, ...MORE].map(({ name }) => [name, Number(this.inputs.get(name).number.value)]));
     return { ...options, seed: Number(this.seed.value) };
   }
 
-  /** @param {number} longest the model's context: no story gets longer */
+  /** @param {number} longest the model's context, in tokens: a story cannot be longer */
   limitLength(longest) {
     this.inputs.get("max_new_tokens").limit(longest);
   }

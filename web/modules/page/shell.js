@@ -1,9 +1,9 @@
 /**
- * The frame: colours, views by the address's hash, dialogs that close, files dropped anywhere.
+ * The frame of the page: colours, views by the address's hash, closing of dialogs, files dropped anywhere.
  */
 import { byId, h } from "./dom.js";
 
-/** The button between light and dark; until it is used, the system decides. */
+/** The button that switches between light and dark. Until the user presses it, the system decides. */
 export function setUpTheme() {
   const root = document.documentElement;
   const button = byId("toggle-theme");
@@ -20,7 +20,7 @@ export function setUpTheme() {
     try {
       localStorage.setItem("pyapp.theme", root.dataset.theme);
     } catch {
-      // No storage: the choice lasts as long as the page.
+      // No storage: the setting is lost with the page.
     }
     show();
   });
@@ -32,7 +32,7 @@ export function setUpTheme() {
 }
 
 /**
- * Shows one view at a time, by the address's hash; its section fires "shown".
+ * Shows one view at a time, by the address's hash. The section of the view fires "shown".
  * @param {{id: string, title: string, page: string}[]} views each with a section `view-<id>`; `page` is the page's title
  */
 export function setUpViews(views) {
@@ -50,7 +50,7 @@ export function setUpViews(views) {
   };
   const named = () => views.find(({ id }) => `#${id}` === location.hash);
   addEventListener("hashchange", () => {
-    const wanted = named() ?? (location.hash === "" ? views[0] : null); // other hashes are places within the view
+    const wanted = named() ?? (location.hash === "" ? views[0] : null); // other hashes are targets within the view
     if (wanted) show(wanted);
   });
   show(named() ?? views[0]);
@@ -59,13 +59,13 @@ export function setUpViews(views) {
 /** @param {HTMLElement} view */
 export const isShown = (view) => !view.hidden;
 
-/** On a phone the content comes first; the settings are folded. */
+/** Folds the settings on a phone, so that the content is visible first. */
 export function foldSettings() {
   if (!matchMedia("(max-width: 60rem)").matches) return;
   for (const settings of document.querySelectorAll("details.settings")) settings.open = false;
 }
 
-/** Close buttons, and a click outside the dialog. */
+/** Lets close buttons, and clicks outside a dialog, close it. */
 export function setUpDialogs() {
   for (const dialog of document.querySelectorAll("dialog")) {
     dialog.querySelector("[data-close]").addEventListener("click", () => dialog.close());
@@ -73,7 +73,7 @@ export function setUpDialogs() {
   }
 }
 
-/** @param {(files: File[], folder?: string) => void} take gets the files, and the name of the folder that they were in */
+/** @param {(files: File[], folder?: string) => void} take gets the files, and the name of the folder that contained them */
 export function setUpDropping(take) {
   const overlay = byId("drop-overlay");
   const withFiles = (event) => event.dataTransfer?.types.includes("Files");
@@ -93,14 +93,14 @@ export function setUpDropping(take) {
     event.preventDefault();
     depth = 0;
     overlay.hidden = true;
-    const files = [...event.dataTransfer.files]; // both must be taken before the event is over
+    const files = [...event.dataTransfer.files]; // both exist only during the event
     const folder = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory);
     if (folder) take(await filesIn(folder), folder.name);
     else take(files);
   });
 }
 
-/** The files of a folder, not of folders in it. @param {FileSystemDirectoryEntry} folder @returns {Promise<File[]>} */
+/** The files directly in a folder. @param {FileSystemDirectoryEntry} folder @returns {Promise<File[]>} */
 async function filesIn(folder) {
   const reader = folder.createReader();
   const files = [];

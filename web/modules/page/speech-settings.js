@@ -1,14 +1,14 @@
 /**
- * The settings of a transcription: language, task, timestamps; remembered from visit to visit.
+ * The settings of a transcription: language, task, timestamps. They are stored for later visits.
  */
 import { h, memory } from "./dom.js";
 
 const TASKS = [["transcribe", "Transcribe"], ["translate", "Into English"]];
 const TIMES = [["segments", "Segments"], ["words", "Words"]];
 const SEARCHES = [
-  ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: 5 ways at once, slower"],
+  ["auto", "As fits the model"], ["1", "Fast: the likeliest word each time"], ["5", "Thorough: a search with 5 hypotheses, slower"],
 ];
-/** Bytes of a model for which a beam of five takes a fifth longer than one hypothesis. */
+/** Size of a model, in bytes, for which a beam of five takes a fifth longer than one hypothesis. */
 const SMALL = 8 << 20;
 
 export class SpeechSettings {
@@ -27,7 +27,7 @@ export class SpeechSettings {
       this.#choice("times", "Times", TIMES).element,
       h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" },
         field("Search", this.#select("search", SEARCHES)),
-        field("Words to expect", this.prompt, "Names and terms that are spoken, or the text that came before."),
+        field("Words to expect", this.prompt, "Names and terms in the recording, or the text before it."),
         this.silence)),
     );
     this.showLanguages([], true);
@@ -36,7 +36,7 @@ export class SpeechSettings {
   /**
    * The options for TranscribeOptions.from_dict.
    * @param {import("./model-choice.js").ListedModel | null} model
-   * @param {{live?: boolean}} how live sound is read many times over: once each is enough
+   * @param {{live?: boolean}} how live sound is decoded again and again, so each time with one hypothesis only
    */
   options(model, { live = false } = {}) {
     const { task, times, search, prompt, silence } = this.values;
@@ -53,14 +53,14 @@ export class SpeechSettings {
   }
 
   /**
-   * The abilities of the model in use.
-   * @param {string[]} codes of its languages; none while that is not known
+   * Sets the abilities of the current model.
+   * @param {string[]} codes of its languages; empty while they are unknown
    * @param {boolean} translates
    */
   showLanguages(codes, translates) {
     const names = new Intl.DisplayNames(undefined, { type: "language" });
     const options = codes.map((code) => [code, nameOf(names, code)]).sort((a, b) => a[1].localeCompare(b[1]));
-    if (codes.length !== 1) options.unshift(["", "Find out by listening"]);
+    if (codes.length !== 1) options.unshift(["", "Detect from the recording"]);
     this.language.replaceChildren(...options.map(([value, text]) => h("option", { value }, text)));
     this.language.disabled = codes.length === 1;
     this.language.value = codes.includes(this.values.language) ? this.values.language : options[0][0];
@@ -110,7 +110,7 @@ function field(label, control, help) {
   return h("div", { class: "field" }, ...parts);
 }
 
-/** The name of a language in the user's language; browsers lack a few of Whisper's codes. */
+/** The name of a language in the user's language. Browsers do not have names for a few of Whisper's codes. */
 function nameOf(names, code) {
   try {
     return names.of(code) ?? code;

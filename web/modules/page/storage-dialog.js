@@ -1,5 +1,5 @@
 /**
- * The storage panel: the data that this page keeps in the browser, with buttons to delete it.
+ * The storage panel: the data that this page stores in the browser, with buttons that delete it.
  */
 import { UserError, megabytes } from "../shared/protocol.js";
 import { byId, h, openDialog } from "./dom.js";
@@ -27,8 +27,8 @@ export class StorageDialog {
       const { kept, usage, quota } = await this.app.engine.call("storage.list");
       const left = quota ? ` The browser allows ${megabytes(quota)}.` : "";
       byId("storage-summary").textContent = kept.length
-        ? `This page keeps ${megabytes(usage)} on this device: itself, for use offline, and these files.${left}`
-        : `This page keeps ${megabytes(usage)} on this device: itself, for use offline. No downloaded models.${left}`;
+        ? `This page stores ${megabytes(usage)} on this device: its own files, for offline use, and the files below.${left}`
+        : `This page stores ${megabytes(usage)} on this device: its own files, for offline use. No downloaded models.${left}`;
       byId("kept-list").replaceChildren(...groups(kept).map((group) => this.#row(group)));
       byId("storage-clear").disabled = kept.length === 0;
     } catch (error) {
@@ -44,13 +44,13 @@ export class StorageDialog {
       this.#do(() => this.app.engine.call("storage.remove", { keys: files.map((file) => file.key) })) }, "Delete");
     return h("li", { class: "kept-row" },
       h("p", { class: "row-title" }, title, h("span", { class: "row-size" }, megabytes(received))),
-      h("p", { class: "row-text" }, whole ? files.map((file) => file.name.split("/").pop()).join(", ") : "Not complete: its download can be resumed."),
+      h("p", { class: "row-text" }, whole ? files.map((file) => file.name.split("/").pop()).join(", ") : "Incomplete: the download can be resumed."),
       h("div", { class: "row-actions" }, remove));
   }
 
   async #do(action) {
     try {
-      if (this.app.busy) throw new UserError("The engine is at work.", { hint: "Stop it first, then delete." });
+      if (this.app.busy) throw new UserError("The engine is working.", { hint: "Stop it first, then delete." });
       clearError(byId("storage-error"));
       await action();
     } catch (error) {
@@ -62,7 +62,7 @@ export class StorageDialog {
   }
 }
 
-/** Files that belong to one model together. */
+/** Groups files by their model. */
 function groups(kept) {
   const found = new Map();
   for (const file of kept) {

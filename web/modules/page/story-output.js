@@ -1,5 +1,5 @@
 /**
- * The sheet: text that streams in once per frame, the figures under it, and how it ended.
+ * The sheet of the story view: the text, which is updated once per frame, its figures, and how it ended.
  */
 import { Announcer } from "./announcer.js";
 import { byId } from "./dom.js";
@@ -8,7 +8,7 @@ import { ProgressLine } from "./progress-line.js";
 const ENDINGS = {
   stop: "The story is finished.",
   length: "Stopped at the length that you set.",
-  context: "The model cannot remember more than this.",
+  context: "Stopped at the model's maximum length.",
   stop_string: "Stopped at a stop text.",
   cancelled: "You stopped it here.",
 };
@@ -18,7 +18,7 @@ export class StoryOutput {
   constructor() {
     this.sheet = byId("sheet");
     this.announcer = new Announcer(byId("announcer"));
-    /** @type {number[]} the ids, in order: what a test compares */
+    /** @type {number[]} the token ids in order; tests compare them */
     this.ids = [];
     this.pending = "";
     this.frame = 0;
@@ -96,7 +96,7 @@ export class StoryOutput {
     this.announcer.say(`${ENDINGS[reason] ?? "The end."} ${words} words.`);
   }
 
-  /** The generation failed. */
+  /** Shows that the generation failed. */
   fail() {
     cancelAnimationFrame(this.frame);
     if (this.firstToken !== null) this.#draw();

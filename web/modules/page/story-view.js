@@ -57,13 +57,13 @@ export class StoryView {
     this.view.addEventListener("shown", () => this.#fit());
   }
 
-  /** The field grows with its text, up to what the style allows. */
+  /** Makes the field as tall as its text, up to the limit of the style. */
   #fit() {
     this.prompt.style.height = "auto";
     this.prompt.style.height = `${this.prompt.scrollHeight}px`;
   }
 
-  /** Loads the chosen model before it is needed, and shows its errors at once. */
+  /** Loads the chosen model before it is needed, and shows its errors. */
   async #load() {
     const { model } = this.choice;
     if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;

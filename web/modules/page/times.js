@@ -1,5 +1,5 @@
 /**
- * Times of a recording, in words and figures.
+ * Formats times of a recording, in figures and in words.
  */
 
 /** 0:07, 12:30, 1:02:03. @param {number} seconds */

@@ -1,5 +1,5 @@
 /**
- * The transcribe view: transcribes recordings from a file, a sample or the microphone.
+ * The transcribe view: transcribes a file, a sample or the microphone.
  */
 import { checkDuration, decode, toWav } from "../audio/decoder.js";
 import { UserError, megabytes, throwIfCancelled } from "../shared/protocol.js";
@@ -17,7 +17,7 @@ import { Waveform } from "./waveform.js";
 
 const MODEL_PART = /\.(bin|safetensors|pt|json)$/i;
 const KNOWN = "speech-languages"; // the storage key of the last model's languages
-const PEAKS = 1200; // of a waveform: more than a screen shows
+const PEAKS = 1200; // bars of a waveform: more than a screen shows
 
 export class TranscribeView {
   /** @param {import("./app.js").App} app @param {import("./model-dialog.js").ModelDialog} models */
@@ -60,7 +60,7 @@ export class TranscribeView {
     else if (this.sheet.recording) this.transcribe();
   }
 
-  /** The samples of the embedded model, and the models for real speech. */
+  /** Adds buttons for the samples of the embedded model, and for the models for real speech. */
   #showModels() {
     const { models, model } = this.choice;
     const samples = models.flatMap(({ samples: clips = [] }) => clips);
@@ -75,7 +75,7 @@ export class TranscribeView {
     }));
   }
 
-  /** Loads the chosen model before it is needed, and shows its errors at once. */
+  /** Loads the chosen model before it is needed, and shows its errors. */
   async #load() {
     const { model } = this.choice;
     if (!model || this.loading === model || this.button.running || this.recordButton.running || !isShown(this.view)) return;
@@ -94,13 +94,13 @@ export class TranscribeView {
     }
   }
 
-  /** The languages of a model that was here at the last visit are shown before it is read. */
+  /** Shows the languages of the chosen model before it is loaded, if the last visit has stored them. */
   #recall(model) {
     const known = memory.get(KNOWN, null);
     if (this.learnt !== model && known?.model === model.id) this.settings.showLanguages(known.languages, known.translates);
   }
 
-  /** Loads a model, and shows the languages that it knows. */
+  /** Loads a model, and shows its languages. */
   async #learn(model, options) {
     const { languages, translates } = await this.engine.call("speech.load", { model: model.id }, options);
     if (this.choice.model !== model) return;
@@ -109,7 +109,7 @@ export class TranscribeView {
     this.learnt = model;
   }
 
-  /** Before the settings are read: somebody who was quicker than the engine has chosen a language all the same. */
+  /** Waits for the languages of the model: the settings must not be read before, or the user's choice would be lost. */
   async #settleSettings(signal) {
     const { model } = this.choice;
     if (model && this.learnt !== model) await this.#learn(model, { signal, onEvent: (event) => this.sheet.event(event) });
@@ -125,21 +125,21 @@ export class TranscribeView {
     }, () => this.trySample({ path, title }));
   }
 
-  /** Dropped files: parts of a model, or a recording. @param {File[]} files @param {string} [folder] that they came in */
+  /** Takes dropped files: parts of a model, or a recording. @param {File[]} files @param {string} [folder] that contained them */
   async drop(files, folder) {
     if (files.some(({ name }) => MODEL_PART.test(name))) return this.models.addFiles(files, this.choice, folder);
     if (files.length === 1) return this.take(files[0]);
-    const error = new UserError(`These are ${files.length} files.`, { hint: "Drop one recording at a time." });
+    const error = new UserError(`You dropped ${files.length} files.`, { hint: "Drop one recording at a time." });
     return showError(this.slot, error, this.app.actions);
   }
 
-  /** A recording that was picked or dropped: prepared, shown, transcribed. @param {File} file */
+  /** Prepares, shows and transcribes a recording that was picked or dropped. @param {File} file */
   async take(file) {
     await this.#settle();
     return this.#start(file.name, () => file, () => this.take(file));
   }
 
-  /** Running work ends before new work begins. */
+  /** Ends the running work before new work begins. */
   async #settle() {
     await this.recordButton.interrupt();
     await this.button.interrupt();
@@ -166,8 +166,8 @@ export class TranscribeView {
     try {
       overview = await this.#overview(wav, name, signal);
     } catch (error) {
-      if (wav !== file || !/not read here|not known here/.test(error.what)) throw error;
-      wav = await decode(file, options); // a WAVE file of a kind that the engine leaves to the browser
+      if (wav !== file || !/pyapp cannot read/.test(error.what)) throw error;
+      wav = await decode(file, options); // the engine cannot read this kind of WAVE file, but the browser may
       overview = await this.#overview(wav, name, signal);
     }
     throwIfCancelled(signal);
@@ -180,7 +180,7 @@ export class TranscribeView {
     return this.engine.call("overview", { audio: wav, name, bins: PEAKS }, { signal, onEvent });
   }
 
-  /** The recording that is shown, once more. */
+  /** Transcribes the shown recording again. */
   async transcribe() {
     await this.#settle();
     return this.button.run((signal) => this.#transcribe(signal), { fail: () => this.sheet.fail(), retry: () => this.transcribe() });
@@ -200,10 +200,10 @@ export class TranscribeView {
 
   #modelId() {
     if (this.choice.model) return this.choice.model.id;
-    throw new UserError("There is no model to listen with.", { hint: "Open the list of models and download one.", action: "models" });
+    throw new UserError("There is no speech model.", { hint: "Open the list of models and download one.", action: "models" });
   }
 
-  /** Transcribes the microphone live. Stop ends the recording; its last words are still transcribed. */
+  /** Transcribes the microphone live. Stop ends the recording; its last words are then transcribed. */
   async record() {
     await this.#settle();
     const live = new LiveRecording(this.engine, {
@@ -232,7 +232,7 @@ export class TranscribeView {
     byId("intake").dataset.state = "recording";
     this.liveWave.begin();
     try {
-      await this.#settleSettings(signal); // sound that arrives meanwhile waits
+      await this.#settleSettings(signal); // the recording keeps sound that arrives meanwhile
       const done = await live.listen({ model, options: this.settings.options(this.choice.model, { live: true }) }, signal);
       await this.#keep(live);
       this.sheet.end(done);
@@ -243,7 +243,7 @@ export class TranscribeView {
     }
   }
 
-  /** The sound becomes the recording in the player. */
+  /** Shows the recorded sound in the player. */
   async #keep(live) {
     await live.closed;
     if (live.duration === 0) return;
@@ -255,7 +255,7 @@ export class TranscribeView {
   }
 
   #heardEvent(event) {
-    if (event.type !== "progress") this.sheet.progress.hide(); // the model has been read
+    if (event.type !== "progress") this.sheet.progress.hide(); // the model is loaded
     if (event.type !== "progress" || event.what !== "listening") this.sheet.event(event);
   }
 

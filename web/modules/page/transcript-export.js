@@ -1,5 +1,5 @@
 /**
- * The transcript as a file: TXT, SRT, VTT or JSON, written by the engine's own writer from what stands on the page.
+ * Saves the transcript as TXT, SRT, VTT or JSON. The engine writes the file from the edited text of the page.
  */
 import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";

@@ -1,6 +1,6 @@
 /**
- * The sheet of the transcribe view: the recording with its player, the text as it comes, the figures, and what can be done
- * with it.
+ * The sheet of the transcribe view: the recording with its player, the text as it arrives, the figures, and the buttons for
+ * the text.
  */
 import { Announcer } from "./announcer.js";
 import { byId, copyText, h } from "./dom.js";
@@ -16,7 +16,7 @@ import { setUpDownloads } from "./transcript-export.js";
  * @typedef {{name: string, wav: Blob, original: Blob, overview: Overview}} Recording
  */
 
-const SCROLL_PATIENCE = 4000; // ms that the text keeps still after the reader has scrolled
+const SCROLL_PATIENCE = 4000; // ms without automatic scrolling after the reader has scrolled
 
 export class TranscriptSheet {
   /** @param {import("./app.js").App} app */
@@ -60,7 +60,7 @@ export class TranscriptSheet {
     return this.sheet.dataset.state;
   }
 
-  /** Another recording is on its way. @param {string} name */
+  /** Clears the sheet for another recording. @param {string} name */
   expect(name) {
     this.recording = null;
     this.player.unload();
@@ -86,7 +86,7 @@ export class TranscriptSheet {
     this.state = "ready";
   }
 
-  /** Warnings about the recording. @param {{what: string, hint?: string}} notice */
+  /** Shows a warning about the recording. @param {{what: string, hint?: string}} notice */
   #note({ what, hint }) {
     const text = [what, hint].filter(Boolean).map(sentence).join(" ");
     const told = [...byId("recording-notes").children].some((item) => item.textContent === text);
@@ -102,7 +102,7 @@ export class TranscriptSheet {
     byId("transcript-ending").textContent = "";
   }
 
-  /** Text is on its way. @param {string} task @param {string} said for screen readers */
+  /** Prepares for new text. @param {string} task @param {string} said announced to screen readers */
   begin(task, said) {
     this.#clearText();
     this.task = task;
@@ -168,10 +168,10 @@ export class TranscriptSheet {
 
   #nothingHeard() {
     if (this.recording?.overview.notices.some(({ what }) => what.includes("silent"))) return "No speech found: the recording is silent.";
-    return "No speech found. If somebody speaks in it, try a larger model, or choose the language.";
+    return "No speech found. If the recording contains speech, try a larger model, or choose the language.";
   }
 
-  /** Ends the transcription; the text so far stays. */
+  /** Ends the transcription. The text so far remains. */
   fail() {
     this.transcript.end();
     this.progress.hide();

@@ -1,10 +1,10 @@
 /**
  * The transcript on the page: segments with their times, words to click on, text to edit.
  *
- * One tab stop: the arrow keys go from segment to segment and from word to word, Enter plays from there.
+ * The transcript is one tab stop. The arrow keys go from segment to segment and from word to word; Enter plays from there.
  * Fires "play" (detail: seconds) and "edited".
  * @typedef {{word: string, start: number, end: number, probability: number}} Word
- * @typedef {{start: number, end: number, text: string, words?: Word[] | null}} Segment and what else the engine said of it
+ * @typedef {{start: number, end: number, text: string, words?: Word[] | null}} Segment with further fields of the engine
  */
 import { h } from "./dom.js";
 import { clock, spoken } from "./times.js";
@@ -31,7 +31,7 @@ export class Transcript extends EventTarget {
     this.list.replaceChildren();
   }
 
-  /** A segment that is final. @param {Segment} segment */
+  /** Adds a final segment. @param {Segment} segment */
   add(segment) {
     this.#dropPartial();
     this.segments.push(segment);
@@ -39,7 +39,7 @@ export class Transcript extends EventTarget {
     if (this.segments.length === 1) this.list.querySelector("button").tabIndex = 0;
   }
 
-  /** Text that may still change, at the end. @param {string} text @param {number} start */
+  /** Shows text that may still change, at the end. @param {string} text @param {number} start */
   partial(text, start) {
     if (!text.trim()) return this.#dropPartial();
     if (!this.partialRow) {
@@ -56,7 +56,7 @@ export class Transcript extends EventTarget {
     this.partialRow = null;
   }
 
-  /** The end of the transcript. */
+  /** Ends the transcript. */
   end() {
     this.#dropPartial();
   }
@@ -90,7 +90,7 @@ export class Transcript extends EventTarget {
     return field;
   }
 
-  /** Between reading and editing. @param {boolean} editing */
+  /** Switches between reading and editing. @param {boolean} editing */
   setEditing(editing) {
     this.editing = editing;
     this.marked = null;
@@ -114,7 +114,7 @@ export class Transcript extends EventTarget {
     this.dispatchEvent(new CustomEvent("play", { detail: Number(button.dataset.start) }));
   }
 
-  /** The element that Tab focuses. */
+  /** Sets the element that Tab focuses. */
   #makeCurrent(button) {
     for (const other of this.list.querySelectorAll("button[tabindex='0']")) other.tabIndex = -1;
     button.tabIndex = 0;
@@ -130,7 +130,7 @@ export class Transcript extends EventTarget {
     next.focus();
   }
 
-  /** @returns {HTMLElement | null | undefined} where a key leads; null: nowhere; undefined: it is no key of ours */
+  /** @returns {HTMLElement | null | undefined} the target of a key; null: there is none; undefined: the key has no meaning here */
   #neighbour(from, key) {
     const row = from.closest("li");
     const first = (line) => line?.querySelector("button") ?? null;
@@ -143,7 +143,7 @@ export class Transcript extends EventTarget {
     return all[all.indexOf(from) + (key === "ArrowRight" ? 1 : -1)] ?? null;
   }
 
-  /** Marks the segment and word at a time. @param {number} seconds @param {boolean} scroll whether to bring it into view */
+  /** Marks the segment and word at a time. @param {number} seconds @param {boolean} scroll whether to scroll to it */
   mark(seconds, scroll) {
     const at = this.segments.findLastIndex(({ start }) => start <= seconds + 0.01);
     const row = at >= 0 && seconds <= this.segments[at].end + 0.3 ? this.list.children[at] : null;
@@ -166,7 +166,10 @@ function fit(field) {
   field.style.height = `${field.scrollHeight}px`;
 }
 
-/** Edited text keeps its words' times while it has as many words. @param {Word[] | null | undefined} words @param {string} text */
+/**
+ * The words of an edited text, with their times. Null if the number of words has changed.
+ * @param {Word[] | null | undefined} words @param {string} text
+ */
 function retimed(words, text) {
   const spelled = text.trim().split(/\s+/);
   if (!words || spelled.length !== words.length) return null;

@@ -1,7 +1,7 @@
 /**
- * Sound as bars on a canvas: of a whole recording, or of the last seconds while it grows.
+ * Draws sound as bars on a canvas: a whole recording, or the last seconds of a growing one.
  */
-const BAR = 3; // CSS pixels, and the gap after it
+const BAR = 3; // width of a bar, CSS pixels
 const GAP = 2;
 
 export class Waveform {
@@ -18,16 +18,16 @@ export class Waveform {
     new MutationObserver(() => this.redraw()).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
   }
 
-  /** A whole recording. @param {number[]} peaks 0 to 1, evenly spaced */
+  /** Draws a whole recording. @param {number[]} peaks 0 to 1, evenly spaced */
   show(peaks) {
-    const loudest = Math.max(0.02, ...peaks); // soft recordings are drawn larger, silence is not
+    const loudest = Math.max(0.02, ...peaks); // soft recordings are enlarged, silence is not
     this.peaks = peaks.map((peak) => peak / loudest);
     this.follow = false;
     this.played = 0;
     this.redraw();
   }
 
-  /** Begins one that grows. */
+  /** Begins a growing recording. */
   begin() {
     this.peaks = [];
     this.follow = true;

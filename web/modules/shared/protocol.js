@@ -2,9 +2,9 @@
  * The messages between page and worker.
  *
  * page → worker: `{id, method, params}`. Every request has a unique id; `{method: "cancel", params: {id}}` stops a request.
- * While "listen" runs, `{method: "push", params: {id, samples}}` brings it sound and `{method: "finish", params: {id}}` the end.
- * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks; several in one message when they come
- * faster than the screen is drawn. The last event of a request is always `done` or `error`.
+ * While "listen" runs, `{method: "push", params: {id, samples}}` sends it sound and `{method: "finish", params: {id}}` ends the sound.
+ * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks. A message has several if they come faster than
+ * the screen is drawn. The last event of a request is always `done` or `error`.
  * worker → page without id: `{notice: "ready" | "stage", …}`: progress of the start.
  *
  * @typedef {{id: number, method: string, params: object}} Request
@@ -66,7 +66,7 @@ export function eventFromError(error) {
   if (error?.name === "QuotaExceededError") return eventFromError(storageFull());
   return {
     type: "error",
-    what: `Something failed inside the page: ${error?.message ?? error}`,
+    what: `An error occurred in the page: ${error?.message ?? error}`,
     hint: "Try again; if it happens again, restart the engine.",
     action: "restart",
   };
@@ -76,7 +76,7 @@ export function eventFromError(error) {
 export function storageFull({ needed, free } = {}) {
   const figures = needed ? ` It needs ${megabytes(needed)} and ${megabytes(free ?? 0)} are left.` : "";
   return new UserError(`The browser's storage for this page is full.${figures}`, {
-    hint: "Delete kept models under Storage, or free some disk space. What has arrived is kept.",
+    hint: "Delete models under Storage, or free some disk space. The part that was downloaded is stored.",
     action: "storage",
   });
 }

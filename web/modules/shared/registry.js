@@ -1,5 +1,5 @@
 /**
- * The models that are offered: those in the site, and those on the hub that pyapp/registry.json names.
+ * The list of models: those in the site, and those on the hub that pyapp/registry.json names.
  */
 import { UserError } from "./protocol.js";
 import { siteUrl } from "./site.js";

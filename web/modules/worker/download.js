@@ -1,16 +1,17 @@
 /**
- * Resumable downloads: continued by Range while the entity tag is the same, recorded in a journal, verified, one tab at a time.
+ * Resumable downloads. A download is recorded in a journal and continued by a Range request while the entity tag is the same.
+ * Complete files are verified. Only one tab downloads a file at a time.
  *
  * @typedef {{name: string, url: string, size: number | null, sha256: string | null, group?: string}} Wanted
  * @typedef {import("./store.js").Journal} Journal
  */
 import { Cancelled, UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
 
-const COMMIT_BYTES = 4 << 20; // the most that is lost when the tab is closed
+const COMMIT_BYTES = 4 << 20; // a closed tab loses at most this much
 const ATTEMPTS = 5;
 
 /**
- * Fetches one file into the store. Does nothing when it is there already.
+ * Downloads one file into the store. Does nothing if the complete file is there.
  * @param {Wanted} wanted
  * @param {import("./store.js").Store} store
  * @param {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void,
@@ -34,7 +35,7 @@ export async function download(wanted, store, options) {
   });
 }
 
-/** Another tab may be fetching the same file: wait for it, then find its work done. */
+/** Runs `work` under a lock of this name. If another tab is downloading the same file, waits for that tab first. */
 async function withLock(name, { signal, onWait }, work) {
   if (!navigator.locks) return work();
   const done = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { value: await work() });
@@ -78,13 +79,13 @@ async function receiveAll(wanted, entry, journal, options) {
 
 /** One request, from the current position to the end. Updates `journal` in place. */
 async function receive(wanted, entry, journal, { signal, onProgress }) {
-  // A plain Range needs no preflight, which If-Range would, and file hosts refuse. The entity tag is compared on arrival.
+  // If-Range would need a preflight request, which file hosts refuse. So takeHeaders compares the entity tag.
   const headers = journal.received > 0 ? { Range: `bytes=${journal.received}-` } : {};
   const response = await fetch(wanted.url, { headers, signal, mode: "cors", credentials: "omit", cache: "no-store" });
   if (response.status === 416 && journal.received > 0) {
     if (journal.received !== journal.size) journal.received = 0;
     else return finish(entry, journal);
-    throw new Error("range refused: start again");
+    throw new Error("the range was refused: start again");
   }
   if (!response.ok) throw badStatus(wanted, response);
   takeHeaders(journal, wanted, response);
@@ -97,7 +98,7 @@ async function receive(wanted, entry, journal, { signal, onProgress }) {
   }
 }
 
-/** The start of this answer, the length of the file, and its version. */
+/** Updates the journal by the response's headers: where its bytes begin, the length of the file, its entity tag. */
 function takeHeaders(journal, wanted, response) {
   const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(response.headers.get("Content-Range") ?? "");
   const etag = response.headers.get("ETag");
@@ -118,7 +119,7 @@ function takeHeaders(journal, wanted, response) {
   journal.etag = etag;
   if (wanted.size && journal.size && journal.size !== wanted.size) {
     response.body.cancel();
-    throw new UserError(`The file has ${journal.size} bytes where ${wanted.size} were expected.`, {
+    throw new UserError(`The file has ${journal.size} bytes instead of ${wanted.size}.`, {
       where: wanted.url,
       hint: "The hub has another version of it, or the address is wrong. Check the hub address.",
     });
@@ -149,7 +150,7 @@ async function finish(entry, journal) {
   if (journal.size && journal.received < journal.size) throw new Error("the connection ended early");
   if (journal.size && journal.received > journal.size) {
     await entry.commit({ ...journal, received: 0, etag: null });
-    throw new UserError(`The file is longer than the ${journal.size} bytes that were expected.`, {
+    throw new UserError(`The file is longer than the expected ${journal.size} bytes.`, {
       where: journal.url,
       hint: "The hub has another version of it, or the address is wrong. Check the hub address.",
     });
@@ -159,7 +160,7 @@ async function finish(entry, journal) {
   return journal;
 }
 
-/** Size was checked on the way; the hash is checked when it is known. */
+/** Checks the SHA-256 if it is known, and marks the file as complete. The size has been checked before. */
 async function verify(wanted, entry, journal, { hash }) {
   if (wanted.sha256) {
     const found = await hash(entry, journal.size);
@@ -167,9 +168,9 @@ async function verify(wanted, entry, journal, { hash }) {
       await entry.open(0);
       await entry.commit({ ...journal, received: 0, etag: null, complete: false });
       entry.close();
-      throw new UserError("The file arrived damaged: its SHA-256 is not the one that was expected.", {
+      throw new UserError("The downloaded file is damaged: its SHA-256 is not the expected one.", {
         where: wanted.url,
-        hint: "It was thrown away. Download it again; if that fails too, check the hub address.",
+        hint: "It has been deleted. Download it again. If that fails too, check the hub address.",
         action: "retry",
       });
     }
@@ -177,22 +178,22 @@ async function verify(wanted, entry, journal, { hash }) {
   await entry.commit({ ...journal, complete: true });
 }
 
-/** The hub refused for now: try again. */
+/** The hub refused the request for now. A later attempt may succeed. */
 class HubBusy extends Error {}
 
 /** @param {Wanted} wanted @param {Response} response */
 function badStatus(wanted, response) {
-  const says = `The hub answered ${response.status} ${response.statusText}`.trim();
-  if (response.status >= 500 || response.status === 429) return new HubBusy(`${says}.`);
-  const hint = response.status === 404 ? "Check the model's name and the hub address." : "It may need a permission that this page does not have.";
-  return new UserError(`${says}.`, { where: wanted.url, hint });
+  const message = `The hub answered ${response.status} ${response.statusText}`.trim();
+  if (response.status >= 500 || response.status === 429) return new HubBusy(`${message}.`);
+  const hint = response.status === 404 ? "Check the model's name and the hub address." : "The file may need a permission that this page does not have.";
+  return new UserError(`${message}.`, { where: wanted.url, hint });
 }
 
 function givenUp(wanted, journal, error) {
   return new UserError(error instanceof HubBusy ? error.message : "The connection was lost.", {
     where: wanted.url,
     hint: journal.received > 0
-      ? "What has arrived is kept: press Resume when you are online again."
+      ? "The part that was downloaded is stored: press Resume when you are online again."
       : "Check your connection and the hub address, then try again.",
     action: "retry",
   });

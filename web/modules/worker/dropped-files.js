@@ -1,5 +1,5 @@
 /**
- * The roles of a user's files in a model, by their names; the formats are checked by content when they are
+ * Finds the roles of a user's files in a model by their names. The formats are checked later, by content, when the files are
  * opened.
  *
  * @typedef {{role: string, file: File}} RoleFile
@@ -19,8 +19,8 @@ function languageModel(files) {
   const tokenizers = files.filter(isTokenizer);
   const models = files.filter((file) => !isTokenizer(file));
   const hint = "Choose two files together: the checkpoint (such as stories15M.bin) and its tokenizer (tokenizer.bin).";
-  const stranger = models.find((file) => !/\.(bin|safetensors)$/i.test(file.name));
-  if (stranger) throw new UserError("This is not a model file.", { where: stranger.name, hint });
+  const other = models.find((file) => !/\.(bin|safetensors)$/i.test(file.name));
+  if (other) throw new UserError("This is not a model file.", { where: other.name, hint });
   if (models.length === 0) throw new UserError("There is no checkpoint among these files.", { hint });
   if (models.length > 1) {
     throw new UserError(`There are ${models.length} files that could be the checkpoint.`, {
@@ -33,14 +33,14 @@ function languageModel(files) {
   return { title: models[0].name, files: [{ role: "model", file: models[0] }, { role: "tokenizer", file: tokenizers[0] }] };
 }
 
-/** The files of a Whisper model with fixed names. */
+/** Roles of the files that have fixed names in a Whisper model. */
 const ROLES = {
   "config.json": "config",
   "tokenizer.json": "tokenizer",
   "generation_config.json": "generation_config",
   "preprocessor_config.json": "preprocessor_config",
 };
-/** Weights, the best kind first. */
+/** Names of weights. The first pattern that fits is used. */
 const WEIGHTS = [/^model\.safetensors$/i, /\.safetensors$/i, /^pytorch_model\.bin$/i, /\.pt$/i, /\.bin$/i];
 const WHISPER = "A Whisper model is a folder with config.json, model.safetensors and tokenizer.json, or one ggml-*.bin of whisper.cpp.";
 

@@ -1,6 +1,5 @@
 /**
- * The worker's handlers by method name. A handler returns the fields of its `done` event, or null when the task
- * behind it has sent its own.
+ * The worker's handlers by method name. A handler returns the fields of its `done` event, or null if its task has sent one.
  */
 import { UserError } from "../shared/protocol.js";
 import { Inlet } from "./inlet.js";
@@ -8,23 +7,23 @@ import { FileSource } from "./sources.js";
 
 /**
  * @param {{python: import("./python.js").Python, models: import("./model-files.js").ModelFiles, storePromise: Promise<any>,
- *   inlets: Map<number, Inlet>}} parts `inlets`: by the id of the request that hears them
+ *   inlets: Map<number, Inlet>}} parts `inlets`: by the id of the request that reads them
  */
 export function handlersFor({ python, models, storePromise, inlets }) {
   const store = async () => {
     const opened = await storePromise;
     if (opened) return opened;
-    throw new UserError("This browser keeps no files for this page (a private window, perhaps).", {
-      hint: "Models still work, but are downloaded anew at each visit.",
+    throw new UserError("This browser does not store files for this page. It may be a private window.", {
+      hint: "Models still work, but are downloaded again at each visit.",
     });
   };
 
   /**
-   * Runs a Python task over a model's byte sources, and closes them afterwards: everything needed is read by then.
-   * @param {Promise<any>} [ready] what the task waits for
+   * Runs a Python task with a model's byte sources, and closes them afterwards. The task reads everything it needs.
+   * @param {Promise<any>} [ready] the task starts after it
    */
   async function withModel(method, params, context, ready) {
-    ready?.catch(() => {}); // reported below
+    ready?.catch(() => {}); // awaited below
     const { key, sources } = await models.open(params.model);
     try {
       await ready;
@@ -34,7 +33,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     }
   }
 
-  /** Speech tasks need NumPy. */
+  /** As withModel, for speech tasks. They need NumPy. */
   function withSpeechModel(method, params, context) {
     return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.install("numpy"));
   }
@@ -57,11 +56,11 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     "speech.load": (params, context) => withSpeechModel("speech.load", params, context),
 
-    /** `audio` is a File: read by blocks. */
+    /** `audio` is a File, which Python reads by blocks. */
     transcribe: ({ audio, ...params }, context) =>
       withSpeechModel("transcribe", { ...params, audio: new FileSource(audio, params.name) }, context),
 
-    /** Transcribes the sound that is pushed with this request's id, until `finish`. */
+    /** Transcribes sound until `finish`. `push` messages with this request's id bring the sound. */
     listen: async (params, context) => {
       const inlet = new Inlet(() => context.emit({ type: "behind" }));
       inlets.set(context.id, inlet);
@@ -101,7 +100,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       return {};
     },
 
-    /** For idle time: loads the parts that the first story did not need. */
+    /** Loads the parts that the first story did not need. The page calls this when it is idle. */
     warm: async () => {
       await python.install("numpy");
       await python.install("numpy-later");

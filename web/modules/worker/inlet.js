@@ -1,5 +1,5 @@
 /**
- * Sound that arrives while a request runs: a queue of blocks with one reader, in Python `await inlet.take()`.
+ * Sound that arrives while a request runs: a queue of blocks with one reader. Python reads it with `await inlet.take()`.
  */
 import { joined } from "../audio/blocks.js";
 import { SAMPLE_RATE } from "../audio/wav-writer.js";
@@ -7,7 +7,7 @@ import { SAMPLE_RATE } from "../audio/wav-writer.js";
 const MOST_WAITING = 120 * SAMPLE_RATE; // samples: 8 MB
 
 export class Inlet {
-  /** @param {() => void} onBehind called when the queue is full: no more is accepted */
+  /** @param {() => void} onBehind called when the queue is full; it then accepts no more */
   constructor(onBehind) {
     this.onBehind = onBehind;
     /** @type {Float32Array[]} */
@@ -34,10 +34,10 @@ export class Inlet {
     this.wake?.();
   }
 
-  /** @returns {Promise<Float32Array | undefined>} all new samples, joined; nothing at the end */
+  /** @returns {Promise<Float32Array | undefined>} all new samples, joined; undefined at the end */
   async take() {
     while (!this.waiting && !this.ended) await new Promise((resolve) => (this.wake = resolve));
-    if (!this.waiting) return undefined; // Python gets None, unlike for null
+    if (!this.waiting) return undefined; // becomes None in Python, which null does not
     this.waiting = 0;
     return joined(this.blocks.splice(0));
   }

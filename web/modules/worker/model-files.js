@@ -1,5 +1,6 @@
 /**
- * The models that the page can use and where their bytes are: embedded in the site, dropped by the user, or kept from a hub.
+ * The models that the page can use, and where their bytes are: in the site (embedded), in the user's files (dropped), or in
+ * the store (downloaded from a hub).
  *
  * @typedef {{role: string, path: string, size: number | null, sha256: string | null}} WantedFile
  * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file",
@@ -22,13 +23,13 @@ export class ModelFiles {
     this.embedded = new Map();
     /** @type {Map<string, {title: string, task: string, files: import("./dropped-files.js").RoleFile[]}>} */
     this.dropped = new Map();
-    /** Downloads of browsers that keep no files. @type {Map<string, ArrayBuffer>} */
+    /** Downloads in browsers that do not store files. @type {Map<string, ArrayBuffer>} */
     this.inMemory = new Map();
   }
 
   /**
-   * Fetches the model that will be asked for while Python starts, if it is an embedded one.
-   * @param {string} task @param {string} [id] without it the first for the task
+   * Fetches an embedded model while Python starts, because the page will load it first.
+   * @param {string} task @param {string} [id] by default the first model of the task
    */
   prefetch(task, id) {
     this.registry = readRegistry();
@@ -38,7 +39,7 @@ export class ModelFiles {
         if (model?.kind !== "embedded") return;
         for (const { path } of model.files) this.#embeddedFile(path).catch(() => {});
       })
-      .catch(() => {}); // told when a model is asked for
+      .catch(() => {}); // reported by `find` and `list`
   }
 
   #embeddedFile(path) {
@@ -57,7 +58,7 @@ export class ModelFiles {
   async find(id) {
     const model = (await this.registry).models.find((candidate) => candidate.id === id);
     if (model) return model;
-    throw new UserError("This model is not known.", { where: id, hint: "Choose another one from the list." });
+    throw new UserError("The page does not have this model.", { where: id, hint: "Choose another one from the list." });
   }
 
   /** All models, and how much of each is stored. */
@@ -66,7 +67,7 @@ export class ModelFiles {
     const kept = new Map((await store?.list() ?? []).map((journal) => [journal.name, journal]));
     const known = (await this.registry).models.map((model) => ({ ...model, ...this.#stateOf(model, kept) }));
     const dropped = [...this.dropped].map(([id, { title, task, files }]) => ({
-      id, title, task, description: "From your computer. It is not copied and not kept.", kind: "file", state: "ready",
+      id, title, task, description: "From your computer. It is neither copied nor stored.", kind: "file", state: "ready",
       bytes: files.reduce((sum, { file }) => sum + file.size, 0),
     }));
     known.sort((a, b) => (a.kind === "embedded" ? 0 : 1) - (b.kind === "embedded" ? 0 : 1));
@@ -74,8 +75,8 @@ export class ModelFiles {
   }
 
   #stateOf(model, kept) {
-    const weighed = model.files.find(({ role }) => role === "model")?.size; // without it the sum would mislead
-    const bytes = weighed ? model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) : 0;
+    const weights = model.files.find(({ role }) => role === "model")?.size; // if it is not known, a sum would mislead
+    const bytes = weights ? model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) : 0;
     if (model.kind === "embedded") return { bytes, state: "ready", received: bytes };
     const journals = model.files.map((file) => kept.get(nameOf(model, file)));
     const inMemory = model.files.every((file) => this.inMemory.has(nameOf(model, file)));
@@ -85,7 +86,7 @@ export class ModelFiles {
   }
 
   /**
-   * Completes a hub model: missing files are downloaded, resumed and verified.
+   * Downloads, resumes and verifies the missing files of a hub model.
    * @param {Model} model @param {string} hub base address
    * @param {{emit: Function, signal: AbortSignal}} context
    */
@@ -93,14 +94,14 @@ export class ModelFiles {
     const store = await this.storePromise;
     const total = model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) || null;
     let before = 0;
-    let told = 0;
+    let emitted = 0; // time of the last progress event, ms
     for (const file of model.files) {
       const name = nameOf(model, file);
       const wanted = { name, url: hubUrl(hub, model, file), size: file.size, sha256: file.sha256, group: model.id };
       const onProgress = (done, all) => {
         const now = performance.now();
-        if (now - told < 60 && done !== all) return;
-        told = now;
+        if (now - emitted < 60 && done !== all) return;
+        emitted = now;
         emit({ type: "progress", what: "Downloading", done: before + done, total: total ?? all, unit: "bytes" });
       };
       const onWait = () => emit({ type: "progress", what: "Another tab is downloading it", done: 0, total: null, unit: "" });
@@ -122,7 +123,7 @@ export class ModelFiles {
   }
 
   /**
-   * The byte sources of a model, by role. Call `close` on each when it has been read. Models with the same key are the same.
+   * Opens the byte sources of a model, by role. The caller closes each one after reading. The key identifies the model.
    * @param {string} id
    * @returns {Promise<{key: string, sources: Record<string, {name: string, size: number}>}>}
    */
@@ -149,7 +150,7 @@ export class ModelFiles {
     const store = await this.storePromise;
     const entry = await store?.entry(name);
     if (!(await entry?.journal())?.complete) {
-      throw new UserError("This model has not been downloaded, or not all of it.", {
+      throw new UserError("This model is not downloaded, or not completely.", {
         where: model.title,
         hint: "Open the list of models and press Download.",
         action: "models",
@@ -159,8 +160,9 @@ export class ModelFiles {
   }
 
   /**
-   * @param {File[]} files @param {"generate" | "transcribe"} task what the model is for
-   * @param {string} [folder] the name of the folder that they came in
+   * Adds a model from the user's files.
+   * @param {File[]} files @param {"generate" | "transcribe"} task the model's task
+   * @param {string} [folder] the name of the folder that contained them
    * @returns {string} the id of the new model
    */
   add(files, task, folder) {
@@ -171,7 +173,7 @@ export class ModelFiles {
   }
 }
 
-/** The same whatever mirror it came from. */
+/** The name of a file in the store. It does not contain the hub's address, so that mirrors share it. */
 const nameOf = (model, file) => `${file.repo ?? model.repo}/${file.revision ?? model.revision ?? "main"}/${file.path}`;
 
 /** The address of a file on a hub, in the layout of huggingface.co. */
@@ -181,7 +183,7 @@ function hubUrl(hub, model, file) {
   return new URL(path.split("/").map(encodeURIComponent).join("/"), base).href;
 }
 
-/** For browsers that keep no files: gone when the page is closed. */
+/** Downloads a file into memory, for browsers that do not store files. */
 async function downloadToMemory(wanted, signal, onProgress) {
   const lost = new UserError("The connection was lost.", {
     where: wanted.url,
@@ -206,7 +208,7 @@ async function downloadToMemory(wanted, signal, onProgress) {
   }
   const bytes = await new Blob(parts).arrayBuffer();
   if (wanted.sha256 && crypto.subtle && (await sha256(bytes)) !== wanted.sha256) {
-    throw new UserError("The file arrived damaged.", { where: wanted.url, hint: "Download it again.", action: "retry" });
+    throw new UserError("The downloaded file is damaged.", { where: wanted.url, hint: "Download it again.", action: "retry" });
   }
   return bytes;
 }

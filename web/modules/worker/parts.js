@@ -1,6 +1,6 @@
 /**
- * The program's own files, fetched from the site and checked. What starting Python takes is asked for all at once, as soon
- * as the worker runs: Pyodide's loader would ask for one thing after the other.
+ * Fetches and checks the program's own files. As soon as the worker runs, it requests everything that Python needs to start.
+ * Pyodide's loader would request one file after the other.
  *
  * @typedef {{info: {version: string, python: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{lock: Promise<LockFile>, loader: Promise<any>, script: Promise<any>, program: Promise<WebAssembly.Module>,
@@ -14,7 +14,7 @@ const LOCK_FILE = "pyodide-lock.json";
 const PROGRAM = "pyodide.asm.wasm";
 const LIBRARY = "python_stdlib.zip";
 
-/** The connection was lost, or the file is no script. @param {string} url */
+/** The error if the connection was lost, or if a file is not a script. @param {string} url */
 const notLoaded = (url) =>
   new UserError("A part of the program could not be loaded.", {
     where: url,
@@ -44,7 +44,7 @@ async function fetchFile(path) {
   if (!response.ok) {
     throw new UserError(`A part of the program is missing on the server (status ${response.status}).`, {
       where: url,
-      hint: "If you put this page on a host yourself, copy the whole dist folder.",
+      hint: "If you copied this page to a server yourself, copy the whole dist folder.",
       fatal: true,
     });
   }
@@ -57,13 +57,13 @@ export async function sha256(bytes) {
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A wheel of our lock file, checked. @param {LockFile} lock @param {string} name */
+/** Fetches a wheel of our lock file and checks its hash. @param {LockFile} lock @param {string} name */
 export async function fetchWheel(lock, name) {
   const { file_name: file, sha256: expected } = lock.packages[name];
   const bytes = await (await fetchFile(file)).arrayBuffer();
-  // Where the page is not a secure context there is no crypto.subtle; the file came from our own origin all the same.
+  // Without a secure context there is no crypto.subtle. The file comes from our own origin in any case.
   if (crypto.subtle && (await sha256(bytes)) !== expected) {
-    throw new UserError("A part of the program arrived damaged.", {
+    throw new UserError("A downloaded part of the program is damaged.", {
       where: file,
       hint: "Reload the page. If that does not help, the copy on the server is damaged.",
       fatal: true,
@@ -84,47 +84,47 @@ export function fetchParts(packages) {
     library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
   };
   const wheels = { pyapp: lock.then((found) => fetchWheel(found, "pyapp")) };
-  // Whatever arrives costs this thread time: what is needed last comes last.
+  // Each file that arrives costs time of this thread. So the other packages, which are needed last, are requested last.
   for (const name of packages) wheels[name] = program.then(() => lock).then((found) => fetchWheel(found, name));
-  for (const part of [...Object.values(parts), ...Object.values(wheels)]) part.catch(() => {}); // told where it is awaited
+  for (const part of [...Object.values(parts), ...Object.values(wheels)]) part.catch(() => {}); // reported where it is awaited
   return { ...parts, wheels };
 }
 
-/** Hosts that do not know the type of .wasm files cannot be compiled from while they send. @param {Response} response */
+/** Compiles while the file arrives, if the host sends it with the type of .wasm files. @param {Response} response */
 async function compiled(response) {
   if (response.headers.get("Content-Type")?.startsWith("application/wasm")) return WebAssembly.compileStreaming(response);
   return WebAssembly.compile(await response.arrayBuffer());
 }
 
-/** A response whose bytes are here. @param {Response} response */
+/** Reads a response completely. Its `arrayBuffer` then returns these bytes. @param {Response} response */
 async function readWhole(response) {
   const bytes = await response.arrayBuffer();
   return Object.defineProperty(response, "arrayBuffer", { value: async () => bytes });
 }
 
 /**
- * Runs Pyodide's loader, which fetches and compiles for itself: it is given what is under way.
+ * Runs Pyodide's loader, which fetches and compiles by itself, and gives it the parts that are already requested.
  * @template T
  * @param {Parts} parts @param {() => Promise<T>} load @returns {Promise<T>}
  */
 export async function withParts({ program, library }, load) {
   const { fetch } = self;
   const { instantiateStreaming } = WebAssembly;
-  const standIn = new Response();
+  const programResponse = new Response(); // replaced by the compiled program below
   self.fetch = async (input, init) => {
-    if (String(input) === PYODIDE + PROGRAM) return standIn;
+    if (String(input) === PYODIDE + PROGRAM) return programResponse;
     return String(input) === PYODIDE + LIBRARY ? library : fetch(input, init);
   };
   WebAssembly.instantiateStreaming = async (source, imports) => {
-    if ((await source) !== standIn) return instantiateStreaming(source, imports);
-    const module = await program.catch(() => new Promise(() => {})); // told by `lost`
+    if ((await source) !== programResponse) return instantiateStreaming(source, imports);
+    const module = await program.catch(() => new Promise(() => {})); // `lost` reports the error
     return { module, instance: await WebAssembly.instantiate(module, imports) };
   };
   const loading = load().finally(() => {
     self.fetch = fetch;
     WebAssembly.instantiateStreaming = instantiateStreaming;
   });
-  // Pyodide would wait for ever for what does not come; then it is left alone.
+  // If a part does not arrive, Pyodide waits for ever. Then the error of the part ends the start.
   const lost = Promise.all([program, library]).then(() => new Promise(() => {}));
   return Promise.race([loading, lost]);
 }

@@ -1,5 +1,5 @@
 /**
- * Python in this worker and its adapter `pyapp.browser`: started once, asked by name, cancelled by number.
+ * Starts Python in this worker, runs tasks of its adapter `pyapp.browser` by name, and cancels them by the request's id.
  */
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
 import { fetchParts, fetchWheel } from "./parts.js";
@@ -17,13 +17,13 @@ export class Python {
     this.notify = notify;
     /** @type {Promise<import("./runtime.js").Runtime> | null} */
     this.runtime = null;
-    /** Shared with the page where it is isolated: holds the id of the request to stop. @type {Int32Array | null} */
+    /** The id of the request to stop, in memory shared with an isolated page. @type {Int32Array | null} */
     this.stopFlag = null;
     /** @type {Record<string, Promise<void>>} by package */
     this.installed = {};
   }
 
-  /** Starts loading; tells the page how far it is. @param {string[]} early packages to fetch at once */
+  /** Starts Python, and reports each stage to the page. @param {string[]} early packages to fetch at once */
   start(early) {
     const onStage = (what) => this.notify({ notice: "stage", what });
     this.runtime = this.#start(onStage, early);
@@ -62,15 +62,15 @@ export class Python {
   }
 
   /**
-   * A wheel of the site, once. NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle
-   * time; "numpy-later", the parts of it that hearing does not need, in idle time.
+   * Installs a wheel of the site, once. NumPy is installed when a task needs it, or in idle time: stories do not need it.
+   * "numpy-later" is the part of NumPy that transcription does not need.
    * @param {"numpy" | "numpy-later"} name
    */
   async install(name) {
     const { pyodide, lock, wheels } = await this.runtime;
     this.installed[name] ??= (wheels[name] ?? fetchWheel(lock, name)).then((wheel) => unpackWheel(pyodide, wheel, lock)).catch((error) => {
       delete this.installed[name];
-      delete wheels[name]; // offline before it was kept: the next call asks again
+      delete wheels[name]; // the page was offline: the next call fetches it again
       throw error;
     });
     return this.installed[name];
@@ -89,7 +89,7 @@ export class Python {
    * @param {string} method
    * @param {object} params plain values; byte sources stay JavaScript objects
    * @param {{id: number, emit: (...events: object[]) => void, signal: AbortSignal}} context
-   * @returns {Promise<null>} null: the task's own last event has been sent
+   * @returns {Promise<null>} null, because the task has sent its own last event
    */
   async run(method, params, { id, emit, signal }) {
     await this.runtime;
@@ -117,13 +117,13 @@ function readInto(source, view, offset) {
   }
 }
 
-/** pyapp.browser turns Python's exceptions into events; what comes here is the engine itself breaking. */
+/** pyapp.browser turns Python's exceptions into events. So an exception here may mean that Python itself no longer works. */
 function asUserError(error) {
   const fatal = error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.pyodide_fatal_error;
   if (!fatal) return error;
   return new UserError("The engine stopped working.", {
     where: String(error?.message ?? error),
-    hint: "It is being restarted; nothing that you kept is lost.",
+    hint: "It is being restarted. No stored data is lost.",
     fatal: true,
     action: "restart",
   });

@@ -1,5 +1,5 @@
 /**
- * Starts Python in this worker: Pyodide comes from a memory snapshot when one is kept, and our wheel is unpacked.
+ * Starts Python in this worker, from a memory snapshot if one is stored, and unpacks our wheel.
  *
  * @typedef {{pyodide: any, lock: import("./parts.js").LockFile, wheels: Record<string, Promise<ArrayBuffer>>,
  *   marks: Record<string, number>, fromSnapshot: boolean}} Runtime
@@ -9,10 +9,10 @@ import { BROWSERS_THAT_WORK, bestInstructionSet } from "../shared/features.js";
 import { PYODIDE, withParts } from "./parts.js";
 import { unpackWheel } from "./unpack.js";
 
-/** Counts up whenever the list below changes. */
+/** Must be increased when the list below changes. */
 const SNAPSHOT_FORMAT = 2;
 
-/** What a snapshot carries beside Python itself: modules of the standard library that pyapp and NumPy need, and pyapp's. */
+/** The modules that a snapshot contains: those of the standard library that pyapp and NumPy need, and pyapp's. */
 const SNAPSHOT_IMPORTS = `
 import asyncio, base64, codecs, collections.abc, contextlib, ctypes, dataclasses, enum, functools, hashlib, importlib.metadata
 import inspect, io, itertools, json, math, numbers, operator, pathlib, pickle, platform, random, re, secrets, shlex, string
@@ -43,8 +43,8 @@ export async function startRuntime({ store, onStage, parts }) {
   try {
     pyodide = await loadPython(parts, snapshot?.bytes, store !== null);
   } catch (error) {
-    if (!snapshot || error instanceof UserError) throw asStartError(error); // nothing is wrong with the snapshot
-    await store.removeSnapshot(snapshotName); // damaged: start without
+    if (!snapshot || error instanceof UserError) throw asStartError(error); // the snapshot is not the cause
+    await store.removeSnapshot(snapshotName); // it may be damaged: start without it
     snapshot = null;
     pyodide = await loadPython(parts, null, true).catch((again) => { throw asStartError(again); });
   }
@@ -59,7 +59,7 @@ export async function startRuntime({ store, onStage, parts }) {
 
 /** @param {import("./parts.js").Parts} parts @param {Promise<Uint8Array> | null} snapshot read while Pyodide loads */
 async function loadPython(parts, snapshot, makeSnapshot) {
-  snapshot?.catch(() => {}); // told below
+  snapshot?.catch(() => {}); // Pyodide awaits it
   const { loadPyodide } = await parts.loader;
   const { default: createPyodideModule } = await parts.script;
   return withParts(parts, () => loadPyodide({
@@ -72,21 +72,21 @@ async function loadPython(parts, snapshot, makeSnapshot) {
   }));
 }
 
-/** Must run before any library is loaded. Writing to disk happens later, on its own. */
+/** Makes a snapshot, before any library is loaded. It is written to disk a little later. */
 function keepSnapshot(pyodide, store, name) {
   let bytes;
   try {
     pyodide.runPython(SNAPSHOT_IMPORTS);
     bytes = pyodide.makeMemorySnapshot();
   } catch (error) {
-    console.warn("No snapshot of Python could be made: later visits start more slowly.", error);
+    console.warn("A snapshot of Python could not be made: later visits start more slowly.", error);
     return;
   }
-  const write = () => store.writeSnapshot(name, bytes).catch(() => {}); // full storage: the next start is just slower
+  const write = () => store.writeSnapshot(name, bytes).catch(() => {}); // the storage is full: the next start is slower
   setTimeout(() => (navigator.locks ? navigator.locks.request("pyapp:snapshot", write) : write()), 1500);
 }
 
-/** A restored Python would otherwise draw the same random numbers at every visit. */
+/** Seeds Python's random numbers. After each restore they would be the same otherwise. */
 function reseed(pyodide) {
   const random = pyodide.pyimport("random");
   const seed = crypto.getRandomValues(new Uint32Array(4)).join("");
@@ -97,7 +97,7 @@ function reseed(pyodide) {
 function asStartError(error) {
   if (error instanceof UserError) return error;
   return new UserError(`Python did not start: ${error?.message ?? error}`, {
-    hint: "Reload the page. If it stays so, the browser may be out of memory: close other tabs.",
+    hint: "Reload the page. If that does not help, the browser may be out of memory: close other tabs.",
     action: "restart",
     fatal: true,
   });

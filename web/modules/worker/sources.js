@@ -1,9 +1,9 @@
 /**
- * Byte sources that Python reads: a File (dropped, or kept in OPFS), or bytes in memory. Reading copies straight into
- * WebAssembly memory, so a model is never held twice. Python sees `name`, `size`, `read` and `readInto`.
+ * Byte sources that Python reads: a File (dropped, or stored in OPFS), or bytes in memory. `readInto` copies directly into
+ * WebAssembly memory, so that no model is in memory twice. Python uses `name`, `size`, `read` and `readInto`.
  */
 
-/** A file of any size: only the slices that are asked for are read. */
+/** A file of any size. Only the requested slices are read. */
 export class FileSource {
   #reader = new FileReaderSync();
 
@@ -27,7 +27,7 @@ export class FileSource {
   close() {}
 }
 
-/** A kept file through its sync access handle: no copy through the browser's process. */
+/** A stored file, read by its sync access handle: its bytes do not pass through the browser's process. */
 export class HandleSource {
   /** @param {FileSystemSyncAccessHandle} handle @param {string} name */
   constructor(handle, name) {
@@ -51,7 +51,7 @@ export class HandleSource {
   }
 }
 
-/** Bytes that are in memory already. */
+/** Bytes in memory. */
 export class MemorySource {
   /** @param {ArrayBuffer} buffer @param {string} name */
   constructor(buffer, name) {
@@ -72,17 +72,18 @@ export class MemorySource {
 }
 
 /**
+ * Opens a stored file for reading.
  * @param {FileSystemFileHandle} handle
  * @param {string} name
  */
 export async function openHandle(handle, name) {
   try {
-    // Read-only handles are shared between tabs. Browsers without modes would take an exclusive one: not for reading.
+    // Tabs can share read-only handles. Browsers without modes have exclusive handles only; those are not for reading.
     if ("mode" in FileSystemSyncAccessHandle.prototype) {
       return new HandleSource(await handle.createSyncAccessHandle({ mode: "read-only" }), name);
     }
   } catch (error) {
-    if (error.name !== "NoModificationAllowedError") throw error; // it is being written: what was there before is read
+    if (error.name !== "NoModificationAllowedError") throw error; // another tab writes the file
   }
   return new FileSource(await handle.getFile(), name);
 }

@@ -1,9 +1,9 @@
 /**
- * Files kept in the browser: the origin private file system (OPFS), or memory where there is none (some private windows).
+ * Files stored in the browser's origin private file system (OPFS). Some private windows do not have one.
  *
- * Each file is a folder `files/<key>/` with `data` (the bytes so far) and `journal` (one JSON object a line, the last
- * whole line counts). The journal is written after the data that it speaks of has been flushed, so whatever is cut off,
- * when it is read again it tells the truth or a little less.
+ * Each file is a folder `files/<key>/` with `data` (the bytes so far) and `journal` (one JSON object in each line; the last
+ * complete line counts). A line is written after the data that it describes has been flushed. So after an interruption the
+ * journal never claims more bytes than there are.
  *
  * @typedef {{name: string, url: string, size: number | null, received: number, etag: string | null,
  *   sha256: string | null, complete: boolean, group: string | null, time: number}} Journal
@@ -11,7 +11,7 @@
 import { UserError } from "../shared/protocol.js";
 import { openHandle } from "./sources.js";
 
-/** A folder or file name that every file system takes. @param {string} name */
+/** A folder or file name that every file system accepts. @param {string} name */
 export function keyOf(name) {
   return name.replace(/[^A-Za-z0-9._-]/g, (c) => `~${c.codePointAt(0).toString(16)}~`);
 }
@@ -43,7 +43,7 @@ async function readAll(handle) {
   }
 }
 
-/** The whole lines of a journal, last first. @param {string} text @returns {Journal | null} */
+/** The last complete line of a journal. @param {string} text @returns {Journal | null} */
 function lastJournal(text) {
   const lines = text.split("\n");
   for (let i = lines.length - 1; i >= 0; i -= 1) {
@@ -51,13 +51,13 @@ function lastJournal(text) {
       const journal = JSON.parse(lines[i]);
       if (typeof journal?.received === "number") return journal;
     } catch {
-      // A torn or empty line: the one before it counts.
+      // An incomplete or empty line: the line before it counts.
     }
   }
   return null;
 }
 
-/** One kept file. */
+/** One stored file. */
 export class Entry {
   /** @param {FileSystemDirectoryHandle} folder @param {string} key */
   constructor(folder, key) {
@@ -67,7 +67,7 @@ export class Entry {
     this.data = null;
   }
 
-  /** @returns {Promise<Journal | null>} what is known of it; never more than what is really there */
+  /** @returns {Promise<Journal | null>} the file's state; `received` is at most the bytes that are there */
   async journal() {
     try {
       const handle = await this.folder.getFileHandle("journal");
@@ -96,7 +96,7 @@ export class Entry {
     if (written !== bytes.length) throw new DOMException("short write", "QuotaExceededError");
   }
 
-  /** Flushes the data, then writes it down. @param {Journal} journal */
+  /** Flushes the data, then adds a line to the journal. @param {Journal} journal */
   async commit(journal) {
     this.data?.flush();
     const line = new TextEncoder().encode(`${JSON.stringify({ ...journal, time: Date.now() })}\n`);
@@ -118,7 +118,7 @@ export class Entry {
   }
 }
 
-/** The kept files of this page. */
+/** The stored files of this page. */
 export class Store {
   /** @param {FileSystemDirectoryHandle} root */
   constructor(root) {
@@ -129,13 +129,13 @@ export class Store {
     return this.root.getDirectoryHandle("files", { create: true });
   }
 
-  /** @param {string} name as in Journal.name; makes its folder */
+  /** The file of a name; makes its folder if there is none. @param {string} name as in Journal.name */
   async entry(name) {
     const key = keyOf(name);
     return new Entry(await (await this.#files()).getDirectoryHandle(key, { create: true }), key);
   }
 
-  /** @returns {Promise<(Journal & {key: string})[]>} everything kept, complete or not */
+  /** @returns {Promise<(Journal & {key: string})[]>} all stored files, complete or not */
   async list() {
     const reading = [];
     for await (const [key, folder] of (await this.#files()).entries()) {
@@ -152,7 +152,7 @@ export class Store {
         return;
       } catch (error) {
         if (error.name === "NotFoundError") return;
-        await new Promise((resolve) => setTimeout(resolve, 200)); // it may just be being read
+        await new Promise((resolve) => setTimeout(resolve, 200)); // it may be open for reading
       }
     }
     throw new UserError("This file is in use in another tab of this page.", {
@@ -181,12 +181,12 @@ export class Store {
     }
   }
 
-  /** Keeps one snapshot and forgets all others. @param {string} name @param {Uint8Array} bytes */
+  /** Stores a snapshot, and deletes all others. @param {string} name @param {Uint8Array} bytes */
   async writeSnapshot(name, bytes) {
     const folder = await this.root.getDirectoryHandle("snapshots", { create: true });
     for await (const old of folder.keys()) await folder.removeEntry(old).catch(() => {});
     const handle = await folder.getFileHandle(name, { create: true });
-    // createWritable swaps the whole file in at close: a cut-off write leaves nothing behind.
+    // createWritable replaces the file on close: an interrupted write changes nothing.
     const file = await handle.createWritable();
     await file.write(bytes);
     await file.close();
@@ -199,7 +199,7 @@ export class Store {
   }
 }
 
-/** @returns {Promise<Store | null>} null where the browser keeps no files for this page */
+/** @returns {Promise<Store | null>} null if the browser does not store files for this page */
 export async function openStore() {
   try {
     const top = await navigator.storage.getDirectory();

@@ -1,12 +1,12 @@
 /**
- * The tokenizers of Hugging Face in JavaScript: text to token ids, for pyapp.text.tokenizer.
+ * Encodes text as token ids with Hugging Face's tokenizers in JavaScript, for pyapp.text.tokenizer.
  */
 import { siteUrl } from "../shared/site.js";
 import { importPart } from "./parts.js";
 
 let library = null;
 
-/** Loads the library; `createEncoder`, which Python calls, cannot wait. */
+/** Loads the library. Python calls `createEncoder` synchronously, so the library must be loaded before. */
 export async function loadTokenizers() {
   library = await importPart(siteUrl("tokenizers/tokenizers.min.mjs"));
 }

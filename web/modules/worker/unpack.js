@@ -1,6 +1,6 @@
 /**
- * Wheels into Python's file system. Those of this site hold their members as they are (scripts/site.py): their bytes become
- * files without being copied, which saves a tenth of a second for NumPy. Others are left to Pyodide.
+ * Unpacks wheels into Python's file system. The members of this site's wheels are uncompressed (scripts/site.py): their bytes
+ * become files without a copy, which saves 0.1 s for NumPy. Pyodide unpacks other wheels.
  * Source of the format: APPNOTE.TXT 6.3.10 of PKWARE.
  */
 const END_BYTES = 22;
@@ -21,14 +21,14 @@ export function unpackWheel(pyodide, wheel, { info }) {
 }
 
 /**
- * The files in a ZIP archive, as parts of its bytes; null where one is compressed, or something is unusual.
+ * The files in a ZIP archive, as views of its bytes; null if one is compressed, or if the archive is unusual.
  * @param {ArrayBuffer} archive @returns {{name: string, data: Uint8Array}[] | null}
  */
 export function storedMembers(archive) {
   try {
     return readMembers(archive);
   } catch (error) {
-    if (error instanceof RangeError) return null; // a place outside of the archive
+    if (error instanceof RangeError) return null; // a position outside the archive
     throw error;
   }
 }

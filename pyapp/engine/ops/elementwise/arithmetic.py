@@ -99,7 +99,9 @@ sign = unary(
 def _scaled(operation: Op) -> Any:
     def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
         if isinstance(alpha, float) and not common_dtype(a, b).is_floating_point:
-            raise TypeError(f"{operation.name}: alpha {alpha} is no integer, {describe(a)} and {describe(b)} are")
+            raise TypeError(
+                f"{operation.name}: alpha {alpha} must be an integer, as {describe(a)} and {describe(b)} are"
+            )
         return operation(a, b if alpha == 1 else b * alpha)
 
     return call

@@ -34,7 +34,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 def _letters(part: str, x: Tensor, hidden: int) -> list[str]:
     """The label of each dim; the `hidden` dims of the ellipsis are "0", "1", … counted from the right."""
     if part.count(".") not in (0, 3) or (part.count(".") and "..." not in part):
-        raise ValueError(f"einsum: {part!r} holds dots that are no ellipsis")
+        raise ValueError(f"einsum: {part!r} has dots that are not an ellipsis")
     before, dots, after = part.partition("...")
     count = x.ndim - len(before) - len(after) if dots else 0
     labels = [*before, *(str(hidden - count + i) for i in range(max(count, 0))), *after]

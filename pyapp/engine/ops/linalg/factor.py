@@ -96,7 +96,7 @@ def qr(x: Tensor, some: bool | str = True) -> QR:
 
 
 def _no_gradient(*_: Any) -> Any:
-    raise RuntimeError("qr: what Q has more in mode 'complete' has no gradient; take mode 'reduced'")
+    raise RuntimeError("qr: the additional columns of Q in mode 'complete' have no gradient; use mode 'reduced'")
 
 
 @primitive(vjp=_no_gradient, saves="none", name="_further_columns")
@@ -228,7 +228,7 @@ class LUFactor(NamedTuple):
 def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
     """(LU (..., M, N), pivots (..., K) int32) for lu_solve and lu_unpack."""
     if not pivot:
-        raise NotImplementedError("lu_factor: only with pivots")
+        raise NotImplementedError("lu_factor: pivot=False is not supported")
     packed, exchanged, _ = _factorised("lu_factor", x)
     return LUFactor(packed, tensor_of(exchanged + 1, _dtype.int32))
 
@@ -246,7 +246,7 @@ def _unpacked(packed: Tensor, order: Any) -> LU:
 def lu(x: Tensor, *, pivot: bool = True) -> LU:
     """x = P L U: a permutation (..., M, M), L (..., M, K) with ones on its diagonal, U (..., K, N)."""
     if not pivot:
-        raise NotImplementedError("lu: only with pivots")
+        raise NotImplementedError("lu: pivot=False is not supported")
     packed, _, order = _factorised("lu", x)
     return _unpacked(packed, order)
 

@@ -1,4 +1,4 @@
-"""torch's rooms beside its ops: files, functions of functions, data, distributions, settings, compared live."""
+"""torch's packages beside its ops, compared live: files, functions of functions, data, distributions, settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.porting import cases, running
 torch = pytest.importorskip("torch")
 
 
-def room(name: str) -> tuple[Any, Any]:
+def package(name: str) -> tuple[Any, Any]:
     return importlib.import_module(f"torch{name}"), importlib.import_module(f"pyapp{name}")
 
 
@@ -185,18 +185,22 @@ def test_distributions(name: str) -> None:
 
 def test_transformed_distributions() -> None:
     def call(t: Any, loc: Any, x: Any) -> Any:
-        room = t.distributions
-        squashed = room.TransformedDistribution(room.Normal(loc, 0.5), [room.TanhTransform()])
-        made = [room.AffineTransform(1.0, -2.0), room.SigmoidTransform(), room.ExpTransform()]
-        several = room.TransformedDistribution(room.Normal(loc, 2.0), room.ComposeTransform(made))
-        by_vector = room.TransformedDistribution(room.Independent(room.Normal(loc, 1.0), 1), [room.ExpTransform()])
+        D = t.distributions
+        squashed = D.TransformedDistribution(D.Normal(loc, 0.5), [D.TanhTransform()])
+        made = [
+            D.AffineTransform(1.0, -2.0),
+            D.SigmoidTransform(),
+            D.ExpTransform(),
+        ]
+        several = D.TransformedDistribution(D.Normal(loc, 2.0), D.ComposeTransform(made))
+        by_vector = D.TransformedDistribution(D.Independent(D.Normal(loc, 1.0), 1), [D.ExpTransform()])
         drawn = squashed.rsample((3,))
         assert tuple(drawn.shape) == (3, 3) and bool(
             (squashed.log_prob(drawn) - squashed.log_prob(drawn * 1.0) < 1e-3).all()
         )
         return (
             squashed.log_prob(x / 4), several.log_prob(x.exp().clamp(1.05, 2.6)), by_vector.log_prob(x),
-            several.transforms[0](x), room.HalfNormal(loc).cdf(x),
+            several.transforms[0](x), D.HalfNormal(loc).cdf(x),
         )  # fmt: skip
 
     check_equal(*both(call, cases.A, cases.A), 1e-6)
