@@ -251,6 +251,11 @@ class Tokenizer:
             return list(self._split(text, True))
         return list(self._plain().encode(split_guarded(text, self.special_names)))
 
+    def first_special(self, text: str) -> int | None:
+        """The id of the first special token whose name occurs in a text."""
+        found = [(place, -len(name), name) for name in self.special_names if (place := text.find(name)) >= 0]
+        return self._pieces.index(min(found)[2]) if found else None
+
     @overload
     def __call__(self, texts: str, pairs: str | None = None, **options: Any) -> Encoding: ...
     @overload

@@ -54,13 +54,13 @@ def tiktoken() -> dict[str, Any]:
     native = Tokenizer(models.BPE())
     native.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    native.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=360, initial_alphabet=alphabet, show_progress=False))
+    native.train_from_iterator(
+        CORPUS, trainers.BpeTrainer(vocab_size=360, initial_alphabet=alphabet, show_progress=False)
+    )
     byte_of = tiktoken_bytes()
     pieces = sorted(native.get_vocab(), key=native.get_vocab().get)  # type: ignore[arg-type]
     ranks = {bytes(byte_of[sign] for sign in piece): rank for rank, piece in enumerate(pieces)}
-    cl100k = (
-        r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"""
-    )
+    cl100k = r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"""
     encoding = tiktoken.Encoding("small", pat_str=cl100k, mergeable_ranks=ranks, special_tokens={"<|end|>": len(ranks)})
     data = b"".join(base64.b64encode(piece) + b" %d\n" % rank for piece, rank in ranks.items())
     merges = json.loads(native.to_str())["model"]["merges"]

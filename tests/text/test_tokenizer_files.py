@@ -50,7 +50,11 @@ def test_sentencepiece(name: str) -> None:
     again = through_gguf(tokenizer)
     assert plain(again) == GOLDEN[name]["ids"]
     assert [again.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
-    assert (again.bos_id, again.eos_ids, again.vocab_size) == (tokenizer.bos_id, tokenizer.eos_ids, tokenizer.vocab_size)
+    assert (again.bos_id, again.eos_ids, again.vocab_size) == (
+        tokenizer.bos_id,
+        tokenizer.eos_ids,
+        tokenizer.vocab_size,
+    )
     for text, ids in zip(TEXTS, GOLDEN[name]["ids"], strict=True):
         if name != "spm_unigram":
             assert tokenizer.decode(ids) == again.decode(ids)
@@ -109,7 +113,9 @@ def test_tiktoken_and_merges() -> None:
     assert tokenizer.encode("Hello", "Hello") == [0, *hello, 2, 2, *hello, 2]
     assert tokenizer.encode("Hello <mask>", bos=False, eos=False) == [*hello, 4]
     again = through_gguf(tokenizer)
-    assert again.encode("Hello") == [0, *hello, 2] and again.encode("Hello", "Hello") == tokenizer.encode("Hello", "Hello")
+    assert again.encode("Hello") == [0, *hello, 2] and again.encode("Hello", "Hello") == tokenizer.encode(
+        "Hello", "Hello"
+    )
 
 
 def test_wordpiece() -> None:
@@ -189,7 +195,9 @@ def test_divisions(name: str) -> None:
 
 @pytest.mark.parametrize("names", [list(WORD_PATTERNS)[::3], list(WORD_PATTERNS)[1::3], list(WORD_PATTERNS)[2::3]])
 def test_node_divides_the_same(names: list[str], tmp_path: Path, node_ids: Callable[..., Any]) -> None:
-    text = "".join(DIVISIONS["gpt-2"]) + "  Ünï ёлка 你好，世界。１２ ½ it's  e\u0301\u200d ？!\r\n\t\u3000 fooBar2000 \n"
+    text = (
+        "".join(DIVISIONS["gpt-2"]) + "  Ünï ёлка 你好，世界。１２ ½ it's  e\u0301\u200d ？!\r\n\t\u3000 fooBar2000 \n"
+    )
     seen: set[Any] = set()
     for name in names:
         if (patterns := WORD_PATTERNS[name].patterns) in seen:
