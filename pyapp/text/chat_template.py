@@ -35,11 +35,12 @@ def render(
 ) -> str:
     """The text of a conversation by a template in jinja's language.
 
-    `messages` have `role` (system, user, assistant, tool) and `content`, and what else the template reads (`tool_calls`,
-    `reasoning_content` …); `tools` are JSON schemas. `add_generation_prompt` adds the beginning of the assistant's turn;
-    `continue_final_message` ends the text inside the last message instead. `now` is the time for templates with a date.
-    Other variables are passed to the template (`bos_token`, `enable_thinking` …). Raises OptionError for messages that
-    do not fit the template, ModelError for a broken template and one that reaches a limit of time or size.
+    `messages` have `role` (system, user, assistant, tool) and `content`, and what else the template reads
+    (`tool_calls`, `reasoning_content` …); `tools` are JSON schemas. `add_generation_prompt` adds the beginning of the
+    assistant's turn; `continue_final_message` ends the text inside the last message instead. `now` is the time for
+    templates with a date. Other variables are passed to the template (`bos_token`, `enable_thinking` …). Raises
+    OptionError for messages that do not fit the template, ModelError for a broken template and one that reaches a limit
+    of time or size.
     """
     if continue_final_message and add_generation_prompt:
         raise OptionError("it cannot go together with add_generation_prompt", where="continue_final_message")
@@ -123,8 +124,8 @@ def _cut(text: str, final: str) -> str:
 
 
 class ChatTemplate:
-    """The chat template of a tokenizer; `name` chooses one of several (default: "tool_use" for conversations with tools,
-    else "default"). ModelError if there is none.
+    """The chat template of a tokenizer; `name` chooses one of several (default: "tool_use" for conversations with
+    tools, else "default"). ModelError if there is none.
     """
 
     def __init__(self, tokenizer: Tokenizer, name: str | None = None) -> None:

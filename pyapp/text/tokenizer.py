@@ -22,8 +22,10 @@ from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 from pyapp.text.post_processor import LARGEST_ID, PostProcessor, read_post_processor
 from pyapp.text.special_names import OPEN, guard, has_name, plain_document, plain_text, split_guarded
+from pyapp.text.thinking import THINKING_TAGS
 
 BOS_NAMES = ("<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "[CLS]", "<|endoftext|>")
+_THOUGHTS = frozenset((*THINKING_TAGS, *THINKING_TAGS.values()))
 PAD_NAMES = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 EOS_NAMES = ("</s>", "<|end_of_text|>", "<|eot_id|>", "<eos>", "<|im_end|>", "<|endoftext|>", "[SEP]")
 
@@ -140,6 +142,8 @@ class Tokenizer:
         added = {entry["id"] for entry in document.get("added_tokens") or []}
         ids = special | (added & (self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())))
         self.special_names: frozenset[str] = frozenset(name for i in ids if (name := self._pieces[i]))
+        # The tags of thoughts are shown, so that thoughts can be told from the answer.
+        special = frozenset(i for i in special if self._pieces[i] not in _THOUGHTS)
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
         self._json_text = json_text
         self._document = document
@@ -362,7 +366,9 @@ class Tokenizer:
         return self._plain_backend
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`; control tokens are left out, bytes that are not UTF-8 become U+FFFD."""
+        """The text of `ids`; control tokens are left out (but not the tags around thoughts), bytes that are not UTF-8
+        become U+FFFD.
+        """
         joiner = self.joiner()
         return b"".join(joiner.push(number) for number in ids).decode("utf-8", "replace")
 

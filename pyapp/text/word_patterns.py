@@ -1,8 +1,8 @@
 """The regular expressions by which byte-level tokenizers of model families divide text into words.
 
 They are the published patterns of the models' tokenizers, under the names of GGUF's `tokenizer.ggml.pre`, which
-src/llama-vocab.cpp of https://github.com/ggml-org/llama.cpp lists. Each pattern divides the parts that the one before it
-left.
+src/llama-vocab.cpp of https://github.com/ggml-org/llama.cpp lists. Each pattern divides the parts that the one before
+it left.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ LLAMA31 = """
         {{- '<|start_header_id|>assistant<|end_header_id|>\n\n{"name": "' + call.name + '", "parameters": ' }}
         {{- call.arguments | tojson + '}<|eot_id|>' }}
     {%- else %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}
+        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}
+        {{- message['content'] | trim + '<|eot_id|>' }}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{%- endif %}
@@ -165,10 +166,12 @@ QWEN3 = """
     {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}
 {%- endif %}"""
 
-GEMMA = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'] + '\n\n' %}{% set rest =
-messages[1:] %}{% else %}{% set first = '' %}{% set rest = messages %}{% endif %}
+GEMMA = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'] + '\n\n' %}
+{%- set rest = messages[1:] %}{% else %}{% set first = '' %}{% set rest = messages %}{% endif %}
 {% for message in rest %}
-    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}
+    {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('roles must alternate') }}
+    {%- endif %}
     {%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}
     {{ '<start_of_turn>' + role + '\n' + (first if loop.first else '') }}
     {%- if message['content'] is string -%}{{ message['content'] | trim }}
@@ -245,7 +248,9 @@ USER, ANSWER = {"role": "user", "content": ' Héllo <b>& "you" \n\n'}, {"role": 
 SYSTEM = {"role": "system", "content": "Be brief."}
 CALL = {
     "role": "assistant", "content": "",
-    "tool_calls": [{"id": "abc123def", "type": "function", "function": {"name": "weather", "arguments": {"place": "Zürich"}}}],
+    "tool_calls": [
+        {"id": "abc123def", "type": "function", "function": {"name": "weather", "arguments": {"place": "Zürich"}}},
+    ],
 }  # fmt: skip
 RESULT = {"role": "tool", "content": '{"degrees": 21}', "name": "weather", "tool_call_id": "abc123def"}
 THOUGHT = {"role": "assistant", "content": "<think>\nLet me see.\n</think>\n\nIt is 4."}

@@ -116,20 +116,21 @@ def test_the_date() -> None:
     assert render("{{ strftime_now('%d %b %Y') }}", [USER], now=now) == "26 Jul 2024"
 
 
+GROW = "{{% set n = namespace(x='ab') %}}{{% for a in range(99) %}}{{% set n.x = {} %}}{{% endfor %}}"
 HOSTILE = {
-    "steps": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "1,000,000 steps|more than 1 seconds": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
     "counts further": "{{ range(999999999)|length }}",
     "text of more": "{{ 'a' * 999999999 }}",
-    "characters": "{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
-    "makes a text": "{% set n = namespace(x='abcdefgh') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
-    "a text of": "{% set n = namespace(x='ab') %}{% for a in range(99) %}{% set n.x = n.x|replace('a', n.x) %}{% endfor %}",
-    "of more than 16": "{% set n = namespace(x='ab') %}{% for a in range(99) %}{% set n.x = n.x.replace('a', n.x) %}{% endfor %}",
+    "characters": GROW.format("n.x ~ n.x"),
+    "makes a text": GROW.format("n.x + n.x"),
+    "a text of": GROW.format("n.x|replace('a', n.x)"),
+    "of more than 16": GROW.format("n.x.replace('a', n.x)"),
     "a width": "{{ 'a\nb'|indent(999999999) }}",
     "power": "{{ 9 ** 999999 }}",
     "62 bits": "{% set n = namespace(x=9) %}{% for a in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
     "recursive loop": "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
     "deeply": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "than 1,000,000 steps|seconds": "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(40) }}",
+    "steps|seconds": "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(40) }}",
     "unsafe": "{{ ''.__class__.__mro__ }}",
     "unsafe|safely|not safe": "{{ ''.format(1) }}",
     "formatted": "{{ '%99999999d' % 1 }}",
