@@ -157,7 +157,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise SecurityError("texts cannot be formatted with %")
         return sized(super().call_binop(context, operator, left, right))
 
-    def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         self.budget.step()
         owner = getattr(function, "__self__", None)
         if isinstance(owner, str) and function.__name__ == "replace":

@@ -118,7 +118,7 @@ def test_the_date() -> None:
 
 GROW = "{{% set n = namespace(x='ab') %}}{{% for a in range(99) %}}{{% set n.x = {} %}}{{% endfor %}}"
 HOSTILE = {
-    "1,000,000 steps|more than 1 seconds": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+    "steps|more than 1 seconds": "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
     "counts further": "{{ range(999999999)|length }}",
     "text of more": "{{ 'a' * 999999999 }}",
     "characters": GROW.format("n.x ~ n.x"),
