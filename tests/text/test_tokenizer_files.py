@@ -238,14 +238,8 @@ def test_patterns_that_could_take_forever(pattern: str) -> None:
 
 
 def test_harmless_patterns() -> None:
-    for pattern in [
-        "(?:ab)+",
-        "[(a+)]+",
-        r"(?i:'s|'t)?\p{L}+",
-        r"\(a+\)+",
-        "((?=[\\p{L}])([^a-z]))*((?=a)b)+",
-        "[^(\\s|.,!?)]+",
-    ]:
+    plain = ["(?:ab)+", "[(a+)]+", r"(?i:'s|'t)?\p{L}+", r"\(a+\)+", r"((?=[\p{L}])([^a-z]))*((?=a)b)+"]
+    for pattern in [*plain, r"[^(\s|.,!?)]+"]:
         assert danger(pattern) is None, pattern
 
 
