@@ -61,6 +61,8 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
     """The common shape. ValueError names the dim that does not fit."""
+    if len(shapes) == 2 and shapes[0] == shapes[1]:
+        return shapes[0]
     rank = max((len(shape) for shape in shapes), default=0)
     result = [1] * rank
     for shape in shapes:
@@ -112,14 +114,15 @@ def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[
 
 def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:
     """Replaces one -1 so that the shape holds `count` elements."""
-    sizes = tuple(int(size) for size in shape)
-    if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
-        raise ValueError(f"{op}: shape {sizes} may hold one -1 and no other negative size")
-    if -1 in sizes:
-        known = prod(size for size in sizes if size != -1)
+    sizes = tuple(map(int, shape))
+    if min(sizes, default=0) < 0:
+        if sizes.count(-1) > 1 or min(sizes) < -1:
+            raise ValueError(f"{op}: shape {sizes} may hold one -1 and no other negative size")
+        known = -prod(sizes)
         if known == 0 or count % known:
             raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
-        sizes = tuple(count // known if size == -1 else size for size in sizes)
+        missing = sizes.index(-1)
+        return (*sizes[:missing], count // known, *sizes[missing + 1 :])
     if prod(sizes) != count:
         raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
     return sizes
