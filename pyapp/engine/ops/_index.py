@@ -1669,6 +1669,7 @@ OP_MODULES: dict[str, str] = {
     "minimum": "elementwise.compare",
     "mish": "activation",
     "mul": "elementwise.arithmetic",
+    "muon_step": "optimizer_steps",
     "nan_to_num": "elementwise.arithmetic",
     "ne": "elementwise.compare",
     "neg": "elementwise.arithmetic",
