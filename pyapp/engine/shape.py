@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Sequence, Sized
 from math import prod
 from operator import index
@@ -157,7 +158,7 @@ def as_shape(sizes: Iterable[object]) -> Shape:
     try:
         return tuple(map(index, values))  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"a size is an integer: {values!r:.200} is no shape") from None
+        raise TypeError(f"a size is an integer: {reprlib.repr(values)} is no shape") from None
 
 
 class _Sizes(type):

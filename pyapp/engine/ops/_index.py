@@ -1622,6 +1622,7 @@ OP_MODULES: dict[str, str] = {
     "floor": "elementwise.rounding",
     "floor_divide": "elementwise.arithmetic",
     "fmod": "elementwise.arithmetic",
+    "found_extreme": "reduce",
     "frac": "elementwise.rounding",
     "gather": "selection",
     "gcd": "elementwise.arithmetic",
