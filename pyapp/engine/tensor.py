@@ -223,14 +223,12 @@ class Tensor(_Slots, TensorMethods):
         ValueError when its length is not the shape's.
         """
         kind = as_dtype(dtype)
-        result = empty_contiguous(tuple(shape), kind)
+        count, strides = dense_layout(tuple(shape))
+        nbytes = count * kind.itemsize or _no_bytes(kind)
         source = memoryview(data).cast("B")
-        if len(source) != result.storage.nbytes:
-            raise ValueError(
-                f"from_buffer: {tuple(shape)} of {kind} holds {result.storage.nbytes} bytes, the buffer {len(source)}"
-            )
-        result.storage.write(0, source)
-        return result
+        if len(source) != nbytes:
+            raise ValueError(f"from_buffer: {tuple(shape)} of {kind} holds {nbytes} bytes, the buffer {len(source)}")
+        return make(Storage.of_bytes(source), tuple(shape), strides, kind)
 
     def assign(self, values: Any) -> None:
         """Writes numbers into a dense tensor, in row-major order: one number, or a flat sequence of as many as there

@@ -179,7 +179,7 @@ def _ints_of(entries: Sequence[Any]) -> tuple[Any, ...]:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     try:
-        entries = index if type(index) is tuple else (index,)
+        entries: Sequence[Any] = index if type(index) is tuple else (index,)
         if not _PLAIN.issuperset(map(type, entries)):
             entries, basic = _entries(x, index)
             if not basic:
@@ -229,7 +229,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
         return
     check_writable(x, "setitem")
-    entries = index if type(index) is tuple else (index,)
+    entries: Sequence[Any] = index if type(index) is tuple else (index,)
     basic = _PLAIN.issuperset(map(type, entries))
     if not basic:
         entries, basic = _entries(x, index)

@@ -8,8 +8,9 @@ from ..device import Device
 from ..dtype import float32
 from ..element_programs import ElementProgram
 from ..op import op
-from ..tensor import Tensor
-from .create import empty_like, tensor
+from ..storage import Storage
+from ..tensor import Tensor, make
+from .create import empty_like
 from .element_updates import update_elements
 from .linalg.products import linear
 from .norms import sum_squares
@@ -35,17 +36,26 @@ class AdamWSettings:
         self._tensors: dict[Device, tuple[AdamWNumbers, Tensor]] = {}  # by device, with what they hold
 
     def on(self, device: Device) -> Tensor:
-        """The numbers as a tensor on a device; written only if they have changed."""
+        """The numbers as a tensor on a device; written only if they have changed. The host writes them: no Graph does
+        that again."""
         numbers = self.numbers
         held = self._tensors.get(device)
         if held is not None and held[0] == numbers:
             return held[1]
         assert numbers is not None
-        written = tensor(numbers, dtype=float32, device=device)
         if held is not None:
-            written = held[1].copy_(written)
+            written = held[1]
+        else:
+            written = make(Storage.outside_graphs(4 * len(numbers), device), (len(numbers),), (1,), float32)
+        written.assign(numbers)
         self._tensors[device] = numbers, written
         return written
+
+    def renew(self, numbers: AdamWNumbers) -> None:
+        """Writes other numbers wherever they are."""
+        self.numbers = numbers
+        for device in self._tensors:
+            self.on(device)
 
 
 @op()
