@@ -29,7 +29,8 @@ static __attribute__((noinline)) void TILE(ELEMENT *sum, const ELEMENT *a, const
 COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, int64_t first_column,
                   int64_t last_column)
 {
-    enum { WIDTH = EXACT_VECTORS * 4 * LANES / sizeof(ELEMENT) };
+    enum { VECTOR_WIDTH = 4 * LANES / sizeof(ELEMENT), WIDTH = EXACT_VECTORS * VECTOR_WIDTH };
+    const int same = p->bytes == sizeof(ELEMENT); /* else elements are converted one by one */
     ELEMENT right[EXACT_PANELS * WIDTH * EXACT_K], left[EXACT_ROWS * EXACT_K], sum[EXACT_ROWS * WIDTH];
     for (int64_t n = first_column; n < last_column; n += EXACT_PANELS * WIDTH)
         for (int64_t k = 0; k < p->k || k == 0; k += EXACT_K) {
@@ -39,8 +40,12 @@ COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, i
                 for (int64_t j = n; j < end; j += WIDTH) {
                     ELEMENT *to = right + (j - n) * EXACT_K + i * WIDTH;
                     const int64_t at = (k + i) * p->b_row + j * p->b_column;
-                    for (int64_t w = 0; w < WIDTH; w++)
-                        to[w] = j + w < end ? LOAD(p->b, at + w * p->b_column, p->bytes) : 0;
+                    if (same && p->b_column == 1 && j + WIDTH <= end)
+                        for (int v = 0; v < WIDTH; v += VECTOR_WIDTH)
+                            *(UNALIGNED *)(to + v) = *(const UNALIGNED *)((const ELEMENT *)p->b + at + v);
+                    else
+                        for (int64_t w = 0; w < WIDTH; w++)
+                            to[w] = j + w < end ? LOAD(p->b, at + w * p->b_column, p->bytes) : 0;
                 }
             for (int64_t m = first_row; m < last_row; m += EXACT_ROWS) {
                 const int64_t tall = last_row - m < EXACT_ROWS ? last_row - m : EXACT_ROWS;
@@ -50,6 +55,17 @@ COMPACT void NAME(const exact_product *p, int64_t first_row, int64_t last_row, i
                             r < tall ? LOAD(p->a, (m + r) * p->a_row + (k + i) * p->a_column, p->bytes) : 0;
                 for (int64_t j = n; j < end; j += WIDTH) {
                     TILE(sum, left, right + (j - n) * EXACT_K, depth);
+                    if (same && j + WIDTH <= end) {
+                        for (int64_t r = 0; r < tall; r++)
+                            for (int v = 0; v < WIDTH; v += VECTOR_WIDTH) {
+                                UNALIGNED *to = (UNALIGNED *)((ELEMENT *)p->c + (m + r) * p->c_row + j + v);
+                                VECTOR total = *(const UNALIGNED *)(sum + r * WIDTH + v);
+                                if (k)
+                                    total += *to;
+                                *to = total;
+                            }
+                        continue;
+                    }
                     for (int64_t r = 0; r < tall; r++)
                         for (int64_t i = 0; i < WIDTH && j + i < end; i++) {
                             const int64_t at = (m + r) * p->c_row + j + i;

@@ -121,7 +121,7 @@ class Node:
         self.op = op
         self.args: tuple[Any, ...] | None = args
         self.edges: tuple[Edge | None, ...] = tuple(
-            (a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args
+            [(a.node or a) if isinstance(a, Tensor) and a._requires_grad else None for a in args]
         )
         # detached: the output refers to this node, and a cycle would keep its memory alive
         self.output: Tensor | None = output.detach() if op.saves_output else None

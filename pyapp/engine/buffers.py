@@ -10,14 +10,13 @@ from typing import Any
 
 from .device import Device, cpu
 from .dtype import int32
-from .tensor import Tensor, empty_contiguous
+from .storage import Storage
+from .tensor import Tensor, make
 
 
 def int32_tensor(values: Sequence[int], device: Device = cpu) -> Tensor:
     """A new int32 tensor (N,) of these numbers."""
-    result = empty_contiguous((len(values),), int32, device)
-    result.storage.write(0, array("i", values))
-    return result
+    return make(Storage.of_bytes(array("i", values).tobytes(), device), (len(values),), (1,), int32)
 
 
 def writer(tensor: Tensor) -> Callable[..., None]:

@@ -15,7 +15,10 @@ class DType:
     stores it.
     """
 
-    __slots__ = ("block", "category", "format", "is_bits", "is_storage_only", "itemsize", "name", "numpy_name", "rank")
+    __slots__ = (
+        "block", "category", "format", "is_bits", "is_complex", "is_floating_point", "is_quantized", "is_signed",
+        "is_storage_only", "itemsize", "name", "numpy_name", "rank",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, category: int, rank: int, itemsize: int, numpy_name: str = "", format: str = "", block: int = 1
@@ -29,22 +32,10 @@ class DType:
         self.block = block  # columns that share a scale
         self.is_bits = category == 2 and numpy_name.startswith("uint")  # NumPy does not have it: computed in float32
         self.is_storage_only = self.is_bits and itemsize == 1  # stored and converted, without arithmetic
-
-    @property
-    def is_floating_point(self) -> bool:
-        return self.category == 2
-
-    @property
-    def is_signed(self) -> bool:
-        return self.category > 0 and self.name[0] != "u"
-
-    @property
-    def is_complex(self) -> bool:
-        return False
-
-    @property
-    def is_quantized(self) -> bool:
-        return self.category == 3
+        self.is_floating_point = category == 2
+        self.is_quantized = category == 3
+        self.is_signed = category > 0 and name[0] != "u"
+        self.is_complex = False
 
     def __repr__(self) -> str:
         return f"pyapp.{self.name}"

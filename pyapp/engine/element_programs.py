@@ -14,7 +14,8 @@ from .device import Device
 from .dtype import uint8
 from .element_types import opcodes
 from .native import SIGNATURES
-from .tensor import Tensor, empty_contiguous
+from .storage import Storage
+from .tensor import Tensor, make
 
 _POINTERS, _DIMS, _ = (group.split() for group in SIGNATURES["compute_f32"].split("|"))
 TENSORS = sum(name.startswith("x") for name in _POINTERS)
@@ -116,8 +117,8 @@ class ElementProgram:
         """The instructions in a device's memory."""
         found = self._on.get(device)
         if found is None:
-            found = self._on[device] = empty_contiguous((len(self.code),), uint8, device)
-            found.storage.write(0, self.code)
+            found = make(Storage.of_bytes(self.code, device), (len(self.code),), (1,), uint8)
+            self._on[device] = found
         return found
 
     def slots(self, numbers: tuple[float, ...]) -> tuple[int, ...]:

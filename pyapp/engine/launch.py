@@ -162,7 +162,7 @@ def _run_elsewhere(calls: tuple[Call, ...]) -> None:
 
 
 def launch_all(work: int, *calls: tuple[Any, ...]) -> None:
-    """Up to four kernels, each (kernel, *slots) reading what those before it wrote, in one call."""
+    """Several kernels, each (kernel, *slots) reading what those before it wrote, in one call."""
     if calls[0][1].device is not cpu or CAPTURES.count:
         _run_elsewhere(tuple((c[0], work, c[1 : 1 + len(c[0].pointers)], c[1 + len(c[0].pointers) :]) for c in calls))
         return

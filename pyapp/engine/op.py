@@ -22,7 +22,7 @@ from .autograd import STATE, Node
 from .device import cpu
 from .launch import MissingKernel, capturing, refuse_capture
 from .operands import as_tensor
-from .tensor import Tensor, set_node, set_requires_grad
+from .tensor import Tensor, set_attribute, set_node, set_requires_grad
 from .user_errors import MISTAKES, describe, names_itself, tell
 
 Kernel = Callable[..., Any]
@@ -86,7 +86,8 @@ class Op:
         self.module = module
         if not ours and name in RESERVED:
             raise ValueError(f"op: there is an op {name!r} in {RESERVED[name]} already; give yours a name of its own")
-        self.call = _dispatcher(self)  # itself as a function: what users call, and Tensor's method
+        # Itself as a function: what users call, and Tensor's method.
+        self.call = (_view_dispatcher if view else _dispatcher)(self)
         OPS[name] = self
 
     def kernel(self, device: str) -> Callable[[Kernel], Kernel]:
@@ -145,29 +146,25 @@ class Op:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
 
-    def _other(self, args: tuple[Any, ...]) -> Any:
-        """The result where no argument wants a gradient and the first is no tensor, or where the op makes a view."""
-        if not STATE.enabled:
-            return self.forward(*args)
-        if isinstance(args[0], Tensor):
-            return _link_to_base(self, args, self.forward(*args))
-        return self._with_gradient(args)
-
     def _with_gradient(self, args: tuple[Any, ...]) -> Any:
+        """The result, with a node where an argument requires a gradient: one of args, or of a list that comes first."""
         if self.vjp is None:
             return self.definition(*args) if self.definition is not None else self.forward(*args)
         args = _with_tensor_first(args)
-        inputs = _flatten(args)
         STATE.enabled = False
         try:
             result = self.forward(*args)
         finally:
             STATE.enabled = True
-        if any(t._requires_grad for t in inputs) and result.dtype.is_floating_point:
-            if result is args[0]:
-                result = result.detach()
-            set_requires_grad(result, True)
-            set_node(result, Node(self, args if isinstance(args[0], Tensor) else (*args[0], *args[1:]), result))
+        if result.dtype.category == 2:
+            inputs = args if isinstance(args[0], Tensor) else (*args[0], *args[1:])
+            for argument in inputs:
+                if isinstance(argument, Tensor) and argument._requires_grad:
+                    if result is args[0]:
+                        result = result.detach()
+                    set_requires_grad(result, True)
+                    set_node(result, Node(self, inputs, result))
+                    break
         return _link_to_base(self, args, result) if self.view else result
 
     def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -218,7 +215,7 @@ class Op:
 
 def _dispatcher(operation: Op) -> Callable[..., Any]:
     """The dispatch of an op, as a function: Python calls a function faster than an object."""
-    name, view = operation.name.lstrip("_"), operation.view
+    name = operation.name.lstrip("_")
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -232,8 +229,8 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                     if STATE.enabled:
                         return operation._with_gradient(args)
                     break
-            if view or not isinstance(args[0], Tensor):
-                return operation._other(args)
+            if not isinstance(args[0], Tensor):
+                return operation._with_gradient(args) if STATE.enabled else operation.forward(*args)
             claim = operation.claim
             if claim is not None:
                 try:
@@ -247,7 +244,30 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
             tell(error, name, args, kwargs)
             raise
 
-    call.__name__ = call.__qualname__ = name
+    return _as_function(operation, call)
+
+
+def _view_dispatcher(operation: Op) -> Callable[..., Any]:
+    """The dispatch of a view op, whose only tensor comes first: its definition serves every device."""
+    name = operation.name.lstrip("_")
+    definition: Any = operation.definition
+
+    def call(*args: Any) -> Any:
+        try:
+            if not STATE.enabled:
+                return definition(*args)
+            if args[0]._requires_grad:
+                return operation._with_gradient(args)
+            return _link_to_base(operation, args, definition(*args))
+        except MISTAKES as error:
+            tell(error, name, args, {})
+            raise
+
+    return _as_function(operation, call)
+
+
+def _as_function(operation: Op, call: Callable[..., Any]) -> Callable[..., Any]:
+    call.__name__ = call.__qualname__ = operation.name.lstrip("_")
     call.operation = operation  # type: ignore[attr-defined]
     return names_itself(call)
 
@@ -285,12 +305,13 @@ def _link_to_base(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
     if view.storage is not source.storage or view is source:
         return view
     owner = source.view_of[2] if source.view_of else source
-    view.view_of = (op, args, owner)
+    set_attribute(view, "view_of", (op, args, owner))
     if owner._requires_grad and owner.node is None:
         return view
     known = owner.views
     if known is None:
-        known = owner.views = []
+        known = []
+        set_attribute(owner, "views", known)
     elif len(known) >= _FEW_VIEWS and len(known) & (len(known) - 1) == 0:  # now and then forget those that are gone
         known[:] = [reference for reference in known if reference() is not None]
     known.append(ref(view))

@@ -10,7 +10,8 @@ from .device import Device, cpu
 from .dtype import DType, of_number, result_dtype
 from .lazy import np
 from .numpy_arrays import tensor_of
-from .tensor import Tensor, empty_contiguous
+from .storage import Storage
+from .tensor import Tensor, make
 from .user_errors import describe
 
 
@@ -50,8 +51,7 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
         kind = _dtype.float64  # float32 would round 0.1
     result = tensor_of(np.asarray(x, dtype=kind.numpy_name), kind)
     if like.device is not cpu:
-        result = empty_contiguous((), kind, like.device)
-        result.storage.write(0, np.asarray(x, dtype=kind.numpy_name).tobytes())
+        result = make(Storage.of_bytes(np.asarray(x, dtype=kind.numpy_name).tobytes(), like.device), (), (), kind)
     result.weak = True
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Sequence, Sized
 from math import prod
 from operator import index
@@ -61,6 +62,8 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
     """The common shape. ValueError names the dim that does not fit."""
+    if len(shapes) == 2 and shapes[0] == shapes[1]:
+        return shapes[0]
     rank = max((len(shape) for shape in shapes), default=0)
     result = [1] * rank
     for shape in shapes:
@@ -112,14 +115,15 @@ def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[
 
 def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:
     """Replaces one -1 so that the shape holds `count` elements."""
-    sizes = tuple(int(size) for size in shape)
-    if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
-        raise ValueError(f"{op}: shape {sizes} may hold one -1 and no other negative size")
-    if -1 in sizes:
-        known = prod(size for size in sizes if size != -1)
+    sizes = tuple(map(int, shape))
+    if min(sizes, default=0) < 0:
+        if sizes.count(-1) > 1 or min(sizes) < -1:
+            raise ValueError(f"{op}: shape {sizes} may hold one -1 and no other negative size")
+        known = -prod(sizes)
         if known == 0 or count % known:
             raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
-        sizes = tuple(count // known if size == -1 else size for size in sizes)
+        missing = sizes.index(-1)
+        return (*sizes[:missing], count // known, *sizes[missing + 1 :])
     if prod(sizes) != count:
         raise ValueError(f"{op}: {count} elements do not fit the shape {sizes}")
     return sizes
@@ -154,7 +158,7 @@ def as_shape(sizes: Iterable[object]) -> Shape:
     try:
         return tuple(map(index, values))  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"a size is an integer: {values!r:.200} is no shape") from None
+        raise TypeError(f"a size is an integer: {reprlib.repr(values)} is no shape") from None
 
 
 class _Sizes(type):

@@ -191,9 +191,19 @@ class Storage:
         return self
 
     @classmethod
+    def outside_graphs(cls, nbytes: int, device: Device = cpu) -> Storage:
+        """Memory that the host is to write. While a Graph is captured it is not the Graph's, whose earlier kernels
+        would write it at a replay."""
+        graph, _current.graph = _current.graph, None
+        try:
+            return cls(nbytes, device)
+        finally:
+            _current.graph = graph
+
+    @classmethod
     def of_bytes(cls, data: Any, device: Device = cpu) -> Storage:
         """Memory of its own with these bytes in it."""
-        self = cls(len(data), device)
+        self = cls.outside_graphs(len(data), device)
         self.write(0, data)
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -37,18 +38,22 @@ class _ArrayInterface:
     __slots__ = ("__array_interface__", "storage")
 
     def __init__(self, tensor: Tensor) -> None:
-        size = tensor.dtype.itemsize
+        kind, strides = tensor.dtype, None
+        if not tensor.is_contiguous():
+            strides = tuple([stride * kind.itemsize for stride in tensor.strides])
         self.storage = tensor.storage
         self.__array_interface__ = {
-            "version": 3,
-            "data": (tensor.address, False),
-            "typestr": np.dtype(tensor.dtype.numpy_name).str,
-            "shape": tensor.shape,
-            "strides": tuple(stride * size for stride in tensor.strides),
-        }
+            "version": 3, "data": (tensor.address, False), "typestr": _type_string(kind.numpy_name),
+            "shape": tensor.shape, "strides": strides,
+        }  # fmt: skip
 
 
-_set = object.__setattr__
+@cache
+def _type_string(name: str) -> Any:
+    return np.dtype(name).str
+
+
+set_attribute = object.__setattr__  # of a tensor, without the question whether it is guarded
 _GEOMETRY = ("storage", "shape", "strides", "dtype", "device", "offset", "address")
 
 
@@ -140,18 +145,18 @@ class Tensor(_Slots, TensorMethods):
         if name in _GUARDED:
             hint = f"; {_HOW_TO_CHANGE[name]}" if name in _HOW_TO_CHANGE else ""
             raise AttributeError(f"{name}: a tensor's {name} cannot be assigned{hint}")
-        _set(self, name, value)
+        set_attribute(self, name, value)
 
     def point_to(self, storage: Storage, shape: Shape, strides: Shape, dtype: DType, offset: int = 0) -> None:
         """Has this tensor show other memory. The caller answers for it that the elements lie in the storage."""
         found = make(storage, shape, strides, dtype, offset)
         for name in _GEOMETRY:
-            _set(self, name, getattr(found, name))
+            set_attribute(self, name, getattr(found, name))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.point_to(*(state.pop(name) for name in _STATE))
         for name, value in state.items():
-            _set(self, name, value)
+            set_attribute(self, name, value)
 
     # -- where the elements are
 
@@ -218,14 +223,12 @@ class Tensor(_Slots, TensorMethods):
         ValueError when its length is not the shape's.
         """
         kind = as_dtype(dtype)
-        result = empty_contiguous(tuple(shape), kind)
+        count, strides = dense_layout(tuple(shape))
+        nbytes = count * kind.itemsize or _no_bytes(kind)
         source = memoryview(data).cast("B")
-        if len(source) != result.storage.nbytes:
-            raise ValueError(
-                f"from_buffer: {tuple(shape)} of {kind} holds {result.storage.nbytes} bytes, the buffer {len(source)}"
-            )
-        result.storage.write(0, source)
-        return result
+        if len(source) != nbytes:
+            raise ValueError(f"from_buffer: {tuple(shape)} of {kind} holds {nbytes} bytes, the buffer {len(source)}")
+        return make(Storage.of_bytes(source), tuple(shape), strides, kind)
 
     def assign(self, values: Any) -> None:
         """Writes numbers into a dense tensor, in row-major order: one number, or a flat sequence of as many as there

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from math import sqrt
 from typing import Any, TypeAlias
 
 from ..engine import Tensor
 from ..engine.element_programs import ElementProgram
+from ..engine.launch import capturing, record_call
 from ..engine.ops import zeros_like
 from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import AdamWNumbers, AdamWSettings, adamw_step
@@ -33,8 +34,11 @@ class _AdamVariant(Optimizer):
 
 class Adam(_AdamVariant):
     """Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980), with L2 or decoupled weight decay, as torch.optim.Adam. One
-    fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018 (https://arxiv.org/abs/1904.09237).
+    fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018 (https://arxiv.org/abs/1904.09237). A Graph of a step
+    counts the steps and follows the settings of the groups at each replay.
     """
+
+    replays = True
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
@@ -47,6 +51,12 @@ class Adam(_AdamVariant):
         )  # fmt: skip
         self._settings = AdamWSettings()
         self._wanted: tuple[float, ...] = ()  # what the settings were made of
+        self._replayed: _ReplayedStep | None = None  # while a step is captured
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Updates every parameter that has a gradient. A `closure` is called first, and its loss is returned."""
+        self._wanted, self._replayed = (), None
+        return super().step(closure)
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         decay, (beta1, beta2) = group["weight_decay"], group["betas"]
@@ -54,13 +64,22 @@ class Adam(_AdamVariant):
         added: tuple[float, ...] = ()  # L2 weight decay
         if decay and not group["decoupled_weight_decay"]:
             added, decay = (decay,), 0.0
+        if capturing():
+            _check_replayable(entry, bool(added or group["amsgrad"]))
         if not entry:
             entry.update(step=0, exp_avg=zeros_like(parameter), exp_avg_sq=zeros_like(parameter))
         step = entry["step"] = entry["step"] + 1
-        wanted = (group["lr"], beta1, beta2, group["eps"], decay, step)
+        wanted = (id(group), group["lr"], beta1, beta2, group["eps"], decay, step)
         if wanted != self._wanted:  # not as the last parameter
             self._wanted = wanted
-            self._settings.numbers = AdamWNumbers(*wanted[:5], 1 - beta1**step, 1 - beta2**step)
+            if capturing():
+                self._replayed = _ReplayedStep(group)
+                self._settings = self._replayed.settings
+            self._settings.numbers = _numbers(group, decay, step)
+            if self._replayed is not None:
+                record_call(self._replayed.advance, (self._settings.on(parameter.device),))
+        if self._replayed is not None:
+            self._replayed.entries.append(entry)
         if added or group["amsgrad"]:
             self._run_program(parameter, grad, entry, group["amsgrad"], added)
         else:
@@ -78,6 +97,37 @@ class Adam(_AdamVariant):
         rate, beta1, beta2, eps, decay, of_mean, of_squares = self._settings.numbers  # type: ignore[misc]
         numbers = (1 - rate * decay, beta1, 1 - beta1, beta2, 1 - beta2, 1 / sqrt(of_squares), eps, -rate / of_mean)
         update_elements(parameter, tuple(states), _adam(amsgrad, bool(added)), numbers + added)
+
+
+def _numbers(group: Group, decay: float, step: int) -> AdamWNumbers:
+    beta1, beta2 = group["betas"]
+    return AdamWNumbers(group["lr"], beta1, beta2, group["eps"], decay, 1 - beta1**step, 1 - beta2**step)
+
+
+def _check_replayable(entry: dict[str, Any], by_program: bool) -> None:
+    """RuntimeError where a Graph of the step would not do what the step does."""
+    if by_program:
+        raise RuntimeError(
+            "a Graph would replay this step with the numbers of today: amsgrad and L2 weight decay cannot be captured"
+        )
+    if not entry:
+        raise RuntimeError(
+            "a Graph would write the zeros of the first step's moments again: take one step before the capture"
+        )
+
+
+class _ReplayedStep:
+    """Some parameters of one group in a Graph: before their kernels the host counts the step and writes its numbers."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.entries: list[dict[str, Any]] = []  # the states of the parameters
+        self.settings = AdamWSettings()
+
+    def advance(self) -> None:
+        for entry in self.entries:
+            entry["step"] += 1
+        self.settings.renew(_numbers(self.group, self.group["weight_decay"], self.entries[0]["step"]))
 
 
 @cache

@@ -7,11 +7,9 @@ from math import sqrt
 from typing import Any
 
 from ..engine import Tensor
-from ..engine.element_programs import ElementProgram
-from ..engine.ops.element_updates import update_elements
-from ..engine.ops.linalg.products import linear
+from ..engine.ops.optimizer_steps import MuonNumbers, muon_step
 from ..engine.user_errors import describe
-from .optimizer import Group, Optimizer, add_scaled, decay_parameter, parameter_state, update_mean
+from .optimizer import Group, Optimizer, parameter_state
 
 __all__ = ["Muon"]
 
@@ -49,30 +47,13 @@ class Muon(Optimizer):
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         entry = parameter_state(self, parameter, "momentum_buffer")
         rows, columns = parameter.shape
-        buffer = update_mean(entry["momentum_buffer"], grad, 1 - group["momentum"])
-        step = grad + (buffer - grad) * group["momentum"] if group["nesterov"] else buffer
-        turned = _orthogonalized(step.mT if rows > columns else step, group)
         if group["adjust_lr_fn"] == "match_rms_adamw":
             factor = 0.2 * sqrt(max(rows, columns))
         else:
             factor = sqrt(max(1, rows / columns))
-        decay_parameter(group, parameter)
-        add_scaled(parameter, turned.mT if rows > columns else turned, -group["lr"] * factor)
-
-
-def _orthogonalized(x: Tensor, group: Group) -> Tensor:
-    """The Newton-Schulz iteration: x (R, C), R <= C, with singular values moved near 1."""
-    a, b, c = group["ns_coefficients"]
-    x = x / x.norm().clamp(min=group["eps"])
-    for _ in range(group["ns_steps"]):
-        gram = linear(x, x)  # (R, R)
-        mixed = update_elements(linear(gram, gram), (gram,), _COMBINED, (c, b))
-        x = update_elements(mixed @ x, (x,), _COMBINED, (1.0, a))
-    return x
-
-
-def _combined(x: Any, y: Any, of_x: Any, of_y: Any) -> Any:
-    return x * of_x + y * of_y, None
-
-
-_COMBINED = ElementProgram(_combined, 2, 2)
+        share = 1 - group["momentum"]
+        numbers = MuonNumbers(
+            share, group["momentum"] if group["nesterov"] else 1.0, group["eps"], group["ns_coefficients"],
+            group["ns_steps"], 1 - group["lr"] * group["weight_decay"], -group["lr"] * factor,
+        )  # fmt: skip
+        muon_step(parameter, entry["momentum_buffer"], grad, numbers)

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Any
 
 from ..engine import Tensor, enable_grad, float32, float64, no_grad
+from ..engine.launch import capturing
 from ..engine.ops import zeros_like
 from ..engine.user_errors import describe
 
@@ -28,6 +29,8 @@ class Optimizer:
     `state` is a dict per parameter. With `maximize` steps ascend the gradient. torch's `foreach`, `fused` and
     `capturable` are accepted and ignored.
     """
+
+    replays = False  # whether a Graph of a step counts steps and follows the settings of the groups
 
     def __init__(
         self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **flags: Any
@@ -94,6 +97,11 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if capturing() and not self.replays:
+            raise RuntimeError(
+                f"{type(self).__name__}: a Graph would replay this step with the numbers of today; only steps of Adam "
+                "and AdamW can be captured"
+            )
         with no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:

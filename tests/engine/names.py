@@ -55,8 +55,10 @@ MODULES = {
         lu_factor lu_solve matmul matrix_exp matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve
         solve_ex solve_triangular svd svdvals tensorinv tensorsolve vander vecdot vector_norm
     """.split(),
-    "fft": "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft fftfreq rfftfreq"
-    " fftshift ifftshift".split(),
+    "fft": """
+        fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfft ihfft hfft2 ihfft2 hfftn ihfftn
+        fftfreq rfftfreq fftshift ifftshift
+    """.split(),
     "special": """
         digamma entr erf erfc erfinv exp2 expit expm1 gammainc gammaincc gammaln i0 log1p log_ndtr log_softmax logit
         logsumexp multigammaln ndtr ndtri polygamma psi round sinc softmax xlog1py xlogy

@@ -244,6 +244,54 @@ def test_lists_that_are_nested_too_deep() -> None:
             tensor(data)
     with pytest.raises(ValueError, match="dimension"):
         pyapp.ones(2)[deep]
+    for make in (pyapp.zeros, pyapp.ones, pyapp.ones(2).reshape, pyapp.ones(2).expand):
+        with pytest.raises(TypeError, match="a size is an integer"):
+            make(deep)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_slope_of_an_extreme_that_is_nan(largest: bool) -> None:
+    nan, name = math.nan, "max" if largest else "min"
+    for values, whole in (
+        ([1.0, nan, 3.0], [0, 1, 0]), ([nan, nan, 1.0], [0.5, 0.5, 0]), ([math.inf, 1.0, nan], [0, 0, 1]),
+    ):  # fmt: skip
+        assert slopes(lambda x: getattr(x, name)(), *values) == whole
+        assert slopes(lambda x: x.norm(math.inf if largest else -math.inf), *values) == [0, 0, 0]
+    assert slopes(lambda x: getattr(x, name)(), 2.0, 2.0) == [0.5, 0.5]
+
+
+def test_the_slope_of_a_product_that_is_not_finite() -> None:
+    nan, inf = math.nan, math.inf
+    for values, expected in (
+        ([1.0, nan, 3.0], [nan, nan, nan]), ([nan], [nan]), ([0.0, nan, 2.0], [nan, 0, nan]),
+        ([inf, inf, 1.0], [nan, nan, inf]), ([0.0, 2.0, 3.0], [6, 0, 0]),
+    ):  # fmt: skip
+        for product in (lambda x: x.prod(), lambda x: x.prod(0)):
+            np.testing.assert_array_equal(slopes(product, *values), expected)
+
+
+@pytest.mark.parametrize(
+    ("a", "x", "expected"),
+    [  # by mpmath
+        (1e30, 1e30, 0.5), (1e308, 1e308, 0.5), (1e10, 1e10, 0.500001329807601339), (2e4, 1.9e4, 3.23687464361859e-13),
+        (1e4, 9700.0, 0.0012341755844684919966), (1e4, 10400.0, 0.99996111982942601179), (1e4, 1e30, 1.0),
+        (1e30, 1e4, 0.0), (9999.0, 9999.0, 0.50132987483543325),
+    ],
+)  # fmt: skip
+def test_incomplete_gamma_functions_of_large_arguments(a: float, x: float, expected: float) -> None:
+    given = [tensor(value, dtype=pyapp.float64) for value in (a, x)]
+    assert pyapp.special.gammainc(*given).item() == pytest.approx(expected, rel=1e-9)
+    assert pyapp.special.gammaincc(*given).item() == pytest.approx(1 - expected, rel=1e-10, abs=1e-15)
+
+
+@pytest.mark.parametrize("what", ["stride", "dilation"])
+@pytest.mark.parametrize("value", [0, -1, 2**31, 2**63])
+def test_convolutions_refuse_distances(what: str, value: int) -> None:
+    """As torch does, before gigabytes are allocated."""
+    f = nn.functional
+    for call in (f.conv1d, f.conv_transpose1d):
+        with pytest.raises(ValueError, match=f"a {what} is at least 1"):
+            call(pyapp.ones(1, 1, 3), pyapp.ones(1, 1, 2), **{what: value})
 
 
 def test_results_that_no_memory_holds_are_refused_at_once() -> None:

@@ -33,6 +33,8 @@ TOLD_OTHERWISE = {
     "linalg.svd",
     "nn.functional.embedding_bag",
     "sum",
+    "fft.hfftn",
+    "fft.ihfftn",
     "linalg.matrix_rank",
     "linalg.pinv",
     "multinomial",

@@ -179,3 +179,22 @@ def test_memory_is_given_back() -> None:
     before = len(backend.blocks)
     del graph
     assert len(backend.blocks) < before
+
+
+def test_what_the_host_writes_is_not_memory_of_the_graph() -> None:
+    """A replay does not write the number again: no kernel of the Graph may write its memory."""
+    x = pyapp.full((1,), 2.0, device="mirror")
+
+    def compute() -> Tensor:
+        y = x * 2 + 1  # whose product is freed before the number is written
+        return 1.8 / y
+
+    graph = capture(compute)
+    assert graph.outputs.tolist() == graph.replay().tolist() == [pytest.approx(0.36)]
+
+
+def test_a_graph_writes_all_zeros_again() -> None:
+    """Also those behind the last whole word."""
+    graph = capture(lambda: pyapp.zeros(7, dtype="uint8", device="mirror"))
+    graph.outputs.fill_(5)
+    assert graph.replay().tolist() == [0] * 7

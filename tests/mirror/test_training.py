@@ -132,6 +132,64 @@ def test_captured_gradients(name: str, device: str) -> None:
             np.testing.assert_array_equal(ours.cpu().numpy(), theirs.numpy())
 
 
+def _trained_by_replays(device: str | None) -> tuple[list[Any], nn.Module, Any]:
+    """Losses and norms of whole training steps with a schedule, and the model: eager on the CPU where device is None,
+    else all but the first two by a Graph."""
+    model = _made("layers", device or "cpu")
+    matrices, vectors = ([p for p in model.parameters() if (p.ndim > 1) == wide] for wide in (True, False))
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = optim.AdamW(groups, lr=0.02)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    tokens = pyapp.from_numpy(_tokens(0)).to(device or "cpu")
+
+    def step() -> tuple[Tensor, Tensor]:
+        optimizer.zero_grad()
+        loss = _loss(model, tokens)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.8)
+        optimizer.step()
+        return loss.detach(), norm
+
+    graph, found = None, []
+    for number in range(7):
+        tokens.copy_(pyapp.from_numpy(_tokens(number)).to(tokens.device))
+        if graph is not None:
+            outputs = graph.replay()
+        elif device and number == 1:  # the first step has made the optimiser's state
+            graph = capture(step)
+            outputs = graph.outputs
+        else:
+            outputs = step()
+        found.append([x.item() for x in outputs])
+        schedule.step()
+    return found, model, optimizer
+
+
+@pytest.mark.parametrize("device", ["cpu", "mirror"])
+def test_a_whole_step_is_replayed(device: str) -> None:
+    """Forward, loss, backward, clipping and AdamW with its schedule, bit for bit as eager steps."""
+    expected, eager, by_step = _trained_by_replays(None)
+    found, model, optimizer = _trained_by_replays(device)
+    assert found == expected and min(norm for _, norm in found) < 1.8 < max(norm for _, norm in found)
+    _same(model, eager)
+    assert [entry["step"] for entry in optimizer.state.values()] == [entry["step"] for entry in by_step.state.values()]
+
+
+def test_steps_that_a_graph_would_repeat_wrongly_are_refused() -> None:
+    for build, match in (
+        (lambda p: optim.SGD(p, lr=0.1), "only steps of Adam"), (lambda p: optim.AdamW(p), "one step before"),
+        (lambda p: optim.AdamW(p, amsgrad=True), "amsgrad"), (lambda p: optim.Adam(p, weight_decay=0.1), "L2"),
+    ):  # fmt: skip
+        parameter = nn.Parameter(pyapp.ones(3))
+        parameter.grad = pyapp.ones(3)
+        optimizer = build([parameter])
+        with pytest.raises(RuntimeError, match=match):
+            capture(optimizer.step)
+        assert parameter.tolist() == [1.0] * 3
+    with pytest.raises(RuntimeError, match="item"):
+        capture(lambda: nn.utils.clip_grad_norm_(parameter, 0.5, error_if_nonfinite=True))
+
+
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
 def test_weights_are_saved_and_loaded(tmp_path: Path, ending: str) -> None:
     """From the mirror to a file, and from the file to both devices."""

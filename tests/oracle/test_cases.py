@@ -20,7 +20,7 @@ ROUGH = {
     "qr", "quantile", "remainder", "searchsorted", "slogdet", "solve", "sort", "svd", "topk", "trace", "eigh",
     "eigvalsh", "cumprod", "local", "polygamma", "kron", "var", "std", "frexp", "float", "isclose", "vander", "grid",
     "fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn",
-    "hfft", "ihfft", "stft", "istft",  # torch has none in halves
+    "hfft", "ihfft", "hfft2", "ihfft2", "hfftn", "ihfftn", "stft", "istft",  # torch has none in halves
     "lstsq", "svdvals", "geqrf", "householder", "ormqr", "tensorinv", "tensorsolve", "nuclear", "inv",
     "pinverse",
     "fmod", "logaddexp2", "tan", "logspace", "bucketize", "eq", "round", "floor",

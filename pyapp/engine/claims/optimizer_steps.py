@@ -9,11 +9,22 @@ from ..element_types import CODES, opcodes
 from ..launch import KERNELS, Part, launch_all
 from ..op import claims
 from ..operands import dense, is_plain
-from ..ops.optimizer_steps import MATRIX_CHANGE, MEAN, STEP, AdafactorNumbers, AdamWSettings
+from ..ops.optimizer_steps import (
+    COMBINED,
+    MATRIX_CHANGE,
+    MEAN,
+    MOMENTUM,
+    NORMALIZED,
+    STEP,
+    AdafactorNumbers,
+    AdamWSettings,
+    MuonNumbers,
+)
 from ..tensor import Tensor, empty_contiguous
 from .element_updates import record
 
 _ADAMW, _REDUCE, _SUM_ROWS, _MUL = (KERNELS[name] for name in ("adamw_f32", "reduce", "sum_rows_f32", "mul_f32"))
+_LINEAR, _MATMUL, _COPY = (KERNELS[name] for name in ("linear_f32", "matmul_f32", "copy_strided"))
 _SQUARES = (opcodes("reduce")["sum_squares"].code, CODES[float32], CODES[float32])
 
 
@@ -73,3 +84,50 @@ def _adafactor_step(parameter: Tensor, grad: Tensor, means: tuple[Tensor, ...], 
     for written in (parameter, by_row, by_column):
         written.storage.version += 1
     return parameter
+
+
+@claims("muon_step")
+def _muon_step(parameter: Tensor, momentum: Tensor, grad: Tensor, numbers: MuonNumbers) -> Any:
+    """Float32 matrices, in one call: the Python of an op takes longer than the product of two small matrices."""
+    if not (is_plain(parameter) and is_plain(momentum) and grad.dtype is float32):
+        return NotImplemented
+    if not parameter.shape == momentum.shape == grad.shape or 0 in parameter.shape:
+        return NotImplemented
+    share, ahead, epsilon, (a, b, c), iterations, keep, rate = numbers
+    rows, columns = parameter.shape
+    short, long, count, device = min(rows, columns), max(rows, columns), rows * columns, parameter.device
+    x, y = (empty_contiguous((short, long), float32, device) for _ in range(2))
+    gram, mixed = (empty_contiguous((short, short), float32, device) for _ in range(2))
+    total = empty_contiguous((), float32, device)
+    change = y if rows > columns else x  # grad, then the step: (rows, columns)
+    calls: list[tuple[Any, ...]] = [
+        _copy_matrix(change, grad, (rows, columns), grad.strides),
+        record(MOMENTUM, count, (change, momentum), (share, ahead)),
+    ]
+    if change is y:
+        calls.append(_copy_matrix(x, y, (short, long), (1, short)))
+    calls.append((_REDUCE, total, x, *_SQUARES, 1, count, 1, count, 1, 1))
+    calls.append(record(NORMALIZED, count, (x, total), (epsilon,), 2))
+    for _ in range(iterations):
+        calls += (
+            (_LINEAR, gram, x, x, None, short, short, long, short, long, 0),
+            (_LINEAR, mixed, gram, gram, None, short, short, short, short, short, 0),
+            record(COMBINED, short * short, (mixed, gram), (c, b)),
+            (_MATMUL, y, mixed, x, 1, short, long, short, 0, short, 1, 0, long, 1, 0, long),
+            record(COMBINED, count, (y, x), (1.0, a)),
+        )
+        x, y = y, x
+    if rows > columns:
+        calls.append(_copy_matrix(y, x, (rows, columns), (1, long)))
+        x = y
+    calls.append(record(COMBINED, count, (parameter, x), (keep, rate)))
+    launch_all(count * short >> 10, *calls)
+    for written in (parameter, momentum):
+        written.storage.version += 1
+    return parameter
+
+
+def _copy_matrix(target: Tensor, source: Tensor, shape: tuple[int, int], strides: Any) -> tuple[Any, ...]:
+    """The record that copies a matrix with these strides into dense memory."""
+    none = (0,) * 4
+    return (_COPY, target, source, 4, 2, *shape, *none, shape[1], 1, *none, *strides, *none)

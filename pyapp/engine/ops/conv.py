@@ -27,6 +27,17 @@ def _each(value: int | Sequence[int], dims: int, name: str, what: str) -> tuple[
     return found
 
 
+_LARGEST_STEP = 2**31 - 1  # as torch's
+
+
+def _distances(value: int | Sequence[int], dims: int, name: str, what: str) -> tuple[int, ...]:
+    """A stride or dilation for each spatial dim."""
+    found = _each(value, dims, name, what)
+    if not 0 < min(found) <= max(found) <= _LARGEST_STEP:
+        raise ValueError(f"{name}: a {what} is at least 1 and below 2**31, not {value}")
+    return found
+
+
 def _widths(padding: Any, kernel: tuple[int, ...], dilation: tuple[int, ...], name: str) -> list[tuple[int, int]]:
     """(before, after) of each spatial dim: from numbers, such pairs, "valid" or "same" (the odd one after, as in
     torch).
@@ -78,7 +89,7 @@ def _conv(
     if x.ndim == dims + 1:
         return _conv(name, dims, x.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
     kernel = weight.shape[2:]
-    steps, apart = _each(stride, dims, name, "stride"), _each(dilation, dims, name, "dilation")
+    steps, apart = _distances(stride, dims, name, "stride"), _distances(dilation, dims, name, "dilation")
     if padding == "same" and any(s != 1 for s in steps):
         raise ValueError(f"{name}: padding 'same' takes a stride of 1, not {steps}")
     return _convolution(x, weight, bias, steps, tuple(_widths(padding, kernel, apart, name)), apart, groups)
@@ -124,7 +135,8 @@ def conv1d(
     "valid", or pairs (before, after) for each dim.
     """
     step, margin, apart = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in (stride, padding, dilation))
-    if x.ndim == 3 and apart == 1 == groups and isinstance(step, int) and isinstance(margin, int):
+    plain = x.ndim == 3 and apart == 1 == groups and isinstance(margin, int)
+    if plain and isinstance(step, int) and 0 < step <= _LARGEST_STEP:
         return _conv1d(x, weight, bias, step, margin)
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
@@ -166,7 +178,7 @@ def _conv_transpose(
             name, dims, x.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
         ).squeeze(0)
     kernel = weight.shape[2:]
-    steps, apart = _each(stride, dims, name, "stride"), _each(dilation, dims, name, "dilation")
+    steps, apart = _distances(stride, dims, name, "stride"), _distances(dilation, dims, name, "dilation")
     more = _each(output_padding, dims, name, "output_padding")
     if any(m >= max(s, d) for m, s, d in zip(more, steps, apart, strict=True)):
         raise ValueError(f"{name}: output_padding {more} must be smaller than stride {steps} or dilation {apart}")

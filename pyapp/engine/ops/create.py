@@ -11,7 +11,8 @@ from ..autograd import no_grad
 from ..declare import function, method
 from ..device import cpu
 from ..dtype import Default, DType, as_dtype, of_number
-from ..launch import KERNELS
+from ..element_types import CODES
+from ..launch import KERNELS, Part
 from ..lazy import np
 from ..numpy_arrays import tensor_of
 from ..operands import check_number
@@ -20,7 +21,7 @@ from ..storage import Storage
 from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, set_node, set_requires_grad
 from .elementwise.cast import moved
 
-_FILL = KERNELS["fill_f32"]
+_FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
 def _finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
@@ -64,7 +65,7 @@ def fill_storage_with_zeros(tensor: Tensor) -> None:
     words, rest = divmod(tensor.storage.nbytes, 4)
     _FILL.launch(words >> 10, tensor, words, 0.0)
     if rest:
-        tensor.storage.write(words * 4, bytes(rest))
+        _FILL_ANY.launch(0, Part(tensor, words * 4), CODES[_dtype.uint8], rest, 0)
 
 
 @function(factory=True)

@@ -240,6 +240,34 @@ def ihfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = Non
     return _conjugate(rfft(x, n, dim, _turned("ihfft", norm)))
 
 
+def hfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """hfft along the last of the dims, fft along the others: pairs (..., F, 2) → real."""
+    _check_pairs("hfftn", x)
+    *others, (last, length) = _dims("hfftn", x.ndim - 1, s, dim)
+    for d, size in others:
+        x = fft(x, size, d, norm)
+    return hfft(x, length, last, norm)
+
+
+def ihfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+    """The inverse of hfftn. The pairs come last."""
+    *others, (last, length) = _dims("ihfftn", x.ndim, s, dim)
+    y = ihfft(x, length, last, norm)
+    for d, size in others:
+        y = ifft(y, size, d, norm)
+    return y
+
+
+def hfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """hfftn along two dims."""
+    return hfftn(x, s, dim, norm)
+
+
+def ihfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+    """The inverse of hfft2."""
+    return ihfftn(x, s, dim, norm)
+
+
 def fftfreq(n: int, d: float = 1.0) -> Tensor:
     """The frequencies of fft, in cycles per unit of the spacing d."""
     return tensor(np.fft.fftfreq(n, d), dtype="float32")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import dtype as _dtype
@@ -17,7 +18,7 @@ from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
 from ..quant import check_not_transposed, copy_blocks
 from ..shape import broadcast_shapes
-from ..tensor import Tensor
+from ..tensor import Tensor, make
 from ..user_errors import MISTAKES, describe, names_itself, tell
 from .create import fill_storage_with_zeros
 from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshape, strided_slice
@@ -25,64 +26,77 @@ from .view import _alias, _no_blocks, copy_strided, expanded, place_back, reshap
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
+# What makes a view, by its type alone: the common indices.
+_PLAIN = frozenset((int, slice, type(None)))
+
+
 def _is_basic(entry: Any) -> bool:
     if isinstance(entry, Tensor):
         return entry.ndim == 0 and entry.dtype.category == 1
     return (
-        entry is None
+        type(entry) in _PLAIN
         or entry is Ellipsis
         or isinstance(entry, slice)
         or (hasattr(entry, "__index__") and not isinstance(entry, (bool, np.ndarray)))
     )
 
 
-def _entries(x: Tensor, index: Any) -> list[Any]:
-    """One entry for each dim of x (and None for new ones); the ellipsis is expanded. As in torch, tensors of uint8 are
-    masks, and a list of lists is treated as a tuple.
+def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
+    """One entry for each dim of x (and None for new ones), the ellipsis expanded; and whether they make a view. As in
+    torch, tensors of uint8 are masks, and a list of lists is treated as a tuple.
     """
     if isinstance(index, list) and any(isinstance(e, (list, tuple, slice, Tensor)) or e is None for e in index):
         index = tuple(index)
     entries = list(index) if isinstance(index, tuple) else [index]
-    for entry in entries:
-        if isinstance(entry, str):
-            raise TypeError(f"index: {entry!r:.40} is no index of {describe(x)}")
-    entries = [e != 0 if isinstance(e, Tensor) and e.dtype is _dtype.uint8 else e for e in entries]
-    used = sum(_consumes(e) for e in entries)
+    used, ellipsis, basic = 0, -1, True
+    for at, entry in enumerate(entries):
+        if entry is Ellipsis:
+            if ellipsis >= 0:
+                raise IndexError("index: an index may hold one ellipsis")
+            ellipsis = at
+        elif entry is not None:
+            if isinstance(entry, str):
+                raise TypeError(f"index: {entry!r:.40} is no index of {describe(x)}")
+            if isinstance(entry, Tensor) and entry.dtype is _dtype.uint8:
+                entries[at] = entry != 0
+            used += _consumes(entries[at])
+            basic = basic and _is_basic(entry)
     if used > x.ndim:
         raise IndexError(f"index: {used} indices for {describe(x)}")
-    where = [i for i, e in enumerate(entries) if e is Ellipsis]
-    if len(where) > 1:
-        raise IndexError("index: an index may hold one ellipsis")
-    fill = [slice(None)] * (x.ndim - used)
-    if not where:
-        return entries + fill
-    return entries[: where[0]] + fill + entries[where[0] + 1 :]
+    at = len(entries) if ellipsis < 0 else ellipsis
+    entries[at : at + 1] = [slice(None)] * (x.ndim - used)
+    return entries, basic
 
 
 def _consumes(entry: Any) -> int:
+    """How many dims an entry indexes."""
+    if type(entry) in _PLAIN:
+        return entry is not None
     if entry is None or entry is Ellipsis or isinstance(entry, bool):
         return 0
-    if isinstance(entry, (Tensor, np.ndarray)) and str(entry.dtype).endswith("bool"):
-        return int(entry.ndim)
-    return 1
+    if isinstance(entry, Tensor):
+        return 1 if entry.dtype is not _dtype.bool_ else len(entry.shape)
+    return int(entry.ndim) if isinstance(entry, np.ndarray) and entry.dtype == bool else 1
 
 
-def _basic(x: Tensor, entries: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """(shape, strides, offset) of a view by ints, slices and None."""
+def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """(shape, strides, offset) of a view by ints, slices and None. Dims behind the last entry are kept whole."""
+    sizes, steps = x.shape, x.strides
     shape: list[int] = []
     strides: list[int] = []
-    offset = 0
-    dim = 0
+    offset = dim = 0
     for entry in entries:
         if entry is None:
             shape.append(1)
             strides.append(0)
             continue
-        size, stride = x.shape[dim], x.strides[dim]
+        if dim == len(sizes):
+            raise IndexError(f"index: {sum(e is not None for e in entries)} indices for {describe(x)}")
+        size, stride = sizes[dim], steps[dim]
         if isinstance(entry, slice):
-            if entry.step is not None and int(entry.step) < 0:
-                raise ValueError("index: slices with a negative step are not views; use flip")
             start, stop, step = entry.indices(size)
+            if step < 0:
+                raise ValueError("index: slices with a negative step are not views; use flip")
             shape.append(max(0, -((start - stop) // step)))
             strides.append(stride * step)
             offset += min(start, size) * stride
@@ -92,10 +106,10 @@ def _basic(x: Tensor, entries: list[Any]) -> tuple[tuple[int, ...], tuple[int, .
                 raise IndexError(f"index: {position} is out of range for dim {dim} of {describe(x)}")
             offset += (position + size if position < 0 else position) * stride
         dim += 1
-    return tuple(shape), tuple(strides), offset
+    return (*shape, *sizes[dim:]), (*strides, *steps[dim:]), offset
 
 
-def _listed(x: Tensor, entries: list[Any]) -> tuple[Any, ...]:
+def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
     """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU."""
     found = tuple(np.asarray(e) if isinstance(e, list) else e for e in entries)
     return found if x.device is cpu else tuple(tensor_of(e) if isinstance(e, np.ndarray) else e for e in found)
@@ -149,10 +163,10 @@ def _write(x: Tensor, entries: tuple[Any, ...], source: Any) -> Tensor:
 
 
 def _is_int(entry: Any) -> bool:
-    return entry is not None and entry is not Ellipsis and not isinstance(entry, slice) and _is_basic(entry)
+    return entry is not None and not isinstance(entry, slice) and _is_basic(entry)
 
 
-def _ints_of(entries: list[Any]) -> tuple[Any, ...]:
+def _ints_of(entries: Sequence[Any]) -> tuple[Any, ...]:
     """Only the ints of an index: torch selects by them first, NumPy would treat them as arrays."""
     found: list[Any] = []
     for entry in entries:
@@ -165,11 +179,13 @@ def _ints_of(entries: list[Any]) -> tuple[Any, ...]:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """x[ints, slices, None, ...]: a view; with tensors, lists or masks: a copy, as in torch."""
     try:
-        entries = _entries(x, index)
-        if not all(_is_basic(e) for e in entries):
-            if any(_is_int(e) for e in entries):
-                return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
-            return _take(x, _listed(x, entries))
+        entries: Sequence[Any] = index if type(index) is tuple else (index,)
+        if not _PLAIN.issuperset(map(type, entries)):
+            entries, basic = _entries(x, index)
+            if not basic:
+                if any(map(_is_int, entries)):
+                    return getitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)))
+                return _take(x, _listed(x, entries))
         if STATE.enabled and not x.is_contiguous():
             return _index_view(x, tuple(entries))
         return strided_slice(x, *_basic(x, entries))
@@ -182,7 +198,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 def _index_view(x: Tensor, entries: tuple[Any, ...]) -> Tensor:
     """Ints, slices and None on strided memory."""
     _no_blocks(x, "index")
-    shape, strides, offset = _basic(x, list(entries))
+    shape, strides, offset = _basic(x, entries)
     return _alias(x, shape, strides, x.offset + offset)
 
 
@@ -213,20 +229,27 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         write_tracked(x, "setitem", lambda old: _put(old, value, index), copy=False)
         return
     check_writable(x, "setitem")
-    entries = _entries(x, index)
-    if all(_is_basic(e) for e in entries):
-        with no_grad():
-            copy_(strided_slice(x, *_basic(x, entries)), value)
+    entries: Sequence[Any] = index if type(index) is tuple else (index,)
+    basic = _PLAIN.issuperset(map(type, entries))
+    if not basic:
+        entries, basic = _entries(x, index)
+    if basic:
+        copy_(_part(x, entries), value)
         return
-    if any(_is_int(e) for e in entries):
-        with no_grad():
-            setitem(getitem(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
+    if any(map(_is_int, entries)):
+        setitem(_part(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
         return
     if not isinstance(value, (Tensor, int, float)):
         value = tensor_of(np.asarray(value)).to(x.device)
-    with no_grad():
-        _write(x, _listed(x, entries), value)
+    _write(x, _listed(x, entries), value)
     x.storage.version += 1
+
+
+def _part(x: Tensor, entries: Sequence[Any]) -> Tensor:
+    """The view by ints, slices and None, of which autograd does not know."""
+    _no_blocks(x, "setitem")
+    shape, strides, offset = _basic(x, entries)
+    return make(x.storage, shape, strides, x.dtype, x.offset + offset)
 
 
 @method()

@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from ..user_errors import describe
 from .elementwise.select import where
 from .linalg.norms import matrix_norm
-from .reduce import _spread, amax, amin, sum
+from .reduce import _spread, found_extreme, sum
 
 
 @function(method=True, in_place=True)
@@ -75,7 +75,7 @@ def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> T
     if isinstance(p, str):
         raise ValueError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}")
     if p in (inf, -inf):
-        return (amax if p > 0 else amin)(x.abs(), dim, keepdim)
+        return found_extreme(x.abs(), p > 0, dim, keepdim)
     if p == 0:
         return sum(x != 0, dim, keepdim).to(x.dtype)
     if p == 1:

@@ -8,9 +8,11 @@ from ..device import Device
 from ..dtype import float32
 from ..element_programs import ElementProgram
 from ..op import op
-from ..tensor import Tensor
-from .create import empty_like, tensor
+from ..storage import Storage
+from ..tensor import Tensor, make
+from .create import empty_like
 from .element_updates import update_elements
+from .linalg.products import linear
 from .norms import sum_squares
 
 
@@ -34,17 +36,26 @@ class AdamWSettings:
         self._tensors: dict[Device, tuple[AdamWNumbers, Tensor]] = {}  # by device, with what they hold
 
     def on(self, device: Device) -> Tensor:
-        """The numbers as a tensor on a device; written only if they have changed."""
+        """The numbers as a tensor on a device; written only if they have changed. The host writes them: no Graph does
+        that again."""
         numbers = self.numbers
         held = self._tensors.get(device)
         if held is not None and held[0] == numbers:
             return held[1]
         assert numbers is not None
-        written = tensor(numbers, dtype=float32, device=device)
         if held is not None:
-            written = held[1].copy_(written)
+            written = held[1]
+        else:
+            written = make(Storage.outside_graphs(4 * len(numbers), device), (len(numbers),), (1,), float32)
+        written.assign(numbers)
         self._tensors[device] = numbers, written
         return written
+
+    def renew(self, numbers: AdamWNumbers) -> None:
+        """Writes other numbers wherever they are."""
+        self.numbers = numbers
+        for device in self._tensors:
+            self.on(device)
 
 
 @op()
@@ -122,5 +133,53 @@ def _step(
     return parameter * keep + change * (factor * rate), None, None, None
 
 
+class MuonNumbers(NamedTuple):
+    """The numbers of a step of Muon."""
+
+    share: float  # of the new gradient in the momentum
+    ahead: float  # how far from the gradient to the momentum: the momentum's factor (Nesterov), or 1
+    epsilon: float  # the smallest norm that is divided by
+    coefficients: tuple[float, float, float]  # a, b, c of the iteration
+    iterations: int
+    keep: float  # the factor of the parameter: decoupled weight decay
+    rate: float  # below zero
+
+
+@op()
+def muon_step(parameter: Tensor, momentum: Tensor, grad: Tensor, numbers: MuonNumbers) -> Tensor:
+    """One step of Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon), in place; returns the parameter. To be
+    called inside no_grad().
+
+    parameter, momentum (the moving mean of the gradient) and grad are (R, C). A Newton-Schulz iteration moves the
+    singular values of the momentum near 1: x <- a x + (b G + c G G) x with G = x x^T.
+    """
+    a, b, c = numbers.coefficients
+    step = update_elements(grad.clone(), (momentum,), MOMENTUM, (numbers.share, numbers.ahead))  # (R, C)
+    tall = step.shape[0] > step.shape[1]
+    x = step.mT.contiguous() if tall else step  # (r, c), r <= c
+    x = update_elements(x, (sum_squares(x),), NORMALIZED, (numbers.epsilon,))
+    for _ in range(numbers.iterations):
+        gram = linear(x, x)  # (r, r)
+        mixed = update_elements(linear(gram, gram), (gram,), COMBINED, (c, b))
+        x = update_elements(mixed @ x, (x,), COMBINED, (1.0, a))
+    x = x.mT.contiguous() if tall else x
+    return update_elements(parameter, (x,), COMBINED, (numbers.keep, numbers.rate))
+
+
+def _momentum(grad: Any, momentum: Any, share: Any, ahead: Any) -> Any:
+    new = momentum + (grad - momentum) * share
+    return grad + (new - grad) * ahead, new
+
+
+def _normalized(x: Any, squares: Any, floor: Any) -> Any:
+    return x / squares.sqrt().maximum(floor), None
+
+
+def _combined(x: Any, y: Any, of_x: Any, of_y: Any) -> Any:
+    return x * of_x + y * of_y, None
+
+
+MOMENTUM, NORMALIZED = ElementProgram(_momentum, 2, 2), ElementProgram(_normalized, 2, 1)
+COMBINED = ElementProgram(_combined, 2, 2)
 MEAN, STEP = ElementProgram(_mean, 2, 2), ElementProgram(_step, 4, 5)
 MATRIX_CHANGE, CHANGE = ElementProgram(_matrix_change, 3, 2), ElementProgram(_change, 3, 3)

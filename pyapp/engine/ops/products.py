@@ -12,6 +12,7 @@ from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
 from ..shape import normalize_dim
 from ..tensor import Tensor
+from .elementwise.select import where
 from .reduce import _accumulator, _spread, sum
 from .reordering import flip
 from .scans import cumsum
@@ -26,15 +27,20 @@ def _ones_before(x: Tensor, dim: int) -> Tensor:
     return cumprod(cat([first, narrow(x, dim, 0, size - 1)], dim), dim)
 
 
-def _d_prod(g: Tensor, _: Any, x: Tensor, dim: int, keepdim: bool) -> Any:
-    """The product of all other elements, without a division, so that zeros are exact too."""
+def _d_prod(g: Tensor, y: Tensor, x: Tensor, dim: int, keepdim: bool) -> Any:
+    """The product of all other elements, without a division, so that zeros are exact too. Where the product is NaN or
+    infinite and no element is zero, it is divided by the element, as in torch.
+    """
     if not x.numel():
         return (x * 0,)
     others = _ones_before(x, dim) * flip(_ones_before(flip(x, dim), dim), dim)
+    whole = _spread(y, x, dim, keepdim)
+    divided = (whole - whole != 0) & (sum(x == 0) == 0)
+    others = where(divided, whole / where(divided, x, 1.0), others)
     return (_spread(g, x, dim, keepdim) * others,)
 
 
-@primitive(vjp=_d_prod, name="_prod")
+@primitive(vjp=_d_prod, saves="both", name="_prod")
 def _prod(x: Tensor, dim: int, keepdim: bool) -> Tensor:
     kind = _accumulator(x)
     array = array_of(x, _dtype.float32 if x.dtype is _dtype.float16 else kind)

@@ -151,6 +151,20 @@ def _extreme(name: str) -> Any:
     return primitive(vjp=_d_extreme, saves="both", name=name)(body)
 
 
+def _d_found_extreme(
+    g: Tensor, y: Tensor, x: Tensor, largest: bool, dim: Any = None, keepdim: bool = False
+) -> tuple[Tensor, ...]:
+    """Equal elements share the gradient, as those that are NaN do, as in torch."""
+    hit = ((x == _spread(y, x, dim, keepdim)) | (x != x)).to(g.dtype)
+    return (_spread(g, x, dim, keepdim) * (hit / sum(hit, dim, True)),)
+
+
+@op(vjp=_d_found_extreme, saves="both")
+def found_extreme(x: Tensor, largest: bool, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """amax or amin, where NaN has a gradient."""
+    return (amax if largest else amin)(x, dim, keepdim)
+
+
 amax = function(method=True)(_extreme("amax"))
 amin = function(method=True)(_extreme("amin"))
 
@@ -184,7 +198,7 @@ def _max_or_min(whole: Any, index: Any) -> Any:
         if isinstance(dim, Tensor):
             return (maximum if whole is amax else minimum)(x, dim)
         if dim is None:
-            return whole(x)
+            return found_extreme(x, whole is amax)
         if x.dtype is _dtype.bool_:  # argmax takes numbers only
             indices = index(x.to(_dtype.uint8), dim, True)
         else:

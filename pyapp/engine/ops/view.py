@@ -27,7 +27,7 @@ def _alias(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: 
 
 
 def _no_blocks(x: Tensor, name: str) -> None:
-    if x.dtype.is_quantized:
+    if x.dtype.category == 3:
         raise TypeError(
             f"{name}: {describe(x)} is block-quantised and cannot be rearranged; convert it with .to(float32)"
         )
@@ -35,8 +35,9 @@ def _no_blocks(x: Tensor, name: str) -> None:
 
 @view_op(lambda g, _, x, shape: (g.reshape(x.shape),), name="_reshape")
 def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    if shape != x.shape:
-        _no_blocks(x, "reshape")
+    if shape == x.shape:
+        return make(x.storage, shape, x.strides, x.dtype, x.offset)
+    _no_blocks(x, "reshape")
     strides = view_strides(x.shape, x.strides, shape)
     if strides is None:
         x = x.clone()
@@ -52,7 +53,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
         target = as_shape(shape)
         if not shape and prod(x.shape) != 1:
             raise TypeError("reshape: give a shape")
-        if -1 in target or target != x.shape:
+        if target != x.shape:
             target = infer_shape(target, prod(x.shape), "reshape")
         return _reshape(x, target)
     except MISTAKES as error:
@@ -66,14 +67,23 @@ def reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 @method()
+@names_itself
 def view(x: Tensor, *shape: Any) -> Tensor:
     """reshape that never copies. ValueError if strides do not allow it. With a dtype: the bytes as that dtype."""
-    if len(shape) == 1 and isinstance(shape[0], DType):
-        return _view_as_dtype(x, shape[0])
-    target = infer_shape(as_shape(shape), prod(x.shape), "view")
-    if view_strides(x.shape, x.strides, target) is None:
-        raise ValueError(f"view: {describe(x)} with strides {x.strides} cannot be viewed as {target}; use reshape")
-    return _reshape(x, target)
+    try:
+        if len(shape) == 1 and isinstance(shape[0], DType):
+            return _view_as_dtype(x, shape[0])
+        target = as_shape(shape)
+        if target != x.shape:
+            target = infer_shape(target, prod(x.shape), "view")
+            if view_strides(x.shape, x.strides, target) is None:
+                raise ValueError(
+                    f"view: {describe(x)} with strides {x.strides} cannot be viewed as {target}; use reshape"
+                )
+        return _reshape(x, target)
+    except MISTAKES as error:
+        tell(error, "view", (x, *shape), {})
+        raise
 
 
 def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
@@ -134,11 +144,12 @@ def t(x: Tensor) -> Tensor:
 @view_op(lambda g, _, x, shape: (_fold(g, x),), name="_expand")
 def _expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     _no_blocks(x, "expand")
-    extra = len(shape) - x.ndim
-    strides = (0,) * extra + tuple(
-        s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], x.strides, strict=True)
-    )
-    return _alias(x, shape, strides)
+    strides = x.strides
+    if shape != x.shape:
+        extra = len(shape) - len(x.shape)
+        kept = [s if n == m else 0 for n, m, s in zip(x.shape, shape[extra:], strides, strict=True)]
+        strides = (*(0,) * extra, *kept)
+    return make(x.storage, shape, strides, x.dtype, x.offset)
 
 
 def _fold(gradient: Tensor, x: Tensor) -> Tensor:
@@ -153,18 +164,24 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     """Repeats dims of size one without copying; -1 keeps a size."""
     try:
         target = as_shape(shape)
-        extra = len(target) - x.ndim
-        if extra < 0:
-            raise ValueError(f"expand: {describe(x)} has more dims than {target}")
-        target = tuple(x.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(target))
-        if min(target, default=0) < 0:
-            raise ValueError(f"expand: {target} is no shape for {describe(x)}; -1 keeps the size of a dim that it has")
-        if broadcast_shapes(x.shape, target, op="expand") != target:
-            raise ValueError(f"expand: {describe(x)} does not expand to {target}")
-        return _expand(x, target)
+        return _expand(x, target if target == x.shape else _expanded_shape(x, target))
     except MISTAKES as error:
         tell(error, "expand", (x, *shape), {})
         raise
+
+
+def _expanded_shape(x: Tensor, target: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that x expands to, with the sizes that -1 keeps."""
+    extra = len(target) - x.ndim
+    if extra < 0:
+        raise ValueError(f"expand: {describe(x)} has more dims than {target}")
+    kept = [n if m == -1 else m for n, m in zip(x.shape, target[extra:], strict=True)]
+    target = (*target[:extra], *kept)
+    if min(target, default=0) < 0:
+        raise ValueError(f"expand: {target} is no shape for {describe(x)}; -1 keeps the size of a dim that it has")
+    if broadcast_shapes(x.shape, target, op="expand") != target:
+        raise ValueError(f"expand: {describe(x)} does not expand to {target}")
+    return target
 
 
 def expanded(x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -196,7 +213,7 @@ def _place(gradient: Tensor, _: Any, x: Tensor, *where: Any) -> tuple[Tensor]:
 @view_op(_place, name="_strided")
 def _strided(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
     """A view of a dense x: `offset` elements in, with these strides."""
-    return _alias(x, shape, strides, x.offset + offset)
+    return make(x.storage, shape, strides, x.dtype, x.offset + offset)
 
 
 _strided.slices = True
@@ -236,10 +253,8 @@ place_back(_narrow)
 
 
 def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
-    """A view given by shape, strides and offset relative to x, which is dense under autograd."""
+    """A view given by shape, strides and offset relative to x, which must be dense under autograd."""
     _no_blocks(x, "index")
-    if STATE.enabled and x.requires_grad and not x.is_contiguous():
-        raise AssertionError("strided_slice takes dense tensors under autograd")
     return _strided(x, shape, strides, offset)
 
 

@@ -8,7 +8,8 @@ from math import inf, isfinite
 from typing import Any
 
 from ...engine import Tensor, float32, float64, no_grad
-from ...engine.ops import add, maximum, minimum, zeros
+from ...engine.launch import capturing
+from ...engine.ops import add, maximum, minimum, tensor, zeros
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -66,28 +67,33 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor | float, foreach: Any = None
 ) -> None:
-    """Scales all gradients so that their total norm, now `total_norm`, is at most `max_norm`."""
-    scale = max_norm / (float(total_norm) + 1e-6)
-    if not scale >= 1:  # NaN propagates to every gradient, as in torch
-        with no_grad():
-            for parameter in _listed(parameters):
-                if parameter.grad is not None:
-                    parameter.grad.mul_(scale)
+    """Scales all gradients so that their total norm, now `total_norm`, is at most `max_norm`. The device computes the
+    scale of a norm that is a tensor, so a Graph can do that again.
+    """
+    gradients = [parameter.grad for parameter in _listed(parameters) if parameter.grad is not None]
+    with no_grad():
+        if not isinstance(total_norm, Tensor):
+            total_norm = tensor(float(total_norm))
+        scale = (max_norm / (total_norm.detach() + 1e-6)).clamp(max=1.0)  # (); NaN propagates, as in torch
+        if scale.device.backend.host_visible and not capturing() and scale.item() == 1.0:
+            return  # which spares the CPU a walk over all gradients
+        for gradient in gradients:
+            gradient.mul_(scale.to(gradient.device))
 
 
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Scales all gradients together so that their norm is at most `max_norm`. Returns the norm before scaling, (). The
-    host reads the norm once.
+    """Scales all gradients together so that their norm is at most `max_norm`. Returns the norm before scaling, ().
+
+    RuntimeError for NaN or infinity if `error_if_nonfinite`: then the host reads the norm, which a Graph cannot.
     """
     every = _listed(parameters)
     total = _total([parameter.grad for parameter in every if parameter.grad is not None], norm_type)
-    norm = total.item()
     if error_if_nonfinite:
-        _check_finite(norm, norm_type)
-    clip_grads_with_norm_(every, max_norm, norm)
+        _check_finite(total.item(), norm_type)
+    clip_grads_with_norm_(every, max_norm, total)
     return total
 
 

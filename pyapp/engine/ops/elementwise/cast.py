@@ -38,7 +38,7 @@ def moved(x: Tensor, device: Device) -> Tensor:
     x = x if x.dtype.is_quantized or x.is_contiguous() else x.clone()
     size = x.dtype.itemsize
     nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size
-    storage = Storage(nbytes, device)
+    storage = Storage.outside_graphs(nbytes, device)
     storage.copy_from(x.storage, 0, x.offset * size, nbytes)
     return make(storage, x.shape, x.strides, x.dtype)
 

@@ -266,15 +266,53 @@ def _above(a: Any, x: Any) -> Any:
     return h * np.exp(a * np.log(x) - x - _lgamma64(a))
 
 
+_MANY = 1e4  # from this first argument on, three terms of the expansion below have the precision of float64
+
+
+@functools.cache
+def _temme_terms() -> tuple[list[float], ...]:
+    """The coefficients of η^n in c_0, c_1 and c_2 of the uniform expansion for a large first argument (NIST DLMF 8.12.9
+    and 8.12.12)."""
+    count = 24
+    alpha = [0.0, 1.0]
+    for n in range(2, count + 7):
+        alpha.append((alpha[n - 1] - sum(j * alpha[j] * alpha[n - j + 1] for j in range(2, n))) / (n + 1))
+    first = [-1 / 3] + [(n + 2) * alpha[n + 2] for n in range(1, count + 4)]
+    terms = [first]
+    for stirling in (-1 / 12, 1 / 288):
+        before = terms[-1]
+        terms.append([stirling * first[n] + (n + 2) * before[n + 2] for n in range(len(before) - 2)])
+    return tuple(term[:count] for term in terms)
+
+
+def _uniform(a: Any, x: Any, upper: bool) -> Any:
+    """P(a, x), or Q(a, x), for large a: Temme's uniform expansion (NIST DLMF 8.12.3, 8.12.4, 8.12.7)."""
+    near = (x - a) / a  # λ - 1
+    tail = np.zeros_like(near)  # (near - log(1 + near)) / near², by its series where the difference would cancel
+    for n in range(14, 1, -1):
+        tail = 1 / n - near * tail
+    square = np.where(np.abs(near) < 0.02, near * near * tail, near - np.log1p(near))  # η² / 2
+    eta = np.copysign(np.sqrt(2 * square), near)
+    small = np.clip(eta, -1.0, 1.0)  # beyond, the exponential is 0
+    c = [np.polynomial.polynomial.polyval(small, term) for term in _temme_terms()]
+    rest = np.exp(-a * square) / (sqrt(2 * pi) * np.sqrt(a)) * (c[0] + (c[1] + c[2] / a) / a)
+    side = 1.0 if upper else -1.0
+    return 0.5 * _erfc64(side * eta * np.sqrt(a / 2)) + side * rest
+
+
 def _incomplete(a: Any, x: Any, upper: bool) -> Any:
     """P(a, x), or Q(a, x), in float64; NaN outside a >= 0, x >= 0."""
     a, x = np.broadcast_arrays(a.astype(np.float64), x.astype(np.float64))
     inside = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
     low = x < a + 1
     safe_a, safe_x = np.where(inside, a, 1.0), np.where(inside, x, 1.0)
-    p = _below(np.where(low, safe_a, 1.0), np.where(low, safe_x, 0.5))
-    q = _above(np.where(low, 1.0, safe_a), np.where(low, 4.0, safe_x))
+    large = safe_a >= _MANY
+    p = _below(np.where(low & ~large, safe_a, 1.0), np.where(low & ~large, safe_x, 0.5))
+    q = _above(np.where(low | large, 1.0, safe_a), np.where(low | large, 4.0, safe_x))
     found = np.where(low, 1 - p if upper else p, q if upper else 1 - q)
+    if large.any():
+        with np.errstate(all="ignore"):
+            found = np.where(large, _uniform(np.where(large, safe_a, _MANY), safe_x, upper), found)
     none, whole = (1.0, 0.0) if upper else (0.0, 1.0)
     found = np.where(inside, found, np.where((x == 0) | np.isinf(a), none, whole))
     both = ((a == 0) & (x == 0)) | (np.isinf(a) & np.isinf(x))
