@@ -40,24 +40,40 @@ INLINE int64_t row_bytes_of(int64_t type, int64_t dims)
                                   : 0;
 }
 
-typedef int8_t vbyte __attribute__((vector_size(LANES)));
+/* LANES int8, widened. */
+INLINE vfloat vload_i8(const int8_t *p)
+{
+#if LANES == 16
+    return vfrom_int((vint)_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
+#elif LANES == 8
+    return vfrom_int((vint)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
+#else
+    typedef int8_t four_bytes __attribute__((vector_size(4)));
+    four_bytes bytes;
+    memcpy(&bytes, p, 4);
+    return vfrom_int(__builtin_convertvector(bytes, vint));
+#endif
+}
 
 static __attribute__((noinline)) void decode_q8(float *to, const char *from, int64_t rows, int64_t dims,
                                                 int64_t row_bytes)
 {
-    for (; rows > 0; rows--, from += row_bytes, to += dims)
-        for (int64_t d = 0; d < dims; d += LANES) {
+    for (; rows > 0; rows--, from += row_bytes)
+        for (int64_t d = 0; d < dims; d += Q8_COLUMNS) {
+            const int64_t columns = dims - d < Q8_COLUMNS ? dims - d : Q8_COLUMNS;
+            const int8_t *numbers = (const int8_t *)from + d;
+            int8_t rest[Q8_COLUMNS] = {0};
             uint16_t half;
-            vbyte bytes = {0};
             memcpy(&half, from + dims + d / Q8_COLUMNS * 2, 2);
             const vfloat scale = vsplat(f16_to_float(half));
-            if (d + LANES <= dims) {
-                memcpy(&bytes, from + d, LANES);
-                vstore(to + d, vfrom_int(__builtin_convertvector(bytes, vint)) * scale);
-            } else {
-                memcpy(&bytes, from + d, (size_t)(dims - d));
-                vstore_part(to + d, vfrom_int(__builtin_convertvector(bytes, vint)) * scale, dims - d);
+            if (columns == Q8_COLUMNS)
+                UNROLL for (int i = 0; i < Q8_COLUMNS; i += LANES) vstore(to + i, vload_i8(numbers + i) * scale);
+            else {
+                memcpy(rest, numbers, (size_t)columns);
+                for (int i = 0; i < columns; i += LANES)
+                    vstore_up_to(to + i, vload_i8(rest + i) * scale, columns - i);
             }
+            to += columns;
         }
 }
 
@@ -333,6 +349,7 @@ KERNEL(cached_attention)
 /* Rounds a row as ggml rounds q8_0. What is not finite makes the scale NaN. */
 SMALL_CODE static void encode_q8(char *to, const float *x, int64_t dims)
 {
+    typedef int8_t vbyte __attribute__((vector_size(LANES)));
     for (int64_t first = 0; first < dims; first += Q8_COLUMNS) {
         const int64_t end = dims - first < Q8_COLUMNS ? dims : first + Q8_COLUMNS;
         union {
