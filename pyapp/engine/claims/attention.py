@@ -33,8 +33,14 @@ def _heads(x: Tensor) -> Tensor:
     return dense(x)
 
 
-def _is_cache(cache: Tensor) -> bool:
-    return cache.dtype in _CACHE_TYPES and cache.is_contiguous()
+def _are_caches(keys: Tensor, values: Tensor) -> bool:
+    """Whether kernels take these two, which have one shape and dtype."""
+    return keys.dtype in _CACHE_TYPES and keys.is_contiguous() and values.is_contiguous()
+
+
+def _starts(position: Tensor) -> Tensor:
+    """The positions, dense."""
+    return position if position.strides == (1,) else dense(position)
 
 
 def _cache_sizes(cache: Tensor) -> tuple[int, int, int]:
@@ -74,14 +80,14 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
 
 @claims("cache_write")
 def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
-    if not _is_cache(cache) or x.dtype is not _F32 or position.dtype is not _I32:
+    if not _are_caches(cache, cache) or x.dtype is not _F32 or position.dtype is not _I32:
         return NotImplemented
     check_write(cache, x, position)
     x = _heads(x)
     tokens, heads, size = x.shape[-3:]
     texts, _, capacity = _cache_sizes(cache)
     _CACHE_WRITE.launch(
-        x.numel() >> 10, cache, x, dense(position), texts, tokens, heads, size, capacity, x.strides[-3],
+        x.numel() >> 10, cache, x, _starts(position), texts, tokens, heads, size, capacity, x.strides[-3],
         CODES[cache.dtype],
     )  # fmt: skip
     cache.storage.version += 1
@@ -93,14 +99,14 @@ def _cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
     softcap: float | None, slopes: Tensor | None,
 ) -> Any:  # fmt: skip
-    if not (q.dtype is _F32 and _is_cache(k_cache) and _is_cache(v_cache) and position.dtype is _I32):
+    if not (q.dtype is _F32 and _are_caches(k_cache, v_cache) and position.dtype is _I32):
         return NotImplemented
     q = _heads(q)
     tokens, heads, size = q.shape[-3:]
     texts, kv_heads, capacity = _cache_sizes(k_cache)
     y = empty_contiguous(q.shape, _F32, q.device)
     _ATTENTION.launch(
-        texts * tokens * heads * size * 256 >> 10, y, q, k_cache, v_cache, dense(position), _slopes(slopes),
+        texts * tokens * heads * size * 256 >> 10, y, q, k_cache, v_cache, _starts(position), _slopes(slopes),
         texts, tokens, heads, kv_heads, size, capacity, heads * size, q.strides[-3], 1, window or 0,
         CODES[k_cache.dtype], scale, softcap or 0.0,
     )  # fmt: skip
@@ -146,13 +152,13 @@ def _cached_self_attention(
     scale: float, window: int | None, softcap: float | None, slopes: Tensor | None,
 ) -> Any:  # fmt: skip
     """Four records in one call: rotate q and k in place, write k and v into the cache, attend."""
-    if not (qkv.dtype is _F32 and _is_cache(keys) and _is_cache(values) and position.dtype is _I32):
+    if not (qkv.dtype is _F32 and _are_caches(keys, values) and position.dtype is _I32):
         return NotImplemented
     if table is not None and not is_plain(table):
         return NotImplemented
     lead = qkv.shape[:-1]
     qkv, rows, width, stride = rows_of(qkv)
-    position, slopes = dense(position), _slopes(slopes)
+    position, slopes = _starts(position), _slopes(slopes)
     texts, kv_heads, capacity = _cache_sizes(keys)
     tokens, heads, code = rows // max(texts, 1), width // size - 2 * kv_heads, CODES[keys.dtype]
     new_keys = Part(qkv, heads * size * 4)

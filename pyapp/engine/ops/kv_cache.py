@@ -43,7 +43,7 @@ def check_cache(name: str, cache: Tensor, texts: tuple[int, ...], head_dim: int,
     if position.shape != (texts or (1,)) or position.dtype.category != 1:
         wanted = "the position is one integer, (1,)" if not texts else f"positions are integers, ({texts[0]},)"
         raise ValueError(f"{name}: {wanted}, not {describe(position)}")
-    if cache.ndim - 3 != len(texts) or cache.shape[:-3] != texts or cache.shape[-1] != _columns(cache, head_dim):
+    if len(cache.shape) - 3 != len(texts) or cache.shape[:-3] != texts or cache.shape[-1] != _columns(cache, head_dim):
         raise ValueError(f"{name}: heads of {head_dim} for texts {list(texts)} do not fit the cache {describe(cache)}")
 
 
@@ -196,7 +196,7 @@ def cached_self_attention(
             raise ValueError(f"{name}: the table {describe(table)} does not fit heads of {size}")
     if head_dim is None and keys.dtype is _dtype.uint8:
         raise ValueError(f"{name}: a cache in q8_0 does not tell the size of a head; give head_dim")
-    if keys.ndim not in (3, 4) or qkv.ndim != keys.ndim - 1 or keys.shape != values.shape or size < 1:
+    if len(keys.shape) not in (3, 4) or len(qkv.shape) != len(keys.shape) - 1 or size < 1:
         raise ValueError(f"{name}: {describe(qkv)} does not fit caches {describe(keys)} and {describe(values)}")
     if qkv.shape[-1] % size or qkv.shape[-1] <= 2 * keys.shape[-3] * size:
         raise ValueError(f"{name}: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}")
