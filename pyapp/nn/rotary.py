@@ -257,13 +257,12 @@ def gguf_rotary_frequencies(
         sizes = {name: get(name) for name in ("embedding_length", "attention.head_count")}
         head_dim = _number(sizes, "embedding_length") // _number(sizes, "attention.head_count")
     rotated = get("rope.dimension_count") or head_dim
-    kind = get("rope.scaling.type") or "none"
-    factor = get("rope.scaling.factor") or get("rope.scale_linear")
+    kind, factor = get("rope.scaling.type"), get("rope.scaling.factor") or get("rope.scale_linear")
     scale = _number({"rope.scaling.attn_factor": get("rope.scaling.attn_factor")}, "rope.scaling.attn_factor", 1.0)
-    if get("rope.scaling.type") is None and factor is not None and factor != 1:
-        kind = "linear"
+    if kind is None:  # llama.cpp's files of Phi-3 tell it by their tensors alone
+        kind = "longrope" if short_factors is not None else "none" if factor in (None, 1) else "linear"
     parameters = {
-        "rope_type": {"none": "default"}.get(kind, kind) if isinstance(kind, str) else kind,
+        "rope_type": "default" if kind == "none" else kind,
         "rope_theta": get("rope.freq_base"),
         "factor": factor,
         "original_max_position_embeddings": get("rope.scaling.original_context_length") or get("context_length"),
@@ -273,17 +272,15 @@ def gguf_rotary_frequencies(
         "long_factor": long_factors,
     }
     if kind == "longrope":
-        parameters["attention_factor"] = scale
+        parameters["attention_factor"] = 1.0  # the file has the number itself
     config = {
         "head_dim": rotated,
         "max_position_embeddings": get("context_length"),
         "rope_parameters": parameters,
     }
     found = rotary_frequencies(config, length=length)
-    if kind == "yarn":
-        found = RotaryFrequencies(found.per_position, found.attention_factor * scale)
     if divisors is not None:
         divided = _divisors(divisors, 2 * len(found.per_position), "rope_freqs.weight")
-        steps = [step / divisor for step, divisor in zip(found.per_position, divided, strict=True)]
-        found = RotaryFrequencies(tuple(steps), found.attention_factor)
-    return found
+        steps = tuple(step / divisor for step, divisor in zip(found.per_position, divided, strict=True))
+        found = RotaryFrequencies(steps, found.attention_factor)
+    return RotaryFrequencies(found.per_position, found.attention_factor * scale)

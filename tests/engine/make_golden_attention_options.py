@@ -30,7 +30,8 @@ def mask_of(function: Any) -> torch.Tensor:
 
 
 def rotary(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    config = LlamaConfig(hidden_size=size, num_attention_heads=1, rope_parameters={"rope_theta": 100.0, "rope_type": "default"})
+    parameters = {"rope_theta": 100.0, "rope_type": "default"}
+    config = LlamaConfig(hidden_size=size, num_attention_heads=1, rope_parameters=parameters)
     cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(TOKENS)[None])
     return cos, sin
 

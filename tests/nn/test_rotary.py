@@ -90,7 +90,7 @@ def test_gguf(name: str) -> None:
         "m.attention.head_count": 4,
         "m.context_length": 128,
         "m.rope.freq_base": parameters["rope_theta"],
-        "m.rope.scaling.type": {"default": None, "longrope_long": "longrope", "llama3": None}.get(name, name),
+        "m.rope.scaling.type": name if name in ("linear", "yarn") else None,
         "m.rope.scaling.original_context_length": parameters.get("original_max_position_embeddings"),
     }
     more: dict[str, Any] = {}
