@@ -1,0 +1,43 @@
+"""Windows, soft caps, linear biases and rotary positions beside transformers' (make_golden_attention_options.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn, ops
+from pyapp.engine.buffers import int32_tensor
+from tests.engine.attention_options import KV_HEADS, ROTATED, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
+
+GOLDEN = np.load(Path(__file__).with_name("golden_attention_options.npz"))
+OPTIONS: dict[str, dict[str, Any]] = {
+    "window": {"window": WINDOW},
+    "soft_cap": {"window": WINDOW, "softcap": SOFTCAP, "scale": 0.3},
+    "slopes": {"slopes": pyapp.tensor([2.0**-i for i in (2, 4, 6, 8, 1, 3)])},  # of BLOOM with 6 heads
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_whole_texts_and_caches(name: str) -> None:
+    q, k, v = (pyapp.from_numpy(x) for x in inputs())
+    np.testing.assert_allclose(ops.attention(q, k, v, **OPTIONS[name]).numpy(), GOLDEN[name], rtol=2e-5, atol=2e-6)
+    cache = nn.FixedCache(TOKENS, KV_HEADS, SIZE)
+    for first, last in ((0, 4), (4, 5), (5, TOKENS)):
+        position = int32_tensor([first])
+        cache.write(k[0, first:last], v[0, first:last], position)
+        found = cache.attend(q[0, first:last], position, **OPTIONS[name]).numpy()
+        np.testing.assert_allclose(found, GOLDEN[name][0, first:last], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name, rotated", [("rope_halves", SIZE), ("rope_part", ROTATED)])
+def test_rotary_positions(name: str, rotated: int) -> None:
+    q = pyapp.from_numpy(inputs()[0])
+    table = ops.rope_table(TOKENS, rotated, 100.0)
+    np.testing.assert_allclose(ops.rope(q, table, interleaved=False).numpy(), GOLDEN[name], rtol=2e-6, atol=2e-6)
+    at = int32_tensor([5, 2, 8, 0])
+    found = ops.rope(q[0, at.numpy()], table, at, interleaved=False).numpy()
+    np.testing.assert_allclose(found, GOLDEN[name][0, at.numpy()], rtol=2e-6, atol=2e-6)
