@@ -116,7 +116,15 @@ def common(one: Iterable[tuple[int, int]], other: Iterable[tuple[int, int]]) -> 
 def characters(ranges: Iterable[tuple[int, int]]) -> Expression:
     """One character of these, in UTF-8."""
     valid = common(ranges, others([SURROGATES]))
-    return Either(tuple(Joined(tuple(part)) for low, high in valid for part in _utf8(low, high)))
+    return _by_endings([tuple(part) for low, high in valid for part in _utf8(low, high)])
+
+
+def _by_endings(sequences: Iterable[tuple[Byte, ...]]) -> Expression:
+    """One of these sequences. What ends alike is written once, so that the automaton is small."""
+    groups: dict[Byte | None, list[tuple[Byte, ...]]] = {}
+    for part in sequences:
+        groups.setdefault(part[-1] if part else None, []).append(part[:-1])
+    return Either(tuple(EMPTY if end is None else joined(_by_endings(start), end) for end, start in groups.items()))
 
 
 def _utf8(low: int, high: int) -> Iterator[list[Byte]]:

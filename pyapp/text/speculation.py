@@ -91,10 +91,6 @@ class Speculation:
         self.passes = self.guessed = self.accepted = 0
 
     @property
-    def capacity(self) -> int:
-        return self.session.capacity
-
-    @property
     def position(self) -> int:
         """The number of tokens that were read and are part of the text."""
         return self.session.position - len(self._guesses) + self._right

@@ -27,7 +27,6 @@ from pyapp.text.automata import Automaton, Either, Expression, compile_expressio
 from pyapp.text.json_forms import Schema
 from pyapp.text.options import SamplingOptions
 from pyapp.text.patterns import Pattern
-from pyapp.text.session import Session
 from pyapp.text.tokenizer import Tokenizer
 
 MASK_BYTES = 64 << 20  # of the masks that a form keeps
@@ -159,11 +158,14 @@ def expression_of(options: SamplingOptions) -> tuple[Expression, str]:
     return Either(tuple(literal(text) for text in options.choice)), "choice"
 
 
-def form_of(options: SamplingOptions, tokenizer: Tokenizer, session: Session, left: int | None) -> TextForm:
-    """The form that the options ask for, of a text of at most `left` tokens. OptionError for what is not supported."""
+def form_of(
+    options: SamplingOptions, tokenizer: Tokenizer, size: int, device: Device, left: int | None
+) -> TextForm:
+    """The form that the options ask for, of a text of at most `left` tokens, for logits (size,) on a device. OptionError
+    for what is not supported.
+    """
     known = _known.setdefault(tokenizer, _Known())
     stops = sorted(tokenizer.stop_ids.union(options.stop_tokens))
-    size, device = session.vocab_size, session.device
     try:
         wanted = json.dumps([options.json_schema, options.regex, options.choice])
     except (TypeError, ValueError, RecursionError) as error:
