@@ -35,6 +35,12 @@ MODULES = {
     "layers.embedding": """
         Embedding EmbeddingBag
     """,
+    "layers.gated": """
+        GatedFeedForward
+    """,
+    "layers.joined": """
+        JoinedLinear
+    """,
     "layers.linear": """
         Bilinear Flatten Identity LazyLinear Linear ResidualLinear Unflatten
     """,
@@ -110,6 +116,9 @@ FUNCTIONS = {
     """,
     "layers.embedding": """
         embedding embedding_bag one_hot
+    """,
+    "layers.gated": """
+        activation_named gated
     """,
     "layers.linear": """
         bilinear linear

@@ -66,7 +66,7 @@ class Linear(Module):
 class ResidualLinear(Linear):
     """A Linear layer whose result is added to a residual stream, in the same kernel."""
 
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (..., in_features), residual (..., out_features) → residual + x weightᵀ + bias."""
         return ops.linear(x, self.weight, self.bias, residual)
 
