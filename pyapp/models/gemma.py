@@ -41,7 +41,7 @@ class Config(DecoderConfig):
 class GemmaStack(DecoderStack):
     """The decoder, whose embeddings are scaled by the root of their size."""
 
-    def embedded(self, tokens: Tensor) -> Tensor:
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
         return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
 
 

@@ -42,7 +42,7 @@ class GraniteStack(DecoderStack):
         super().__init__(config.vocab_size, config.hidden_size, layers, norm)
         self.scale = config.embedding_multiplier
 
-    def embedded(self, tokens: Tensor) -> Tensor:
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
         return self.embed_tokens(tokens) * self.scale
 
 

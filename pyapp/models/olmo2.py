@@ -25,7 +25,7 @@ class Config(DecoderConfig):
     defaults = {"max_position_embeddings": 2048}
 
     intermediate_size: int
-    rms_norm_eps: float = 1e-6
+    rms_norm_eps: float = 1e-5
     hidden_act: str = "silu"
     attention_bias: bool = False
 

@@ -23,7 +23,7 @@ from .rotary import RotaryFrequencies, rotary_frequencies
 
 __all__ = [
     "CausalLanguageModel", "DecoderStack", "GroupedQueryAttention", "Heads", "RotaryTable", "SelfAttention",
-    "normalized_heads", "soft_capped", "split_heads",
+    "heads_together", "normalized_heads", "soft_capped", "split_heads",
 ]  # fmt: skip
 
 FIRST_POSITIONS = 256  # of a rotary table
@@ -88,23 +88,10 @@ class WholeText:
         if rotary is not None:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
-        if self.mask is None and heads.window is None and heads.softcap is None and heads.slopes is None:
-            y = ops.attention(q, k, v, scale=heads.scale)
-        else:
-            y = ops.scaled_dot_product_attention(
-                *(x.transpose(1, 2) for x in (q, k, v)), self._bias(heads), scale=heads.scale, enable_gqa=True,
-                softcap=heads.softcap, window=((heads.window or self.length) - 1, 0),
-            ).transpose(1, 2)  # fmt: skip
+        y = ops.attention(
+            q, k, v, scale=heads.scale, window=heads.window, softcap=heads.softcap, slopes=heads.slopes, mask=self.mask
+        )  # (B, T, H, D)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
-
-    def _bias(self, heads: Heads) -> Tensor | None:
-        """The mask, with the linear biases."""
-        if heads.slopes is None:
-            return self.mask
-        place = ops.arange(self.length, device=heads.slopes.device).to("float32")
-        bias = heads.slopes.reshape(1, -1, 1, 1) * place.reshape(1, 1, 1, -1)  # (1, H, 1, T)
-        bias = bias - heads.slopes.reshape(1, -1, 1, 1) * place.reshape(1, 1, -1, 1)  # (1, H, T, T)
-        return bias if self.mask is None else ops.where(self.mask, bias, float("-inf"))
 
 
 class CachedText:
@@ -118,14 +105,11 @@ class CachedText:
         return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device) + self.position
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
-        q, k, v = split_heads(qkv, heads)  # (T, H, D), (T, KV, D)
-        if rotary is not None:
-            table = rotary.upto(self.length, qkv.device)
-            q, k = (ops.rope(x, table, self.position, interleaved=heads.interleaved) for x in (q, k))
-        own = self.layers[layer]
-        own.write(k, v, self.position)
-        y = ops.cached_attention(q, own.keys, own.values, self.position, heads.scale)  # type: ignore[attr-defined]
-        return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
+        table = None if rotary is None else rotary.upto(self.length, qkv.device)
+        return self.layers[layer].rotary_attention(
+            qkv, heads.heads, table, self.position, heads.interleaved, heads.scale, heads.window, heads.softcap,
+            heads.slopes, heads.head_dim,
+        )  # fmt: skip
 
 
 class RotaryTable:
@@ -213,13 +197,13 @@ class DecoderStack(Module):
         found: Embedding = getattr(self, self.tokens)
         return found
 
-    def embedded(self, tokens: Tensor) -> Tensor:
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
         """tokens (..., T) → the first layer's input (..., T, hidden_size)."""
         return self.embedding(tokens)
 
     def forward(self, tokens: Tensor, text: Text) -> Tensor:
         """tokens (..., T) → (..., T, hidden_size), before the last norm."""
-        x = self.embedded(tokens)  # (..., T, hidden_size)
+        x = self.embedded(tokens, text)  # (..., T, hidden_size)
         for layer in getattr(self, self.blocks):
             x = layer(x, text)
         return x
@@ -322,3 +306,9 @@ def normalized_heads(qkv: Tensor, heads: Heads, q_norm: Module, k_norm: Module) 
 def soft_capped(x: Tensor, cap: float | None) -> Tensor:
     """cap tanh(x / cap) (Bello et al. 2016, arXiv 1611.09940); x itself without a cap."""
     return x if cap is None else (x * (1 / cap)).tanh() * cap
+
+
+def heads_together(qkv: Tensor, heads: Heads) -> Tensor:
+    """[query, key, value] of one head after another (..., H * 3 * D) → [all queries, all keys, all values]."""
+    x = qkv.reshape(*qkv.shape[:-1], heads.heads, 3, heads.head_dim)
+    return x.transpose(-2, -3).reshape(qkv.shape)
