@@ -6,8 +6,7 @@ other code.
 
 from __future__ import annotations
 
-import base64
-import binascii
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -15,13 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyapp.errors import FileFormatError, ModelError
+from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Progress
-from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source, read_tokenizer_bin
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import FileSource, close_source, read_whole
 
+from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
+
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.models.whisper import Whisper
     from pyapp.text.generate import LanguageModel
     from pyapp.text.tokenizer import Tokenizer
@@ -52,15 +54,21 @@ def load_model(
     source: Source,
     tokenizer: Source | None = None,
     *,
+    config: Source | None = None,
+    dtype: str | None = None,
+    device: Device | str | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedModel:
-    """Loads a model by name (embedded, or `owner/repo:file` on the hub), from a path, bytes or a ByteSource.
+    """Loads a language model by name (embedded, or `owner/repo` or `owner/repo:file` on the hub), from a folder of
+    Hugging Face's, a path, bytes or a ByteSource.
 
-    `tokenizer` is needed if none is beside the model. `report` receives Progress in bytes (download, reading). The
-    parameters do not require gradients: call `model.requires_grad_()` to train those that are not quantised. Returns
-    when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once
-    `cancel` is set.
+    `tokenizer` and `config` (config.json) are needed if none is beside the model or in it. `dtype` ("q4_0", "Q4_K_M",
+    "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
+    quantised models become float32. `device`: where the model computes. `report` receives Progress in bytes (download,
+    reading). The parameters do not require gradients: call `model.requires_grad_()` to train those that are not
+    quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError,
+    OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
@@ -69,16 +77,21 @@ def load_model(
         from pyapp import hub
 
         name = os.fspath(source)
-        files = hub.resolve(source, report=report, cancel=cancel, check=_check_config_file)
+        files = hub.resolve(source, report=report, cancel=cancel, check=check_config_file)
         source, tokenizer = files.model, files.tokenizer if tokenizer is None else tokenizer
+        config = files.files.get("config") if config is None else config
+    settings = None if config is None else read_settings(config)
+    if settings is not None:
+        check_architecture(settings, getattr(config, "name", "config.json"))
     checkpoint = open_checkpoint(source)
     try:
-        check_architecture(checkpoint.config, checkpoint.source.name)
+        settings = _settings_of(checkpoint, settings)
+        check_architecture(settings, checkpoint.source.name)
         if tokenizer is None:
             hint = "Give the tokenizer.bin or tokenizer.json too"
             raise ModelError("its tokenizer is missing", where=name, hint=hint)
         text = load_tokenizer(tokenizer)
-        model = build(checkpoint, report, cancel)
+        model = build(checkpoint, report, cancel, settings, dtype, device)
     finally:
         if checkpoint.source is not source:
             checkpoint.close()
@@ -88,14 +101,50 @@ def load_model(
     return LoadedModel(name, model, text, model.config.to_dict())
 
 
+def read_settings(source: Source) -> dict[str, Any]:
+    """The object of a config.json."""
+    opened = open_source(source)
+    try:
+        found = json_object(read_whole(opened).decode("utf-8", "replace"))
+        if not found:
+            raise FileFormatError("this is no configuration: a JSON object is expected", where=opened.name)
+        return found
+    finally:
+        if opened is not source:
+            close_source(opened)
+
+
+def _settings_of(checkpoint: Checkpoint, settings: dict[str, Any] | None) -> dict[str, Any]:
+    """The configuration of a checkpoint: its own where it says the architecture, else that of config.json."""
+    own = checkpoint.config
+    return own if settings is None or "model_type" in own or "dim" in own else settings
+
+
+def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
+    """The module of pyapp.models of a configuration's architecture; None for llama2.c's. ModelError for an unknown
+    architecture, and for one that has no model for the task.
+    """
+    kind = settings.get("model_type", "llama2c")
+    if kind == "llama2c":
+        return None
+    tables = (GGUF_ARCHITECTURES, MODEL_TYPES) if "general.architecture" in settings else (MODEL_TYPES,)
+    found = next((table[kind] for table in tables if isinstance(kind, str) and kind in table), None)
+    if found is not None and task in TASKS[found]:
+        return found
+    known = sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module])
+    raise ModelError(
+        f"the architecture {str(kind)[:50]!r} is not known for {task}",
+        where=where,
+        hint=f"Known: {', '.join(['llama2c', *known] if task == 'causal-lm' else known)}",
+    )
+
+
 def check_architecture(config: Mapping[str, Any], where: str) -> None:
-    """ModelError for a configuration of an unknown architecture."""
-    kind = config.get("model_type", "llama2c")
-    if kind != "llama2c":
-        raise ModelError(f"the architecture {str(kind)[:50]!r} is not known", where=where, hint="Known: llama2c")
+    """ModelError for a configuration of an unknown architecture of language models."""
+    module_of(config, where)
 
 
-def _check_config_file(files: Mapping[str, Path]) -> None:
+def check_config_file(files: Mapping[str, Path]) -> None:
     """check_architecture of a repository's config.json, before its weights are downloaded."""
     path = files.get("config")
     if path is not None:
@@ -104,45 +153,88 @@ def _check_config_file(files: Mapping[str, Path]) -> None:
         check_architecture(config, str(path))
 
 
-def build(checkpoint: Checkpoint, report: Callable[[Event], None], cancel: Cancel) -> Any:
-    """The model of a checkpoint. `model_type` in its config names the architecture; the default is llama2.c's."""
-    check_architecture(checkpoint.config, checkpoint.source.name)
-    from pyapp.models.llama2c import Llama2c
+def build(
+    checkpoint: Checkpoint,
+    report: Callable[[Event], None],
+    cancel: Cancel,
+    settings: Mapping[str, Any] | None = None,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    task: str = "causal-lm",
+) -> Any:
+    """The model of a checkpoint. `model_type` in its configuration names the architecture; the default is llama2.c's."""
+    settings = checkpoint.config if settings is None else settings
 
     def progress(done: int, total: int) -> None:
         cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
-    try:
-        model = Llama2c.from_checkpoint(checkpoint, progress)
-    except KeyError as error:
-        raise ModelError(
-            f"the file does not contain the model's {error.args[0]}", where=checkpoint.source.name,
-            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote",
-        ) from error  # fmt: skip
-    if sum(parameter.nbytes for parameter in model.parameters()) <= EXACT_TEXT_BYTES:
+    name = module_of(settings, checkpoint.source.name, task)
+    if name is None:
+        model = _build_llama2c(checkpoint, progress)
+        if dtype is not None:
+            from pyapp.nn import quantize
+
+            quantize(model, dtype)
+        model = model if device is None else model.to(device)
+    else:
+        module = importlib.import_module(f"pyapp.models.{name}")
+        model = read_model(module, module.TASKS[task], checkpoint, settings, dtype, device, progress)
+    small = sum(parameter.nbytes for parameter in model.parameters()) <= EXACT_TEXT_BYTES
+    if dtype is None and small:
         model.dequantize()
     return model
 
 
-def load_tokenizer(source: Source) -> Tokenizer:
-    """From a tokenizer.json (with the tokenizer_config.json beside it) or a llama2.c tokenizer.bin, detected by
-    content.
-    """
-    from pyapp.text.tokenizer import Tokenizer
+def _build_llama2c(checkpoint: Checkpoint, progress: Callable[[int, int], None]) -> Any:
+    from pyapp.models.llama2c import Llama2c
 
-    opened = open_source(source)
     try:
-        if opened.size and bytes(opened.read(0, min(opened.size, 16))).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
-            vocabulary = read_tokenizer_bin(opened)
-            return Tokenizer.from_llama2c(vocabulary.pieces, vocabulary.scores, where=opened.name)
-        data = read_whole(opened)
-        beside = Path(source).with_name("tokenizer_config.json") if isinstance(source, str | os.PathLike) else None
-        settings = beside.read_bytes() if beside and beside.is_file() else None
-        return Tokenizer.from_json(data, settings, where=opened.name)
-    finally:
-        if opened is not source:
-            close_source(opened)
+        return Llama2c.from_checkpoint(checkpoint, progress)
+    except KeyError as error:
+        raise ModelError(
+            f"the file does not contain the model's {error.args[0]}", where=checkpoint.source.name,
+            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote; a model of another architecture needs its "
+            "config.json beside it",
+        ) from error  # fmt: skip
+
+
+def read_model(
+    module: Any,
+    kind: Any,
+    checkpoint: Checkpoint,
+    settings: Mapping[str, Any],
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Any:
+    """A model of the class `kind` of an architecture's module, with the weights of a checkpoint."""
+    from pyapp.models.loading.weights import load_weights
+    from pyapp.nn.parameter import skip_initialization
+
+    try:
+        config = module.Config.from_dict(settings)
+    except ModelError as error:
+        raise ModelError(error.what, where=error.where or checkpoint.source.name, hint=error.hint) from error
+    with skip_initialization():
+        model = kind(config)
+    base = getattr(kind, "base_model_prefix", "")
+    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
+    load_weights(
+        model, checkpoint, stored=stored, base=base, dtype=dtype, device=device, progress=progress,
+        config=config.to_dict(), renames=getattr(module, "renamed", None),
+    )  # fmt: skip
+    model.eval()
+    return model
+
+
+def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = None) -> Tokenizer:
+    """pyapp.text.tokenizer_files.load_tokenizer: from a model's folder, one of its files, or a mapping of names to
+    files.
+    """
+    from pyapp.text.tokenizer_files import load_tokenizer
+
+    return load_tokenizer(source, name)
 
 
 @dataclass(frozen=True)
@@ -234,6 +326,7 @@ def load_whisper_tokenizer(
     generation: Mapping[str, Any] | None = None,
 ) -> WhisperTokenizer:
     """From a tokenizer.json or .tiktoken file, or the vocabulary in the checkpoint. ModelError if there is none."""
+    from pyapp.text.vocabulary_files import read_tiktoken
     from pyapp.text.whisper_tokenizer import WhisperTokenizer
 
     embedding = next((info for name, info in checkpoint.tensors.items() if _is_embedding(name)), None)
@@ -254,26 +347,8 @@ def load_whisper_tokenizer(
     data = read_whole(source)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return WhisperTokenizer.from_json(data, multilingual=multilingual, where=source.name)
-    return WhisperTokenizer.from_pieces(_tiktoken(data, source.name), size, multilingual=multilingual)
+    return WhisperTokenizer.from_pieces(read_tiktoken(data, source.name), size, multilingual=multilingual)
 
 
 def _is_embedding(name: str) -> bool:
     return name.endswith(("decoder.token_embedding.weight", "decoder.embed_tokens.weight"))
-
-
-def _tiktoken(data: bytes, where: str) -> list[bytes]:
-    """The pieces of a .tiktoken file: lines of base64 and rank, in the order of their ranks."""
-    pieces: list[bytes] = []
-    try:
-        for line in data.split(b"\n"):
-            if line.strip():
-                text, rank = line.split()
-                if int(rank) != len(pieces):
-                    raise ValueError(f"rank {int(rank)} after {len(pieces) - 1}")
-                pieces.append(b"" if text == b"=" else base64.b64decode(text, validate=True))
-    except (ValueError, binascii.Error) as error:
-        raise FileFormatError(
-            f"this is neither a tokenizer.json nor a .tiktoken file ({error})", where=where,
-            hint="Give the tokenizer of the model",
-        ) from error  # fmt: skip
-    return pieces
