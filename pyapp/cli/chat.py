@@ -39,7 +39,9 @@ BLOCK = '"""'
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
-@click.option("--thoughts/--no-thoughts", default=True, help="Show what the model thinks before it answers.  [default: thoughts]")
+@click.option(
+    "--thoughts/--no-thoughts", default=True, help="Show what the model thinks before it answers.  [default: thoughts]"
+)
 @generation_options(None, several=False)
 @threads_option
 @json_option
@@ -246,7 +248,9 @@ class Talk:
 
     def _undo(self, _: str) -> None:
         text = self.conversation.undo()
-        self._note("there is no message" if text is None else f"removed: {text.splitlines()[0]:.60}", failed=text is None)
+        self._note(
+            "there is no message" if text is None else f"removed: {text.splitlines()[0]:.60}", failed=text is None
+        )
 
     def _new(self, _: str) -> None:
         from pyapp.text.chat import Conversation

@@ -95,7 +95,9 @@ def _of_form() -> list[Callable[[F], F]]:
     return [
         option(FORM, "--json-schema", metavar="FILE|JSON", help="Write JSON that fits this schema."),
         option(FORM, "--regex", metavar="REGEX", help="Write a text that matches as a whole."),
-        option(FORM, "--choice", multiple=True, metavar="TEXT", help="Write one of these texts; give it several times."),
+        option(
+            FORM, "--choice", multiple=True, metavar="TEXT", help="Write one of these texts; give it several times."
+        ),
     ]
 
 

@@ -27,6 +27,7 @@ __all__ = [
 
 GUESSES = 8  # of a draft model at a time, unless `lookup` says otherwise
 
+
 def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
     """ModelError if the tokenizer cannot belong to the model: it is larger, or smaller by more than a plausible
     padding.

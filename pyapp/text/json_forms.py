@@ -234,7 +234,9 @@ class Schema:
 
     def _types(self, asked: Mapping[str, Any], place: str) -> list[str]:
         """The types in `type`; without it, those to which the keywords belong."""
-        given = asked.get("type", [kind for kind, known in KEYWORDS.items() if known & asked.keys() and kind != "integer"])
+        given = asked.get(
+            "type", [kind for kind, known in KEYWORDS.items() if known & asked.keys() and kind != "integer"]
+        )
         types = [given] if isinstance(given, str) else given
         if not isinstance(types, list) or not all(isinstance(kind, str) and kind in KEYWORDS for kind in types):
             raise self._error(f"unknown type {given!r:.60}", place)

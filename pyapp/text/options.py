@@ -96,7 +96,9 @@ class SamplingOptions:
         check_number("beams", self.beams, 1, 256, whole=True)
         check_number("length_penalty", self.length_penalty, -10, 10)
         if self.early_stopping not in (True, False, "never"):
-            raise OptionError(f'must be true, false or "never", not {self.early_stopping!r:.80}', where="early_stopping")
+            raise OptionError(
+                f'must be true, false or "never", not {self.early_stopping!r:.80}', where="early_stopping"
+            )
         if not isinstance(self.rolling, bool):
             raise OptionError(f"must be true or false, not {self.rolling!r:.80}", where="rolling")
         object.__setattr__(self, "stop", check_texts("stop", self.stop))

@@ -158,9 +158,7 @@ def expression_of(options: SamplingOptions) -> tuple[Expression, str]:
     return Either(tuple(literal(text) for text in options.choice)), "choice"
 
 
-def form_of(
-    options: SamplingOptions, tokenizer: Tokenizer, size: int, device: Device, left: int | None
-) -> TextForm:
+def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: Device, left: int | None) -> TextForm:
     """The form that the options ask for, of a text of at most `left` tokens, for logits (size,) on a device. OptionError
     for what is not supported.
     """

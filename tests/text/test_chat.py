@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -95,11 +94,12 @@ def test_thoughts_are_no_answer(variables: dict[str, Any], text: str, loaded: An
     messages = [{"role": "user", "content": "a"}]
     start = len(template.encode(messages, **variables))
     model: Any = Scripted(loaded, text, start)
-    events = list(answer(Session(model), template, messages, OPTIONS, variables=variables))
+    options = SamplingOptions(temperature=0, max_new_tokens=60)
+    events = list(answer(Session(model), template, messages, options, variables=variables))
     assert "".join(event.text for event in events if isinstance(event, Thought)) == "the park"
     assert text_of(events) == "with her dog"
     assert done_of(events)["thoughts"] == "the park" and done_of(events)["text"] == "with her dog"
-    assert json.loads(json.dumps([event.to_dict() for event in events if isinstance(event, Thought)]))[0]["type"] == "thought"
+    assert Thought("a").to_dict() == {"type": "thought", "text": "a"}
 
 
 def test_tools_and_system_reach_the_template(loaded: Any, template: ChatTemplate) -> None:

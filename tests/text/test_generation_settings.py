@@ -231,7 +231,9 @@ def test_speculation_to_the_end_of_the_context(small: Any) -> None:
     for capacity in range(20, 24):
         sessions = [Session(small.model, capacity) for _ in range(2)]
         found = [
-            list(generate(session, small.tokenizer, "one two one two one two", options_of(lookup=n, max_new_tokens=None)))
+            list(
+                generate(session, small.tokenizer, "one two one two one two", options_of(lookup=n, max_new_tokens=None))
+            )
             for n, session in zip((0, 6), sessions, strict=True)
         ]
         assert tokens_of(found[0]) == tokens_of(found[1])

@@ -181,7 +181,10 @@ def test_schemas(schema: Any, good: list[str], bad: list[str]) -> None:
     ("schema", "message"),
     [
         ({"type": "array", "uniqueItems": True}, "#: the keyword 'uniqueItems' is not supported here"),
-        ({"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}}, "#/properties/a: .*'multipleOf'"),
+        (
+            {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}},
+            "#/properties/a: .*'multipleOf'",
+        ),
         ({"oneOf": [{"type": "null"}]}, "'oneOf' is not supported here. Give anyOf"),
         ({"type": "string", "minimum": 3}, "'minimum' is not supported here"),
         ({"anyOf": [{"type": "null"}], "type": "null"}, "'type' beside 'anyOf'"),

@@ -62,5 +62,3 @@ def token_mask(
     mask = empty_contiguous((offsets.shape[0] - 1,), _dtype.bool_, table.device)
     _token_mask(mask, table, columns_of, distance, bytes_, offsets, state, budget)
     return mask
-
-
