@@ -45,7 +45,8 @@ def talk(model: list[str], text: str, *arguments: str) -> subprocess.CompletedPr
 def test_lines_of_a_pipe(model: list[str], tmp_path: Path) -> None:
     saved = tmp_path / "talk.json"
     lines = [
-        "/system Be kind.", "Once upon \\", "a time", '"""', "She said", "", 'hello"""', "/undo", "/regenerate", "/save",
+        "/system Be kind.", "Once upon \\", "a time", '"""', "She said", "", 'hello"""', "/undo", "/regenerate",
+        "/save",
         f"/save {saved}", "/nothing", "/help", "/exit", "never read",
     ]  # fmt: skip
     result = talk(model, "\n".join(lines) + "\n")

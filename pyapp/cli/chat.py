@@ -59,8 +59,8 @@ def chat(
 ) -> int:
     """Talk with a language model.
 
-    MODEL is a file, a folder, or a name on the hub. Each line is a message; /help lists the commands. With standard input
-    from a pipe, every line is answered in turn. --json prints the events, one per line.
+    MODEL is a file, a folder, or a name on the hub. Each line is a message; /help lists the commands. With standard
+    input from a pipe, every line is answered in turn. --json prints the events, one per line.
     """
     from pyapp.text.chat import Conversation
 

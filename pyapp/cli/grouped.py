@@ -82,9 +82,11 @@ def _of_repetition() -> list[Callable[[F], F]]:
 
 def _of_ending(most: int | None) -> list[Callable[[F], F]]:
     return [
-        option(ENDING, "-n", "--max-new-tokens", type=click.IntRange(min=1), default=most, show_default=most is not None,
+        option(ENDING, "-n", "--max-new-tokens", type=click.IntRange(min=1), default=most,
+               show_default=most is not None,
                help="Length at most." + ("" if most else " [default: until the context is full]")),
-        option(ENDING, "--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times."),
+        option(ENDING, "--stop", multiple=True, metavar="TEXT",
+               help="End before this text; may be given several times."),
         option(ENDING, "--rolling", is_flag=True, help="Drop the oldest tokens when the context is full."),
         option(ENDING, "--keep", type=click.IntRange(min=0), default=0, metavar="N",
                help="With --rolling: never drop the first N tokens. [default: 0]"),
@@ -104,7 +106,7 @@ def _of_form() -> list[Callable[[F], F]]:
 def _of_speed() -> list[Callable[[F], F]]:
     return [
         option(SPEED, "--lookup", type=click.IntRange(0, 64), default=DEFAULTS.lookup, metavar="N",
-               help="Guess up to N tokens from earlier text, verified in one pass: the same text, sooner. [default: off]"),
+               help="Guess up to N tokens from earlier text: the same text, sooner. [default: off]"),
         option(SPEED, "--draft", metavar="MODEL", help="Guess tokens with this smaller model of the same tokenizer."),
     ]  # fmt: skip
 

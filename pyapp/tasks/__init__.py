@@ -37,8 +37,8 @@ from .training import train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Segment", "Thought", "Token", "chat", "error_event", "generate", "inspect", "listen", "load", "load_speech", "models",
-    "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
+    "Progress", "Segment", "Thought", "Token", "chat", "error_event", "generate", "inspect", "listen", "load",
+    "load_speech", "models", "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
 ]  # fmt: skip
 
 
@@ -73,9 +73,10 @@ async def generate(
     """Continues `prompt`: Progress and the Metric load_time while the model is loaded, then the events of
     pyapp.text.generate.generate, or, for several samples and beams, of pyapp.text.several.generate_several.
 
-    `draft` is a smaller model with the same tokenizer, which guesses tokens (pyapp/text/speculation.py). `model` is a name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it
-    is not beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a
-    dict of JSON values. `eager` runs without Graph, for reference.
+    `draft` is a smaller model with the same tokenizer, which guesses tokens (pyapp/text/speculation.py). `model` is a
+    name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it is not
+    beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a dict of
+    JSON values. `eager` runs without Graph, for reference.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events

@@ -27,8 +27,8 @@ async def chat(
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
-    """The model's answer to `messages`, mappings with role (system, user, assistant, tool) and content: Progress and the
-    Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer.
+    """The model's answer to `messages`, mappings with role (system, user, assistant, tool) and content: Progress and
+    the Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer.
 
     `model`, `tokenizer`, `draft`, `key` and `options` as for `generate`; max_new_tokens is None by default. `tools` are
     JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat template;

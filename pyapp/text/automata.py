@@ -1,8 +1,8 @@
 """Regular languages over bytes: expressions, and the deterministic automata that recognise them.
 
-An expression is built from the classes below; `compile_expression` makes an automaton of it (Thompson's construction, then
-subsets; Hopcroft, Motwani and Ullman, "Introduction to Automata Theory", chapters 2 and 3). UTF-8 text is a language
-over bytes too: `characters` gives the expression of a set of characters.
+An expression is built from the classes below; `compile_expression` makes an automaton of it (Thompson's construction,
+then subsets; Hopcroft, Motwani and Ullman, "Introduction to Automata Theory", chapters 2 and 3). UTF-8 text is a
+language over bytes too: `characters` gives the expression of a set of characters.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def _by_endings(sequences: Iterable[tuple[Byte, ...]]) -> Expression:
 
 
 def _utf8(low: int, high: int) -> Iterator[list[Byte]]:
-    """Sequences of byte ranges that are the characters low .. high: their encodings have one length, and every byte runs
-    over a range by itself.
+    """Sequences of byte ranges that are the characters low .. high: their encodings have one length, and every byte
+    runs over a range by itself.
     """
     for last in (0x7F, 0x7FF, 0xFFFF):
         if low <= last < high:
@@ -152,8 +152,8 @@ def _utf8(low: int, high: int) -> Iterator[list[Byte]]:
 
 @dataclass(frozen=True)
 class Automaton:
-    """A deterministic automaton: state 0 is the first; `rows[state][column]` is the next state, or -1, for the bytes of a
-    column; `column_of[byte]`; `accepting[state]`.
+    """A deterministic automaton: state 0 is the first; `rows[state][column]` is the next state, or -1, for the bytes
+    of a column; `column_of[byte]`; `accepting[state]`.
     """
 
     rows: list[list[int]]

@@ -59,8 +59,8 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None) -
 
 
 def fitting(ids: list[int], capacity: int, keep: int) -> list[int]:
-    """A text for a rolling context: if `ids` are more than `capacity`, the first `keep` and the last ones, which fill half
-    of what is left, so that rolling is rare.
+    """A text for a rolling context: if `ids` are more than `capacity`, the first `keep` and the last ones, which fill
+    half of what is left, so that rolling is rare.
     """
     if len(ids) <= capacity:
         return ids
@@ -86,9 +86,9 @@ def generate(
     """Continues `prompt`: Progress over the prompt, a Token each, Metrics, and Done with the reason.
 
     Reasons: "stop" (the model ended the text, or its form is complete), "length" (max_new_tokens), "context" (the cache
-    is full), "stop_string", "cancelled". The session is reset first. `drafter` guesses tokens (pyapp/text/speculation.py).
-    Raises OptionError for a prompt that is too long, ModelError for a tokenizer of another model and for weights that
-    give NaN.
+    is full), "stop_string", "cancelled". The session is reset first. `drafter` guesses tokens
+    (pyapp/text/speculation.py). Raises OptionError for a prompt that is too long, ModelError for a tokenizer of
+    another model and for weights that give NaN.
     """
     options = options or SamplingOptions()
     check_tokenizer(tokenizer, session.vocab_size)
@@ -106,7 +106,8 @@ def generate_from(
     drafter: Drafter | None = None,
     continuing: bool = True,
 ) -> Iterator[Event]:
-    """As `generate`, for the tokens of a prompt that fits the context. What the session has read of it is not read again.
+    """As `generate`, for the tokens of a prompt that fits the context. What the session has read of it is not read
+    again.
 
     `continuing`: the new text follows other text, so a space at its beginning is kept.
     """

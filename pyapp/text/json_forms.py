@@ -1,9 +1,9 @@
 """The JSON texts of a JSON Schema as an expression over bytes (https://json-schema.org, draft 2020-12).
 
-A subset of the schema language, documented in docs/generation.md; other keywords are refused by name, never ignored. The
-texts are a subset of those that the schema allows, so that every one of them fits it: properties come in the schema's
-order and no others come, there is at most one space after a comma and a colon, numbers have at most fifteen digits
-before and after the point.
+A subset of the schema language, documented in docs/generation.md; other keywords are refused by name, never ignored.
+The texts are a subset of those that the schema allows, so that every one of them fits it: properties come in the
+schema's order and no others come, there is at most one space after a comma and a colon, numbers have at most fifteen
+digits before and after the point.
 """
 
 from __future__ import annotations

@@ -43,9 +43,10 @@ class SamplingOptions:
     - lookup: the most tokens that are copied from an earlier occurrence of the last tokens and verified in one pass
       (prompt-lookup decoding; Saxena, 2023); 0: off. The tokens do not change.
     - samples: the number of texts; each draws with its own seed, one higher than the last.
-    - beams: the number of texts that beam search follows; 1: off. The texts are the most likely ones that it finds, without
-      sampling. A text's score is its log-probability / length ** length_penalty. early_stopping: true ends the search
-      with the first `beams` complete texts; false, when better ones are unlikely; "never", when there can be none.
+    - beams: the number of texts that beam search follows; 1: off. The texts are the most likely ones that it finds,
+      without sampling. A text's score is its log-probability / length ** length_penalty. early_stopping: true ends
+      the search with the first `beams` complete texts; false, when better ones are unlikely; "never", when there can
+      be none.
     - json_schema, regex, choice: the form of the text (pyapp/text/structured.py); at most one of them.
     """
 

@@ -104,7 +104,8 @@ class Table(PreTrainedModel, GenerationMixin):
 def searched(settings: dict[str, Any]) -> list[dict[str, Any]]:
     model = Table(PretrainedConfig(vocab_size=VOCABULARY, num_hidden_layers=1, hidden_size=1, num_attention_heads=1))
     options = GenerationConfig(
-        num_beams=settings["beams"], num_return_sequences=settings.get("samples", 1), max_new_tokens=8, eos_token_id=EOS,
+        num_beams=settings["beams"], num_return_sequences=settings.get("samples", 1), max_new_tokens=8,
+        eos_token_id=EOS,
         pad_token_id=EOS, length_penalty=settings.get("length_penalty", 1.0), use_cache=False, do_sample=False,
         early_stopping=settings.get("early_stopping", False), return_dict_in_generate=True, output_scores=True,
     )  # fmt: skip

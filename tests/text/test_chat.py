@@ -156,7 +156,8 @@ def test_a_conversation() -> None:
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": "pyapp chat", "version": 2, "messages": []}',
-             '{"format": "pyapp chat", "version": 1}', '{"format": "pyapp chat", "version": 1, "messages": [{"role": "x"}]}',
+             '{"format": "pyapp chat", "version": 1}',
+             '{"format": "pyapp chat", "version": 1, "messages": [{"role": "x"}]}',
              '{"format": "pyapp chat", "version": 1, "messages": [{"role": "user", "content": 3}]}', "[" * 100_000],
 )  # fmt: skip
 def test_foreign_conversations_are_refused(text: str) -> None:

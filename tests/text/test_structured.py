@@ -81,7 +81,8 @@ def fits(schema: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    "ranges", [[(0, 0x10FFFF)], [(0x41, 0x5A)], [(0x7F, 0x80)], [(0x7FF, 0x800)], [(0xD000, 0xE001)], [(0x3A9, 0x1F600)],
+    "ranges", [[(0, 0x10FFFF)], [(0x41, 0x5A)], [(0x7F, 0x80)], [(0x7FF, 0x800)], [(0xD000, 0xE001)],
+    [(0x3A9, 0x1F600)],
                [(0xFFFF, 0x10000), (0x20, 0x20)], [(0x10FFFF, 0x10FFFF)]], ids=str,
 )  # fmt: skip
 def test_characters_are_utf8(ranges: list[tuple[int, int]]) -> None:
@@ -101,7 +102,8 @@ PATTERNS = [
     r"[^\d\s]\D\S", r"(?:a{0,2}b){2}", r"\x41\u00e9\.", r"a{3,}", "yes|yeah|no",
 ]  # fmt: skip
 WORDS = [
-    "", "a", "b", "c", "ab", "xx", "xxx", "xxxx", "abac", "12-a b", "yes", "no", "nope", "yeah", "é", "ééω", "abb", "aabb",
+    "", "a", "b", "c", "ab", "xx", "xxx", "xxxx", "abac", "12-a b", "yes", "no", "nope", "yeah", "é", "ééω", "abb",
+    "aabb",
     "x\ny", "ABC", "bb", "aabaab", "Aé.", "aaa", "aaaaa", "x12", "😀é.", "ab\n",
 ]  # fmt: skip
 
@@ -121,7 +123,8 @@ def test_patterns_match_what_python_matches(pattern: str) -> None:
     ("pattern", "message"),
     [
         (r"(a)\1", "has groupref"), (r"a(?=b)", "has assert"), (r"\bword", "in the middle"), (r"a^b", "in the middle"),
-        (r"(?i)a", "sets flags"), (r"(?i:a)", "sets flags"), ("(", "no regular expression"), ("a" * 10_001, "10,001 char"),
+        (r"(?i)a", "sets flags"), (r"(?i:a)", "sets flags"), ("(", "no regular expression"), ("a" * 10_001,
+        "10,001 char"),
         (r"((((a{99}){99}){99}){99})", "too large"), (r"(a|b)*a(a|b){30}", "too large"),
         ("(" * 5000 + ")" * 5000, "no regular expression|too large|nested"), ("a{4294967294}", "too large"),
     ],
@@ -137,7 +140,8 @@ def test_patterns_that_are_refused(pattern: str, message: str) -> None:
 
 VALUES: list[tuple[Any, list[str], list[str]]] = [
     ({"type": "integer"}, ["0", "-7", "123456789012345"], ["01", "1.0", "-", "1234567890123456"]),
-    ({"type": "integer", "minimum": -12, "maximum": 345}, [str(n) for n in range(-12, 346)], ["-13", "346", "1000", "00"]),
+    ({"type": "integer", "minimum": -12, "maximum": 345}, [str(n) for n in range(-12, 346)],
+         ["-13", "346", "1000", "00"]),
     ({"type": "integer", "exclusiveMinimum": 8, "exclusiveMaximum": 11}, ["9", "10"], ["8", "11", "90"]),
     ({"type": "integer", "minimum": 1.5}, ["2", "10", "999999999999999"], ["1", "0", "-3"]),
     ({"type": "number", "minimum": 0}, ["0", "1.25", "3e-7", "10E+2"], ["-1", ".5", "1.", "1e", "1e999"]),
@@ -150,15 +154,20 @@ VALUES: list[tuple[Any, list[str], list[str]]] = [
     ({"type": "string", "pattern": "^a[\"\\\\\\n]b"}, [r'"a\"b"', r'"a\\b.."', r'"a\nbé"'], ['"a"b"', r'"xa\nb"']),
     ({"type": "string", "format": "date"}, ['"2026-02-28"', '"1999-12-31"'], ['"2026-02-30"', '"2026-13-01"']),
     ({"type": "string", "format": "date-time"}, ['"2026-02-28T23:59:59Z"'], ['"2026-02-28"', '"2026-02-28T24:00:00Z"']),
-    ({"type": "array", "items": {"type": "null"}}, ["[]", "[null]", "[null, null,null]"], ["[null,]", "[,]", "[null,  null]"]),
-    ({"type": "array", "items": {"type": "boolean"}, "minItems": 2}, ["[true, true]", "[true,true,false]"], ["[]", "[true]"]),
-    ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False}, ["[]", "[1]", "[1, 2]"], ["[2]", "[1,2,3]"]),
-    ({"type": "array", "prefixItems": [{"const": 1}], "items": {"const": 0}, "minItems": 2}, ["[1,0]", "[1,0,0]"], ["[1]", "[0]"]),
+    ({"type": "array", "items": {"type": "null"}}, ["[]", "[null]", "[null, null,null]"],
+         ["[null,]", "[,]", "[null,  null]"]),
+    ({"type": "array", "items": {"type": "boolean"}, "minItems": 2}, ["[true, true]", "[true,true,false]"],
+         ["[]", "[true]"]),
+    ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False}, ["[]", "[1]", "[1, 2]"],
+         ["[2]", "[1,2,3]"]),
+    ({"type": "array", "prefixItems": [{"const": 1}], "items": {"const": 0}, "minItems": 2}, ["[1,0]", "[1,0,0]"],
+         ["[1]", "[0]"]),
     ({"type": "array", "items": {"const": 1}, "maxItems": 0}, ["[]"], ["[1]"]),
     ({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}}, "required": ["b"]},
      ['{"b": 2}', '{"a":1,"b":2}', '{"b":2, "c": 3}', '{"a": 1, "b": 2, "c": 3}'],
      ["{}", '{"a":1}', '{"b":2,"a":1}', '{,"b":2}', '{"b":2,}', '{"b":2,"d":4}']),
-    ({"properties": {"a": {"const": 1}, "b": {"const": 2}}}, ["{}", '{"a":1}', '{"b":2}', '{"a":1, "b":2}'], ['{"a":1 "b":2}']),
+    ({"properties": {"a": {"const": 1}, "b": {"const": 2}}}, ["{}", '{"a":1}', '{"b":2}', '{"a":1, "b":2}'],
+         ['{"a":1 "b":2}']),
     ({"type": "object", "additionalProperties": {"type": "integer"}}, ["{}", '{"x": 1, "y\\n": -2}'], ['{"x": "1"}']),
     ({"type": "object", "additionalProperties": False}, ["{}"], ['{"a": 1}']),
     ({"anyOf": [{"const": "a"}, {"type": "null"}]}, ['"a"', "null"], ['"b"']),
@@ -265,7 +274,8 @@ def test_choices() -> None:
 
 def test_speculation_and_penalties_keep_the_form(small: Any) -> None:
     settings: dict[str, Any] = {
-        "temperature": 1.0, "top_p": 1.0, "seed": 3, "max_new_tokens": 60, "frequency_penalty": 1.0, "no_repeat_ngram": 4,
+        "temperature": 1.0, "top_p": 1.0, "seed": 3, "max_new_tokens": 60, "frequency_penalty": 1.0,
+        "no_repeat_ngram": 4,
         "regex": "(one|two|three|, )+",
     }  # fmt: skip
     plain, fast = (
