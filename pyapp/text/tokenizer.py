@@ -19,6 +19,7 @@ from pyapp.text import encoding as encodings
 from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
 from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
+from pyapp.text.pattern_limits import check_patterns
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 from pyapp.text.post_processor import LARGEST_ID, PostProcessor, read_post_processor
 from pyapp.text.special_names import OPEN, guard, has_name, plain_document, plain_text, split_guarded
@@ -119,6 +120,7 @@ class Tokenizer:
         try:
             self._pieces, special = read_vocabulary(document, where)
             self._decoder = PieceDecoder(document.get("decoder"), where)
+            check_patterns(document, where)
             control = ControlTokens(document, settings, self._pieces, where)
         except PyappError:
             raise

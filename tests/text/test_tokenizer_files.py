@@ -15,8 +15,10 @@ import pytest
 from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.formats import BytesSource, GgufFile, write_gguf
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
+from pyapp.text.charsmap import CharsMap, take_charsmap
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.gguf_vocabulary import GgufVocabulary
+from pyapp.text.pattern_limits import danger
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
@@ -207,10 +209,38 @@ def test_node_divides_the_same(names: list[str], tmp_path: Path, node_ids: Calla
         assert node_ids(tmp_path, [text]) == [Tokenizer(words_tokenizer(name)).encode(text)], name
 
 
-@pytest.mark.parametrize("name", ["spm_bpe", "spm_bpe_plain"])
+@pytest.mark.parametrize("name", SENTENCEPIECE)
 def test_node_gives_sentencepieces_ids(name: str, tmp_path: Path, node_ids: Callable[..., Any]) -> None:
-    load_tokenizer(model_file(name), "tokenizer.model").save(tmp_path / "tokenizer.json")
-    assert node_ids(tmp_path, TEXTS) == GOLDEN[name]["ids"]
+    text, normalize = take_charsmap(load_tokenizer(model_file(name), "tokenizer.model").to_json())
+    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
+    assert (normalize is not None) == (name == "spm_unigram")
+    assert node_ids(tmp_path, [normalize(text) for text in TEXTS] if normalize else TEXTS) == GOLDEN[name]["ids"]
+
+
+def test_charsmap() -> None:
+    whole = json.loads(load_tokenizer(model_file("spm_unigram"), "tokenizer.model").to_json())
+    _, normalize = take_charsmap(json.dumps(whole))
+    assert normalize is not None
+    assert normalize("ﬁne ＡＢ cafe\u0301 É\t日</s>ﬁ\r") == "fine AB café e 日</s>fi"
+    table = base64.b64decode(whole["normalizer"]["normalizers"][0]["precompiled_charsmap"])
+    for data in damaged_texts(table, 10):
+        survives(lambda data: CharsMap(data).normalize("ﬁ é \x00 ＡＢ" * 3), data)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)*b", "(?:a*b?)*", "((a+b)c)+", "a*a*a*a*a*b", "(?:(?:a{2,}))+", "a" * 20_000]
+)
+def test_patterns_that_could_take_forever(pattern: str) -> None:
+    whole = words_tokenizer("llama-bpe")
+    whole["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = pattern
+    with pytest.raises(ModelError, match="could take forever"):
+        Tokenizer(whole)
+
+
+def test_harmless_patterns() -> None:
+    plain = ["(?:ab)+", "[(a+)]+", r"(?i:'s|'t)?\p{L}+", r"\(a+\)+", r"((?=[\p{L}])([^a-z]))*((?=a)b)+"]
+    for pattern in [*plain, r"[^(\s|.,!?)]+"]:
+        assert danger(pattern) is None, pattern
 
 
 def test_special_names_and_settings() -> None:
