@@ -574,12 +574,18 @@ KERNEL(random_uniform, "y | count seed offset |")
 /* Normal float32 numbers: Box-Muller on the words 2j and 2j + 1 of the same generator. */
 KERNEL(random_normal, "y | count seed offset |")
 /* Samples a token: the repetition penalty for the ids in history[0 .. history_count - 1], then temperature, top-k,
- * top-p and min-p. uniform[0], in [0, 1), is the random number. With a temperature <= 0 the token is the argmax. top_k
- * 0, top_p >= 1 (or <= 0), min_p 0 and penalty 1 have no effect. candidates is scratch of 2 * vocabulary 32-bit words.
- * NaN logits return KERNEL_BAD_ARGUMENT. */
+ * top-p, min-p and typical sampling. uniform[0], in [0, 1), is the random number. With a temperature <= 0 the token is
+ * the argmax. typical is a share in units of 2^-24. top_k 0, top_p >= 1 (or <= 0), min_p 0, typical 0 (or >= 2^24) and
+ * penalty 1 have no effect. candidates is scratch of 2 * vocabulary 32-bit words. NaN logits return
+ * KERNEL_BAD_ARGUMENT. */
 KERNEL(sample_f32,
-       "token logits history? uniform candidates | vocabulary history_count top_k | temperature top_p min_p "
+       "token logits history? uniform candidates | vocabulary history_count top_k typical | temperature top_p min_p "
        "penalty")
+/* mask[i] = 1 where an automaton over bytes may read token i, else 0. From `state`, table (states, columns) int32 gives the
+ * next state for the column of each byte, columns_of (256) uint8; a number outside 0 .. states - 1 refuses the byte. The last
+ * state must have a distance (states) int32 from 0 to `budget`. Token i is bytes[offsets[i] .. offsets[i + 1] - 1]; a
+ * token without bytes gets 0. Offsets outside 0 .. size give KERNEL_INDEX_RANGE. */
+KERNEL(token_mask, "mask table columns_of distance bytes offsets | tokens states columns size state budget |")
 
 /* ---- Training */
 

@@ -41,9 +41,19 @@ class Keeper:
     def __init__(self) -> None:
         self._key: object = None
         self._model: Any = None
+        self._session: Any = None
 
     def drop(self) -> None:
-        self._key = self._model = None
+        self._key = self._model = self._session = None
+
+    def session_of(self, model: Any) -> Any:
+        """The session of the last conversation with a language model, which has read its messages; else a new one."""
+        from pyapp.text.session import Session
+
+        if self._session is None or self._session.model is not model:
+            self._session = None  # before the new one needs the memory
+            self._session = Session(model)
+        return self._session
 
     async def get(
         self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel

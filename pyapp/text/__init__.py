@@ -10,11 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyapp.text.chat import Conversation
     from pyapp.text.chat_template import ChatTemplate
     from pyapp.text.encoding import BatchEncoding, Encoding
     from pyapp.text.generate import LanguageModel, Session
     from pyapp.text.options import SamplingOptions
     from pyapp.text.sampling import Sampler
+    from pyapp.text.speculation import DraftModel, PromptLookup
     from pyapp.text.stream import StopMatcher, StreamDecoder
     from pyapp.text.thinking import ThinkingSplitter
     from pyapp.text.tokenizer import Tokenizer, set_backend_factory
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "BatchEncoding": "encoding",
     "ChatTemplate": "chat_template",
+    "Conversation": "chat",
+    "DraftModel": "speculation",
     "Encoding": "encoding",
     "LanguageModel": "generate",
+    "PromptLookup": "speculation",
     "Session": "generate",
     "Sampler": "sampling",
     "SamplingOptions": "options",
@@ -39,8 +44,11 @@ _HOMES = {
 __all__ = [
     "BatchEncoding",
     "ChatTemplate",
+    "Conversation",
+    "DraftModel",
     "Encoding",
     "LanguageModel",
+    "PromptLookup",
     "Sampler",
     "SamplingOptions",
     "Session",

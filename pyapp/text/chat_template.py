@@ -125,13 +125,13 @@ def _cut(text: str, final: str) -> str:
 
 class ChatTemplate:
     """The chat template of a tokenizer; `name` chooses one of several (default: "tool_use" for conversations with
-    tools, else "default"). ModelError if there is none.
+    tools, else "default"). `source` is a template to use instead. ModelError if there is none.
     """
 
-    def __init__(self, tokenizer: Tokenizer, name: str | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, name: str | None = None, source: str | None = None) -> None:
         self.tokenizer = tokenizer
         self._name = name
-        self.sources = sources(tokenizer.settings)
+        self.sources = sources(tokenizer.settings) if source is None else {"default": source}
         if not self.sources:
             raise ModelError(
                 "the model has no chat template", where="chat template",

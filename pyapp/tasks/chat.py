@@ -1,0 +1,84 @@
+"""Chat: the answer of a language model to a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from pyapp.events import Cancel, Event
+from pyapp.text.options import SamplingOptions
+
+from .core import Breath, Events, Result, reported, task
+from .keeper import keeper, load_text
+
+
+@task
+async def chat(
+    model: Any = None,
+    messages: Sequence[Mapping[str, Any]] = (),
+    options: SamplingOptions | Mapping[str, Any] | None = None,
+    *,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    template: str | None = None,
+    variables: Mapping[str, Any] | None = None,
+    tokenizer: Any = None,
+    draft: Any = None,
+    key: object = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """The model's answer to `messages`, mappings with role (system, user, assistant, tool) and content: Progress and
+    the Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer.
+
+    `model`, `tokenizer`, `draft`, `key` and `options` as for `generate`; max_new_tokens is None by default. `tools` are
+    JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat template;
+    `variables` go to it (`enable_thinking` …). The next answer reads only what differs from this conversation.
+    """
+    from pyapp.text.chat import DEFAULTS, answer
+    from pyapp.text.chat_template import ChatTemplate
+
+    cancel = cancel or Cancel()
+    if not isinstance(options, SamplingOptions):
+        options = SamplingOptions.from_dict({"max_new_tokens": DEFAULTS.max_new_tokens} | dict(options or {}))
+    loaded, drafter = model, None
+    if not hasattr(model, "tokenizer"):
+        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel)) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    loaded = event.value
+                else:
+                    yield event
+    if draft is not None:
+        async with aclosing(drafter_of(draft, cancel)) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    drafter = event.value
+                else:
+                    yield event
+    breath = Breath()
+    await breath.take()
+    chosen = ChatTemplate(loaded.tokenizer, source=template)
+    stream = answer(
+        keeper.session_of(loaded.model), chosen, messages, options, tools=tools, variables=variables, cancel=cancel,
+        drafter=drafter,
+    )  # fmt: skip
+    for event in stream:
+        yield event
+        await breath.take()
+
+
+async def drafter_of(source: Any, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
+    """The events of loading a draft model, and its drafter."""
+    from pyapp.text.session import Session
+    from pyapp.text.speculation import DraftModel
+
+    if hasattr(source, "tokenizer"):
+        yield Result(DraftModel(Session(source.model)))
+        return
+
+    def work(report: Callable[[Event], None]) -> Any:
+        return load_text(source, None, report, cancel)
+
+    async with aclosing(reported(work)) as events:
+        async for event in events:
+            yield Result(DraftModel(Session(event.value.model))) if isinstance(event, Result) else event
