@@ -236,6 +236,7 @@ class AsGguf(Checkpoint):
             kind = checkpoint.tensors[plan.names[0]].dtype if slot.is_matrix or len(slot.shape) == 3 else "float32"
             for part, known in enumerate(names):
                 self._add(known, kind, self._shape(name, slot, len(names)), name, plan, part, len(names))
+        self.types: dict[str, str] = {}
         self.values = keys_of(form, config) | {"general.name": checkpoint.source.name.rpartition("/")[2]}
         self._add_rotary_factors()
 

@@ -162,7 +162,7 @@ def experts_apart(
             tuple(f"{before}{place}.{e}.{part}.weight" for e in range(experts) for part in chosen)
             for chosen in (parts[:2], parts[2:])
         )
-        if not any(name.endswith(gate_up[0]) or gate_up[0].endswith(name) for name in tensors):
+        if gate_up[0] not in tensors and gate_up[0].removeprefix("model.") not in tensors:
             continue
         found[f"{before}mlp.experts.gate_up_proj"] = Stored(gate_up, values=_stacked(experts))
         found[f"{before}mlp.experts.down_proj"] = Stored(down, values=_stacked(experts))
