@@ -227,6 +227,8 @@ class AsGguf(Checkpoint):
         self.form, self.checkpoint = form, checkpoint
         self.config = config.to_dict()
         self._config = config
+        self.types: dict[str, str] = {}
+        self.values = keys_of(form, config) | {"general.name": checkpoint.source.name.rpartition("/")[2]}
         self._read_by: dict[str, Callable[[], Tensor]] = {}
         plans = plans_of(model, checkpoint, stored=stored, base=base, renames=renames)[0]
         for name, (slot, plan) in plans.items():
@@ -236,8 +238,6 @@ class AsGguf(Checkpoint):
             kind = checkpoint.tensors[plan.names[0]].dtype if slot.is_matrix or len(slot.shape) == 3 else "float32"
             for part, known in enumerate(names):
                 self._add(known, kind, self._shape(name, slot, len(names)), name, plan, part, len(names))
-        self.types: dict[str, str] = {}
-        self.values = keys_of(form, config) | {"general.name": checkpoint.source.name.rpartition("/")[2]}
         self._add_rotary_factors()
 
     def _shape(self, name: str, slot: Slot, parts: int) -> tuple[int, ...]:
