@@ -155,7 +155,10 @@ class DecoderConfig:
         """From the object of a config.json."""
         given = dict(cls.defaults) | {name: value for name, value in values.items() if value is not None}
         heads, hidden = given.get("num_attention_heads"), given.get("hidden_size")
-        if type(heads) is int and type(hidden) is int and heads > 0:
+        if heads is not None and hidden is not None:
+            for name, value in (("num_attention_heads", heads), ("hidden_size", hidden)):
+                plausible = type(value) is int and 1 <= value <= LIMITS[name]
+                require(plausible, f"{name} is {value!r:.60}, expected a whole number from 1 to {LIMITS[name]:,}")
             require(
                 "head_dim" in given or hidden % heads == 0,
                 f"num_attention_heads {heads} does not divide hidden_size {hidden}",
