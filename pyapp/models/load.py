@@ -169,6 +169,12 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     )
 
 
+def architectures() -> dict[str, list[str]]:
+    """The `model_type`s of config.json that are known, by task."""
+    tasks = sorted({task for known in TASKS.values() for task in known})
+    return {task: sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module]) for task in tasks}
+
+
 def check_architecture(config: Mapping[str, Any], where: str) -> None:
     """ModelError for a configuration of an unknown architecture of language models."""
     module_of(config, where)
@@ -287,7 +293,13 @@ def as_gguf(
     kind = module.TASKS["causal-lm"]  # type: ignore[union-attr]
     config, model, stored = _empty_model(module, kind, checkpoint, settings)
     view = AsGguf(
-        module.GGUF, config, model, checkpoint, stored, kind.base_model_prefix, getattr(module, "renamed", None)  # type: ignore[union-attr]
+        module.GGUF,
+        config,
+        model,
+        checkpoint,
+        stored,
+        kind.base_model_prefix,
+        getattr(module, "renamed", None),  # type: ignore[union-attr]
     )
     if tokenizer is not None:
         from pyapp.text.gguf_metadata import gguf_types
@@ -317,7 +329,10 @@ def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
             return checkpoint
         beside = Path(source).with_name("config.json")
         settings = read_settings(beside) if beside.is_file() else checkpoint.config
-        if settings.get("model_type") not in MODEL_TYPES or "causal-lm" not in TASKS[MODEL_TYPES[settings["model_type"]]]:
+        if (
+            settings.get("model_type") not in MODEL_TYPES
+            or "causal-lm" not in TASKS[MODEL_TYPES[settings["model_type"]]]
+        ):
             return checkpoint
         found = _tokenizer_beside(source, checkpoint)
         return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found))
