@@ -10,11 +10,11 @@ import pyapp
 from pyapp.models.loading.weights import join
 from pyapp.nn import quantize
 from pyapp.text.generate import Session
-from tests.models.test_decoders import MASK, TEXT, golden, make
+from tests.models.decoder_configs import OTHER_DEVICE
+from tests.models.test_decoders import BATCH, MASK, TEXT, golden, make
 
 from . import device as _device  # noqa: F401 (registers the mirror)
 
-BATCH = [[0, 0, 0, 5, 9, 33, 21], [7, 90, 14, 2, 65, 11, 40]]
 
 
 def results(model: Any) -> list[Any]:
@@ -31,9 +31,7 @@ def results(model: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", [None, "q8_0"])
-@pytest.mark.parametrize(
-    "name", ["llama", "mistral", "qwen3", "gemma2", "phi", "falcon-alibi", "gpt2", "gpt_neox", "stablelm-parallel"]
-)
+@pytest.mark.parametrize("name", OTHER_DEVICE)
 def test_decoders(name: str, kind: str | None) -> None:
     model = make(name, golden(name)["salt"])
     model.requires_grad_(False)

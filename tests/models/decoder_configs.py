@@ -81,3 +81,8 @@ IN_GGUF = [
     "llama", "llama-tied", "llama3", "qwen3", "gemma", "phi", "granite", "olmo2", "stablelm", "falcon", "falcon-new",
     "gpt2", "gpt_bigcode", "gpt_bigcode-heads", "gpt_neox", "mixtral", "qwen3_moe",
 ]  # fmt: skip
+# Those that the tests run with their weights in block types, and on another device.
+QUANTISED = list(CONFIGS)
+OTHER_DEVICE = [
+    "llama", "mistral", "qwen3", "gemma2", "gemma3", "phi", "falcon-alibi", "gpt2", "gpt_neox", "stablelm-parallel",
+]  # fmt: skip

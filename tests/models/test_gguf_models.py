@@ -16,9 +16,13 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.models._index import MODEL_TYPES
-from pyapp.models.load import build, gguf_view, module_of, read_model, settings_of
+from pyapp.models.load import build, gguf_view, load_model, module_of, read_model, settings_of, weights_of
+from pyapp.text.generate import Session, generate
+from pyapp.text.options import SamplingOptions
+from pyapp.text.tokenizer import Tokenizer
 from tests.models.decoder_configs import CONFIGS, IN_GGUF
 from tests.models.test_decoders import TEXT, golden, make, numbers
+from tests.text.parrot import make_vocabulary
 
 NAMES = Path(__file__).with_name("golden_gguf_names.json")
 
@@ -97,3 +101,25 @@ def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     write_gguf(path, {}, {"general.architecture": "mamba"})
     with pytest.raises(ModelError, match="'mamba' is not known.*llama"):
         load(path)
+
+
+def test_a_folder_becomes_a_file_with_its_tokenizer(tmp_path: Path) -> None:
+    """The folder of a model and the GGUF file that is made of it give the same text."""
+    tokenizer = Tokenizer.from_llama2c(*make_vocabulary())
+    settings = CONFIGS["llama"] | {"vocab_size": tokenizer.vocab_size}
+    module = importlib.import_module("pyapp.models.llama")
+    pyapp.manual_seed(0)
+    model = module.LlamaForCausalLM(module.Config.from_dict(settings))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", dict(model.state_dict()))
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    quantize_file(weights_of(folder), tmp_path / "model.gguf", "f32", view=gguf_view(weights_of(folder)))
+    loaded = [load_model(folder), load_model(tmp_path / "model.gguf")]
+    options = SamplingOptions(temperature=0.0, max_new_tokens=12)
+    texts = [
+        [event.to_dict() for event in generate(Session(own.model), own.tokenizer, "the dog", options)
+         if event.type == "token"] for own in loaded
+    ]  # fmt: skip
+    assert texts[0] == texts[1] and len(texts[0]) >= 12

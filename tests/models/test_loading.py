@@ -16,7 +16,7 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model
-from tests.models.decoder_configs import CONFIGS
+from tests.models.decoder_configs import CONFIGS, QUANTISED
 from tests.models.test_decoders import TEXT, golden, make, numbers
 
 
@@ -104,8 +104,10 @@ def test_halves_stay_halves(dtype: str, tmp_path: Path) -> None:
     assert {parameter.dtype.name for parameter in wide.parameters()} == {"float32"}
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "mixtral"])
-@pytest.mark.parametrize("dtype", ["q8_0", "q4_0", "Q4_K_M"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, "q8_0") for name in QUANTISED), ("llama", "q4_0"), ("gpt2", "q4_0"), ("llama", "Q4_K_M")],
+)
 def test_quantised_while_it_loads(name: str, dtype: str, tmp_path: Path) -> None:
     model, state = model_and_state(name)
     write_safetensors(tmp_path / "model.safetensors", state)
