@@ -39,10 +39,11 @@ def load(path: Path, dtype: str | None = "float32") -> Any:
 
 def saved(name: str, folder: Path) -> tuple[Any, Path]:
     """The model of a configuration, and its file of safetensors with config.json beside it."""
-    model = make(name, golden(name)["salt"])
+    changed = IN_GGUF.get(name, {})
+    model = make(name, golden(name)["salt"], **changed)
     path = folder / "model.safetensors"
     write_safetensors(path, {key: value for key, value in model.state_dict().items()})
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name]))
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | changed))
     return model, path
 
 
@@ -92,6 +93,7 @@ def test_names_are_llama_cpps() -> None:
 def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
     for name, told in (("falcon-alibi", "rotary"), ("gemma2", "query_pre_attn_scalar"), ("smollm3", "no_rope_layers")):
         _, path = saved(name, tmp_path)
+        (tmp_path / "config.json").write_text(json.dumps(CONFIGS[name]))
         with pytest.raises(ModelError, match=told):
             quantize_file(path, tmp_path / "model.gguf", "f16", view=gguf_view(path))
 
