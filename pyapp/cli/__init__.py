@@ -200,10 +200,9 @@ def inspect(file: str, as_json: bool) -> int:
 def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
     """Convert the model file IN to another type.
 
-    IN may be a folder, safetensors, GGUF, llama2.c, NumPy or PyTorch; a language model with its config.json becomes a GGUF
-    file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose blocks only pyapp
-    reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not
-    converted.
+    IN may be a folder, safetensors, GGUF, llama2.c, NumPy or PyTorch; a language model with its config.json becomes a
+    GGUF file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose blocks only pyapp reads). A mixture gives
+    some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not converted.
     """
     from pyapp import tasks
 

@@ -1,5 +1,5 @@
-"""Falcon (Almazrouei et al. 2023, arXiv 2311.16867): one head of keys and values (7B) or groups of heads (40B), attention
-and feed-forward side by side, rotary positions or linear biases.
+"""Falcon (Almazrouei et al. 2023, arXiv 2311.16867): one head of keys and values (7B) or groups of heads (40B),
+attention and feed-forward side by side, rotary positions or linear biases.
 """
 
 from __future__ import annotations

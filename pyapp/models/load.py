@@ -198,7 +198,7 @@ def build(
     device: Device | str | None = None,
     task: str = "causal-lm",
 ) -> Any:
-    """The model of a checkpoint. `model_type` in its configuration names the architecture; the default is llama2.c's."""
+    """The model of a checkpoint. `model_type` in its configuration names the architecture; else it is llama2.c's."""
     settings = settings_of(checkpoint, settings)
 
     def progress(done: int, total: int) -> None:
@@ -230,8 +230,8 @@ def _build_llama2c(checkpoint: Checkpoint, progress: Callable[[int, int], None])
     except KeyError as error:
         raise ModelError(
             f"the file does not contain the model's {error.args[0]}", where=checkpoint.source.name,
-            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote; a model of another architecture needs its "
-            "config.json beside it",
+            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote; a model of another architecture needs "
+            "its config.json beside it",
         ) from error  # fmt: skip
 
 
@@ -287,20 +287,13 @@ def as_gguf(
 
     settings = settings_of(checkpoint, settings)
     name = module_of(settings, checkpoint.source.name)
-    module = None if name is None else importlib.import_module(f"pyapp.models.{name}")
+    module: Any = None if name is None else importlib.import_module(f"pyapp.models.{name}")
     if not hasattr(module, "GGUF"):
         raise ModelError("llama.cpp has no form for this architecture", where=checkpoint.source.name)
-    kind = module.TASKS["causal-lm"]  # type: ignore[union-attr]
+    kind = module.TASKS["causal-lm"]
     config, model, stored = _empty_model(module, kind, checkpoint, settings)
-    view = AsGguf(
-        module.GGUF,
-        config,
-        model,
-        checkpoint,
-        stored,
-        kind.base_model_prefix,
-        getattr(module, "renamed", None),  # type: ignore[union-attr]
-    )
+    renames = getattr(module, "renamed", None)
+    view = AsGguf(module.GGUF, config, model, checkpoint, stored, kind.base_model_prefix, renames)
     if tokenizer is not None:
         from pyapp.text.gguf_metadata import gguf_types
 

@@ -55,8 +55,8 @@ class Heads:
 
 
 class Text(Protocol):
-    """The tokens of a text. `attention(layer, qkv, heads, rotary)` rotates queries and keys (None: not) and attends in a
-    layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
+    """The tokens of a text. `attention(layer, qkv, heads, rotary)` rotates queries and keys (None: not) and attends in
+    a layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
     """
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor: ...

@@ -117,7 +117,8 @@ async def quantize(
     cancel: Cancel | None = None,
 ) -> Events:
     """Converts a model file, or the model of a folder, to another type (formats.quantize_file): Progress in bytes; Done
-    carries `file size types weighted source_size`. A language model of Hugging Face's becomes a GGUF file of llama.cpp's.
+    carries `file size types weighted source_size`. A language model of Hugging Face's becomes a GGUF file of
+    llama.cpp's.
     """
     from pyapp.formats.convert import quantize_file
     from pyapp.models.load import gguf_view, weights_of

@@ -48,8 +48,8 @@ class Keeper:
     async def get(
         self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel, **settings: Any
     ) -> AsyncGenerator[Event | Result[Any], None]:
-        """The events of loading, if needed, and the model; without source, the first of hub.models(task). `settings` are
-        those of the task's loader.
+        """The events of loading, if needed, and the model; without source, the first of hub.models(task). `settings`
+        are those of the task's loader.
         """
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key

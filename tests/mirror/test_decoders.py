@@ -16,7 +16,6 @@ from tests.models.test_decoders import BATCH, MASK, TEXT, golden, make
 from . import device as _device  # noqa: F401 (registers the mirror)
 
 
-
 def results(model: Any) -> list[Any]:
     """Logits of a batch with padding, and of a text that is fed and then continued by Graph."""
     with pyapp.no_grad():

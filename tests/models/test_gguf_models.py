@@ -42,7 +42,7 @@ def saved(name: str, folder: Path) -> tuple[Any, Path]:
     changed = IN_GGUF.get(name, {})
     model = make(name, golden(name)["salt"], **changed)
     path = folder / "model.safetensors"
-    write_safetensors(path, {key: value for key, value in model.state_dict().items()})
+    write_safetensors(path, dict(model.state_dict()))
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | changed))
     return model, path
 

@@ -125,7 +125,8 @@ def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model.safetensors", state)
     with pytest.raises(ModelError) as caught:
         load(tmp_path / "model.safetensors", "llama")
-    for told in ("missing: model.layers.1.mlp.up_proj.weight", "model.norm.weight is [7], expected [32]", "model.extra"):
+    missing, misshapen = "missing: model.layers.1.mlp.up_proj.weight", "model.norm.weight is [7], expected [32]"
+    for told in (missing, misshapen, "model.extra"):
         assert told in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""Configurations of models: the fields of config.json as frozen dataclasses, checked before anything is made of them."""
+"""Configurations of models: the fields of config.json as frozen dataclasses, checked before they are used."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class DecoderConfig:
 
 def layer_types(values: Mapping[str, Any], slides: Any) -> list[str]:
     """The `layer_types` of a configuration; where it has none, `slides(layer)` says which layers have a window."""
-    layers = values.get("num_hidden_layers")
+    layers: Any = values.get("num_hidden_layers")
     require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers is {layers!r:.40}")
     given = values.get("layer_types")
     if given is None:
