@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
-from pyapp.formats.gguf import CONFIG_KEY
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import FileSource, close_source, read_whole
 
@@ -129,13 +128,19 @@ def read_settings(source: Source) -> dict[str, Any]:
             close_source(opened)
 
 
+def _is_llama_cpps(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is a GGUF file with llama.cpp's names; those that pyapp wrote from other formats are not."""
+    values = getattr(checkpoint, "values", {})
+    return "general.architecture" in values and values["general.architecture"] != "pyapp"
+
+
 def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     """The configuration of a checkpoint in the form of config.json: its own if it says the architecture, else
     `settings`. ModelError for an unknown architecture of a GGUF file.
     """
     own = checkpoint.config
     values = getattr(checkpoint, "values", {})
-    if "general.architecture" not in values or CONFIG_KEY in values:
+    if not _is_llama_cpps(checkpoint):
         return own if settings is None or "model_type" in own or "dim" in own else settings
     architecture = values["general.architecture"]
     form = f"{architecture} with experts" if values.get(f"{architecture}.expert_count") else architecture
@@ -267,11 +272,10 @@ def _empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mappi
     with skip_initialization():
         model = kind(config)
     stored: Mapping[str, Any] = {}
-    if hasattr(module, "GGUF") and "general.architecture" in getattr(checkpoint, "values", {}):
+    if hasattr(module, "GGUF") and _is_llama_cpps(checkpoint):
         from pyapp.models.loading import gguf, weights
 
-        if CONFIG_KEY not in checkpoint.values:  # type: ignore[attr-defined]
-            stored = gguf.stored_in(module.GGUF, config, dict(weights.slots(model)))
+        stored = gguf.stored_in(module.GGUF, config, dict(weights.slots(model)))
     elif hasattr(module, "stored"):
         stored = module.stored(config, checkpoint.tensors)
     return config, model, stored
