@@ -57,6 +57,13 @@ def test_written_and_read_again(case: Any, tmp_path: Path) -> None:
     name, model, path = case
     target = tmp_path / "model.gguf"
     quantize_file(path, target, "f32", view=gguf_view(path))
+    with open_checkpoint(target) as checkpoint:
+        values, types = checkpoint.values, checkpoint.types  # type: ignore[attr-defined]
+        assert values["general.name"] == path.parent.name
+        numbers_of = [
+            key for key in values if key.endswith(("_scale", ".scale", "epsilon", "freq_base", "softcapping"))
+        ]
+        assert all(types[key] == "float32" for key in numbers_of) and len(numbers_of) > 0
     found = load(target)
     mine = {key: value.numpy() for key, value in model.state_dict().items()}
     for key, value in found.state_dict().items():

@@ -8,8 +8,9 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from pyapp.engine import Device, Tensor, no_grad, ops, quant
@@ -229,7 +230,7 @@ class AsGguf(Checkpoint):
         self.config = config.to_dict()
         self._config = config
         self.types: dict[str, str] = {}
-        self.values = keys_of(form, config) | {"general.name": checkpoint.source.name.rpartition("/")[2]}
+        self.values = keys_of(form, config) | {"general.name": _title(checkpoint.source.name)}
         self._read_by: dict[str, Callable[[], Tensor]] = {}
         plans = plans_of(model, checkpoint, stored=stored, base=base, renames=renames)[0]
         for name, (slot, plan) in plans.items():
@@ -305,15 +306,23 @@ class AsGguf(Checkpoint):
         return bytes(value.storage.read(begin, value.numel() * value.dtype.itemsize))
 
 
+def _title(file: str) -> str:
+    """A model's name: that of its file, or of its folder if the file has the name that every model's file has."""
+    path = PurePath(file)
+    usual = path.name.split(".")[0] in ("model", "pytorch_model")
+    return path.parent.name if usual and path.parent.name else path.stem
+
+
 def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
     """The metadata of a GGUF file that say the architecture and its hyper-parameters."""
     settings = config.to_dict()
     prefix = form.architecture
     values: dict[str, Any] = {"general.architecture": prefix}
+    floats = {known.name for known in fields(config) if "float" in str(known.type)}  # JSON may have whole numbers
     for name, key in form.keys.items():
         value = settings.get(name)
         if value is not None:
-            values[f"{prefix}.{key}"] = value
+            values[f"{prefix}.{key}"] = float(value) if name in floats else value
     values[f"{prefix}.vocab_size"] = config.vocab_size
     if "rope_parameters" in settings:
         values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(config).items()}
