@@ -114,6 +114,7 @@ cli.add_command(chat)
 @click.argument("model", required=False)
 @click.option("-p", "--prompt", default="", help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
+@click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
@@ -123,6 +124,7 @@ def generate(
     model: str | None,
     prompt: str,
     tokenizer: str | None,
+    dtype: str | None,
     echo: bool,
     eager: bool,
     draft: str | None,
@@ -144,7 +146,7 @@ def generate(
     plain: View = SeveralView(prompt if echo else "") if several else StoryView(prompt if echo else "")
     return forward(
         lambda cancel: tasks.generate(
-            model, prompt, options, tokenizer=tokenizer, draft=draft, eager=eager, cancel=cancel
+            model, prompt, options, tokenizer=tokenizer, draft=draft, eager=eager, dtype=dtype, cancel=cancel
         ),
         JsonView() if as_json else plain,
     )
@@ -153,7 +155,7 @@ def generate(
 @cli.command()
 @json_option
 def models(as_json: bool) -> int:
-    """List the named models."""
+    """List the named models, and the architectures that can be loaded from folders and from the hub."""
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
@@ -180,9 +182,9 @@ def inspect(file: str, as_json: bool) -> int:
 def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
     """Convert the model file IN to another type.
 
-    IN may be safetensors, GGUF, llama2.c, NumPy or PyTorch; OUT ends in .gguf or .safetensors (whose blocks only pyapp
-    reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not
-    converted.
+    IN may be a folder, safetensors, GGUF, llama2.c, NumPy or PyTorch; a language model with its config.json becomes a
+    GGUF file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose blocks only pyapp reads). A mixture gives
+    some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not converted.
     """
     from pyapp import tasks
 

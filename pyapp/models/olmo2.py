@@ -1,5 +1,5 @@
-"""OLMo 2 (OLMo Team 2024, arXiv 2501.00656): norms after attention and feed-forward instead of before, and of all queries
-and all keys.
+"""OLMo 2 (OLMo Team 2024, arXiv 2501.00656): norms after attention and feed-forward instead of before, and of all
+queries and all keys.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
+from .loading.gguf import HEAD_NORMS, NAMES, Gguf
 
 MODEL_TYPES = ("olmo2",)
 
@@ -72,4 +73,11 @@ class Olmo2ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
+GGUF = Gguf(
+    "olmo2",
+    names=NAMES | HEAD_NORMS | {
+        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+        "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
+    },
+)  # fmt: skip
 TASKS = {"causal-lm": Olmo2ForCausalLM}
