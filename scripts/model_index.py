@@ -29,7 +29,8 @@ def collect() -> tuple[dict[str, str], dict[str, tuple[str, ...]], dict[str, str
     by_gguf: dict[str, str] = {}
     for found in pkgutil.iter_modules(pyapp.models.__path__):
         module = importlib.import_module(f"pyapp.models.{found.name}")
-        for name in getattr(module, "MODEL_TYPES", ()):
+        types = getattr(module, "MODEL_TYPES", ())
+        for name in types if isinstance(types, tuple) else ():  # the index and the loaders have a table of that name
             by_type[name] = found.name
             tasks[found.name] = tuple(module.TASKS)
         if hasattr(module, "GGUF_ARCHITECTURE"):
