@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from pyapp import __version__
+from pyapp.cli import texts
 from pyapp.cli.running import (
     READER_LEFT,
     forward,
@@ -105,6 +106,8 @@ def cli(verbose: bool) -> None:
 
 
 cli.add_command(transcribe)
+for command in texts.COMMANDS:
+    cli.add_command(command)
 
 
 @cli.command()
