@@ -156,14 +156,29 @@ def build(
             cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
+    ignored = re.compile(f"{LEFT_OUT.pattern}|{module.IGNORED}") if hasattr(module, "IGNORED") else LEFT_OUT
     left = load_weights(
-        model, checkpoint, base=module.BASE, renames=renamed, ignored=LEFT_OUT, dtype=dtype, device=device,
+        model, checkpoint, base=module.BASE, renames=renamed, ignored=ignored, dtype=dtype, device=device,
         progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
+    left = [name for name in left if not _read_buffer(model, checkpoint, name, device)]
     if left and task != "features":
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
+
+
+def _read_buffer(model: Module, checkpoint: Checkpoint, name: str, device: Device | str | None) -> bool:
+    """Reads a tensor of the file that is a saved buffer of the model; whether it is one."""
+    if name not in model.state_dict() or name not in dict(model.named_buffers()):
+        return False
+    owner, _, attribute = name.rpartition(".")
+    place = model.get_submodule(owner)
+    value = checkpoint.read(name, finite=True, device=device).to("float32")
+    if value.shape != getattr(place, attribute).shape:
+        raise ModelError(f"{name!r} is {list(value.shape)} in the file", where=checkpoint.source.name)
+    setattr(place, attribute, value)
+    return True
 
 
 def renamed(name: str) -> str:
