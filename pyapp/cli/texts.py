@@ -170,4 +170,28 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
     return forward(lambda cancel: tasks.fill_mask([text], model=model, dtype=dtype, top=top, cancel=cancel), view)
 
 
-COMMANDS = (embed, classify, rerank, fill_mask)
+@click.command()
+@file_argument
+@model_option
+@click.option("--prefix", default="", help='Put this before each text, such as "translate English to German: ".')
+@click.option("--target", metavar="TOKEN", help="The token of the language to write, such as de_DE.")
+@click.option(
+    "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
+)
+@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
+@click.option("--length-penalty", type=float, help="Above 0, longer texts are better. [default: the model's]")
+@click.option("--no-repeat-ngram-size", type=click.IntRange(min=0), help="So many tokens never occur twice.")
+@type_option
+@threads_option
+@json_option
+def translate(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
+    """Translate or summarise each line of FILE ("-": stdin) with a model such as T5, BART or OPUS-MT."""
+    from pyapp import tasks
+
+    texts = read_lines(file)
+    use_threads(threads)
+    view: View = JsonView() if as_json else ItemsView(lambda index, values: [values["text"]])
+    return forward(lambda cancel: tasks.translate(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
+
+
+COMMANDS = (embed, classify, rerank, fill_mask, translate)

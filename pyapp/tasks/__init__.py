@@ -31,14 +31,14 @@ from pyapp.text.options import SamplingOptions, check_number
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
-from .texts import classify, embed, fill_mask, pipeline, rerank
+from .texts import classify, embed, fill_mask, pipeline, rerank, translate
 from .training import train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
     "Progress", "Segment", "Token", "classify", "embed", "error_event", "fill_mask", "generate", "inspect", "listen",
     "load", "load_speech", "models", "pipeline", "quantize", "rerank", "set_threads", "task", "train_speech",
-    "train_story", "transcribe", "unload",
+    "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ ENCODED_AT_ONCE = 256  # texts, between two turns of the event loop
 MOST_TEXTS = 1 << 24
 MASK_NAMES = ("[MASK]", "<mask>")
 
-Work = Iterator[Event]
+Work = Iterator["Event | None"]  # None: a moment to do other work, or to stop
 
 
 # -- the work, step by step: generators of events over a loaded model
@@ -186,6 +186,43 @@ def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: i
     yield Done("complete", {"count": len(texts)})
 
 
+def translate_texts(
+    loaded: Any,
+    texts: Sequence[str],
+    *,
+    prefix: str = "",
+    target: str | None = None,
+    batch_size: int = BATCH_SIZE,
+    **options: Any,
+) -> Work:
+    """Items with `text`: what the model writes for each text, a translation or a summary.
+
+    `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `target`: the token
+    of the language to write ("de_DE" of mBART). The other options are those of text.beam_search.SearchOptions, by
+    default those of the model's generation_config.json.
+    """
+    from pyapp.text.beam_search import SearchOptions, search
+
+    model, tokenizer = loaded.model, loaded.tokenizer
+    if target is not None:
+        if target not in tokenizer.special_names:
+            raise OptionError(f"the tokenizer has no token {target!r:.60}", where="target")
+        [options["forced_bos_token_id"]] = tokenizer.encode(target, bos=False, eos=False)
+    settings = SearchOptions.from_files(loaded.settings, loaded.generation, options)
+    texts = _checked(texts)
+    encodings = yield from _rows(loaded, [prefix + text for text in texts] if prefix else texts, None, model.most)
+    done = 0
+    for chosen, rows in _grouped(loaded, encodings, batch_size):
+        found = None
+        for found in search(model, rows("ids"), rows("attention_mask"), settings):
+            yield None
+        for index, ids in zip(chosen, found or [], strict=True):
+            yield Item(index, {"text": tokenizer.decode(ids).strip()})
+        done += len(chosen)
+        yield Progress("texts", done, len(texts), "texts")
+    yield Done("complete", {"count": len(texts)})
+
+
 def _checked(texts: Sequence[str]) -> list[str]:
     """The texts as a list. OptionError for anything else."""
     found = [texts] if isinstance(texts, str) else list(texts)
@@ -212,38 +249,49 @@ def _rows(loaded: Any, texts: Sequence[str], pairs: Sequence[str] | None, most: 
     return found
 
 
-def _batches(
-    loaded: Any, encodings: Sequence[Encoding], run: Callable[[Tensor, Tensor, Tensor], Tensor], batch_size: int
-) -> Iterator[tuple[int, Any]]:
-    """(index, values of the output) of each text, the longest texts first; (-1, Progress) after each batch.
+Rows = Callable[[str], Tensor]  # a field of the encodings of a batch, padded: (B, T) int32
 
-    run(ids, attention mask, type ids), all (B, T) int32 → (B, …).
-    """
+
+def _grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iterator[tuple[list[int], Rows]]:
+    """The batches, the longest texts first: the indices of the texts, and their padded fields."""
     if type(batch_size) is not int or batch_size < 1:
         raise OptionError(f"{batch_size!r} is no number of texts from 1", where="batch_size")
     config, device = loaded.model.config, loaded.model.device
     padding = getattr(config, "pad_token_id", None)
-    padding = padding if padding is not None else loaded.tokenizer.pad_id or 0
+    fill = {"ids": padding if padding is not None else loaded.tokenizer.pad_id or 0}
     order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i]))
     done = 0
     while done < len(order):
         length = max(len(encodings[order[done]]), 1)
         chosen = order[done : done + min(batch_size, max(BATCH_TOKENS // length, 1))]
 
-        def padded(field: str, fill: int, chosen: list[int] = chosen, length: int = length) -> Tensor:
+        def padded(field: str, chosen: list[int] = chosen, length: int = length) -> Tensor:
             rows = [getattr(encodings[i], field) for i in chosen]
-            flat = [value for row in rows for value in (*row, *[fill] * (length - len(row)))]
+            flat = [value for row in rows for value in (*row, *[fill.get(field, 0)] * (length - len(row)))]
             made: Tensor = pyapp.tensor(flat, dtype="int32", device=device)
             return made.reshape(len(rows), length)
 
-        with no_grad():
-            found = run(padded("ids", padding), padded("attention_mask", 0), padded("type_ids", 0)).tolist()
+        yield chosen, padded
         done += len(chosen)
+
+
+def _batches(
+    loaded: Any, encodings: Sequence[Encoding], run: Callable[[Tensor, Tensor, Tensor], Tensor], batch_size: int
+) -> Iterator[tuple[int, Any]]:
+    """(index, values of the output) of each text, and (-1, Progress) after each batch.
+
+    run(ids, attention mask, type ids), all (B, T) int32 → (B, …).
+    """
+    done = 0
+    for chosen, rows in _grouped(loaded, encodings, batch_size):
+        with no_grad():
+            found = run(rows("ids"), rows("attention_mask"), rows("type_ids")).tolist()
         for index, values in zip(chosen, found, strict=True):
             if _has_nan(values):
                 raise ModelError("the model computes NaN", where=loaded.name, hint="Its weights may be damaged")
             yield index, values
-        yield -1, Progress("texts", done, len(order), "texts")
+        done += len(chosen)
+        yield -1, Progress("texts", done, len(encodings), "texts")
 
 
 def _has_nan(values: Any) -> bool:
@@ -271,6 +319,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "classify": classify_texts,
     "rerank": rerank_texts,
     "fill-mask": fill_masks,
+    "translate": translate_texts,
 }
 # The loader of a task, where it has another name.
 LOADED_FOR = {"rerank": "classify"}
@@ -293,7 +342,8 @@ async def _stream(
     breath = Breath()
     await breath.take()
     for event in WORK[name](loaded, *arguments, **options):
-        yield event
+        if event is not None:
+            yield event
         cancel.check()
         await breath.take()
 
@@ -322,6 +372,7 @@ embed = _task("embed", embed_texts)
 classify = _task("classify", classify_texts)
 rerank = _task("rerank", rerank_texts)
 fill_mask = _task("fill-mask", fill_masks)
+translate = _task("translate", translate_texts)
 
 
 # -- functions
