@@ -29,10 +29,11 @@ def collect() -> tuple[dict[str, str], dict[str, tuple[str, ...]], dict[str, str
     by_gguf: dict[str, str] = {}
     for found in pkgutil.iter_modules(pyapp.models.__path__):
         module = importlib.import_module(f"pyapp.models.{found.name}")
-        types = getattr(module, "MODEL_TYPES", ())
-        for name in types if isinstance(types, tuple) else ():  # the index and the loaders have a table of that name
-            by_type[name] = found.name
-            tasks[found.name] = tuple(module.TASKS)
+        declared = getattr(module, "MODEL_TYPES", None)
+        if not isinstance(declared, tuple):
+            continue
+        tasks[found.name] = tuple(module.TASKS)
+        by_type |= dict.fromkeys(declared, found.name)
         if hasattr(module, "GGUF_ARCHITECTURE"):
             by_gguf[module.GGUF_ARCHITECTURE] = found.name
     return by_type, tasks, by_gguf

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 MODULES = {
     "caches": """
-        CrossCache FixedCache GrowingCache Int8CrossCache KVCache RotatingCache
+        BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache RotatingCache
     """,
     "layers.activation": """
         CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU RReLU
@@ -35,6 +35,9 @@ MODULES = {
     "layers.embedding": """
         Embedding EmbeddingBag
     """,
+    "layers.experts": """
+        Experts Router
+    """,
     "layers.gated": """
         GatedFeedForward
     """,
@@ -42,12 +45,12 @@ MODULES = {
         JoinedLinear
     """,
     "layers.linear": """
-        Bilinear Flatten Identity LazyLinear Linear ResidualLinear Unflatten
+        Bilinear Flatten Identity LazyLinear Linear ResidualLinear TransposedLinear Unflatten
     """,
     "layers.normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
         LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d
-        LocalResponseNorm RMSNorm
+        LocalResponseNorm OffsetRMSNorm RMSNorm
     """,
     "layers.padding": """
         CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d

@@ -77,7 +77,7 @@ def test_padding(case: Any) -> None:
 
 def test_greedy_tokens_through_the_cache(case: Any) -> None:
     _, expected, model = case
-    session = Session(model)
+    session = Session(model, capacity=len(TEXT) + len(expected["tokens"]))
     logits, found = session.feed(TEXT), []
     for _ in expected["tokens"]:
         found.append(int(numbers(logits).argmax()))

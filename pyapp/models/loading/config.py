@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pyapp.errors import ModelError
+from pyapp.nn.decoder import Heads
 
 T = TypeVar("T")
 
@@ -97,15 +98,18 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
     """The rotary settings of a config.json in transformers' present form, {"rope_type", "rope_theta", …}: from
     `rope_parameters`, or from the older `rope_theta`, `rope_scaling` and `partial_rotary_factor`.
     """
-    found: dict[str, Any] = {"rope_type": "default", "rope_theta": values.get("rope_theta") or theta}
-    for name in ("partial_rotary_factor", "original_max_position_embeddings"):
-        if values.get(name) is not None:
-            found[name] = values[name]
+    found: dict[str, Any] = {"rope_type": "default", "rope_theta": values.get("rope_theta") or values.get("rotary_emb_base") or theta}
+    for name, older in (("partial_rotary_factor", "rotary_pct"), ("original_max_position_embeddings", "")):
+        own = values.get(name, values.get(older))
+        if own is not None:
+            found[name] = own
     for name in ("rope_scaling", "rope_parameters"):
         given = values.get(name)
         if given is None:
             continue
         require(isinstance(given, dict), f"{name} is {given!r:.60}, expected an object")
+        if given and all(isinstance(value, dict) for value in given.values()):  # by the type of a layer
+            return {kind: rope_parameters({"rope_parameters": own}, theta) for kind, own in given.items()}
         found |= {"rope_type": given.get("type") or found["rope_type"]}
         found |= {key: value for key, value in given.items() if value is not None and key != "type"}
     if found["rope_type"] == "mrope":
@@ -115,3 +119,73 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
         type(base) in (int, float) and isfinite(base) and base > 0, f"rope_theta is {base!r:.60}, expected a number > 0"
     )
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig:
+    """The fields of config.json that all decoder-only models have. A model adds its own, and its defaults where
+    config.json leaves fields out.
+    """
+
+    model_type: ClassVar[str]
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rope_parameters: dict[str, Any]
+    tie_word_embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_heads(
+            self.hidden_size, self.num_attention_heads, self.num_key_value_heads, self.head_dim,
+            self.max_position_embeddings,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        given = dict(cls.defaults) | {name: value for name, value in values.items() if value is not None}
+        heads, hidden = given.get("num_attention_heads"), given.get("hidden_size")
+        if type(heads) is int and type(hidden) is int and heads > 0:
+            require(
+                "head_dim" in given or hidden % heads == 0,
+                f"num_attention_heads {heads} does not divide hidden_size {hidden}",
+                "Give the config.json that belongs to the weights",
+            )
+            given = {"num_key_value_heads": heads, "head_dim": hidden // heads} | given
+        return read_config(cls, cls.adjusted(given | {"rope_parameters": rope_parameters(given)}))
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields, with those that a model derives from others."""
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+    @property
+    def max_seq_len(self) -> int:
+        return self.max_position_embeddings
+
+    def heads(self, **settings: Any) -> Heads:
+        """The heads of a layer."""
+        return Heads(self.num_attention_heads, self.num_key_value_heads, self.head_dim, **settings)
+
+
+def layer_types(values: Mapping[str, Any], slides: Any) -> list[str]:
+    """The `layer_types` of a configuration; where it has none, `slides(layer)` says which layers have a window."""
+    layers = values.get("num_hidden_layers")
+    require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers is {layers!r:.40}")
+    given = values.get("layer_types")
+    if given is None:
+        return ["sliding_attention" if slides(layer) else "full_attention" for layer in range(layers)]
+    known = isinstance(given, list) and all(kind in ("sliding_attention", "full_attention") for kind in given)
+    require(known and len(given) == layers, f"layer_types is {given!r:.60}, expected {layers} kinds of attention")
+    return list(given)

@@ -61,6 +61,6 @@ class GatedFeedForward(Module):
         self.down_proj = ResidualLinear(intermediate_size, hidden_size, bias=bias)
         self.gate_up = JoinedLinear("gate_proj", "up_proj")
 
-    def forward(self, x: Tensor, residual: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (..., hidden_size) → residual + feed-forward, or the feed-forward alone (..., hidden_size)."""
         return self.down_proj(gated(self.gate_up(self, x), self.activation), residual)
