@@ -19,19 +19,22 @@ from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import Checkpoint, open_checkpoint
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.source import FileSource, read_whole
-from pyapp.models.load import load_tokenizer, module_of, read_settings
+from pyapp.models.load import module_of, read_settings
 from pyapp.models.sentences import Dense, Normalize, Pooling, SentenceEmbedder, SentenceSettings, pooling_modes
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, load_tokenizer
 
 from .weights import IGNORED, load_weights
 
 MODULES = "modules.json"
-# The files of sentence-transformers, beside the weights and in one folder for each part.
-SENTENCE_FILES = re.compile(
+TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
+# The files of the tokenizer, and of sentence-transformers beside the weights and in one folder for each part.
+MORE_FILES = re.compile(
     r"(modules|config_sentence_transformers|sentence_bert_config)\.json"
-    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)"
+    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)|"
+    + "|".join(map(re.escape, TOKENIZER_FILES))
 )
 # The ends of the classes that config.json names in `architectures`.
 TASK_OF_CLASS = {
@@ -86,7 +89,7 @@ def load_task_model(
         if "config" in files:
             check_task(read_settings(files["config"]), str(files["config"]), task)
 
-    found = hub.resolve(source, report=report, cancel=cancel, check=check, also=SENTENCE_FILES)
+    found = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES)
     files = found.files
     if "config" not in files:
         raise ModelError(
@@ -94,9 +97,10 @@ def load_task_model(
         )
     settings = read_settings(files["config"])
     check_task(settings, str(files["config"]), task)
-    if found.tokenizer is None:
+    words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+    if not any(file in words for file in VOCABULARIES):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
-    tokenizer = load_tokenizer(found.tokenizer)
+    tokenizer = load_tokenizer(words, name)
     with open_checkpoint(found.model) as checkpoint:
         model = build(checkpoint, settings, task, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:
