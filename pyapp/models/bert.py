@@ -129,7 +129,7 @@ class BertForMaskedLM(Headed):
         self.cls = Module()
         self.cls.predictions = Predictions(config, self.encoder.word_embeddings)
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, V)."""
         return self.cls.predictions(x)
 
@@ -141,7 +141,7 @@ class BertForSequenceClassification(Headed):
         super().__init__("bert", Bert(config))
         self.classifier = Linear(config.hidden_size, len(config.labels))
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
         return self.classifier(self.encoder.pooler(x))
 

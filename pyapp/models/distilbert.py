@@ -166,7 +166,7 @@ class DistilBertForMaskedLM(Headed):
         table = self.encoder.word_embeddings if config.tie_word_embeddings else None
         self.vocab_projector = Words(config.dim, config.vocab_size, table)
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, V)."""
         x = self.vocab_layer_norm(self.activation(self.vocab_transform(x)))
         return self.vocab_projector(x)
@@ -180,7 +180,7 @@ class DistilBertForSequenceClassification(Headed):
         self.pre_classifier = Linear(config.dim, config.dim)
         self.classifier = Linear(config.dim, len(config.labels))
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
         return self.classifier(ops.relu(self.pre_classifier(first_token(x))))
 

@@ -118,7 +118,7 @@ class ElectraForMaskedLM(Headed):
         table = self.encoder.word_embeddings if config.tie_word_embeddings else None
         self.generator_lm_head = Words(config.embedding_size, config.vocab_size, table)
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, V)."""
         return self.generator_lm_head(self.generator_predictions(x))
 
@@ -144,7 +144,7 @@ class ElectraForPreTraining(Headed):
         super().__init__("electra", Electra(config))
         self.discriminator_predictions = Replaced(config)
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T)."""
         return self.discriminator_predictions(x)
 
@@ -156,7 +156,7 @@ class ElectraForSequenceClassification(Headed):
         super().__init__("electra", Electra(config))
         self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.gelu)
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
         return self.classifier(x)
 

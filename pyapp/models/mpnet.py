@@ -177,7 +177,7 @@ class MPNetForMaskedLM(Headed):
             self.encoder.word_embeddings if config.tie_word_embeddings else None,
         )  # fmt: skip
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, V)."""
         return self.lm_head(x)
 
@@ -189,7 +189,7 @@ class MPNetForSequenceClassification(Headed):
         super().__init__("mpnet", MPNet(config, pooler=False))
         self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.tanh)
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
         return self.classifier(x)
 

@@ -119,7 +119,7 @@ class RobertaForMaskedLM(Headed):
             self.encoder.word_embeddings if config.tie_word_embeddings else None,
         )  # fmt: skip
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, V)."""
         return self.lm_head(x)
 
@@ -131,7 +131,7 @@ class RobertaForSequenceClassification(Headed):
         super().__init__("roberta", Roberta(config, pooler=False))
         self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.tanh)
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, labels)."""
         return self.classifier(x)
 

@@ -29,15 +29,18 @@ def visible_keys(attention_mask: Tensor | None) -> Tensor | None:
     return (attention_mask != 0).reshape(attention_mask.shape[0], 1, 1, attention_mask.shape[1])
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None) -> Tensor:
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, window: int | None = None
+) -> Tensor:
     """Attention of q (B, T, H, D) to all of k and v (B, S, H, D) → (B, T, H * D). mask: broadcasts to (B, H, T, S),
-    bool (True: visible) or floats that are added to the scores.
+    bool (True: visible) or floats that are added to the scores. window: only to keys at most so far away.
     """
-    if mask is None:
+    if mask is None and window is None:
         y = ops.attention(q, k, v, False, scale)  # (B, T, H, D)
     else:
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        y = ops.scaled_dot_product_attention(q, k, v, mask, scale=scale).transpose(1, 2)  # (B, T, H, D)
+        y = ops.scaled_dot_product_attention(q, k, v, mask, scale=scale, window=window)
+        y = y.transpose(1, 2)  # (B, T, H, D)
     return y.reshape(*y.shape[:2], y.shape[2] * y.shape[3])
 
 
@@ -256,7 +259,7 @@ class DenseClassifier(Module):
 
 class Headed(Module):
     """An encoder with a head. `name` is the encoder's name in files; a subclass adds the head's layers and writes
-    `head`.
+    `scores`.
     """
 
     def __init__(self, name: str, encoder: Encoder) -> None:
@@ -277,7 +280,7 @@ class Headed(Module):
         """The device on which the model computes."""
         return self.encoder.device
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Hidden states (B, T, D) → logits."""
         raise NotImplementedError
 
@@ -285,7 +288,7 @@ class Headed(Module):
         """ids (B, T) → logits: of masked words (B, T, V), of a text's labels (B, labels), of each token's labels (B, T,
         labels), or scores of an answer's start and end (B, T, 2).
         """
-        return self.head(self.encoder(ids, attention_mask, type_ids), attention_mask)
+        return self.scores(self.encoder(ids, attention_mask, type_ids), attention_mask)
 
 
 class LinearHead(Headed):
@@ -296,6 +299,6 @@ class LinearHead(Headed):
         self.last = names[1]
         self.add_module(self.last, Linear(width, outputs))
 
-    def head(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, outputs)."""
         return self._modules[self.last](x)

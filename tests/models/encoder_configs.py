@@ -22,6 +22,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 24, **_LABELS,
     },
     "mpnet": {"model_type": "mpnet", **_SIZES, **_LABELS, "pad_token_id": 1},
+    "modernbert": {
+        "model_type": "modernbert", **_SIZES, **_LABELS, "pad_token_id": 0, "local_attention": 4,
+        "num_hidden_layers": 3, "global_attn_every_n_layers": 2,
+    },
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
 }  # fmt: skip
 # Tokens of two texts, the second with padding at its end.
