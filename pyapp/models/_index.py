@@ -45,9 +45,28 @@ MODEL_TYPES = {
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "bart": ("seq2seq-lm",),
-    "bert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
-    "distilbert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
-    "electra": ("features", "masked-lm", "replaced-tokens", "sequence-classification", "token-classification", "question-answering",),
+    "bert": (
+        "features",
+        "masked-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+    ),
+    "distilbert": (
+        "features",
+        "masked-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+    ),
+    "electra": (
+        "features",
+        "masked-lm",
+        "replaced-tokens",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+    ),
     "falcon": ("causal-lm",),
     "gemma": ("causal-lm",),
     "gemma2": ("causal-lm",),
@@ -61,8 +80,20 @@ TASKS: dict[str, tuple[str, ...]] = {
     "mbart": ("seq2seq-lm",),
     "mistral": ("causal-lm",),
     "mixtral": ("causal-lm",),
-    "modernbert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
-    "mpnet": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
+    "modernbert": (
+        "features",
+        "masked-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+    ),
+    "mpnet": (
+        "features",
+        "masked-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+    ),
     "olmo2": ("causal-lm",),
     "phi": ("causal-lm",),
     "phi3": ("causal-lm",),
@@ -70,11 +101,16 @@ TASKS: dict[str, tuple[str, ...]] = {
     "qwen2_moe": ("causal-lm",),
     "qwen3": ("causal-lm",),
     "qwen3_moe": ("causal-lm",),
-    "roberta": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
+    "roberta": (
+        "features",
+        "masked-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+    ),
     "smollm3": ("causal-lm",),
     "stablelm": ("causal-lm",),
     "starcoder2": ("causal-lm",),
     "t5": ("seq2seq-lm",),
 }
-GGUF_ARCHITECTURES = {
-}
+GGUF_ARCHITECTURES = {}

@@ -1,5 +1,5 @@
-"""BERT (Devlin et al. 2018, arXiv 1810.04805): a transformer encoder with learned positions, and its heads. MiniLM, BGE,
-GTE, E5 and many rerankers have this architecture.
+"""BERT (Devlin et al. 2018, arXiv 1810.04805): a transformer encoder with learned positions, and its heads. MiniLM,
+BGE, GTE, E5 and many rerankers have this architecture.
 
 Parameters have the names of Hugging Face's files.
 """

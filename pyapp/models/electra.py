@@ -13,7 +13,14 @@ from typing import Any
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
 from pyapp.nn.encoders import (
-    BertLayers, DenseClassifier, Encoder, Headed, LinearHead, Transform, Words, visible_keys,
+    BertLayers,
+    DenseClassifier,
+    Encoder,
+    Headed,
+    LinearHead,
+    Transform,
+    Words,
+    visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
 

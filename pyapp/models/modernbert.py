@@ -62,7 +62,8 @@ class Config(Labelled):
             f"layer_types does not say {FULL} or {SLIDING} for each of {self.num_hidden_layers} layers",
         )
         require(
-            self.classifier_pooling in ("cls", "mean"), f"classifier_pooling {self.classifier_pooling!r:.40} is not known"
+            self.classifier_pooling in ("cls", "mean"),
+            f"classifier_pooling {self.classifier_pooling!r:.40} is not known",
         )
         activation_named(self.hidden_activation)
 
@@ -169,10 +170,7 @@ class ModernBert(Encoder):
         self.layers = ModuleList(Block(config, i) for i in range(config.num_hidden_layers))
         self.final_norm = _norm(config)
         values = config.to_dict()
-        self.rotary = {
-            kind: RotaryTable(values, kind)
-            for kind in sorted({*config.layer_types})
-        }
+        self.rotary = {kind: RotaryTable(values, kind) for kind in sorted({*config.layer_types})}
 
     @property
     def word_embeddings(self) -> Embedding:

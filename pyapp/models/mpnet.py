@@ -13,8 +13,18 @@ from typing import Any
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.encoders import (
-    DenseClassifier, Encoder, Headed, Intermediate, LinearHead, NormedResidual, Pooler, NormedWords, as_bias,
-    attend_joined, positions_from, visible_keys,
+    DenseClassifier,
+    Encoder,
+    Headed,
+    Intermediate,
+    LinearHead,
+    NormedResidual,
+    NormedWords,
+    Pooler,
+    as_bias,
+    attend_joined,
+    positions_from,
+    visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.relative_positions import distance_bias, distance_buckets
@@ -54,8 +64,8 @@ class Config(Labelled):
         )
         require(
             self.relative_attention_num_buckets >= BUCKETS and min(self.max_position_embeddings, self.vocab_size) > 2,
-            f"relative_attention_num_buckets {self.relative_attention_num_buckets} must be {BUCKETS} or more, with more "
-            "than 2 positions and words",
+            f"relative_attention_num_buckets {self.relative_attention_num_buckets} must be {BUCKETS} or more, with "
+            "more than 2 positions and words",
         )
 
     @classmethod

@@ -12,7 +12,15 @@ from typing import Any
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Module
 from pyapp.nn.encoders import (
-    BertLayers, DenseClassifier, Encoder, Headed, LinearHead, Pooler, NormedWords, positions_from, visible_keys,
+    BertLayers,
+    DenseClassifier,
+    Encoder,
+    Headed,
+    LinearHead,
+    NormedWords,
+    Pooler,
+    positions_from,
+    visible_keys,
 )  # fmt: skip
 
 from .loading.config import check_fields, read_config, require
@@ -54,7 +62,7 @@ class Config(Labelled):
         )
         require(
             self.position_embedding_type == "absolute" and not self.is_decoder,
-            f"RoBERTa with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
+            f"RoBERTa as a decoder, or with position_embedding_type {self.position_embedding_type!r:.40}, is not known",
         )
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Biases of attention by the distance of key and query, in buckets (Raffel et al. 2019, arXiv 1910.10683, section 2.1)."""
+"""Biases of attention by the distance of key and query, in buckets (Raffel et al. 2019, arXiv 1910.10683)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What models with an encoder and a decoder share: the two texts that a decoder attends to, whole or token by token, and
-the layers of BART and Marian.
+"""What models with an encoder and a decoder share: the two texts that a decoder attends to, whole or token by token,
+and the layers of BART and Marian.
 
 A decoder's layer reads its own text and the source through a `Memory`.
 """
@@ -46,7 +46,7 @@ class Memory(Protocol):
 
 
 class WholeMemory:
-    """Whole texts (B, T) and the encoded sources (B, S, D), for training. `mask` and `source_mask` are 0 for padding."""
+    """Whole texts (B, T) and the encoded sources (B, S, D), for training. The masks are 0 for padding."""
 
     first = 0
 
@@ -214,7 +214,7 @@ class EncoderLayer(Module):
 
 
 class DecoderLayer(Module):
-    """Attention to the text, attention to the source and a feed-forward part, each followed by a residual and a norm."""
+    """Attention to the text, to the source, and a feed-forward part, each followed by a residual and a norm."""
 
     def __init__(self, width: int, heads: int, inner: int, activation: str) -> None:
         super().__init__()

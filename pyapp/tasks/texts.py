@@ -1,7 +1,7 @@
 """Tasks over many texts: embeddings, labels, ranking, masked words, translation.
 
-`embed`, `classify`, `rerank`, `fill_mask` and `translate` are streams of events: Progress, an Item for each text as soon
-as its batch is done, and Done. `pipeline` gives the same as functions that return when everything is done.
+`embed`, `classify`, `rerank`, `fill_mask` and `translate` are streams of events: Progress, an Item for each text as
+soon as its batch is done, and Done. `pipeline` gives the same as functions that return when everything is done.
 
 Texts of similar length share a batch, so that little padding is computed.
 """
@@ -9,7 +9,7 @@ Texts of similar length share a batch, so that little padding is computed.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -30,7 +30,7 @@ ENCODED_AT_ONCE = 256  # texts, between two turns of the event loop
 MOST_TEXTS = 1 << 24
 MASK_NAMES = ("[MASK]", "<mask>")
 
-Work = Iterator["Event | None"]  # None: a moment to do other work, or to stop
+Work = Generator["Event | None", None, None]  # None: a moment to do other work, or to stop
 
 
 # -- the work, step by step: generators of events over a loaded model
@@ -64,7 +64,7 @@ def embed_texts(
     start = settings.prompts[name] if name is not None else prompt or ""
     # The tokens of the prompt and those before it, as sentence-transformers counts them: without the last special one.
     skipped = len(loaded.tokenizer.encode(start, eos=False)) if start else 0
-    rows: Iterator[Any] = _rows(loaded, [start + text for text in texts] if start else texts, None, model.most)
+    rows = _rows(loaded, [start + text for text in texts] if start else texts, None, model.most)
     encodings = yield from rows
 
     def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
@@ -213,10 +213,11 @@ def translate_texts(
     encodings = yield from _rows(loaded, [prefix + text for text in texts] if prefix else texts, None, model.most)
     done = 0
     for chosen, rows in _grouped(loaded, encodings, batch_size):
-        found = None
-        for found in search(model, rows("ids"), rows("attention_mask"), settings):
+        written: list[list[int]] = []
+        for state in search(model, rows("ids"), rows("attention_mask"), settings):
+            written = state or []
             yield None
-        for index, ids in zip(chosen, found or [], strict=True):
+        for index, ids in zip(chosen, written, strict=True):
             yield Item(index, {"text": tokenizer.decode(ids).strip()})
         done += len(chosen)
         yield Progress("texts", done, len(texts), "texts")
@@ -234,7 +235,9 @@ def _checked(texts: Sequence[str]) -> list[str]:
     return found
 
 
-def _rows(loaded: Any, texts: Sequence[str], pairs: Sequence[str] | None, most: int) -> Iterator[Any]:
+def _rows(
+    loaded: Any, texts: Sequence[str], pairs: Sequence[str] | None, most: int
+) -> Generator[Progress, None, list[Encoding]]:
     """Progress while texts are split into tokens; returns their encodings, at most `most` tokens each."""
     if pairs is not None and len(pairs) != len(texts):
         raise OptionError(f"there are {len(texts):,} texts and {len(pairs):,} pairs", where="pairs")
@@ -332,13 +335,12 @@ async def _stream(
     cancel = cancel or Cancel()
     loaded = model
     if not hasattr(model, "tokenizer"):
-        loader = LOADED_FOR.get(name, name)
-        async with aclosing(keeper.get(loader, model, None, key, cancel, dtype=dtype)) as events:
-            async for event in events:
-                if isinstance(event, Result):
-                    loaded = event.value
+        async with aclosing(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:
+            async for step in loading:
+                if isinstance(step, Result):
+                    loaded = step.value
                 else:
-                    yield event
+                    yield step
     breath = Breath()
     await breath.take()
     for event in WORK[name](loaded, *arguments, **options):
@@ -362,8 +364,8 @@ def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
 
     stream.__name__ = stream.__qualname__ = name.replace("-", "_")
     stream.__doc__ = (
-        f"{work.__doc__}\n\n    `model` is a folder, a name on the hub or a loaded model; `key` identifies models without "
-        'a name: the last\n    used model is kept. `dtype` ("q8_0" …): the type of the matrices.\n    '
+        f"{work.__doc__}\n\n    `model` is a folder, a name on the hub or a loaded model; `key` identifies models "
+        'without a name: the last\n    used model is kept. `dtype` ("q8_0" …): the type of the matrices.\n    '
     )
     return stream
 

@@ -70,7 +70,9 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     (logits * pyapp.tensor(direction("logits", logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in expected["parameters"].items():
         grad = found[key].grad.numpy().astype(np.float64)
-        np.testing.assert_allclose((grad * direction(key, grad.shape)).sum(), product, rtol=1e-3, atol=2e-3, err_msg=key)
+        np.testing.assert_allclose(
+            (grad * direction(key, grad.shape)).sum(), product, rtol=1e-3, atol=2e-3, err_msg=key
+        )
 
 
 @pytest.mark.parametrize("name", CONFIGS)

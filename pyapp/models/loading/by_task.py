@@ -33,8 +33,7 @@ TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
 # The files of the tokenizer, and of sentence-transformers beside the weights and in one folder for each part.
 MORE_FILES = re.compile(
     r"(modules|config_sentence_transformers|sentence_bert_config)\.json"
-    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)|"
-    + "|".join(map(re.escape, TOKENIZER_FILES))
+    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)|" + "|".join(map(re.escape, TOKENIZER_FILES))
 )
 # The ends of the classes that config.json names in `architectures`.
 TASK_OF_CLASS = {
@@ -121,7 +120,7 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
         raise ModelError(f"this configuration names no architecture for {task}", where=where)
     classes = settings.get("architectures")
     made_for = own_task(classes[0]) if isinstance(classes, list) and classes else None
-    if task != "features" and made_for is not None and made_for != task:
+    if classes and task != "features" and made_for is not None and made_for != task:
         raise ModelError(
             f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where,
             hint="Choose a model whose config.json names a class for this task",
