@@ -78,6 +78,7 @@ def quantize_file(
     *,
     imatrix: AnySource | None = None,
     keep: str | None = None,
+    view: Callable[[Checkpoint], Checkpoint] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> dict[str, Any]:
@@ -87,7 +88,8 @@ def quantize_file(
     `kind` is a type ("q4_K", "q8_0", "f16" …), which all matrices get, or one of MIXTURES ("Q4_K_M", "Q4_0" …), which
     gives some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices
     whose names match KEPT or the regular expression `keep`. Rows that are no multiple of 256 get the SHORTER type.
-    Blocks in .safetensors are read by pyapp alone (block_rows.py). `imatrix` names the columns that count. `report`
+    Blocks in .safetensors are read by pyapp alone (block_rows.py). `view` gives a checkpoint that is written as .gguf
+    other names and forms. `imatrix` names the columns that count. `report`
     receives Progress in bytes of the source. Returns what was written: `file size types weighted source_size`. Raises
     OptionError, FileFormatError, ModelError for NaN and infinite weights, Cancelled once `cancel` is set.
     """
@@ -95,8 +97,9 @@ def quantize_file(
     _check_target(source, path, kind)
     pattern = _compiled(keep)
     importance = {} if imatrix is None else read_imatrix(imatrix)
-    checkpoint = open_checkpoint(source)
+    opened = open_checkpoint(source)
     try:
+        checkpoint = opened if view is None or path.suffix != ".gguf" else view(opened)
         work = _Work(checkpoint, importance, report or (lambda event: None), cancel or Cancel())
         config = checkpoint.config or _config_beside(source)
         kinds = _chosen_types(checkpoint, config, kind, pattern, weighted=bool(importance))
@@ -114,8 +117,8 @@ def quantize_file(
         else:
             write_safetensors(path, tensors, _texts(checkpoint, config))
     finally:
-        if checkpoint.source is not source:
-            checkpoint.close()
+        if opened.source is not source:
+            opened.close()
     return {
         "file": str(path),
         "size": path.stat().st_size,
@@ -304,8 +307,8 @@ def _metadata(checkpoint: Checkpoint, config: Mapping[str, Any], kind: str) -> t
     """(values, types) for a GGUF file: copied from a GGUF source, else the configuration as JSON and the metadata."""
     values: dict[str, Any] = {}
     types: dict[str, str] = {}
-    if isinstance(checkpoint, GgufFile):
-        values, types = dict(checkpoint.values), dict(checkpoint.types)
+    if "general.architecture" in getattr(checkpoint, "values", {}):
+        values, types = dict(checkpoint.values), dict(checkpoint.types)  # type: ignore[attr-defined]
         if "split.count" in values:
             raise FileFormatError(
                 "this is a part of a model that is cut into several files", where=checkpoint.source.name,

@@ -4,6 +4,7 @@ and feed-forward side by side, rotary positions or linear biases.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log2, sqrt
 from typing import Any
@@ -14,7 +15,8 @@ from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Heads, RotaryTable, SelfAttention, Text
 from pyapp.nn.layers.gated import activation_named
 
-from .loading.config import DecoderConfig
+from .loading.config import DecoderConfig, require
+from .loading.gguf import KEYS, Gguf, grouped_rows
 
 MODEL_TYPES = ("falcon", "RefinedWeb", "RefinedWebModel")
 
@@ -155,5 +157,46 @@ class FalconForCausalLM(CausalLanguageModel):
         norm = LayerNorm(config.hidden_size, config.layer_norm_epsilon)
         super().__init__(config, FalconStack(config.vocab_size, config.hidden_size, blocks, norm))
 
+
+def _order(name: str, config: Config) -> list[int] | None:
+    """llama.cpp stores all queries, all keys, all values."""
+    if ".query_key_value." not in name or config.num_key_value_heads == 1:
+        return None
+    groups = config.num_key_value_heads
+    return grouped_rows(groups, config.num_attention_heads // groups, config.head_dim)
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The forms that llama.cpp has: with one norm (7B), or two (40B)."""
+    two, heads = "blk.0.attn_norm_2.weight" in values["tensors"], found.get("num_key_value_heads")
+    return found | {
+        "new_decoder_architecture": two or heads not in (None, 1), "multi_query": heads in (None, 1),
+        "num_ln_in_parallel_attn": 2 if two else 1, "num_kv_heads": heads,
+        "bias": "blk.0.attn_qkv.bias" in values["tensors"],
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(
+        config.parallel_attn and not config.alibi, "GGUF has only Falcon models with rotary positions, side by side"
+    )
+    return {}
+
+
+_LAYER = "transformer.h.{}."
+_NORMS = {
+    "input_layernorm": "attn_norm", "ln_mlp": "attn_norm", "ln_attn": "attn_norm_2",
+    "self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output",
+    "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
+}  # fmt: skip
+GGUF = Gguf(
+    "falcon",
+    names={
+        "transformer.word_embeddings": "token_embd", "transformer.ln_f": "output_norm", "lm_head": "output",
+        **{_LAYER + ours: "blk.{}." + theirs for ours, theirs in _NORMS.items()},
+    },
+    keys=KEYS | {"layer_norm_epsilon": "attention.layer_norm_epsilon", "ffn_hidden_size": "feed_forward_length"},
+    order=_order, read=_from_gguf, write=_to_gguf,
+)  # fmt: skip
 
 TASKS = {"causal-lm": FalconForCausalLM}

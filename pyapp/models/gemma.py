@@ -10,11 +10,12 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
 from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import DecoderConfig
+from .loading.gguf import LENGTHS, Gguf
 
 MODEL_TYPES = ("gemma",)
 
@@ -71,5 +72,11 @@ class GemmaForCausalLM(CausalLanguageModel):
         norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, GemmaStack(config.vocab_size, config.hidden_size, blocks, norm))
 
+
+def _lengths(config: Config) -> dict[str, Any]:
+    return dict.fromkeys(LENGTHS, config.head_dim)
+
+
+GGUF = Gguf("gemma", offset="norm.weight", write=_lengths)
 
 TASKS = {"causal-lm": GemmaForCausalLM}

@@ -4,6 +4,7 @@ and soft caps of scores and logits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
@@ -11,12 +12,19 @@ from typing import Any
 from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.decoder import (
-    CausalLanguageModel, DecoderStack, GroupedQueryAttention, Heads, RotaryTable, Text, soft_capped,
+    CausalLanguageModel,
+    DecoderStack,
+    GroupedQueryAttention,
+    Heads,
+    RotaryTable,
+    Text,
+    soft_capped,
 )  # fmt: skip
-from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.layers.normalization import OffsetRMSNorm
 
-from .loading.config import DecoderConfig, layer_types
+from .loading.config import DecoderConfig, layer_types, require
+from .loading.gguf import KEYS, LENGTHS, NAMES, Gguf
 
 MODEL_TYPES = ("gemma2",)
 
@@ -92,5 +100,40 @@ class Gemma2ForCausalLM(CausalLanguageModel):
         """x (..., hidden_size) → logits (..., V), softly capped."""
         return soft_capped(super().head(x), self.config.final_logit_softcapping)
 
+
+def _implied(config: Any) -> dict[str, Any]:
+    """What llama.cpp takes for granted."""
+    layers, hidden, heads = config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"]
+    large = layers == 46
+    return {"query_pre_attn_scalar": hidden // heads if large else config["head_dim"]}
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return found | _implied(found)
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    kinds = layer_types({"num_hidden_layers": config.num_hidden_layers}, lambda layer: layer % 2 == 0)
+    require(
+        config.layer_types == kinds
+        and config.query_pre_attn_scalar == _implied(config.to_dict())["query_pre_attn_scalar"],
+        "GGUF cannot say query_pre_attn_scalar and layer_types, and they are not those of the published models",
+        "Write safetensors",
+    )
+    return dict.fromkeys(LENGTHS, config.head_dim)
+
+
+GGUF = Gguf(
+    "gemma2", offset="norm.weight", read=_from_gguf, write=_to_gguf,
+    names=NAMES | {
+        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+        "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
+        "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
+    },
+    keys=KEYS | {
+        "sliding_window": "attention.sliding_window", "attn_logit_softcapping": "attn_logit_softcapping",
+        "final_logit_softcapping": "final_logit_softcapping",
+    },
+)  # fmt: skip
 
 TASKS = {"causal-lm": Gemma2ForCausalLM}

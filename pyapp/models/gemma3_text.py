@@ -4,20 +4,28 @@ queries and keys, five layers with a window for one without, and rotary angles o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module
 from pyapp.nn.decoder import (
-    CausalLanguageModel, DecoderStack, GroupedQueryAttention, Heads, RotaryTable, Text, normalized_heads, soft_capped,
+    CausalLanguageModel,
+    DecoderStack,
+    GroupedQueryAttention,
+    Heads,
+    RotaryTable,
+    Text,
+    normalized_heads,
+    soft_capped,
 )  # fmt: skip
-from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import DecoderConfig, layer_types, require
+from .loading.gguf import HEAD_NORMS, KEYS, LENGTHS, NAMES, Gguf
 
 MODEL_TYPES = ("gemma3_text", "gemma3")
 
@@ -118,5 +126,43 @@ class Gemma3ForCausalLM(CausalLanguageModel):
         """x (..., hidden_size) → logits (..., V), softly capped."""
         return soft_capped(super().head(x), self.config.final_logit_softcapping)
 
+
+def _implied(config: Any) -> dict[str, Any]:
+    """What llama.cpp takes for granted."""
+    layers, hidden, heads = config["num_hidden_layers"], config["hidden_size"], config["num_attention_heads"]
+    large = layers == 62
+    return {"query_pre_attn_scalar": hidden // heads if large else config["head_dim"]}
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    full = found["rope_parameters"]
+    local = {"rope_type": "default", "rope_theta": values.get("rope.freq_base_swa", 10000.0)}
+    found = found | {"rope_parameters": {"sliding_attention": local, "full_attention": full}}
+    return found | _implied(found)
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    kinds = layer_types({"num_hidden_layers": config.num_hidden_layers}, lambda layer: (layer + 1) % 6 != 0)
+    require(
+        config.layer_types == kinds
+        and config.query_pre_attn_scalar == _implied(config.to_dict())["query_pre_attn_scalar"],
+        "GGUF cannot say query_pre_attn_scalar and layer_types, and they are not those of the published models",
+        "Write safetensors",
+    )
+    return dict.fromkeys(LENGTHS, config.head_dim)
+
+
+GGUF = Gguf(
+    "gemma3", offset="norm.weight", read=_from_gguf, write=_to_gguf,
+    names=NAMES | HEAD_NORMS | {
+        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+        "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
+        "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
+    },
+    keys=KEYS | {
+        "sliding_window": "attention.sliding_window", "attn_logit_softcapping": "attn_logit_softcapping",
+        "final_logit_softcapping": "final_logit_softcapping",
+    },
+)  # fmt: skip
 
 TASKS = {"causal-lm": Gemma3ForCausalLM}

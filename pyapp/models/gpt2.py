@@ -14,6 +14,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.linear import TransposedLinear
 
 from .loading.config import check_fields, read_config, require
+from .loading.gguf import Gguf
 
 MODEL_TYPES = ("gpt2",)
 
@@ -142,4 +143,20 @@ class GPT2LMHeadModel(CausalLanguageModel):
         super().__init__(config, GPT2Stack(config))
 
 
+GGUF = Gguf(
+    "gpt2",
+    names={
+        "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
+        "lm_head": "output", "transformer.h.{}.ln_1": "blk.{}.attn_norm", "transformer.h.{}.ln_2": "blk.{}.ffn_norm",
+        "transformer.h.{}.attn.c_attn": "blk.{}.attn_qkv", "transformer.h.{}.attn.c_proj": "blk.{}.attn_output",
+        "transformer.h.{}.mlp.c_fc": "blk.{}.ffn_up", "transformer.h.{}.mlp.c_proj": "blk.{}.ffn_down",
+    },
+    keys={
+        "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
+        "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
+    },
+    write=lambda config: {"feed_forward_length": config.n_inner or 4 * config.n_embd},
+    read=lambda found, values: found | {"n_inner": values.get("feed_forward_length")},
+    transposed=("c_attn.weight", "c_proj.weight", "c_fc.weight"),
+)  # fmt: skip
 TASKS = {"causal-lm": GPT2LMHeadModel}

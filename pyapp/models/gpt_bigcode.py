@@ -13,6 +13,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Heads, SelfAtten
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import check_fields, read_config, require
+from .loading.gguf import Gguf, grouped_rows
 
 MODEL_TYPES = ("gpt_bigcode",)
 
@@ -145,5 +146,28 @@ class GPTBigCodeForCausalLM(CausalLanguageModel):
     def __init__(self, config: Config) -> None:
         super().__init__(config, GPTBigCodeStack(config))
 
+
+def _order(name: str, config: Config) -> list[int] | None:
+    """llama.cpp stores all queries, all keys, all values."""
+    joined = ".c_attn." in name and not config.multi_query
+    return grouped_rows(config.n_head, 1, config.head_dim) if joined else None
+
+
+GGUF = Gguf(
+    "starcoder",
+    names={
+        "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
+        "lm_head": "output", "transformer.h.{}.ln_1": "blk.{}.attn_norm", "transformer.h.{}.ln_2": "blk.{}.ffn_norm",
+        "transformer.h.{}.attn.c_attn": "blk.{}.attn_qkv", "transformer.h.{}.attn.c_proj": "blk.{}.attn_output",
+        "transformer.h.{}.mlp.c_fc": "blk.{}.ffn_up", "transformer.h.{}.mlp.c_proj": "blk.{}.ffn_down",
+    },
+    keys={
+        "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
+        "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
+    },
+    write=lambda config: {"feed_forward_length": config.n_inner or 4 * config.n_embd, "attention.head_count_kv": config.num_key_value_heads},
+    read=lambda found, values: found | {"n_inner": values.get("feed_forward_length"), "multi_query": values.get("attention.head_count_kv") == 1},
+    order=_order,
+)  # fmt: skip
 
 TASKS = {"causal-lm": GPTBigCodeForCausalLM}

@@ -13,6 +13,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, Sel
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig
+from .loading.gguf import KEYS, Gguf, grouped_rows
 
 MODEL_TYPES = ("gpt_neox",)
 
@@ -104,5 +105,26 @@ def renamed(name: str) -> str:
     """The parameter of a file's tensor: published files call the head embed_out."""
     return "lm_head.weight" if name == "embed_out.weight" else name
 
+
+def _order(name: str, config: Config) -> list[int] | None:
+    """llama.cpp stores all queries, all keys, all values."""
+    return grouped_rows(config.num_attention_heads, 1, config.head_dim) if ".query_key_value." in name else None
+
+
+_LAYER = "gpt_neox.layers.{}."
+_PARTS = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "attention.query_key_value": "attn_qkv",
+    "attention.dense": "attn_output", "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down",
+}  # fmt: skip
+GGUF = Gguf(
+    "gptneox", order=_order,
+    names={
+        "gpt_neox.embed_in": "token_embd", "gpt_neox.final_layer_norm": "output_norm", "lm_head": "output",
+        **{_LAYER + ours: "blk.{}." + theirs for ours, theirs in _PARTS.items()},
+    },
+    keys=KEYS | {
+        "layer_norm_eps": "attention.layer_norm_epsilon", "use_parallel_residual": "use_parallel_residual",
+    },
+)  # fmt: skip
 
 TASKS = {"causal-lm": GPTNeoXForCausalLM}

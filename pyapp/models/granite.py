@@ -1,10 +1,9 @@
-"""Granite 3 (Granite Team 2024): Llama's blocks with factors for embeddings, attention scores, residuals and logits.
-"""
+"""Granite 3 (Granite Team 2024): Llama's blocks with factors for embeddings, attention scores, residuals and logits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
@@ -12,6 +11,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
+from .loading.gguf import KEYS, Gguf, pairs_of_llama
 
 MODEL_TYPES = ("granite",)
 
@@ -78,4 +78,12 @@ class GraniteForCausalLM(CausalLanguageModel):
         return super().head(x) * (1 / self.config.logits_scaling)
 
 
+GGUF = Gguf(
+    "granite", order=pairs_of_llama,
+    keys=KEYS | {
+        "attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
+        "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale",
+    },
+    read=lambda found, values: found | {"attention_bias": "blk.0.attn_q.bias" in values["tensors"]},
+)  # fmt: skip
 TASKS = {"causal-lm": GraniteForCausalLM}

@@ -4,7 +4,9 @@ rotary positions, grouped heads and SwiGLU. Also TinyLlama, SmolLM2, Yi and othe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
@@ -12,6 +14,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
+from .loading.gguf import Gguf, pairs_of_llama
 
 MODEL_TYPES = ("llama",)
 
@@ -56,5 +59,13 @@ class LlamaForCausalLM(CausalLanguageModel):
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
+
+def _biases(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether there are biases."""
+    there = values["tensors"]
+    return found | {"attention_bias": "blk.0.attn_q.bias" in there, "mlp_bias": "blk.0.ffn_up.bias" in there}
+
+
+GGUF = Gguf("llama", order=pairs_of_llama, read=_biases)
 
 TASKS = {"causal-lm": LlamaForCausalLM}

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyapp.errors import ModelError
+from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
+from pyapp.formats.gguf import CONFIG_KEY
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import FileSource, close_source, read_whole
 
@@ -85,8 +86,10 @@ def load_model(
         check_architecture(settings, getattr(config, "name", "config.json"))
     checkpoint = open_checkpoint(source)
     try:
-        settings = _settings_of(checkpoint, settings)
+        settings = dict(settings_of(checkpoint, settings))
         check_architecture(settings, checkpoint.source.name)
+        if tokenizer is None:
+            tokenizer = _tokenizer_beside(source, checkpoint)
         if tokenizer is None:
             hint = "Give the tokenizer.bin or tokenizer.json too"
             raise ModelError("its tokenizer is missing", where=name, hint=hint)
@@ -99,6 +102,18 @@ def load_model(
 
     check_tokenizer(text, model.config.vocab_size)
     return LoadedModel(name, model, text, model.config.to_dict())
+
+
+def _tokenizer_beside(source: Source, checkpoint: Checkpoint) -> Source | None:
+    """The tokenizer in a GGUF file, or another kind of tokenizer than tokenizer.json in the model's folder."""
+    if "tokenizer.ggml.tokens" in getattr(checkpoint, "values", {}):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        return None
+    from pyapp.text.tokenizer_files import VOCABULARIES
+
+    folder = Path(source).parent
+    return folder if any((folder / name).is_file() for name in VOCABULARIES) else None
 
 
 def read_settings(source: Source) -> dict[str, Any]:
@@ -114,10 +129,26 @@ def read_settings(source: Source) -> dict[str, Any]:
             close_source(opened)
 
 
-def _settings_of(checkpoint: Checkpoint, settings: dict[str, Any] | None) -> dict[str, Any]:
-    """The configuration of a checkpoint: its own where it says the architecture, else that of config.json."""
+def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    """The configuration of a checkpoint in the form of config.json: its own if it says the architecture, else
+    `settings`. ModelError for an unknown architecture of a GGUF file.
+    """
     own = checkpoint.config
-    return own if settings is None or "model_type" in own or "dim" in own else settings
+    values = getattr(checkpoint, "values", {})
+    if "general.architecture" not in values or CONFIG_KEY in values:
+        return own if settings is None or "model_type" in own or "dim" in own else settings
+    architecture = values["general.architecture"]
+    form = f"{architecture} with experts" if values.get(f"{architecture}.expert_count") else architecture
+    name = GGUF_ARCHITECTURES.get(form, GGUF_ARCHITECTURES.get(architecture))
+    if name is None:
+        raise ModelError(
+            f"the architecture {str(architecture)[:50]!r} is not known", where=checkpoint.source.name,
+            hint=f"Known in GGUF files: {', '.join(GGUF_ARCHITECTURES)}",
+        )  # fmt: skip
+    from pyapp.models.loading import gguf
+
+    module = importlib.import_module(f"pyapp.models.{name}")
+    return gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
 
 
 def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
@@ -127,13 +158,12 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     kind = settings.get("model_type", "llama2c")
     if kind == "llama2c":
         return None
-    tables = (GGUF_ARCHITECTURES, MODEL_TYPES) if "general.architecture" in settings else (MODEL_TYPES,)
-    found = next((table[kind] for table in tables if isinstance(kind, str) and kind in table), None)
+    found = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
     if found is not None and task in TASKS[found]:
         return found
     known = sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module])
     raise ModelError(
-        f"the architecture {str(kind)[:50]!r} is not known for {task}",
+        f"the architecture {str(kind)[:50]!r} is not known{'' if task == 'causal-lm' else f' for {task}'}",
         where=where,
         hint=f"Known: {', '.join(['llama2c', *known] if task == 'causal-lm' else known)}",
     )
@@ -163,7 +193,7 @@ def build(
     task: str = "causal-lm",
 ) -> Any:
     """The model of a checkpoint. `model_type` in its configuration names the architecture; the default is llama2.c's."""
-    settings = checkpoint.config if settings is None else settings
+    settings = settings_of(checkpoint, settings)
 
     def progress(done: int, total: int) -> None:
         cancel.check()
@@ -210,6 +240,18 @@ def read_model(
 ) -> Any:
     """A model of the class `kind` of an architecture's module, with the weights of a checkpoint."""
     from pyapp.models.loading.weights import load_weights
+
+    config, model, stored = _empty_model(module, kind, checkpoint, settings)
+    load_weights(
+        model, checkpoint, stored=stored, base=getattr(kind, "base_model_prefix", ""), dtype=dtype, device=device,
+        progress=progress, config=config.to_dict(), renames=getattr(module, "renamed", None),
+    )  # fmt: skip
+    model.eval()
+    return model
+
+
+def _empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """The configuration, a model with empty parameters, and how the checkpoint stores them."""
     from pyapp.nn.parameter import skip_initialization
 
     try:
@@ -218,14 +260,69 @@ def read_model(
         raise ModelError(error.what, where=error.where or checkpoint.source.name, hint=error.hint) from error
     with skip_initialization():
         model = kind(config)
-    base = getattr(kind, "base_model_prefix", "")
-    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
-    load_weights(
-        model, checkpoint, stored=stored, base=base, dtype=dtype, device=device, progress=progress,
-        config=config.to_dict(), renames=getattr(module, "renamed", None),
-    )  # fmt: skip
-    model.eval()
-    return model
+    stored: Mapping[str, Any] = {}
+    if hasattr(module, "GGUF") and "general.architecture" in getattr(checkpoint, "values", {}):
+        from pyapp.models.loading import gguf, weights
+
+        if CONFIG_KEY not in checkpoint.values:  # type: ignore[attr-defined]
+            stored = gguf.stored_in(module.GGUF, config, dict(weights.slots(model)))
+    elif hasattr(module, "stored"):
+        stored = module.stored(config, checkpoint.tensors)
+    return config, model, stored
+
+
+def as_gguf(
+    checkpoint: Checkpoint, settings: Mapping[str, Any] | None = None, tokenizer: Tokenizer | None = None
+) -> Checkpoint:
+    """A view of a checkpoint of Hugging Face's as the GGUF file that llama.cpp reads: names, orders and `values`, with
+    the tokenizer's. ModelError for an architecture that has no form in GGUF.
+    """
+    from pyapp.models.loading.gguf import AsGguf
+
+    settings = settings_of(checkpoint, settings)
+    name = module_of(settings, checkpoint.source.name)
+    module = None if name is None else importlib.import_module(f"pyapp.models.{name}")
+    if not hasattr(module, "GGUF"):
+        raise ModelError("llama.cpp has no form for this architecture", where=checkpoint.source.name)
+    kind = module.TASKS["causal-lm"]  # type: ignore[union-attr]
+    config, model, stored = _empty_model(module, kind, checkpoint, settings)
+    view = AsGguf(
+        module.GGUF, config, model, checkpoint, stored, kind.base_model_prefix, getattr(module, "renamed", None)  # type: ignore[union-attr]
+    )
+    if tokenizer is not None:
+        from pyapp.text.gguf_metadata import gguf_types
+
+        own = tokenizer.gguf_metadata(config.vocab_size)
+        view.values |= own
+        view.types |= gguf_types(own)
+    return view
+
+
+def weights_of(source: Source) -> Source:
+    """The file of weights of a model's folder; any other source itself."""
+    if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+        return source
+    from pyapp import hub
+
+    return hub.resolve(os.fspath(source)).model
+
+
+def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
+    """A function that views an open checkpoint of `source` as llama.cpp's GGUF file, with the configuration and the
+    tokenizer beside it. It returns a checkpoint of another form, or without a known configuration, as it is.
+    """
+
+    def view(checkpoint: Checkpoint) -> Checkpoint:
+        if not isinstance(source, str | os.PathLike) or "general.architecture" in getattr(checkpoint, "values", {}):
+            return checkpoint
+        beside = Path(source).with_name("config.json")
+        settings = read_settings(beside) if beside.is_file() else checkpoint.config
+        if settings.get("model_type") not in MODEL_TYPES or "causal-lm" not in TASKS[MODEL_TYPES[settings["model_type"]]]:
+            return checkpoint
+        found = _tokenizer_beside(source, checkpoint)
+        return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found))
+
+    return view
 
 
 def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = None) -> Tokenizer:

@@ -1,5 +1,4 @@
-"""Mistral (Jiang et al. 2023, arXiv 2310.06825): Llama's blocks, with attention to a window of the last tokens.
-"""
+"""Mistral (Jiang et al. 2023, arXiv 2310.06825): Llama's blocks, with attention to a window of the last tokens."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
+from .loading.gguf import Gguf, pairs_of_llama
 
 MODEL_TYPES = ("mistral",)
 
@@ -56,4 +56,5 @@ class MistralForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
+GGUF = Gguf("llama", order=pairs_of_llama, index="")
 TASKS = {"causal-lm": MistralForCausalLM}

@@ -1,9 +1,10 @@
-"""Mixtral (Jiang et al. 2024, arXiv 2401.04088): Mistral's blocks with a mixture of experts for each feed-forward layer.
-"""
+"""Mixtral (Jiang et al. 2024, arXiv 2401.04088): Mistral's blocks with a mixture of experts for each feed-forward layer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
@@ -11,6 +12,8 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.experts import Experts, Router
 
 from .loading.config import DecoderConfig, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, WITH_EXPERTS, Gguf, pairs_of_llama
+from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("mixtral",)
 
@@ -35,14 +38,15 @@ class Config(DecoderConfig):
         require(count <= self.num_local_experts, f"num_experts_per_tok is {count}, of {self.num_local_experts} experts")
 
 
-
 class SparseFeedForward(Module):
     """A mixture of experts, added to the residual."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.gate = Router(config.hidden_size, config.num_local_experts, config.num_experts_per_tok)
-        self.experts = Experts(config.hidden_size, config.intermediate_size, config.num_local_experts, config.hidden_act)
+        self.experts = Experts(
+            config.hidden_size, config.intermediate_size, config.num_local_experts, config.hidden_act
+        )
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
@@ -76,6 +80,24 @@ class MixtralForCausalLM(CausalLanguageModel):
         blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+GGUF = Gguf(
+    "llama", names=NAMES | EXPERTS, order=pairs_of_llama, index=WITH_EXPERTS.format("llama"),
+    keys=KEYS | {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"},
+)  # fmt: skip
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    return experts_apart(
+        tensors, "block_sparse_moe.experts", ("w1", "w3", "w2"), config.num_local_experts, config.num_hidden_layers
+    )
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: published files call the experts block_sparse_moe."""
+    return name.replace(".block_sparse_moe.gate.", ".mlp.gate.")
 
 
 TASKS = {"causal-lm": MixtralForCausalLM}

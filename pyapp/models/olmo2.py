@@ -13,6 +13,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
+from .loading.gguf import HEAD_NORMS, NAMES, Gguf
 
 MODEL_TYPES = ("olmo2",)
 
@@ -72,4 +73,11 @@ class Olmo2ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
+GGUF = Gguf(
+    "olmo2",
+    names=NAMES | HEAD_NORMS | {
+        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+        "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
+    },
+)  # fmt: skip
 TASKS = {"causal-lm": Olmo2ForCausalLM}

@@ -13,6 +13,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
 from .loading.config import DecoderConfig
+from .loading.gguf import KEYS, NAMES, Gguf
 
 MODEL_TYPES = ("phi",)
 
@@ -98,4 +99,12 @@ class PhiForCausalLM(CausalLanguageModel):
         super().__init__(config, PhiStack(config.vocab_size, config.hidden_size, blocks, norm), bias=True)
 
 
+GGUF = Gguf(
+    "phi2",
+    names=NAMES | {
+        "model.final_layernorm": "output_norm", "model.layers.{}.self_attn.dense": "blk.{}.attn_output",
+        "model.layers.{}.mlp.fc1": "blk.{}.ffn_up", "model.layers.{}.mlp.fc2": "blk.{}.ffn_down",
+    },
+    keys=KEYS | {"layer_norm_eps": "attention.layer_norm_epsilon"},
+)  # fmt: skip
 TASKS = {"causal-lm": PhiForCausalLM}

@@ -12,6 +12,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, Sel
 from pyapp.nn.layers.gated import gated
 
 from .loading.config import DecoderConfig
+from .loading.gguf import KEYS, NAMES, Gguf
 
 MODEL_TYPES = ("phi3",)
 
@@ -85,4 +86,14 @@ class Phi3ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
+GGUF = Gguf(
+    "phi3",
+    names=NAMES | {
+        "model.layers.{}.self_attn.qkv_proj": "blk.{}.attn_qkv", "model.layers.{}.mlp.gate_up_proj": "blk.{}.ffn_up",
+    },
+    keys=KEYS | {
+        "sliding_window": "attention.sliding_window",
+        "original_max_position_embeddings": "rope.scaling.original_context_length",
+    },
+)  # fmt: skip
 TASKS = {"causal-lm": Phi3ForCausalLM}

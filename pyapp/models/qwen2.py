@@ -1,5 +1,4 @@
-"""Qwen2 and Qwen2.5 (Yang et al. 2024, arXiv 2407.10671): Llama's blocks with biases of queries, keys and values.
-"""
+"""Qwen2 and Qwen2.5 (Yang et al. 2024, arXiv 2407.10671): Llama's blocks with biases of queries, keys and values."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
+from .loading.gguf import Gguf
 
 MODEL_TYPES = ("qwen2",)
 
@@ -71,4 +71,5 @@ class Qwen2ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
+GGUF = Gguf("qwen2")
 TASKS = {"causal-lm": Qwen2ForCausalLM}

@@ -4,6 +4,7 @@ that every token has, in most layers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
+from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf
+from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("qwen2_moe",)
 
@@ -64,7 +67,6 @@ class Config(DecoderConfig):
         return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
 
 
-
 class SparseFeedForward(Module):
     """A mixture of experts, added to the residual."""
 
@@ -112,6 +114,32 @@ class Qwen2MoeForCausalLM(CausalLanguageModel):
         blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp does not normalise the shares of the chosen experts."""
+    return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": False}
+
+
+GGUF_KEYS = {
+    "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+}  # fmt: skip
+SHARED = {
+    "model.layers.{}.mlp.shared_expert.gate_proj": "blk.{}.ffn_gate_shexp",
+    "model.layers.{}.mlp.shared_expert.up_proj": "blk.{}.ffn_up_shexp",
+    "model.layers.{}.mlp.shared_expert.down_proj": "blk.{}.ffn_down_shexp",
+    "model.layers.{}.mlp.shared_expert_gate": "blk.{}.ffn_gate_inp_shexp",
+}
+GGUF = Gguf("qwen2moe", names=NAMES | EXPERTS | SHARED, keys=KEYS | GGUF_KEYS, read=_from_gguf)
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    return experts_apart(
+        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.num_experts, config.num_hidden_layers
+    )
 
 
 TASKS = {"causal-lm": Qwen2MoeForCausalLM}

@@ -1,5 +1,4 @@
-"""Qwen3 (Yang et al. 2025, arXiv 2505.09388): Qwen2 without biases, and with norms of each head's queries and keys.
-"""
+"""Qwen3 (Yang et al. 2025, arXiv 2505.09388): Qwen2 without biases, and with norms of each head's queries and keys."""
 
 from __future__ import annotations
 
@@ -8,10 +7,18 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text, normalized_heads
+from pyapp.nn.decoder import (
+    CausalLanguageModel,
+    DecoderStack,
+    GroupedQueryAttention,
+    RotaryTable,
+    Text,
+    normalized_heads,
+)
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
+from .loading.gguf import HEAD_NORMS, NAMES, Gguf
 
 MODEL_TYPES = ("qwen3",)
 
@@ -84,4 +91,5 @@ class Qwen3ForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
+GGUF = Gguf("qwen3", names=NAMES | HEAD_NORMS)
 TASKS = {"causal-lm": Qwen3ForCausalLM}

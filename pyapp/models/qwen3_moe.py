@@ -1,20 +1,27 @@
-"""Qwen3 with experts (Yang et al. 2025, arXiv 2505.09388): Qwen3's blocks with a mixture of experts in most layers.
-"""
+"""Qwen3 with experts (Yang et al. 2025, arXiv 2505.09388): Qwen3's blocks with a mixture of experts in most layers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import (
-    CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text, normalized_heads,
+    CausalLanguageModel,
+    DecoderStack,
+    GroupedQueryAttention,
+    RotaryTable,
+    Text,
+    normalized_heads,
 )  # fmt: skip
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
+from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf
+from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("qwen3_moe",)
 
@@ -62,7 +69,6 @@ class Config(DecoderConfig):
     def is_sparse(self, layer: int) -> bool:
         """Whether a layer has experts."""
         return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
-
 
 
 class Attention(GroupedQueryAttention):
@@ -119,6 +125,25 @@ class Qwen3MoeForCausalLM(CausalLanguageModel):
         blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp always normalises the shares of the chosen experts."""
+    return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": True}
+
+
+GGUF_KEYS = {
+    "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+}  # fmt: skip
+GGUF = Gguf("qwen3moe", names=NAMES | HEAD_NORMS | EXPERTS, keys=KEYS | GGUF_KEYS, read=_from_gguf)
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    return experts_apart(
+        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.num_experts, config.num_hidden_layers
+    )
 
 
 TASKS = {"causal-lm": Qwen3MoeForCausalLM}

@@ -13,6 +13,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
+from .loading.gguf import Gguf, pairs_of_llama
 
 MODEL_TYPES = ("smollm3",)
 
@@ -22,7 +23,12 @@ class Config(DecoderConfig):
     """The fields of config.json."""
 
     model_type = "smollm3"
-    defaults = {"max_position_embeddings": 32768, "num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2000000.0}
+    defaults = {
+        "max_position_embeddings": 32768,
+        "num_key_value_heads": 4,
+        "tie_word_embeddings": True,
+        "rope_theta": 2000000.0,
+    }
 
     intermediate_size: int
     rms_norm_eps: float = 1e-6
@@ -81,5 +87,13 @@ class SmolLM3ForCausalLM(CausalLanguageModel):
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    usual = [int((layer + 1) % 4 != 0) for layer in range(config.num_hidden_layers)]
+    require(config.no_rope_layers == usual, "GGUF cannot say no_rope_layers, and they are not every fourth")
+    return {}
+
+
+GGUF = Gguf("smollm3", order=pairs_of_llama, write=_to_gguf)
 
 TASKS = {"causal-lm": SmolLM3ForCausalLM}

@@ -9,10 +9,18 @@ from dataclasses import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import stack
 from pyapp.nn import LayerNorm, Module, ModuleList
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text, normalized_heads
+from pyapp.nn.decoder import (
+    CausalLanguageModel,
+    DecoderStack,
+    GroupedQueryAttention,
+    RotaryTable,
+    Text,
+    normalized_heads,
+)
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
+from .loading.gguf import KEYS, Gguf
 
 MODEL_TYPES = ("stablelm",)
 
@@ -49,9 +57,7 @@ class Attention(GroupedQueryAttention):
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         heads, epsilon = config.heads(), config.layer_norm_eps
-        super().__init__(
-            layer, config.hidden_size, heads, rotary, bias=config.use_qkv_bias, output_bias=False
-        )
+        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.use_qkv_bias, output_bias=False)
         self.q_layernorm = HeadNorms(heads.heads, heads.head_dim, epsilon) if config.qk_layernorm else None
         self.k_layernorm = HeadNorms(heads.kv_heads, heads.head_dim, epsilon) if config.qk_layernorm else None
 
@@ -90,4 +96,11 @@ class StableLmForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
+GGUF = Gguf(
+    "stablelm",
+    keys=KEYS | {
+        "layer_norm_eps": "attention.layer_norm_epsilon", "use_parallel_residual": "use_parallel_residual",
+    },
+    read=lambda found, values: found | {"use_qkv_bias": "blk.0.attn_q.bias" in values["tensors"]},
+)  # fmt: skip
 TASKS = {"causal-lm": StableLmForCausalLM}

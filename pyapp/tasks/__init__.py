@@ -116,15 +116,19 @@ async def quantize(
     keep: str | None = None,
     cancel: Cancel | None = None,
 ) -> Events:
-    """Converts a model file to another type (formats.quantize_file): Progress in bytes; Done carries `file size types
-    weighted source_size`.
+    """Converts a model file, or the model of a folder, to another type (formats.quantize_file): Progress in bytes; Done
+    carries `file size types weighted source_size`. A language model of Hugging Face's becomes a GGUF file of llama.cpp's.
     """
     from pyapp.formats.convert import quantize_file
+    from pyapp.models.load import gguf_view, weights_of
 
     cancel = cancel or Cancel()
 
     def work(report: Callable[[Event], None]) -> dict[str, Any]:
-        return quantize_file(source, target, kind, imatrix=imatrix, keep=keep, report=report, cancel=cancel)
+        file = weights_of(source)
+        return quantize_file(
+            file, target, kind, imatrix=imatrix, keep=keep, view=gguf_view(file), report=report, cancel=cancel
+        )
 
     try:
         async with aclosing(reported(work)) as events:

@@ -75,3 +75,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "qwen3_moe": SMALL | EXPERTS | {"model_type": "qwen3_moe", "head_dim": 12, "norm_topk_prob": True},
 }
+
+# Those that GGUF files can say.
+IN_GGUF = [
+    "llama", "llama-tied", "llama3", "qwen3", "gemma", "phi", "granite", "olmo2", "stablelm", "falcon", "falcon-new",
+    "gpt2", "gpt_bigcode", "gpt_bigcode-heads", "gpt_neox", "mixtral", "qwen3_moe",
+]  # fmt: skip

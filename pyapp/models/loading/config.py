@@ -99,7 +99,10 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
     """The rotary settings of a config.json in transformers' present form, {"rope_type", "rope_theta", …}: from
     `rope_parameters`, or from the older `rope_theta`, `rope_scaling` and `partial_rotary_factor`.
     """
-    found: dict[str, Any] = {"rope_type": "default", "rope_theta": values.get("rope_theta") or values.get("rotary_emb_base") or theta}
+    found: dict[str, Any] = {
+        "rope_type": "default",
+        "rope_theta": values.get("rope_theta") or values.get("rotary_emb_base") or theta,
+    }
     for name, older in (("partial_rotary_factor", "rotary_pct"), ("original_max_position_embeddings", "")):
         own = values.get(name, values.get(older))
         if own is not None:

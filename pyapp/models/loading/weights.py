@@ -14,7 +14,7 @@ from pyapp.engine.dtype import float16, float32
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
-from pyapp.nn import Embedding, Linear, Module, Parameter
+from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
 from pyapp.nn.layers.joined import JoinedLinear
 
 Progress = Callable[[int, int], None]
@@ -55,7 +55,12 @@ class Slot:
     def is_matrix(self) -> bool:
         """Whether this is the weight of a projection or an embedding, which may be quantised."""
         owner, attribute = self.places[0]
-        return attribute == "weight" and len(self.shape) == 2 and isinstance(owner, Linear | Embedding)
+        return attribute == "weight" and isinstance(owner, Linear | Embedding | TransposedLinear)
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the layer computes with the transposed matrix."""
+        return self.is_matrix and isinstance(self.places[0][0], TransposedLinear)
 
 
 def slots(model: Module) -> Iterator[tuple[str, Slot]]:
@@ -101,16 +106,13 @@ def load_weights(
     Parameters get no gradients: call `requires_grad_()` to train. ModelError names all missing, misshapen and (with
     `strict`) unexpected tensors at once; NaN and infinite values; OptionError for an unknown dtype.
     """
-    found = dict(slots(model))
-    names = _resolved(checkpoint.tensors, found, stored or {}, base, renames, ignored)
-    plans = _plans(found, names, stored or {})
-    left = _check(checkpoint, found, names, plans, strict)
+    plans, left = plans_of(model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict)
     chosen = _types(plans, dtype, config or {})
     total = sum(checkpoint.tensors[name].nbytes for _, plan in plans.values() for name in plan.names)
     done = 0
     with no_grad():
         for key, (slot, plan) in plans.items():
-            value = _read(checkpoint, plan, device)
+            value = read_plan(checkpoint, plan, device)
             if tuple(value.shape) != slot.shape:
                 raise ModelError(
                     f"{key!r} is {list(value.shape)} in the file, the configuration asks for {list(slot.shape)}",
@@ -126,6 +128,55 @@ def load_weights(
         join(model)
         _move_buffers(model, device)
     return left
+
+
+def plans_of(
+    model: Module,
+    checkpoint: Checkpoint,
+    *,
+    stored: Mapping[str, Stored] | None = None,
+    base: str = "",
+    renames: Callable[[str], str] | None = None,
+    ignored: re.Pattern[str] = IGNORED,
+    strict: bool = True,
+) -> tuple[dict[str, tuple[Slot, Stored]], list[str]]:
+    """How each parameter is read, by its name, and the names that are left over. Arguments and errors as those of
+    load_weights.
+    """
+    found = dict(slots(model))
+    names = _resolved(checkpoint.tensors, found, stored or {}, base, renames, ignored)
+    plans = _plans(found, names, stored or {})
+    return plans, _check(checkpoint, found, names, plans, strict)
+
+
+def experts_apart(
+    tensors: Mapping[str, TensorInfo], place: str, parts: tuple[str, str, str], experts: int, layers: int
+) -> dict[str, Stored]:
+    """How files that keep the matrices of each expert apart store the stacks of nn.layers.experts.Experts: `parts` are
+    the names of gate, up and down, as in model.layers.0.PLACE.3.GATE.weight.
+    """
+    found: dict[str, Stored] = {}
+    for layer in range(layers):
+        before = f"model.layers.{layer}."
+        gate_up, down = (
+            tuple(f"{before}{place}.{e}.{part}.weight" for e in range(experts) for part in chosen)
+            for chosen in (parts[:2], parts[2:])
+        )
+        if gate_up[0] not in tensors and gate_up[0].removeprefix("model.") not in tensors:
+            continue
+        found[f"{before}mlp.experts.gate_up_proj"] = Stored(gate_up, values=_stacked(experts))
+        found[f"{before}mlp.experts.down_proj"] = Stored(down, values=_stacked(experts))
+    return found
+
+
+def _stacked(experts: int) -> Callable[[Tensor], Tensor]:
+    """(E N, K) → (E, N, K)."""
+
+    def stack(value: Tensor) -> Tensor:
+        dense = quant.dequantize(value).to(float32)
+        return dense.reshape(experts, dense.shape[0] // experts, dense.shape[1])
+
+    return stack
 
 
 def join(model: Module) -> None:
@@ -247,7 +298,7 @@ def _types(plans: Mapping[str, tuple[Slot, Stored]], dtype: str | None, config: 
     return dict.fromkeys(matrices, kind.name)
 
 
-def _read(checkpoint: Checkpoint, plan: Stored, device: Device | str | None) -> Tensor:
+def read_plan(checkpoint: Checkpoint, plan: Stored, device: Device | str | None = None) -> Tensor:
     """A parameter as the file stores it, its parts joined and its rows in the model's order."""
     parts = [_read_part(checkpoint, name, plan.rows, device) for name in plan.names]
     if len(parts) == 1:
@@ -286,6 +337,13 @@ def _converted(value: Tensor, slot: Slot, kind: str | None) -> Tensor:
     """The tensor in the type `kind`, or in a type that the model can compute with."""
     if not slot.is_matrix:
         return quant.dequantize(value).to(float32) if value.dtype is not float32 else value
+    if slot.is_transposed:  # the layer's matrix lies in memory as (out, in)
+        matrix = value.T
+        return _in_type(matrix if matrix.dtype.is_quantized else matrix.contiguous(), kind).T
+    return _in_type(value, kind)
+
+
+def _in_type(value: Tensor, kind: str | None) -> Tensor:
     if kind is None:
         kept = value.dtype.is_quantized or value.dtype in (float16, float32) or value.dtype.name == "bfloat16"
         return value if kept else value.to(float32)

@@ -101,5 +101,6 @@ def _rows(whole: Tensor, first: int, rows: int) -> Tensor:
         return whole.narrow(0, first, rows)
     columns = whole.shape[1]
     begin, size = (quant.packed_bytes((count, columns), whole.dtype) for count in (first, rows))
-    place = Storage.adopt(whole.storage.address + begin, size, whole.storage, whole.device)
+    owner = (whole.storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start
+    place = Storage.adopt(whole.storage.address + begin, size, owner, whole.device)
     return make(place, (rows, columns), (columns, 1), whole.dtype)

@@ -1,0 +1,372 @@
+"""The forms in which llama.cpp stores models in GGUF files: names of tensors, keys of hyper-parameters, and orders of
+rows. Each architecture's module declares its form; this file reads and writes by it.
+
+Sources: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and gguf-py/gguf/constants.py, tensor_mapping.py and
+convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyapp.engine import Device, Tensor, no_grad, ops, quant
+from pyapp.engine.blocks.layout import block_bytes
+from pyapp.errors import ModelError
+from pyapp.formats.checkpoint import Checkpoint, TensorInfo
+from pyapp.nn import Module
+
+from .weights import Slot, Stored, plans_of, read_plan
+
+# The names of Llama's parameters, which most architectures have.
+NAMES = {
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
+    "model.layers.{}.input_layernorm": "blk.{}.attn_norm",
+    "model.layers.{}.self_attn.q_proj": "blk.{}.attn_q",
+    "model.layers.{}.self_attn.k_proj": "blk.{}.attn_k",
+    "model.layers.{}.self_attn.v_proj": "blk.{}.attn_v",
+    "model.layers.{}.self_attn.o_proj": "blk.{}.attn_output",
+    "model.layers.{}.post_attention_layernorm": "blk.{}.ffn_norm",
+    "model.layers.{}.mlp.gate_proj": "blk.{}.ffn_gate",
+    "model.layers.{}.mlp.up_proj": "blk.{}.ffn_up",
+    "model.layers.{}.mlp.down_proj": "blk.{}.ffn_down",
+}  # fmt: skip
+HEAD_NORMS = {
+    "model.layers.{}.self_attn.q_norm": "blk.{}.attn_q_norm",
+    "model.layers.{}.self_attn.k_norm": "blk.{}.attn_k_norm",
+}
+EXPERTS = {
+    "model.layers.{}.mlp.gate": "blk.{}.ffn_gate_inp",
+    "model.layers.{}.mlp.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",
+    "model.layers.{}.mlp.experts.down_proj": "blk.{}.ffn_down_exps",
+}
+# Fields of config.json, and the keys of GGUF after the architecture's name.
+WITH_EXPERTS = "{} with experts"  # the name in the index of an architecture whose files have experts
+KEYS = {
+    "max_position_embeddings": "context_length", "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
+    "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv", "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+}  # fmt: skip
+LENGTHS = ("attention.key_length", "attention.value_length")
+
+
+@dataclass(frozen=True)
+class Gguf:
+    """The form of an architecture.
+
+    names: the path of each parameter without its last part (.weight, .bias), and that of its tensor; "{}" is the number
+    of the layer. keys: fields of the configuration and keys. constants: keys with a value that is always the same.
+    order(name, config): the parameter's row that each row of the tensor holds, where they differ. offset: the end of
+    the names of norms whose weights are stored plus one. transposed: the ends of names of matrices stored as (out, in).
+    read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
+    index: the name of the form in the index of architectures, if that is not the architecture's; "": files of this form
+    are read as another architecture's.
+    """
+
+    architecture: str
+    names: Mapping[str, str] = field(default_factory=lambda: NAMES)
+    keys: Mapping[str, str] = field(default_factory=lambda: KEYS)
+    order: Callable[[str, Any], list[int] | None] | None = None
+    offset: str | None = None
+    transposed: tuple[str, ...] = ()
+    read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
+    write: Callable[[Any], dict[str, Any]] | None = None
+    index: str | None = None
+
+    def tensors(self, name: str) -> tuple[str, ...]:
+        """The GGUF names of a parameter; empty if it has none."""
+        path, _, last = name.rpartition(".")
+        suffix = f".{last}" if last in ("weight", "bias") else ".weight"
+        parts = (path if last in ("weight", "bias") else name).split(".")
+        layer = next((part for part in parts if part.isdigit()), "")
+        pattern = ".".join("{}" if part == layer else part for part in parts) if layer else ".".join(parts)
+        found = self.names.get(pattern, "").split()
+        return tuple(known.replace("{}", layer) + suffix for known in found)
+
+
+# -- orders of rows
+
+
+def neighbouring_pairs(rows: int, heads: int) -> list[int]:
+    """The rows of rotated projections as llama.cpp's "llama" wants them: pairs that Hugging Face keeps half a head apart
+    lie side by side.
+    """
+    size = rows // heads
+    half = size // 2
+    return [head * size + part * half + i for head in range(heads) for i in range(half) for part in range(2)]
+
+
+def pairs_of_llama(name: str, config: Any) -> list[int] | None:
+    """The order of q_proj and k_proj in files of the architectures that rotate neighbouring pairs."""
+    for part, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):
+        if f".{part}." in name:
+            return neighbouring_pairs(heads * config.head_dim, heads)
+    return None
+
+
+def grouped_rows(groups: int, queries: int, head_dim: int) -> list[int]:
+    """The order [all queries, all keys, all values] of rows that are [queries, key, value] of one group after another."""
+    width = (queries + 2) * head_dim
+    parts = [(0, queries), (queries, 1), (queries + 1, 1)]
+    return [
+        group * width + (first + head) * head_dim + row
+        for first, count in parts for group in range(groups) for head in range(count) for row in range(head_dim)
+    ]  # fmt: skip
+
+
+def inverse(order: list[int]) -> list[int]:
+    """The order that undoes another."""
+    found = [0] * len(order)
+    for place, row in enumerate(order):
+        found[row] = place
+    return found
+
+
+def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
+    def ordered(matrix: Tensor) -> Tensor:
+        return ops.index_select(matrix, 0, ops.tensor(order, dtype="int64", device=matrix.device))
+
+    return ordered
+
+
+# -- reading
+
+
+def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
+    """The configuration of a GGUF file in the form of config.json."""
+    prefix = f"{form.architecture}."
+    own = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
+    found: dict[str, Any] = {"model_type": model_type}
+    for name, key in form.keys.items():
+        value = own.get(key)
+        if isinstance(value, list) and value and all(item == value[0] for item in value):
+            value = value[0]
+        if value is not None:
+            found[name] = value
+    embedding = checkpoint.tensors.get("token_embd.weight")
+    if embedding is not None and len(embedding.shape) == 2:
+        found["vocab_size"] = embedding.shape[0]
+    found["tie_word_embeddings"] = "output.weight" not in checkpoint.tensors
+    if "n_embd" not in form.keys:
+        found |= _rotary(own, found, checkpoint)
+    return found if form.read is None else form.read(found, own | {"tensors": checkpoint.tensors})
+
+
+def _rotary(own: Mapping[str, Any], found: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
+    """head_dim and rope_parameters."""
+    heads, hidden = found.get("num_attention_heads"), found.get("hidden_size")
+    given: dict[str, Any] = {}
+    size = own.get(LENGTHS[0])
+    if size is None and type(heads) is int and type(hidden) is int and heads > 0:
+        size = hidden // heads
+    if type(size) is int and size > 0:
+        given["head_dim"] = size
+    parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": own.get("rope.freq_base", 10000.0)}
+    rotated = own.get("rope.dimension_count")
+    if type(rotated) is int and type(size) is int and 0 < rotated < size:
+        parameters["partial_rotary_factor"] = rotated / size
+    kind, factor = own.get("rope.scaling.type"), own.get("rope.scaling.factor", own.get("rope.scale_linear"))
+    original = own.get("rope.scaling.original_context_length")
+    if kind == "yarn" or (kind in (None, "linear") and factor not in (None, 1, 1.0)):
+        parameters |= {"rope_type": kind or "linear", "factor": factor}
+    if original is not None:
+        parameters["original_max_position_embeddings"] = original
+    for name, kinds in (
+        ("rope_freqs.weight", ("short_factor", "long_factor")), ("rope_factors_short.weight", ("short_factor",)),
+        ("rope_factors_long.weight", ("long_factor",)),
+    ):  # fmt: skip
+        if name in checkpoint.tensors and checkpoint.tensors[name].numel <= 1 << 16:
+            numbers = quant.dequantize(checkpoint.read(name, finite=True)).to("float32").reshape(-1).tolist()
+            parameters |= {"rope_type": "longrope"} | dict.fromkeys(kinds, numbers)
+            attention = own.get("rope.scaling.attn_factor", 1.0)
+            parameters |= {"attention_factor": attention, "factor": 1.0}
+            parameters.setdefault("original_max_position_embeddings", found.get("max_position_embeddings"))
+    return given | {"rope_parameters": parameters}
+
+
+def stored_in(form: Gguf, config: Any, slots: Mapping[str, Slot]) -> dict[str, Stored]:
+    """How a GGUF file stores the parameters."""
+    found = {}
+    for name, slot in slots.items():
+        tensors = form.tensors(name)
+        if tensors:
+            order = None if form.order is None else form.order(name, config)
+            rows = None if order is None else _rows(inverse(order))
+            found[name] = Stored(tensors, rows, _from_gguf(form, name, slot))
+    return found
+
+
+def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] | None:
+    """The change of a tensor's values, if it has another form than the parameter."""
+    shape = slot.shape
+    if form.offset is not None and name.endswith(form.offset):
+        return lambda value: quant.dequantize(value).to("float32") - 1.0
+    if name.endswith(form.transposed) and len(shape) == 2:
+        return lambda value: value.T
+    if len(shape) == 3 and len(form.tensors(name)) == 2:  # gate and up of all experts
+        parts = (2, shape[0], shape[1] // 2, shape[2])
+        return lambda value: quant.dequantize(value).reshape(parts).transpose(0, 1).reshape(shape)
+    if len(shape) == 2 and shape[0] == 1:
+        return lambda value: value.reshape(shape)
+    return None
+
+
+# -- writing
+
+
+class AsGguf(Checkpoint):
+    """A model's checkpoint as llama.cpp names and orders it. `values` are the metadata."""
+
+    def __init__(
+        self, form: Gguf, config: Any, model: Module, checkpoint: Checkpoint, stored: Mapping[str, Stored], base: str,
+        renames: Callable[[str], str] | None,
+    ) -> None:  # fmt: skip
+        super().__init__(checkpoint.source)
+        self.format = f"{checkpoint.format} as GGUF"
+        self.form, self.checkpoint = form, checkpoint
+        self.config = config.to_dict()
+        self._config = config
+        self.types: dict[str, str] = {}
+        self.values = keys_of(form, config) | {"general.name": checkpoint.source.name.rpartition("/")[2]}
+        self._read_by: dict[str, Callable[[], Tensor]] = {}
+        plans = plans_of(model, checkpoint, stored=stored, base=base, renames=renames)[0]
+        for name, (slot, plan) in plans.items():
+            names = form.tensors(name)
+            if not names:
+                raise ModelError(f"GGUF has no name for the tensor {name!r}", where=checkpoint.source.name)
+            kind = checkpoint.tensors[plan.names[0]].dtype if slot.is_matrix or len(slot.shape) == 3 else "float32"
+            for part, known in enumerate(names):
+                self._add(known, kind, self._shape(name, slot, len(names)), name, plan, part, len(names))
+        self._add_rotary_factors()
+
+    def _shape(self, name: str, slot: Slot, parts: int) -> tuple[int, ...]:
+        shape = slot.shape
+        if parts == 2:
+            return shape[0], shape[1] // 2, shape[2]
+        if len(shape) == 2 and name.endswith(self.form.transposed):
+            return shape[::-1]
+        return shape[1:] if len(shape) == 2 and shape[0] == 1 else shape
+
+    def _add(
+        self, known: str, kind: str, shape: tuple[int, ...], name: str, plan: Stored, part: int, parts: int
+    ) -> None:
+        whole = self.checkpoint.tensors[plan.names[0]]
+        blocks = kind not in ("float32", "float16", "bfloat16", "float64")
+        plain = len(shape) == 2 and len(plan.names) == 1 and plan.values is None and tuple(whole.shape) == shape
+        if blocks and not plain:
+            kind, blocks = "float32", False
+        kind = "float32" if kind == "float64" else kind
+        count = 1
+        for size in shape:
+            count *= size
+        nbytes = block_bytes(kind, shape) if blocks else count * (4 if kind == "float32" else 2)
+        self.tensors[known] = TensorInfo(known, kind, shape, nbytes)
+        self._read_by[known] = lambda: self._tensor(name, plan, kind, shape, part, parts)
+
+    def _tensor(self, name: str, plan: Stored, kind: str, shape: tuple[int, ...], part: int, parts: int) -> Tensor:
+        order = None if self.form.order is None else self.form.order(name, self._config)
+        rows = None if order is None else _rows(order)
+        with no_grad():
+            value = read_plan(self.checkpoint, plan)
+            if kind in ("float32", "float16", "bfloat16"):
+                value = quant.dequantize(value).to(kind)
+                if parts == 2:
+                    value = value.narrow(1, part * shape[1], shape[1])
+                if name.endswith(self.form.transposed) and value.ndim == 2:
+                    value = value.T
+                if self.form.offset is not None and name.endswith(self.form.offset):
+                    value = value + 1.0
+                if rows is not None:
+                    value = rows(value)
+            elif rows is not None:
+                data = quant.to_blocks(value).data
+                matrix = Tensor.from_buffer(data, (shape[0], memoryview(data).nbytes // shape[0]), "uint8")
+                value = quant.from_blocks(rows(matrix).contiguous().storage.bytes_view(), shape, kind)
+            return value.reshape(shape) if not value.dtype.is_quantized else value
+
+    def _add_rotary_factors(self) -> None:
+        """The tensors that say how frequencies are divided (Llama 3, Phi-3)."""
+        for name, numbers in rotary_factors(self._config).items():
+            self.tensors[name] = TensorInfo(name, "float32", (len(numbers),), 4 * len(numbers))
+            self._read_by[name] = lambda numbers=numbers: ops.tensor(numbers, dtype="float32")
+
+    def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
+        value = self._read_by[info.name]()
+        return value if device is None else value.to(device)
+
+    def read_bytes(self, name: str) -> bytes | memoryview:
+        value = self._read_by[name]()
+        if value.dtype.is_quantized:
+            return memoryview(quant.to_blocks(value).data).cast("B")
+        value = value.contiguous()
+        begin = value.offset * value.dtype.itemsize
+        return bytes(value.storage.read(begin, value.numel() * value.dtype.itemsize))
+
+
+def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
+    """The metadata of a GGUF file that say the architecture and its hyper-parameters."""
+    settings = config.to_dict()
+    prefix = form.architecture
+    values: dict[str, Any] = {"general.architecture": prefix}
+    for name, key in form.keys.items():
+        value = settings.get(name)
+        if value is not None:
+            values[f"{prefix}.{key}"] = value
+    values[f"{prefix}.vocab_size"] = config.vocab_size
+    if "rope_parameters" in settings:
+        values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(config).items()}
+    own = {} if form.write is None else form.write(config)
+    return values | {f"{prefix}.{key}": value for key, value in own.items()}
+
+
+def _global_rotary(config: Any) -> dict[str, Any]:
+    parameters: dict[str, Any] = config.rope_parameters
+    return parameters if "rope_type" in parameters else parameters.get("full_attention", {})
+
+
+def _rotary_keys(config: Any) -> dict[str, Any]:
+    parameters = _global_rotary(config)
+    size = config.head_dim
+    values: dict[str, Any] = {
+        "rope.freq_base": float(parameters.get("rope_theta", 10000.0)),
+        "rope.dimension_count": int(size * parameters.get("partial_rotary_factor", 1.0)),
+    }
+    if size * config.num_attention_heads != config.hidden_size:
+        values |= dict.fromkeys(LENGTHS, size)
+    kind = parameters.get("rope_type", "default")
+    if kind in ("linear", "yarn"):
+        values |= {"rope.scaling.type": kind, "rope.scaling.factor": float(parameters["factor"])}
+    if kind in ("yarn", "longrope"):
+        original = parameters.get("original_max_position_embeddings", config.max_position_embeddings)
+        values["rope.scaling.original_context_length"] = original
+    if kind in ("longrope", "su"):
+        from pyapp.nn.rotary import rotary_frequencies
+
+        values["rope.scaling.attn_factor"] = rotary_frequencies(config.to_dict()).attention_factor
+    if kind == "dynamic":
+        raise ModelError("GGUF has no rotary positions of the type 'dynamic'", hint="Write safetensors")
+    return values
+
+
+def rotary_factors(config: Any) -> dict[str, list[float]]:
+    """The tensors of a GGUF file by which rotary frequencies are divided."""
+    from pyapp.nn.rotary import rotary_frequencies
+
+    if "rope_parameters" not in config.to_dict():
+        return {}
+    parameters = _global_rotary(config)
+    kind = parameters.get("rope_type")
+    if kind in ("longrope", "su"):
+        return {
+            "rope_factors_short.weight": list(parameters["short_factor"]),
+            "rope_factors_long.weight": list(parameters["long_factor"]),
+        }
+    if kind != "llama3":
+        return {}
+    settings = config.to_dict()
+    plain = rotary_frequencies(settings | {"rope_parameters": parameters | {"rope_type": "default"}})
+    scaled = rotary_frequencies(settings)
+    return {
+        "rope_freqs.weight": [a / b for a, b in zip(plain.per_position, scaled.per_position, strict=True)],
+    }

@@ -1,0 +1,99 @@
+"""Language models in GGUF files: written as llama.cpp names and orders them, read again in every type."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.errors import ModelError
+from pyapp.events import Cancel
+from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
+from pyapp.formats.convert import quantize_file
+from pyapp.models._index import MODEL_TYPES
+from pyapp.models.load import build, gguf_view, module_of, read_model, settings_of
+from tests.models.decoder_configs import CONFIGS, IN_GGUF
+from tests.models.test_decoders import TEXT, golden, make, numbers
+
+NAMES = Path(__file__).with_name("golden_gguf_names.json")
+
+
+def logits(model: Any) -> np.ndarray:
+    with pyapp.no_grad():
+        return numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
+
+
+def load(path: Path, dtype: str | None = "float32") -> Any:
+    with open_checkpoint(path) as checkpoint:
+        return build(checkpoint, lambda event: None, Cancel(), None, dtype)
+
+
+def saved(name: str, folder: Path) -> tuple[Any, Path]:
+    """The model of a configuration, and its file of safetensors with config.json beside it."""
+    model = make(name, golden(name)["salt"])
+    path = folder / "model.safetensors"
+    write_safetensors(path, {key: value for key, value in model.state_dict().items()})
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name]))
+    return model, path
+
+
+@pytest.fixture(scope="module", params=IN_GGUF)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any, Path]:
+    folder = tmp_path_factory.mktemp("gguf")
+    return request.param, *saved(request.param, folder)
+
+
+def test_written_and_read_again(case: Any, tmp_path: Path) -> None:
+    name, model, path = case
+    target = tmp_path / "model.gguf"
+    quantize_file(path, target, "f32", view=gguf_view(path))
+    found = load(target)
+    mine = {key: value.numpy() for key, value in model.state_dict().items()}
+    for key, value in found.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), mine[key], atol=1e-6, err_msg=key)
+    np.testing.assert_allclose(logits(found), logits(model), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["f16", "q8_0", "Q4_K_M"])
+def test_as_the_same_model_dequantised(case: Any, kind: str, tmp_path: Path) -> None:
+    """The file's types are kept, and the model computes what it computes with the same weights in float32."""
+    _, _, path = case
+    target = tmp_path / "model.gguf"
+    quantize_file(path, target, kind, view=gguf_view(path))
+    with open_checkpoint(target) as checkpoint:
+        settings = settings_of(checkpoint)
+        module = importlib.import_module(f"pyapp.models.{module_of(settings, 'test')}")
+        kinds = {info.dtype for info in checkpoint.tensors.values()} - {"float32"}
+        quantised = read_model(module, module.TASKS["causal-lm"], checkpoint, settings)
+    kept = {parameter.dtype.name for parameter in quantised.parameters()} - {"float32"}
+    assert kept and kept <= kinds
+    expected, found = logits(load(target)), logits(quantised)
+    assert np.abs(found - expected).mean() < (0.01 if kind == "f16" else 0.06) * np.abs(expected).mean()
+
+
+def test_names_are_llama_cpps() -> None:
+    for architecture, names in json.loads(NAMES.read_text()).items():
+        forms = [importlib.import_module(f"pyapp.models.{name}").GGUF for name in set(MODEL_TYPES.values())
+            if hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF")]  # fmt: skip
+        mine = [form for form in forms if form.architecture == architecture]
+        for key, expected in names.items():
+            assert any(form.tensors(key) == (expected,) for form in mine), (architecture, key, expected)
+
+
+def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
+    for name, told in (("falcon-alibi", "rotary"), ("gemma2", "query_pre_attn_scalar"), ("smollm3", "no_rope_layers")):
+        _, path = saved(name, tmp_path)
+        with pytest.raises(ModelError, match=told):
+            quantize_file(path, tmp_path / "model.gguf", "f16", view=gguf_view(path))
+
+
+def test_unknown_architectures_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    write_gguf(path, {}, {"general.architecture": "mamba"})
+    with pytest.raises(ModelError, match="'mamba' is not known.*llama"):
+        load(path)
