@@ -11,6 +11,7 @@ MODEL_TYPES = {
     "bart": "bart",
     "bert": "bert",
     "camembert": "roberta",
+    "deberta-v2": "deberta_v2",
     "distilbert": "distilbert",
     "electra": "electra",
     "falcon": "falcon",
@@ -46,6 +47,7 @@ MODEL_TYPES = {
 TASKS: dict[str, tuple[str, ...]] = {
     "bart": ("seq2seq-lm",),
     "bert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
+    "deberta_v2": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
     "distilbert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering",),
     "electra": ("features", "masked-lm", "replaced-tokens", "sequence-classification", "token-classification", "question-answering",),
     "falcon": ("causal-lm",),

@@ -26,6 +26,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "modernbert", **_SIZES, **_LABELS, "pad_token_id": 0, "local_attention": 4,
         "num_hidden_layers": 3, "global_attn_every_n_layers": 2,
     },
+    "deberta_v3": {
+        "model_type": "deberta-v2", **_SIZES, **_LABELS, "relative_attention": True, "position_buckets": 4,
+        "max_relative_positions": -1, "pos_att_type": "p2c|c2p", "share_att_key": True, "norm_rel_ebd": "layer_norm",
+        "position_biased_input": False, "type_vocab_size": 0,
+    },
+    "deberta_v2": {
+        "model_type": "deberta-v2", **_SIZES, **_LABELS, "relative_attention": True, "position_buckets": -1,
+        "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3, "conv_act": "gelu", "type_vocab_size": 2,
+    },
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
 }  # fmt: skip
 # Tokens of two texts, the second with padding at its end.
@@ -38,7 +47,7 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
     padding = config.get("pad_token_id") or 0
     ids = [row + [padding] * (LENGTH - len(row)) for row in IDS]
     mask = [[1] * len(row) + [0] * (LENGTH - len(row)) for row in IDS]
-    types = [[0] * 4 + [1] * 3] * 2 if config.get("type_vocab_size", 2) > 1 else [[0] * LENGTH] * 2
+    types = [[0] * 4 + [1] * 3] * 2 if config.get("type_vocab_size", 2) != 1 else [[0] * LENGTH] * 2
     return ids, mask, types if config["model_type"] in TYPED else None
 
 
