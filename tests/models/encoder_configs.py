@@ -35,6 +35,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "deberta-v2", **_SIZES, **_LABELS, "relative_attention": True, "position_buckets": -1,
         "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3, "conv_act": "gelu", "type_vocab_size": 2,
     },
+    "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
 }  # fmt: skip
 # Tokens of two texts, the second with padding at its end.

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import transformers
 
+from pyapp.models._index import MODEL_TYPES, TASKS
 from tests.models.encoder_configs import CONFIGS, batch
 from tests.models.seeded import direction, draw
 
@@ -80,7 +81,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:] or CONFIGS:
-        tasks = [task for task in CLASSES if task != "replaced-tokens" or name == "electra"]
+        tasks = TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]
         text = json.dumps({task: golden(name, task) for task in tasks}, separators=(",", ":"))
         (FOLDER / f"{name}.json").write_text(text + "\n")
         print(name, len(text))

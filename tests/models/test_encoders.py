@@ -5,6 +5,7 @@ gradients; quantised weights; hostile configurations.
 from __future__ import annotations
 
 import importlib
+import io
 import json
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,10 @@ import pytest
 import pyapp
 from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError
+from pyapp.formats import open_checkpoint
+from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
+from pyapp.models.loading.by_task import build
 from tests.models.encoder_configs import CONFIGS, batch
 from tests.models.seeded import direction, draw
 
@@ -124,3 +128,27 @@ def test_words_are_tied_to_the_embedding() -> None:
     assert model.cls.predictions.decoder.weight is model.encoder.word_embeddings.weight
     untied = make("bert", "masked-lm", tie_word_embeddings=False)
     assert untied.cls.predictions.decoder.weight is not untied.encoder.word_embeddings.weight
+
+
+def test_nomic_berts_files_on_the_hub_load() -> None:
+    """Other names, queries, keys and values in one matrix, and a configuration of GPT-2's kind."""
+    model = make("nomic_bert", "features")
+    tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    older: dict[str, pyapp.Tensor] = {}
+    for name, value in tensors.items():
+        for old, new in module_of("nomic_bert").OLDER_NAMES.items():
+            name = old + name.removeprefix(new) if name.startswith(new) else name.replace(f".{new}", f".{old}")
+        older[name] = value
+    for layer in range(2):
+        parts = [older.pop(f"encoder.layers.{layer}.self_attn.{part}_proj.weight") for part in "qkv"]
+        older[f"encoder.layers.{layer}.attn.Wqkv.weight"] = pyapp.cat(parts)
+    sizes = CONFIGS["nomic_bert"]
+    names = {new: old for old, new in module_of("nomic_bert").OLDER_FIELDS.items()}
+    settings = {names.get(key, key): value for key, value in sizes.items()} | {"rotary_emb_base": 1000}
+    assert "encoder.layers.1.mlp.fc11.weight" in older and settings["n_embd"] == 16
+    file = io.BytesIO()
+    write_safetensors(file, older)
+    with open_checkpoint(file.getvalue()) as checkpoint:
+        found = build(checkpoint, settings, "features")
+    with pyapp.no_grad():
+        assert (run(found, "nomic_bert") == run(model, "nomic_bert")).all()

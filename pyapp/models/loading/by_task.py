@@ -160,9 +160,12 @@ def build(
         report(Progress("reading the model", done, total, "bytes"))
 
     ignored = re.compile(f"{LEFT_OUT.pattern}|{module.IGNORED}") if hasattr(module, "IGNORED") else LEFT_OUT
+    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
+    older = getattr(module, "renamed", None)
     left = load_weights(
-        model, checkpoint, base=module.BASE, renames=renamed, ignored=ignored, dtype=dtype, device=device,
-        progress=progress, config=config.to_dict(), strict=False,
+        model, checkpoint, stored=stored, base=module.BASE, ignored=ignored, dtype=dtype, device=device,
+        renames=renamed if older is None else lambda name: older(renamed(name)), progress=progress,
+        config=config.to_dict(), strict=False,
     )  # fmt: skip
     left = [name for name in left if not _read_buffer(model, checkpoint, name, device)]
     if left and task != "features":
