@@ -278,7 +278,9 @@ class Layers(Module):
         """The distances (2 R, D)."""
         if self.rel_embeddings is None:
             return None
-        every = self.rel_embeddings(ops.arange(self.rel_embeddings.num_embeddings, dtype="int32", device=self.rel_embeddings.weight.device))
+        every = self.rel_embeddings(
+            ops.arange(self.rel_embeddings.num_embeddings, dtype="int32", device=self.rel_embeddings.weight.device)
+        )
         return every if self.LayerNorm is None else self.LayerNorm(every)
 
 

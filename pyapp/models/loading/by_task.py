@@ -18,22 +18,27 @@ from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import Checkpoint, open_checkpoint
 from pyapp.formats.safe_json import parse_json
+from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.formats.source import FileSource, read_whole
 from pyapp.models.load import module_of, read_settings
 from pyapp.models.sentences import Dense, Normalize, Pooling, SentenceEmbedder, SentenceSettings, pooling_modes
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
+from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, load_tokenizer
+from pyapp.text.vocabulary_files import checked_vocabulary
 
 from .weights import IGNORED, load_weights
 
 MODULES = "modules.json"
+SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
 TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
 # The files of the tokenizer, and of sentence-transformers beside the weights and in one folder for each part.
 MORE_FILES = re.compile(
     r"(modules|config_sentence_transformers|sentence_bert_config)\.json"
-    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)|" + "|".join(map(re.escape, TOKENIZER_FILES))
+    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)|"
+    + "|".join(map(re.escape, (*TOKENIZER_FILES, SOURCE_PIECES)))
 )
 # The ends of the classes that config.json names in `architectures`.
 TASK_OF_CLASS = {
@@ -99,7 +104,8 @@ def load_task_model(
     words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
     if not any(file in words for file in VOCABULARIES):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
-    tokenizer = load_tokenizer(words, name)
+    pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
+    tokenizer = load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
     with open_checkpoint(found.model) as checkpoint:
         model = build(checkpoint, settings, task, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:
@@ -112,6 +118,15 @@ def load_task_model(
     model.eval()
     generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
     return LoadedTaskModel(name, model, tokenizer, settings, generation)
+
+
+def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Path]) -> Tokenizer:
+    """The tokenizer of OPUS-MT's folders."""
+    with FileSource(pieces) as source:
+        model = read_sentencepiece_model(source)
+    numbers = checked_vocabulary(_read_json(vocabulary, dict), str(vocabulary))
+    settings = _read_json(words["tokenizer_config.json"], dict) if "tokenizer_config.json" in words else {}
+    return Tokenizer(marian_document(model, numbers, str(pieces)), settings, where=str(pieces))
 
 
 def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
