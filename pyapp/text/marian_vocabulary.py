@@ -24,8 +24,9 @@ def marian_document(source: SentencePieceModel, numbers: Mapping[str, int], wher
     """The tokenizer.json of the pieces of `source` with the ids of vocab.json, `numbers`; a text ends with </s>.
 
     Pieces of source.spm without a number are left out. A character that only the other language has is its piece; in a
-    run of several of them each is, where OPUS-MT's own tokenizer takes the run as unknown. FileFormatError for ids with gaps or without the special
-    tokens, ModelError for pieces that are not chosen by their scores (a unigram model).
+    run of several of them each is, where OPUS-MT's own tokenizer takes the run as unknown. FileFormatError for ids
+    with gaps or without the special tokens, ModelError for pieces that are not chosen by their scores (a unigram
+    model).
     """
     if source.kind != "unigram":
         raise ModelError(f"its kind {source.kind!r} is not supported", where=where, hint="Supported: unigram")

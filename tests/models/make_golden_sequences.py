@@ -3,7 +3,8 @@
     PYTHONPATH=. python tests/models/make_golden_sequences.py [NAME …]
 
 A file has the names and shapes of the parameters with the product of each gradient and a fixed vector, logits of a
-batch with padding, and the texts of every search. The weights are not stored: seeded.py makes them here and in the tests.
+batch with padding, and the texts of every search. The weights are not stored: seeded.py makes them here and in the
+tests.
 """
 
 from __future__ import annotations
