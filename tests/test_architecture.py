@@ -106,7 +106,8 @@ def complaint(path: Path, target: str) -> str | None:
         return f"imports {target} through the top package" if LAYER[here] <= LAYER["nn"] else None
     if here == there:
         mine, theirs = name_of(path).split("."), target.split(".")
-        if here == "models" and len(mine) > 2 and len(theirs) > 2 and mine[2] != theirs[2] and not {mine[2], theirs[2]} & {*LOADERS}:
+        named = (*mine[2:3], *theirs[2:3])  # the files or packages in pyapp/models
+        if here == "models" and len({*named}) == 2 and not {*named} & {*LOADERS}:
             return f"is a model and imports another one, {target}"
         return None
     if there not in ONLY.get(here, LAYER):

@@ -139,6 +139,7 @@ for command in texts.COMMANDS:
 @click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same text. [default: random]")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
+@click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
@@ -147,6 +148,7 @@ def generate(
     model: str | None,
     prompt: str,
     tokenizer: str | None,
+    dtype: str | None,
     echo: bool,
     eager: bool,
     threads: int | None,
@@ -164,14 +166,17 @@ def generate(
     use_threads(threads)
     view: View = JsonView() if as_json else StoryView(prompt if echo else "")
     return forward(
-        lambda cancel: tasks.generate(model, prompt, settings, tokenizer=tokenizer, eager=eager, cancel=cancel), view
+        lambda cancel: tasks.generate(
+            model, prompt, settings, tokenizer=tokenizer, eager=eager, dtype=dtype, cancel=cancel
+        ),
+        view,
     )
 
 
 @cli.command()
 @json_option
 def models(as_json: bool) -> int:
-    """List the named models."""
+    """List the named models, and the architectures that can be loaded from folders and from the hub."""
     from pyapp import tasks
 
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
@@ -198,9 +203,9 @@ def inspect(file: str, as_json: bool) -> int:
 def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
     """Convert the model file IN to another type.
 
-    IN may be safetensors, GGUF, llama2.c, NumPy or PyTorch; OUT ends in .gguf or .safetensors (whose blocks only pyapp
-    reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not
-    converted.
+    IN may be a folder, safetensors, GGUF, llama2.c, NumPy or PyTorch; a language model with its config.json becomes a
+    GGUF file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose blocks only pyapp reads). A mixture gives
+    some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not converted.
     """
     from pyapp import tasks
 

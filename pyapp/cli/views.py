@@ -179,13 +179,15 @@ class InspectView(View):
 
 
 class ModelsView(View):
-    """Names, tasks, sizes and descriptions of models."""
+    """Names, tasks, sizes and descriptions of models; known architectures."""
 
     def done(self, event: Done) -> None:
         entries = event.results["models"]
         columns = ("id", "task", "size", "kind", "title", "description")
         known = ({**entry, "size": size(entry["bytes"]) if entry["bytes"] else ""} for entry in entries)
         print_table([[entry[name] for name in columns] for entry in known])
+        for task, names in event.results["architectures"].items():
+            click.echo(f"\nArchitectures of Hugging Face's folders for {task}: {', '.join(names)}")
 
 
 class QuantizeView(View):

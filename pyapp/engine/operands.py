@@ -10,7 +10,8 @@ from .device import Device, cpu
 from .dtype import DType, of_number, result_dtype
 from .lazy import np
 from .numpy_arrays import tensor_of
-from .tensor import Tensor, empty_contiguous
+from .storage import constant_storage
+from .tensor import Tensor, make
 from .user_errors import describe
 
 
@@ -49,7 +50,7 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
         kind = _dtype.float64  # or 0.1 would be rounded
     result = tensor_of(np.asarray(x, dtype=kind.numpy_name), kind)
     if like.device is not cpu:
-        result = empty_contiguous((), kind, like.device)
+        result = make(constant_storage(kind.itemsize, like.device), (), (), kind)
         result.storage.write(0, np.asarray(x, dtype=kind.numpy_name).tobytes())
     result.weak = True
     return result

@@ -273,3 +273,14 @@ class Storage:
     def _check(self, offset: int, size: int) -> None:
         if offset < 0 or size < 0 or offset + size > self.nbytes:
             raise ValueError(f"bytes {offset:,} to {offset + size:,} are not in a storage of {self.nbytes:,} bytes")
+
+
+def constant_storage(nbytes: int, device: Device) -> Storage:
+    """Memory for bytes that the host writes once. A Graph that is being captured may not use it for anything else,
+    because its replays would not write them again.
+    """
+    graph, _current.graph = _current.graph, None
+    try:
+        return Storage(nbytes, device)
+    finally:
+        _current.graph = graph

@@ -1,5 +1,5 @@
-"""Falcon (Almazrouei et al. 2023, arXiv 2311.16867): one head of keys and values (7B) or groups of heads (40B), attention
-and feed-forward side by side, rotary positions or linear biases.
+"""Falcon (Almazrouei et al. 2023, arXiv 2311.16867): one head of keys and values (7B) or groups of heads (40B),
+attention and feed-forward side by side, rotary positions or linear biases.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Config(DecoderConfig):
 
 
 def slopes(heads: int) -> list[float]:
-    """The slope of each head's linear biases (Press et al. 2021, arXiv 2108.12409), rounded to bfloat16 as in training."""
+    """The slope of each head's linear biases (Press et al. 2021, arXiv 2108.12409), in bfloat16 as in training."""
     power = 1 << int(log2(heads))
     found = [2.0 ** (-(2.0 ** -(log2(power) - 3)) * i) for i in range(1, power + 1)]
     found += [2.0 ** (-(2.0 ** -(log2(2 * power) - 3)) * i) for i in range(1, 2 * (heads - power) + 1, 2)]

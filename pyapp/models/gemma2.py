@@ -1,5 +1,5 @@
-"""Gemma 2 (Gemma Team 2024, arXiv 2408.00118): Gemma with norms on both sides of each part, windows in every other layer,
-and soft caps of scores and logits.
+"""Gemma 2 (Gemma Team 2024, arXiv 2408.00118): Gemma with norms on both sides of each part, windows in every other
+layer, and soft caps of scores and logits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): learned positions, layer norms before each part, a plain feed-forward layer and biases."""
+"""GPT-2 (Radford et al. 2019): learned positions, layer norms before each part, a plain feed-forward layer, biases."""
 
 from __future__ import annotations
 

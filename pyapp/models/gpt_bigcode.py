@@ -1,4 +1,6 @@
-"""StarCoder (Li et al. 2023, arXiv 2305.06161): GPT-2 with one head of keys and values (Shazeer 2019, arXiv 1911.02150)."""
+"""StarCoder (Li et al. 2023, arXiv 2305.06161): GPT-2 with one head of keys and values (Shazeer 2019, arXiv
+1911.02150).
+"""
 
 from __future__ import annotations
 
@@ -165,8 +167,13 @@ GGUF = Gguf(
         "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
         "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
     },
-    write=lambda config: {"feed_forward_length": config.n_inner or 4 * config.n_embd, "attention.head_count_kv": config.num_key_value_heads},
-    read=lambda found, values: found | {"n_inner": values.get("feed_forward_length"), "multi_query": values.get("attention.head_count_kv") == 1},
+    write=lambda config: {
+        "feed_forward_length": config.n_inner or 4 * config.n_embd,
+        "attention.head_count_kv": config.num_key_value_heads,
+    },
+    read=lambda found, values: found | {
+        "n_inner": values.get("feed_forward_length"), "multi_query": values.get("attention.head_count_kv") == 1,
+    },
     order=_order,
 )  # fmt: skip
 

@@ -1,5 +1,5 @@
-"""GPT-NeoX and Pythia (Black et al. 2022, arXiv 2204.06745): attention and feed-forward side by side, rotary positions of
-a part of each head, layer norms and biases.
+"""GPT-NeoX and Pythia (Black et al. 2022, arXiv 2204.06745): attention and feed-forward side by side, rotary positions
+of a part of each head, layer norms and biases.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
-from pyapp.formats.gguf import CONFIG_KEY
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import FileSource, close_source, read_whole
 
@@ -129,13 +128,19 @@ def read_settings(source: Source) -> dict[str, Any]:
             close_source(opened)
 
 
+def _is_llama_cpps(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is a GGUF file with llama.cpp's names; those that pyapp wrote from other formats are not."""
+    values = getattr(checkpoint, "values", {})
+    return "general.architecture" in values and values["general.architecture"] != "pyapp"
+
+
 def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     """The configuration of a checkpoint in the form of config.json: its own if it says the architecture, else
     `settings`. ModelError for an unknown architecture of a GGUF file.
     """
     own = checkpoint.config
     values = getattr(checkpoint, "values", {})
-    if "general.architecture" not in values or CONFIG_KEY in values:
+    if not _is_llama_cpps(checkpoint):
         return own if settings is None or "model_type" in own or "dim" in own else settings
     architecture = values["general.architecture"]
     form = f"{architecture} with experts" if values.get(f"{architecture}.expert_count") else architecture
@@ -169,6 +174,12 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     )
 
 
+def architectures() -> dict[str, list[str]]:
+    """The `model_type`s of config.json that are known, by task."""
+    tasks = sorted({task for known in TASKS.values() for task in known})
+    return {task: sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module]) for task in tasks}
+
+
 def check_architecture(config: Mapping[str, Any], where: str) -> None:
     """ModelError for a configuration of an unknown architecture of language models."""
     module_of(config, where)
@@ -192,7 +203,7 @@ def build(
     device: Device | str | None = None,
     task: str = "causal-lm",
 ) -> Any:
-    """The model of a checkpoint. `model_type` in its configuration names the architecture; the default is llama2.c's."""
+    """The model of a checkpoint. `model_type` in its configuration names the architecture; else it is llama2.c's."""
     settings = settings_of(checkpoint, settings)
 
     def progress(done: int, total: int) -> None:
@@ -224,8 +235,8 @@ def _build_llama2c(checkpoint: Checkpoint, progress: Callable[[int, int], None])
     except KeyError as error:
         raise ModelError(
             f"the file does not contain the model's {error.args[0]}", where=checkpoint.source.name,
-            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote; a model of another architecture needs its "
-            "config.json beside it",
+            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote; a model of another architecture needs "
+            "its config.json beside it",
         ) from error  # fmt: skip
 
 
@@ -261,11 +272,10 @@ def _empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mappi
     with skip_initialization():
         model = kind(config)
     stored: Mapping[str, Any] = {}
-    if hasattr(module, "GGUF") and "general.architecture" in getattr(checkpoint, "values", {}):
+    if hasattr(module, "GGUF") and _is_llama_cpps(checkpoint):
         from pyapp.models.loading import gguf, weights
 
-        if CONFIG_KEY not in checkpoint.values:  # type: ignore[attr-defined]
-            stored = gguf.stored_in(module.GGUF, config, dict(weights.slots(model)))
+        stored = gguf.stored_in(module.GGUF, config, dict(weights.slots(model)))
     elif hasattr(module, "stored"):
         stored = module.stored(config, checkpoint.tensors)
     return config, model, stored
@@ -281,14 +291,13 @@ def as_gguf(
 
     settings = settings_of(checkpoint, settings)
     name = module_of(settings, checkpoint.source.name)
-    module = None if name is None else importlib.import_module(f"pyapp.models.{name}")
+    module: Any = None if name is None else importlib.import_module(f"pyapp.models.{name}")
     if not hasattr(module, "GGUF"):
         raise ModelError("llama.cpp has no form for this architecture", where=checkpoint.source.name)
-    kind = module.TASKS["causal-lm"]  # type: ignore[union-attr]
+    kind = module.TASKS["causal-lm"]
     config, model, stored = _empty_model(module, kind, checkpoint, settings)
-    view = AsGguf(
-        module.GGUF, config, model, checkpoint, stored, kind.base_model_prefix, getattr(module, "renamed", None)  # type: ignore[union-attr]
-    )
+    renames = getattr(module, "renamed", None)
+    view = AsGguf(module.GGUF, config, model, checkpoint, stored, kind.base_model_prefix, renames)
     if tokenizer is not None:
         from pyapp.text.gguf_metadata import gguf_types
 
@@ -317,7 +326,10 @@ def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
             return checkpoint
         beside = Path(source).with_name("config.json")
         settings = read_settings(beside) if beside.is_file() else checkpoint.config
-        if settings.get("model_type") not in MODEL_TYPES or "causal-lm" not in TASKS[MODEL_TYPES[settings["model_type"]]]:
+        if (
+            settings.get("model_type") not in MODEL_TYPES
+            or "causal-lm" not in TASKS[MODEL_TYPES[settings["model_type"]]]
+        ):
             return checkpoint
         found = _tokenizer_beside(source, checkpoint)
         return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found))

@@ -1,4 +1,6 @@
-"""Mixtral (Jiang et al. 2024, arXiv 2401.04088): Mistral's blocks with a mixture of experts for each feed-forward layer."""
+"""Mixtral (Jiang et al. 2024, arXiv 2401.04088): Mistral's blocks with a mixture of experts for each feed-forward
+layer.
+"""
 
 from __future__ import annotations
 

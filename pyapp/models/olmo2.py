@@ -1,5 +1,5 @@
-"""OLMo 2 (OLMo Team 2024, arXiv 2501.00656): norms after attention and feed-forward instead of before, and of all queries
-and all keys.
+"""OLMo 2 (OLMo Team 2024, arXiv 2501.00656): norms after attention and feed-forward instead of before, and of all
+queries and all keys.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Phi-1, Phi-1.5 and Phi-2 (Li et al. 2023, arXiv 2309.05463): attention and a plain feed-forward layer side by side, with
-biases, and rotary positions of a part of each head.
+"""Phi-1, Phi-1.5 and Phi-2 (Li et al. 2023, arXiv 2309.05463): attention and a plain feed-forward layer side by side,
+with biases, and rotary positions of a part of each head.
 """
 
 from __future__ import annotations

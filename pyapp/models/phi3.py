@@ -1,5 +1,5 @@
-"""Phi-3 (Abdin et al. 2024, arXiv 2404.14219): Llama's blocks with joined projections, a window, and rotary angles for long
-contexts (Ding et al. 2024, arXiv 2402.13753).
+"""Phi-3 (Abdin et al. 2024, arXiv 2404.14219): Llama's blocks with joined projections, a window, and rotary angles for
+long contexts (Ding et al. 2024, arXiv 2402.13753).
 """
 
 from __future__ import annotations

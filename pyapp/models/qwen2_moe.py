@@ -1,5 +1,5 @@
-"""Qwen1.5 and Qwen2 with experts (Yang et al. 2024, arXiv 2407.10671): Qwen2's blocks with a mixture of experts, and an expert
-that every token has, in most layers.
+"""Qwen1.5 and Qwen2 with experts (Yang et al. 2024, arXiv 2407.10671): Qwen2's blocks with a mixture of experts, and an
+expert that every token has, in most layers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""StableLM (Bellagamba et al. 2024, arXiv 2402.17834): Llama's blocks with layer norms and rotary positions of a part of
-each head; some models compute attention and feed-forward side by side.
+"""StableLM (Bellagamba et al. 2024, arXiv 2402.17834): Llama's blocks with layer norms and rotary positions of a part
+of each head; some models compute attention and feed-forward side by side.
 """
 
 from __future__ import annotations

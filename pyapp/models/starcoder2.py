@@ -1,5 +1,5 @@
-"""StarCoder 2 (Lozhkov et al. 2024, arXiv 2402.19173): rotary positions, grouped heads, layer norms, a plain feed-forward
-layer and biases.
+"""StarCoder 2 (Lozhkov et al. 2024, arXiv 2402.19173): rotary positions, grouped heads, layer norms, a plain
+feed-forward layer and biases.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ text.generate.LanguageModel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..engine import Device, Tensor, ops, quant
@@ -55,8 +55,8 @@ class Heads:
 
 
 class Text(Protocol):
-    """The tokens of a text. `attention(layer, qkv, heads, rotary)` rotates queries and keys (None: not) and attends in a
-    layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
+    """The tokens of a text. `attention(layer, qkv, heads, rotary)` rotates queries and keys (None: not) and attends in
+    a layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
     """
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor: ...
@@ -102,6 +102,8 @@ class CachedText:
         self.length: int = cache.capacity  # type: ignore[attr-defined]
 
     def positions(self, tokens: Tensor) -> Tensor:
+        if tokens.shape[-1] == 1:
+            return self.position
         return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device) + self.position
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
@@ -150,10 +152,12 @@ class SelfAttention(Module):
     def __init__(self, layer: int, heads: Heads, rotary: RotaryTable | None) -> None:
         super().__init__()
         self.layer, self.heads, self.rotary = layer, heads, rotary
+        self.register_buffer("slopes", heads.slopes, persistent=False)
 
     def attend(self, qkv: Tensor, text: Text) -> Tensor:
         """[q, k, v] (..., T, (H + 2 KV) * D) → (..., T, H * D)."""
-        return text.attention(self.layer, qkv, self.heads, self.rotary)
+        heads = self.heads if self.slopes is None else replace(self.heads, slopes=self.slopes)
+        return text.attention(self.layer, qkv, heads, self.rotary)
 
 
 class GroupedQueryAttention(SelfAttention):

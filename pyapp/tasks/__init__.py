@@ -67,6 +67,7 @@ async def generate(
     tokenizer: Any = None,
     key: object = None,
     eager: bool = False,
+    dtype: str | None = None,
     cancel: Cancel | None = None,
 ) -> Events:
     """Continues `prompt`: Progress and the Metric load_time while the model is loaded, then the events of
@@ -74,7 +75,8 @@ async def generate(
 
     `model` is a name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it
     is not beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a
-    dict of JSON values. `eager` runs without Graph, for reference.
+    dict of JSON values. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M" …) is the type to convert
+    the matrices to while they are read.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events
@@ -84,7 +86,8 @@ async def generate(
         options = SamplingOptions.from_dict(options or {})
     loaded = model
     if not hasattr(model, "tokenizer"):
-        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel)) as events:
+        chosen = {} if dtype is None else {"dtype": dtype}
+        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel, **chosen)) as events:
             async for event in events:
                 if isinstance(event, Result):
                     loaded = event.value
@@ -117,7 +120,8 @@ async def quantize(
     cancel: Cancel | None = None,
 ) -> Events:
     """Converts a model file, or the model of a folder, to another type (formats.quantize_file): Progress in bytes; Done
-    carries `file size types weighted source_size`. A language model of Hugging Face's becomes a GGUF file of llama.cpp's.
+    carries `file size types weighted source_size`. A language model of Hugging Face's becomes a GGUF file of
+    llama.cpp's.
     """
     from pyapp.formats.convert import quantize_file
     from pyapp.models.load import gguf_view, weights_of
@@ -141,10 +145,14 @@ async def quantize(
 
 @task
 async def models() -> Events:
-    """The named models: Done carries `models`, a list of dicts."""
+    """The named models and the known architectures: Done carries `models`, a list of dicts, and `architectures`, the
+    `model_type`s of config.json by task.
+    """
     from pyapp import hub
+    from pyapp.models.load import architectures
 
-    yield Done("complete", {"models": [entry.to_dict() for entry in hub.models()]})
+    named = [entry.to_dict() for entry in hub.models()]
+    yield Done("complete", {"models": named, "architectures": architectures()})
 
 
 def set_threads(threads: int) -> None:

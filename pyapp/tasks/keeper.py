@@ -15,13 +15,13 @@ from pyapp.events import Cancel, Event, Metric
 
 from .core import Result, reported
 
-Loader = Callable[..., Any]  # (source, tokenizer, report, cancel, **options)
+Loader = Callable[..., Any]  # (source, tokenizer, report, cancel, settings)
 
 
-def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **settings: Any) -> Any:
     from pyapp.models import load_model
 
-    return load_model(source, tokenizer, report=report, cancel=cancel)
+    return load_model(source, tokenizer, report=report, cancel=cancel, **settings)
 
 
 def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
@@ -64,20 +64,20 @@ class Keeper:
         self._key = self._model = None
 
     async def get(
-        self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel, **options: Any
+        self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel, **settings: Any
     ) -> AsyncGenerator[Event | Result[Any], None]:
-        """The events of loading, if needed, and the model; without source, the first of hub.models(task). `options` are
-        those of the loader.
+        """The events of loading, if needed, and the model; without source, the first of hub.models(task). `settings`
+        are those of the task's loader.
         """
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
-        key = None if key is None else (task, key, *options.values())
+        key = None if key is None else (task, key, *settings.values())
         if self._model is None or key is None or key != self._key:
             self.drop()  # before the new one needs the memory
             start = time.perf_counter()
 
             def work(report: Callable[[Event], None]) -> Any:
-                return LOADERS[task](source, tokenizer, report, cancel, **options)
+                return LOADERS[task](source, tokenizer, report, cancel, **settings)
 
             try:
                 async with aclosing(reported(work)) as events:

@@ -25,6 +25,6 @@ if __name__ == "__main__":
         parameters = json.loads((TARGET.parent / "golden_decoders" / f"{name}.json").read_text())["parameters"]
         own = {key: names.get_name(key, (".weight", ".bias")) for key in parameters}
         found.setdefault(form.architecture, {}).update(
-            {key: value for key, value in own.items() if value is not None and ".1." not in key and ".experts." not in key}
+            {key: value for key, value in own.items() if value and ".1." not in key and ".experts." not in key}
         )
     TARGET.write_text(json.dumps(found, indent=0) + "\n")

@@ -33,9 +33,9 @@ def golden(name: str) -> dict[str, Any]:
     return found
 
 
-def make(name: str, salt: int) -> Any:
+def make(name: str, salt: int, **changed: Any) -> Any:
     """The model of a configuration, with its seeded weights."""
-    config = CONFIGS[name]
+    config = CONFIGS[name] | changed
     module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
     model = module.TASKS["causal-lm"](module.Config.from_dict(config))
     with pyapp.no_grad():

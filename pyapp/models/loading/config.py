@@ -1,4 +1,4 @@
-"""Configurations of models: the fields of config.json as frozen dataclasses, checked before anything is made of them."""
+"""Configurations of models: the fields of config.json as frozen dataclasses, checked before they are used."""
 
 from __future__ import annotations
 
@@ -156,7 +156,10 @@ class DecoderConfig:
         """From the object of a config.json."""
         given = dict(cls.defaults) | {name: value for name, value in values.items() if value is not None}
         heads, hidden = given.get("num_attention_heads"), given.get("hidden_size")
-        if type(heads) is int and type(hidden) is int and heads > 0:
+        if heads is not None and hidden is not None:
+            for name, value in (("num_attention_heads", heads), ("hidden_size", hidden)):
+                plausible = type(value) is int and 1 <= value <= LIMITS[name]
+                require(plausible, f"{name} is {value!r:.60}, expected a whole number from 1 to {LIMITS[name]:,}")
             require(
                 "head_dim" in given or hidden % heads == 0,
                 f"num_attention_heads {heads} does not divide hidden_size {hidden}",
@@ -185,7 +188,7 @@ class DecoderConfig:
 
 def layer_types(values: Mapping[str, Any], slides: Any) -> list[str]:
     """The `layer_types` of a configuration; where it has none, `slides(layer)` says which layers have a window."""
-    layers = values.get("num_hidden_layers")
+    layers: Any = values.get("num_hidden_layers")
     require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers is {layers!r:.40}")
     given = values.get("layer_types")
     if given is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyapp.engine import Device, Tensor, no_grad, ops, quant
@@ -89,8 +90,8 @@ class Gguf:
 
 
 def neighbouring_pairs(rows: int, heads: int) -> list[int]:
-    """The rows of rotated projections as llama.cpp's "llama" wants them: pairs that Hugging Face keeps half a head apart
-    lie side by side.
+    """The rows of rotated projections as llama.cpp's "llama" wants them: pairs that Hugging Face keeps half a head
+    apart lie side by side.
     """
     size = rows // heads
     half = size // 2
@@ -106,7 +107,7 @@ def pairs_of_llama(name: str, config: Any) -> list[int] | None:
 
 
 def grouped_rows(groups: int, queries: int, head_dim: int) -> list[int]:
-    """The order [all queries, all keys, all values] of rows that are [queries, key, value] of one group after another."""
+    """The order [all queries, all keys, all values] of rows that are [queries, key, value] of a group after another."""
     width = (queries + 2) * head_dim
     parts = [(0, queries), (queries, 1), (queries + 1, 1)]
     return [
@@ -289,7 +290,7 @@ class AsGguf(Checkpoint):
         """The tensors that say how frequencies are divided (Llama 3, Phi-3)."""
         for name, numbers in rotary_factors(self._config).items():
             self.tensors[name] = TensorInfo(name, "float32", (len(numbers),), 4 * len(numbers))
-            self._read_by[name] = lambda numbers=numbers: ops.tensor(numbers, dtype="float32")
+            self._read_by[name] = partial(ops.tensor, numbers, dtype="float32")
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         value = self._read_by[info.name]()

@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 # Buffers of older files, which models compute themselves.
 IGNORED = re.compile(
     r"(.*\.)?(rotary_emb\.inv_freq|rotary_emb\.(cos|sin)_cached|attn\.(bias|masked_bias)|attention\.(bias|masked_bias)"
-    r"|position_ids|rope_freqs\.weight)"
+    r"|position_ids|rope_freqs\.weight|rope_factors_(short|long)\.weight)"
 )
 # What files put before the names of a language model's tensors, and what they leave out.
 PREFIXES = ("model.language_model.", "language_model.", "model.", "module.", "_orig_mod.")

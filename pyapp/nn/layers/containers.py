@@ -22,6 +22,23 @@ class ModuleList(Module):
         for module in modules or ():
             self.append(module)
 
+    def __repr__(self) -> str:
+        """Neighbours that look alike are shown once, with their number, as in torch: (0-11): 12 x Block."""
+        runs: list[list[Any]] = []  # first index, count, text
+        for index, module in enumerate(self._modules.values()):
+            text = repr(module)
+            if runs and runs[-1][2] == text:
+                runs[-1][1] += 1
+            else:
+                runs.append([index, 1, text])
+        if not runs:
+            return f"{type(self).__name__}()"
+        lines = [
+            f"({first}): {text}" if count == 1 else f"({first}-{first + count - 1}): {count} x {text}"
+            for first, count, text in runs
+        ]
+        return f"{type(self).__name__}(\n  " + "\n  ".join(line.replace("\n", "\n  ") for line in lines) + "\n)"
+
     def append(self, module: Module) -> ModuleList:
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(self).__name__}: takes modules, got {describe(module)}")

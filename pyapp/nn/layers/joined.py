@@ -20,10 +20,10 @@ class JoinedLinear:
     """Computes several Linear layers of the same input as one: `joined(owner, x)` is x (..., in) → (..., the outputs of
     all layers, side by side).
 
-    The layers are children of `owner` with the names given here, and stay the owner of the parameters: states, gradients
-    and optimisers see each by its name. Their weights become parts of one matrix in memory at the first call, or by
-    `join`. Layers that cannot be joined run one by one: those of different dtypes, those with hooks or of other classes,
-    and all while gradients are recorded.
+    The layers are children of `owner` with the names given here, and stay the owner of the parameters: states,
+    gradients and optimisers see each by its name. Their weights become parts of one matrix in memory at the first call,
+    or by `join`. Layers that cannot be joined run one by one: those of different dtypes, those with hooks or of other
+    classes, and all while gradients are recorded.
     """
 
     def __init__(self, *names: str) -> None:

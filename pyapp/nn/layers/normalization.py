@@ -18,8 +18,8 @@ from .lazy import LazyModuleMixin, lazy_layer
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
     "LayerNorm", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d", "LocalResponseNorm", "OffsetRMSNorm", "RMSNorm", "batch_norm", "group_norm", "instance_norm", "layer_norm",
-    "local_response_norm", "normalize", "rms_norm",
+    "LazyInstanceNorm3d", "LocalResponseNorm", "OffsetRMSNorm", "RMSNorm", "batch_norm", "group_norm",
+    "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm",
 ]  # fmt: skip
 
 batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, normalize, rms_norm = map(
@@ -86,10 +86,10 @@ class OffsetRMSNorm(_Norm):
     def reset_parameters(self) -> None:
         """Sets the weight to zeros."""
         with no_grad():
-            self.weight.zero_()
+            self.get_parameter("weight").zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        return ops.rms_norm(x, self.weight + 1.0, self.eps)
+        return ops.rms_norm(x, self.get_parameter("weight") + 1.0, self.eps)
 
 
 class LayerNorm(_Norm):

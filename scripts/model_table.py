@@ -1,0 +1,82 @@
+"""Writes docs/models.md, the table of architectures: python -m scripts.model_table. From the modules of pyapp.models,
+and from the configurations with which the tests compare them with transformers (tests/models/*_configs.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyapp.models._index import MODEL_TYPES, TASKS
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGET = ROOT / "docs" / "models.md"
+TESTS = ROOT / "tests" / "models"
+HEAD = """# Models
+
+Architectures that pyapp loads by name or from files. This page is generated: `python -m scripts.model_table`.
+
+- **Hugging Face**: a folder or a name on the hub with config.json of this `model_type`, and model.safetensors (shards
+  included) or pytorch_model.bin. An unknown `model_type` is refused before any weights are read.
+- **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written.
+- **Parity**: how many small configurations the tests compare with transformers: names of parameters, outputs (within
+  1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
+- **Pyodide**: the same tests run in the browser.
+- **Quantised**: tests run the model with its weights in block types.
+- **Other device**: tests run the model on a device whose memory the host cannot see.
+
+Models of llama2.c (`pyapp/models/llama2c.py`) and Whisper (`pyapp/models/whisper/`) have loaders of their own.
+Stacks of experts are quantised in no form yet: they are computed in float32.
+
+| model_type | tasks | GGUF | parity | Pyodide | quantised | other device |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def configurations() -> Iterator[tuple[str, str, Any]]:
+    """(model_type, name, module) of each configuration that has a golden file."""
+    for file in sorted(TESTS.glob("*_configs.py")):
+        module = importlib.import_module(f"tests.models.{file.stem}")
+        folder = TESTS / f"golden_{file.stem.removesuffix('_configs')}s"
+        for name, config in module.CONFIGS.items():
+            if (folder / f"{name}.json").is_file():
+                yield config["model_type"], name, module
+
+
+def runs_in_browser(module: Any) -> bool:
+    """Whether the tests of these configurations run in Pyodide too."""
+    tests = TESTS / f"test_{Path(module.__file__).stem.removesuffix('_configs')}s.py"
+    return tests.is_file() and "pytestmark = pytest.mark.native_only" not in tests.read_text()
+
+
+def render() -> str:
+    """What the page should be."""
+    found: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+    for kind, name, module in configurations():
+        found[MODEL_TYPES[kind]].append((name, module))
+    lines = []
+    for module_name in sorted(set(MODEL_TYPES.values())):
+        kinds = [kind for kind, module in MODEL_TYPES.items() if module == module_name]
+        form = getattr(importlib.import_module(f"pyapp.models.{module_name}"), "GGUF", None)
+        cases = found[module_name]
+        lists = {
+            key: any(name in getattr(module, key, ()) for name, module in cases)
+            for key in ("QUANTISED", "OTHER_DEVICE")
+        }
+        cells = (
+            ", ".join(f"`{kind}`" for kind in kinds),
+            ", ".join(TASKS[module_name]),
+            "" if form is None else f"`{form.architecture}`",
+            str(len(cases)) if cases else "",
+            "yes" if cases and all(runs_in_browser(module) for _, module in cases) else "",
+            *("yes" if there else "" for there in lists.values()),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(render())

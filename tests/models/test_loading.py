@@ -1,0 +1,171 @@
+"""Models from the files that people have: folders of Hugging Face's in their older and newer forms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.engine import Tensor
+from pyapp.errors import ModelError, OptionError
+from pyapp.events import Cancel
+from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
+from pyapp.models._index import MODEL_TYPES
+from pyapp.models.load import build, load_model
+from tests.models.decoder_configs import CONFIGS, QUANTISED
+from tests.models.test_decoders import TEXT, golden, make, numbers
+
+
+def logits(model: Any) -> np.ndarray:
+    with pyapp.no_grad():
+        return numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
+
+
+def load(path: Path, name: str, dtype: str | None = None, **changed: Any) -> Any:
+    with open_checkpoint(path) as checkpoint:
+        return build(checkpoint, lambda event: None, Cancel(), CONFIGS[name] | changed, dtype)
+
+
+def model_and_state(name: str) -> tuple[Any, dict[str, Tensor]]:
+    model = make(name, golden(name)["salt"])
+    return model, dict(model.state_dict())
+
+
+@pytest.mark.parametrize("prefix", ["", "-model.", "+language_model.", "+model.language_model."])
+def test_prefixes(prefix: str, tmp_path: Path) -> None:
+    """A file may leave the model's first name out, or put others before it."""
+    model, state = model_and_state("llama")
+    if prefix.startswith("-"):
+        state = {name.removeprefix(prefix[1:]): value for name, value in state.items()}
+    else:
+        state = {prefix[1:] + name.removeprefix("model.") if prefix[1:].startswith("model") and "lm_head" not in name
+                 else prefix[1:] + name: value for name, value in state.items()}  # fmt: skip
+        state = {name.replace("model.language_model.lm_head", "lm_head"): value for name, value in state.items()}
+    path = tmp_path / "model.safetensors"
+    write_safetensors(path, state)
+    np.testing.assert_array_equal(logits(load(path, "llama")), logits(model))
+
+
+def test_old_buffers_and_a_tied_head_are_left_out(tmp_path: Path) -> None:
+    model, state = model_and_state("llama-tied")
+    del state["lm_head.weight"]
+    state["model.layers.0.self_attn.rotary_emb.inv_freq"] = pyapp.ones(6)
+    write_safetensors(tmp_path / "model.safetensors", state)
+    found = load(tmp_path / "model.safetensors", "llama-tied")
+    np.testing.assert_array_equal(logits(found), logits(model))
+    assert found.lm_head.weight is found.model.embed_tokens.weight
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2_moe", "qwen3_moe"])
+def test_experts_apart(name: str, tmp_path: Path) -> None:
+    """Published files keep each expert's matrices apart."""
+    model, state = model_and_state(name)
+    place, parts = ("mlp", ("gate_proj", "up_proj", "down_proj"))
+    if name == "mixtral":
+        place, parts = "block_sparse_moe", ("w1", "w3", "w2")
+    for key in [key for key in state if ".experts." in key]:
+        before, value = key.partition("mlp.")[0] + place, state.pop(key)
+        for expert in range(value.shape[0]):
+            pieces = value[expert].split(value.shape[1] // 2) if "gate_up" in key else [value[expert]]
+            for part, piece in zip(parts[:2] if "gate_up" in key else parts[2:], pieces, strict=True):
+                state[f"{before}.experts.{expert}.{part}.weight"] = piece.contiguous()
+    if name == "mixtral":
+        state = {key.replace(".mlp.gate.", ".block_sparse_moe.gate."): value for key, value in state.items()}
+    write_safetensors(tmp_path / "model.safetensors", state)
+    np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", name)), logits(model))
+
+
+def test_old_names_of_gpt_neox_and_falcon(tmp_path: Path) -> None:
+    model, state = model_and_state("gpt_neox")
+    state["embed_out.weight"] = state.pop("lm_head.weight")
+    state["gpt_neox.layers.0.attention.bias"] = pyapp.ones(1, 1, 4, 4, dtype="bool")
+    state["gpt_neox.layers.0.attention.masked_bias"] = pyapp.tensor(-1e9)
+    write_safetensors(tmp_path / "model.safetensors", state)
+    np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", "gpt_neox")), logits(model))
+    model, state = model_and_state("falcon")
+    write_safetensors(tmp_path / "falcon.safetensors", state)
+    older = {"num_attention_heads": None, "n_head": 4, "num_hidden_layers": None, "n_layer": 2}
+    found = load(tmp_path / "falcon.safetensors", "falcon", model_type="RefinedWebModel", **older)
+    np.testing.assert_array_equal(logits(found), logits(model))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_stay_halves(dtype: str, tmp_path: Path) -> None:
+    model, state = model_and_state("gpt2")
+    write_sharded_safetensors(tmp_path, {key: value.to(dtype) for key, value in state.items()}, limit=20000)
+    found = load(tmp_path / "model.safetensors.index.json", "gpt2")
+    assert {parameter.dtype.name for parameter in found.parameters()} == {"float32", dtype}
+    np.testing.assert_allclose(logits(found), logits(model), atol=0.1)
+    wide = load(tmp_path / "model.safetensors.index.json", "gpt2", "float32")
+    assert {parameter.dtype.name for parameter in wide.parameters()} == {"float32"}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, "q8_0") for name in QUANTISED), ("llama", "q4_0"), ("gpt2", "q4_0"), ("llama", "Q4_K_M")],
+)
+def test_quantised_while_it_loads(name: str, dtype: str, tmp_path: Path) -> None:
+    model, state = model_and_state(name)
+    write_safetensors(tmp_path / "model.safetensors", state)
+    found = load(tmp_path / "model.safetensors", name, dtype)
+    assert any(parameter.dtype.is_quantized for parameter in found.parameters())
+    expected = logits(model)
+    assert np.abs(logits(found) - expected).mean() < (0.06 if dtype == "q8_0" else 0.5) * np.abs(expected).mean()
+
+
+def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
+    _, state = model_and_state("llama")
+    del state["model.layers.1.mlp.up_proj.weight"]
+    state["model.norm.weight"] = pyapp.ones(7)
+    state["model.extra"] = pyapp.ones(2)
+    write_safetensors(tmp_path / "model.safetensors", state)
+    with pytest.raises(ModelError) as caught:
+        load(tmp_path / "model.safetensors", "llama")
+    missing, misshapen = "missing: model.layers.1.mlp.up_proj.weight", "model.norm.weight is [7], expected [32]"
+    for told in (missing, misshapen, "model.extra"):
+        assert told in str(caught.value)
+
+
+def test_unknown_architectures_and_types_are_refused_before_weights_are_read(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"not even weights")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with pytest.raises(ModelError, match="'mamba' is not known.*llama2c, .*qwen3"):
+        load_model(tmp_path)
+    _, state = model_and_state("llama")
+    write_safetensors(tmp_path / "model.safetensors", state)
+    with pytest.raises(OptionError, match="q9_9"):
+        load(tmp_path / "model.safetensors", "llama", "q9_9")
+
+
+HOSTILE: list[tuple[str, dict[str, Any], str]] = [
+    ("llama", {"vocab_size": 1 << 40}, "vocab_size"), ("llama", {"hidden_size": -32}, "hidden_size"),
+    ("llama", {"num_attention_heads": 5, "head_dim": None}, "divide"), ("llama", {"num_key_value_heads": 3}, "divide"),
+    ("llama", {"num_hidden_layers": "many"}, "num_hidden_layers"), ("llama", {"hidden_act": "exec"}, "activation"),
+    ("llama", {"max_position_embeddings": 1 << 24, "head_dim": 4096}, "positions"),
+    ("llama", {"rope_theta": float("nan")}, "rope_theta"), ("llama", {"intermediate_size": None}, "intermediate_size"),
+    ("llama", {"rope_scaling": {"rope_type": "odd"}}, "odd"), ("llama", {"rope_scaling": 5}, "rope_scaling"),
+    ("llama", {"rms_norm_eps": "x"}, "rms_norm_eps"), ("llama", {"head_dim": 7}, "pairs"),
+    ("qwen2", {"layer_types": ["odd", "odd"]}, "layer_types"), ("gemma3", {"layer_types": 3}, "layer_types"),
+    ("mixtral", {"num_experts_per_tok": 9}, "num_experts_per_tok"), ("gpt2", {"n_head": 3}, "n_head"),
+    ("smollm3", {"no_rope_layers": [1]}, "no_rope_layers"), ("falcon", {"num_attention_heads": 0}, "num_attention"),
+    ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": "x"}}, "factor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changed", "told"), HOSTILE)
+def test_hostile_configurations(name: str, changed: dict[str, Any], told: str, tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"a": pyapp.ones(1)})
+    with pytest.raises(ModelError, match=told):
+        load(tmp_path / "model.safetensors", name, **changed)
+
+
+@pytest.mark.native_only
+def test_index_is_what_the_modules_say() -> None:
+    from scripts.model_index import TARGET, source
+
+    assert TARGET.read_text() == source(), "run python -m scripts.model_index"
+    assert {config["model_type"] for config in CONFIGS.values()} <= set(MODEL_TYPES)
