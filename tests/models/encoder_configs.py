@@ -38,6 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
 }  # fmt: skip
+QUANTISED = tuple(CONFIGS)  # run with weights in block types
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7

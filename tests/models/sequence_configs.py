@@ -27,6 +27,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 34,
     },
 }  # fmt: skip
+QUANTISED = ("t5",)  # run with weights in block types
 IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]
 MASK = [[1] * 7, [1] * 4 + [0] * 3]
 TEXTS = [[3, 11, 27, 6, 19], [3, 30, 8, 15, 2]]

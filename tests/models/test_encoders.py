@@ -21,7 +21,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.loading.by_task import build
-from tests.models.encoder_configs import CONFIGS, batch
+from tests.models.encoder_configs import CONFIGS, QUANTISED, batch
 from tests.models.seeded import direction, draw
 
 FOLDER = Path(__file__).with_name("golden_encoders")
@@ -92,7 +92,7 @@ def test_padding_changes_nothing(name: str) -> None:
     np.testing.assert_allclose(alone.numpy(), beside.numpy(), atol=2e-6)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", QUANTISED)
 @pytest.mark.parametrize(("kind", "close"), [("q8_0", 0.05), ("q4_0", 0.6)])
 def test_quantised_weights_run(name: str, kind: str, close: float) -> None:
     """Rows of 32 columns and more are quantised; the result stays near."""

@@ -20,7 +20,7 @@ from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.sequence_to_sequence import CachedMemory
 from pyapp.text.beam_search import SearchOptions, search
 from tests.models.seeded import direction, draw
-from tests.models.sequence_configs import CONFIGS, IDS, MASK, MOST, SEARCHES, TEXTS
+from tests.models.sequence_configs import CONFIGS, IDS, MASK, MOST, QUANTISED, SEARCHES, TEXTS
 
 FOLDER = Path(__file__).with_name("golden_sequences")
 
@@ -116,8 +116,9 @@ def test_padding_of_texts_is_hidden() -> None:
     np.testing.assert_allclose(padded[:, :3], alone, atol=1e-5)
 
 
-def test_quantised_weights_run() -> None:
-    model, (ids, mask) = make("t5", d_model=32, d_ff=64, d_kv=8), sources()
+@pytest.mark.parametrize("name", QUANTISED)
+def test_quantised_weights_run(name: str) -> None:
+    model, (ids, mask) = make(name, d_model=32, d_ff=64, d_kv=8), sources()
     with pyapp.no_grad():
         exact = model(ids, pyapp.tensor(TEXTS), mask).numpy()
         assert nn.quantize(model, "q8_0")
