@@ -45,4 +45,7 @@ TOP_LEVEL = {
         is_storage set_default_device set_default_tensor_type set_float32_matmul_precision set_num_interop_threads
         typename use_deterministic_algorithms
     """,
+    "tasks.texts": """
+        pipeline
+    """,
 }

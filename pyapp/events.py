@@ -179,6 +179,20 @@ class Notice(Event):
 
 
 @dataclass(frozen=True)
+class Item(Event):
+    """The result of one of several inputs: `index` counts them from 0, `values` are JSON values by name. Items may come
+    in another order than the inputs.
+    """
+
+    type: ClassVar[str] = "item"
+    index: int
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": self.type, "index": self.index, **self.values}
+
+
+@dataclass(frozen=True)
 class Done(Event):
     """The last event of a successful task: the reason of its end, and its results by name in JSON."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyapp.models
 
 TARGET = Path(pyapp.models.__file__).with_name("_index.py")
+LINE = 120  # the longest line, as ruff formats it
 HEAD = '''"""Which module has an architecture: by `model_type` of config.json, and by `general.architecture` of GGUF
 files.
 
@@ -48,7 +49,10 @@ def source() -> str:
     lines += [f'    "{name}": "{module}",' for name, module in sorted(by_type.items())]
     lines += ["}", "TASKS: dict[str, tuple[str, ...]] = {"]
     for module, names in sorted(tasks.items()):
-        lines.append(f'    "{module}": ({", ".join(f"{chr(34)}{name}{chr(34)}" for name in names)},),')
+        quoted = [f'"{name}"' for name in names]
+        line = f'    "{module}": ({", ".join(quoted)}{"," if len(quoted) == 1 else ""}),'
+        exploded = [f'    "{module}": (', *(f"        {name}," for name in quoted), "    ),"]
+        lines += [line] if len(line) <= LINE else exploded
     lines += ["}", "GGUF_ARCHITECTURES = {"]
     lines += [f'    "{name}": "{module}",' for name, module in sorted(by_gguf.items())]
     return "\n".join([*lines, "}", ""])

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from pyapp import __version__
+from pyapp.cli import texts
 from pyapp.cli.chat import chat
 from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
 from pyapp.cli.running import (
@@ -108,6 +109,8 @@ def cli(verbose: bool) -> None:
 
 cli.add_command(transcribe)
 cli.add_command(chat)
+for command in texts.COMMANDS:
+    cli.add_command(command)
 
 
 @cli.command(cls=GroupedCommand)

@@ -84,10 +84,12 @@ def resolve(
     offline: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     check: Callable[[Mapping[str, Path]], None] | None = None,
+    also: re.Pattern[str] | None = None,
 ) -> ModelFiles:
     """The files of a model, downloaded if they are not in the cache. Blocks; `report` receives Progress events in
     bytes. `check` is called with the paths of the small files by role before the weights are downloaded; it may raise,
-    so that nothing large is downloaded in vain.
+    so that nothing large is downloaded in vain. Further files of a folder or a repository whose paths match `also`, and
+    which are at most one folder deeper than the model, are in the result under these paths.
 
     Raises ModelNotFoundError for an unknown name, DownloadError, StorageFullError, and Cancelled when `cancel` is set:
     the data so far is kept, and a later call continues. `offline` uses only the cache.
@@ -109,7 +111,7 @@ def resolve(
         raise _unknown(text)
     path = Path(text).expanduser()
     if path.is_dir():
-        return _of_folder(text, path)
+        return _of_folder(text, path, also)
     if path.is_file():
         return _of_file(text, path)
     if path.exists():
@@ -131,6 +133,8 @@ def resolve(
     if check is not None:
         check(found)
     found["model"] = get(ModelFile("model", chosen, None, None, repo, revision))
+    for more in () if also is None else filter(also.fullmatch, names):
+        found[more] = get(ModelFile(more, more, None, None, repo, revision))
     if PurePosixPath(chosen).name == INDEX:
         for shard in _shards(found["model"]):  # they are placed beside their index
             get(ModelFile("shard", str(PurePosixPath(chosen).with_name(shard)), None, None, repo, revision))
@@ -171,9 +175,12 @@ def _of_entry(entry: ModelEntry, get: Callable[[ModelFile], Path]) -> ModelFiles
     return ModelFiles(entry.id, found, entry)
 
 
-def _of_folder(name: str, folder: Path) -> ModelFiles:
+def _of_folder(name: str, folder: Path, also: re.Pattern[str] | None) -> ModelFiles:
     names = [path.name for path in folder.iterdir() if path.is_file()]
     chosen = choose_files(names, choose_model(names, str(folder)))
+    if also is not None:
+        deeper = [path.relative_to(folder).as_posix() for path in folder.glob("*/*") if path.is_file()]
+        chosen |= {path: path for path in (*names, *deeper) if also.fullmatch(path)}
     return ModelFiles(name, {role: folder / file for role, file in chosen.items()})
 
 

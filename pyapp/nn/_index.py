@@ -9,6 +9,10 @@ MODULES = {
     "caches": """
         BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache RotatingCache
     """,
+    "decoder": """
+        CausalLanguageModel DecoderStack GroupedQueryAttention Heads RotaryTable SelfAttention heads_together
+        normalized_heads soft_capped split_heads
+    """,
     "layers.activation": """
         CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU RReLU
         ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold
@@ -94,6 +98,9 @@ MODULES = {
     """,
     "quantization": """
         quantize
+    """,
+    "rotary": """
+        RotaryFrequencies gguf_rotary_frequencies rotary_frequencies
     """,
     "weights": """
         Weights

@@ -18,6 +18,7 @@ from pyapp.events import (
     Done,
     Error,
     Event,
+    Item,
     Language,
     Metric,
     Notice,
@@ -33,12 +34,14 @@ from .chat import chat, drafter_of
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
+from .texts import classify, embed, fill_mask, pipeline, rerank, translate
 from .training import train_speech, train_story
 
 __all__ = [
-    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Segment", "Thought", "Token", "chat", "error_event", "generate", "inspect", "listen", "load",
-    "load_speech", "models", "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
+    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
+    "Progress", "Segment", "Thought", "Token", "chat", "classify", "embed", "error_event", "fill_mask", "generate",
+    "inspect", "listen", "load", "load_speech", "models", "pipeline", "quantize", "rerank", "set_threads", "task",
+    "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

@@ -30,8 +30,26 @@ def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], ca
     return load_speech_model(source, report=report, cancel=cancel)
 
 
+def load_for(task: str) -> Loader:
+    """The loader of models for a task of pyapp.models.loading.by_task."""
+
+    def load(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+        from pyapp.models.loading.by_task import load_task_model
+
+        return load_task_model(source, task, report=report, cancel=cancel, **options)
+
+    return load
+
+
 # By the registry's task of a model: its loader, its description, and the command that uses it.
-LOADERS: Mapping[str, Loader] = {"generate": load_text, "transcribe": load_speech}
+LOADERS: Mapping[str, Loader] = {
+    "generate": load_text,
+    "transcribe": load_speech,
+    "embed": load_for("features"),
+    "classify": load_for("sequence-classification"),
+    "fill-mask": load_for("masked-lm"),
+    "translate": load_for("seq2seq-lm"),
+}
 KINDS = {"generate": ("writes text", "pyapp generate"), "transcribe": ("hears speech", "pyapp transcribe --model")}
 
 
@@ -107,6 +125,10 @@ def known_name(source: str | None, task: str) -> str:
     from pyapp import hub
 
     if source is None:
+        if not hub.models(task):
+            raise ModelError(
+                f"no model is chosen, and none for {task} is embedded", hint="Name one: a folder, or owner/repo"
+            )
         return hub.models(task)[0].id
     entry = hub.find_entry(source, task)
     if entry is None:

@@ -126,7 +126,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[_Generation, loopcontrols])
         self.budget = _Budget(datetime.now())
-        self.concat = joined
+        self.concat = joined  # type: ignore[method-assign]
         for name in FILTERS:
             self.filters.pop(name, None)
         self.filters |= {

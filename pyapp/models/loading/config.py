@@ -44,8 +44,8 @@ def _is_required(field: Any) -> bool:
 
 
 def check_fields(config: Any) -> None:
-    """ModelError for a field that is not of its annotated type, and for whole numbers below 1 (0 where the default is
-    0) or above their limit.
+    """ModelError for a field that is not of its annotated type, and for whole numbers below 1 (0 of token ids and where
+    the default is 0) or above their limit.
     """
     for field in fields(config):
         value, kinds = getattr(config, field.name), [kind.strip() for kind in str(field.type).split("|")]
@@ -59,7 +59,8 @@ def check_fields(config: Any) -> None:
 def _problem(field: Any, kind: str, value: Any) -> str | None:
     """What was expected, where `value` is not a plausible `kind`."""
     if kind == "int":
-        lowest, most = (0 if field.default == 0 else 1), LIMITS.get(field.name, LARGEST)
+        lowest = 0 if field.default == 0 or field.name.endswith("_token_id") else 1
+        most = LIMITS.get(field.name, LARGEST)
         plausible = type(value) is int and lowest <= value <= most
         return None if plausible else f"a whole number from {lowest} to {most:,}"
     if kind == "float":

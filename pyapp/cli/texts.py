@@ -1,0 +1,197 @@
+"""The commands over many texts: embed, classify, rerank, fill-mask, translate. Results on stdout in the order of the
+texts, everything else on stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.views import JsonView, View
+from pyapp.events import Done, Event, Item
+
+INPUT_LIMIT = 1 << 30  # bytes of a file of texts
+
+model_option = click.option(
+    "-m", "--model", required=True, metavar="MODEL", help="A folder, or a name on the hub such as owner/repo."
+)
+type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
+top_option = click.option("--top", type=click.IntRange(min=1), help="Only the best ones.")
+file_argument = click.argument("file", type=click.Path(allow_dash=True, dir_okay=False))
+
+
+def read_lines(file: str) -> list[str]:
+    """The lines of a UTF-8 file or of stdin ("-") that are not empty."""
+    if file == "-" and sys.stdin is None:
+        raise click.BadParameter("stdin is closed: pipe the texts in.", param_hint="FILE")
+    try:
+        with click.open_file(file, "rb") as source:
+            data = source.read(INPUT_LIMIT + 1)
+        if len(data) > INPUT_LIMIT:
+            raise click.BadParameter(f"{file} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise click.BadParameter(f"{file}: {(error.strerror or str(error)).lower()}.", param_hint="FILE") from None
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(
+            f"{file} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
+        ) from None
+    lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
+    if not lines:
+        raise click.BadParameter(f"{file} has no texts: write one on each line.", param_hint="FILE")
+    return lines
+
+
+class ItemsView(View):
+    """Writes the lines of each text, in the order of the texts."""
+
+    def __init__(self, lines: Callable[[int, Any], Sequence[str]]) -> None:
+        super().__init__()
+        self._lines = lines
+        self._waiting: dict[int, Item] = {}
+        self._next = 0
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, Item):
+            super().show(event)
+            return
+        self._waiting[event.index] = event
+        while self._next in self._waiting:
+            self._write(self._lines(self._next, self._waiting.pop(self._next).values))
+            self._next += 1
+
+    def _write(self, lines: Sequence[str]) -> None:
+        self.close()
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+class RankView(ItemsView):
+    """Writes the texts with their scores, best first, when all are ranked."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        super().__init__(lambda index, values: ())
+        self._texts = texts
+        self._scores: dict[int, float] = {}
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Item):
+            self._scores[event.index] = event.values["score"]
+        super().show(event)
+
+    def done(self, event: Done) -> None:
+        self._write([f"{self._scores[i]:.4f}\t{self._texts[i]}" for i in event.results.get("order", ())])
+
+
+@click.command()
+@file_argument
+@model_option
+@click.option("--prompt", help="Put this before each text.")
+@click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
+@click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
+@type_option
+@threads_option
+@json_option
+def embed(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
+    """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line."""
+    from pyapp import tasks
+
+    texts = read_lines(file)
+    use_threads(threads)
+    view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
+    return forward(lambda cancel: tasks.embed(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
+
+
+@click.command()
+@file_argument
+@model_option
+@top_option
+@type_option
+@threads_option
+@json_option
+def classify(file: str, model: str, top: int | None, dtype: str | None, threads: int | None, as_json: bool) -> int:
+    """Label each line of FILE ("-": stdin): the line, then its labels with their probabilities."""
+    from pyapp import tasks
+
+    texts = read_lines(file)
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        labels = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
+        return [f"{labels}\t{texts[index]}"]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(lambda cancel: tasks.classify(texts, model=model, dtype=dtype, top=top, cancel=cancel), view)
+
+
+@click.command()
+@click.argument("query")
+@file_argument
+@model_option
+@top_option
+@type_option
+@threads_option
+@json_option
+def rerank(
+    query: str, file: str, model: str, top: int | None, dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Order the lines of FILE ("-": stdin) by how well they answer QUERY."""
+    from pyapp import tasks
+
+    texts = read_lines(file)
+    use_threads(threads)
+    view: View = JsonView() if as_json else RankView(texts)
+    return forward(lambda cancel: tasks.rerank(query, texts, model=model, dtype=dtype, top=top, cancel=cancel), view)
+
+
+@click.command("fill-mask")
+@click.argument("text")
+@model_option
+@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Words for each masked one.")
+@type_option
+@threads_option
+@json_option
+def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int | None, as_json: bool) -> int:
+    """Find the words that may stand for [MASK] (of some models <mask>) in TEXT."""
+    from pyapp import tasks
+
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{word['score']:.4f}\t{word['word']}\t{word['text']}" for mask in values["masks"] for word in mask]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(lambda cancel: tasks.fill_mask([text], model=model, dtype=dtype, top=top, cancel=cancel), view)
+
+
+@click.command()
+@file_argument
+@model_option
+@click.option("--prefix", default="", help='Put this before each text, such as "translate English to German: ".')
+@click.option("--target", metavar="TOKEN", help="The token of the language to write, such as de_DE.")
+@click.option(
+    "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
+)
+@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
+@click.option("--length-penalty", type=float, help="Above 0, longer texts are better. [default: the model's]")
+@click.option("--no-repeat-ngram-size", type=click.IntRange(min=0), help="So many tokens never occur twice.")
+@type_option
+@threads_option
+@json_option
+def translate(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
+    """Translate or summarise each line of FILE ("-": stdin) with a model such as T5, BART or OPUS-MT."""
+    from pyapp import tasks
+
+    texts = read_lines(file)
+    use_threads(threads)
+    view: View = JsonView() if as_json else ItemsView(lambda index, values: [values["text"]])
+    return forward(lambda cancel: tasks.translate(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
+
+
+COMMANDS = (embed, classify, rerank, fill_mask, translate)

@@ -1,0 +1,155 @@
+"""BART (Lewis et al. 2019, arXiv 1910.13461): an encoder and a decoder with learned positions, for summaries and
+translation.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyapp.engine import Device, Tensor, ops
+from pyapp.nn import Embedding, LayerNorm, Module, ModuleList
+from pyapp.nn.encoders import Words, visible_keys
+from pyapp.nn.sequence_to_sequence import DecoderLayer, EncoderLayer, Memory, SequenceToSequence
+
+from .loading.config import check_fields, read_config, require
+
+MODEL_TYPES = ("bart",)
+BASE = "model"  # the name of encoder and decoder in files with a head
+OFFSET = 2  # rows of the table of positions before the first position
+
+
+@dataclass(frozen=True)
+class Config:
+    """The hyper-parameters, by the names of config.json."""
+
+    vocab_size: int
+    d_model: int
+    encoder_layers: int
+    encoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_layers: int
+    decoder_attention_heads: int
+    decoder_ffn_dim: int
+    activation_function: str = "gelu"
+    max_position_embeddings: int = 1024
+    scale_embedding: bool = False
+    tie_word_embeddings: bool = True
+    pad_token_id: int = 1
+    bos_token_id: int = 0
+    eos_token_id: int = 2
+    decoder_start_token_id: int = 2
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
+            require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
+        require(max(self.encoder_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
+        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+
+class Stack(Module):
+    """The embeddings of the encoder or the decoder."""
+
+    def __init__(self, config: Config, table: Embedding) -> None:
+        super().__init__()
+        width = config.d_model
+        self.scale = width**0.5 if config.scale_embedding else 1.0
+        self.embed_tokens = Embedding(config.vocab_size, width, config.pad_token_id)
+        self.embed_tokens.weight = table.weight
+        self.embed_positions = Embedding(config.max_position_embeddings + OFFSET, width)
+        self.layernorm_embedding = LayerNorm(width)
+
+    def embed(self, ids: Tensor, first: int) -> Tensor:
+        """ids (B, T) at the positions `first` … → (B, T, D)."""
+        start = first + OFFSET
+        positions = ops.arange(start, start + ids.shape[1], dtype="int32", device=ids.device)  # (T,)
+        return self.layernorm_embedding(self.embed_tokens(ids) * self.scale + self.embed_positions(positions))
+
+
+class Encoder(Stack):
+    """The encoder."""
+
+    def __init__(self, config: Config, table: Embedding) -> None:
+        super().__init__(config, table)
+        self.layers = ModuleList(
+            EncoderLayer(
+                config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim, config.activation_function
+            )
+            for _ in range(config.encoder_layers)
+        )
+
+    def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
+        x = self.embed(ids, 0)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+class Decoder(Stack):
+    """The decoder."""
+
+    def __init__(self, config: Config, table: Embedding) -> None:
+        super().__init__(config, table)
+        self.layers = ModuleList(
+            DecoderLayer(
+                config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function
+            )
+            for _ in range(config.decoder_layers)
+        )
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) → (R, T, D)."""
+        x = self.embed(tokens, memory.first)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, memory, i)
+        return x
+
+
+class BartModel(Module):
+    """Encoder and decoder over one table of words."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.shared = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.encoder = Encoder(config, self.shared)
+        self.decoder = Decoder(config, self.shared)
+
+
+class Bart(SequenceToSequence):
+    """The model with its head over words."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.model = BartModel(config)
+        table = self.model.shared if config.tie_word_embeddings else None
+        self.lm_head = Words(config.d_model, config.vocab_size, table, bias=False)
+        self.register_buffer("final_logits_bias", ops.zeros(1, config.vocab_size))
+
+    @property
+    def device(self) -> Device:
+        return self.model.shared.weight.device
+
+    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.model.encoder(ids, visible_keys(attention_mask))
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": Bart}

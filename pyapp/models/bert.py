@@ -1,0 +1,165 @@
+"""BERT (Devlin et al. 2018, arXiv 1810.04805): a transformer encoder with learned positions, and its heads. MiniLM,
+BGE, GTE, E5 and many rerankers have this architecture.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Embedding, LayerNorm, Linear, Module
+from pyapp.nn.encoders import BertLayers, Encoder, Headed, LinearHead, Pooler, Transform, Words, visible_keys
+from pyapp.nn.parameter import new_parameter
+
+from .loading.config import check_fields, read_config, require
+from .loading.labels import Labelled
+
+MODEL_TYPES = ("bert",)
+BASE = "bert"  # the encoder's name in files with a head
+
+
+@dataclass(frozen=True)
+class Config(Labelled):
+    """The hyper-parameters, by the names of config.json."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    hidden_act: str = "gelu"
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int | None = 0
+    tie_word_embeddings: bool = True
+    position_embedding_type: str = "absolute"
+    is_decoder: bool = False
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(
+            self.hidden_size % self.num_attention_heads == 0,
+            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
+        )
+        require(
+            self.position_embedding_type == "absolute" and not self.is_decoder,
+            f"BERT with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+
+class Embeddings(Module):
+    """The sum of a token's word, position and type, normalised."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.word_embeddings = Embedding(config.vocab_size, width, config.pad_token_id)
+        self.position_embeddings = Embedding(config.max_position_embeddings, width)
+        self.token_type_embeddings = Embedding(config.type_vocab_size, width)
+        self.LayerNorm = LayerNorm(width, config.layer_norm_eps)
+
+    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
+        """ids and type_ids (B, T) → (B, T, D)."""
+        positions = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
+        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
+        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, D)
+        return self.LayerNorm(x + self.position_embeddings(positions))
+
+
+class Bert(Encoder):
+    """The encoder; with `pooler`, also the layer over the first token that some heads read."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = Embeddings(config)
+        self.encoder = BertLayers(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps,
+        )  # fmt: skip
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        return self.embeddings.word_embeddings
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
+
+
+class Predictions(Module):
+    """Scores of all words for each token; the matrix is that of the embeddings unless the configuration says no."""
+
+    def __init__(self, config: Config, table: Embedding) -> None:
+        super().__init__()
+        self.transform = Transform(config.hidden_size, config.hidden_size, config.hidden_act, config.layer_norm_eps)
+        self.bias = new_parameter(ops.zeros, config.vocab_size)
+        self.decoder = Words(config.hidden_size, config.vocab_size, table if config.tie_word_embeddings else None)
+        self.decoder.bias = self.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, V)."""
+        return self.decoder(self.transform(x))
+
+
+class BertForMaskedLM(Headed):
+    """Scores of the words that may stand at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("bert", Bert(config, pooler=False))
+        self.cls = Module()
+        self.cls.predictions = Predictions(config, self.encoder.word_embeddings)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.cls.predictions(x)
+
+
+class BertForSequenceClassification(Headed):
+    """Scores of the labels of a text, or of a pair of texts."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("bert", Bert(config))
+        self.classifier = Linear(config.hidden_size, len(config.labels))
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.classifier(self.encoder.pooler(x))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead(("bert", "classifier"), Bert(config, pooler=False), config.hidden_size, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead(("bert", "qa_outputs"), Bert(config, pooler=False), config.hidden_size, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": Bert,
+    "masked-lm": BertForMaskedLM,
+    "sequence-classification": BertForSequenceClassification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}

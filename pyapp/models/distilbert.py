@@ -1,0 +1,204 @@
+"""DistilBERT (Sanh et al. 2019, arXiv 1910.01108): BERT with half of the layers, without token types and pooler.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
+from pyapp.nn.encoders import Encoder, Headed, LinearHead, Words, attend_joined, first_token, visible_keys
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.joined import JoinedLinear
+
+from .loading.config import check_fields, read_config, require
+from .loading.labels import Labelled
+
+EPSILON = 1e-12  # of all norms
+
+MODEL_TYPES = ("distilbert",)
+BASE = "distilbert"  # the encoder's name in files with a head
+
+
+@dataclass(frozen=True)
+class Config(Labelled):
+    """The hyper-parameters, by the names of config.json."""
+
+    vocab_size: int
+    dim: int
+    n_layers: int
+    n_heads: int
+    hidden_dim: int
+    activation: str = "gelu"
+    max_position_embeddings: int = 512
+    pad_token_id: int | None = 0
+    tie_word_embeddings: bool = True
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(self.dim % self.n_heads == 0, f"n_heads {self.n_heads} does not divide dim {self.dim}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the hidden states."""
+        return self.dim
+
+
+class Embeddings(Module):
+    """The sum of a token's word and position, normalised."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.word_embeddings = Embedding(config.vocab_size, config.dim, config.pad_token_id)
+        self.position_embeddings = Embedding(config.max_position_embeddings, config.dim)
+        self.LayerNorm = LayerNorm(config.dim, EPSILON)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (B, T) → (B, T, D)."""
+        positions = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
+        return self.LayerNorm(self.word_embeddings(ids) + self.position_embeddings(positions))
+
+
+class Attention(Module):
+    """Multi-head attention of each text to itself."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.heads = config.n_heads
+        self.q_lin = Linear(config.dim, config.dim)
+        self.k_lin = Linear(config.dim, config.dim)
+        self.v_lin = Linear(config.dim, config.dim)
+        self.out_lin = ResidualLinear(config.dim, config.dim)
+        self.qkv = JoinedLinear("q_lin", "k_lin", "v_lin")
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → x + attention (B, T, D)."""
+        return self.out_lin(attend_joined(self.qkv(self, x), self.heads, mask), x)
+
+
+class FeedForward(Module):
+    """Two linear layers with an activation between them."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.activation = activation_named(config.activation)
+        self.lin1 = Linear(config.dim, config.hidden_dim)
+        self.lin2 = ResidualLinear(config.hidden_dim, config.dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → x + feed-forward (B, T, D)."""
+        return self.lin2(self.activation(self.lin1(x)), x)
+
+
+class Block(Module):
+    """Attention and a feed-forward part, each followed by a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.sa_layer_norm = LayerNorm(config.dim, EPSILON)
+        self.ffn = FeedForward(config)
+        self.output_layer_norm = LayerNorm(config.dim, EPSILON)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.sa_layer_norm(self.attention(x, mask))
+        return self.output_layer_norm(self.ffn(x))
+
+
+class Layers(Module):
+    """The layers, one after the other."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.layer = ModuleList(Block(config) for _ in range(config.n_layers))
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        for layer in self.layer:
+            x = layer(x, mask)
+        return x
+
+
+class DistilBert(Encoder):
+    """The encoder. It has no token types: those given are ignored."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = Embeddings(config)
+        self.transformer = Layers(config)
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        return self.embeddings.word_embeddings
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask)
+        return self.transformer(self.embeddings(ids), visible_keys(attention_mask))
+
+
+class DistilBertForMaskedLM(Headed):
+    """Scores of the words that may stand at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("distilbert", DistilBert(config))
+        self.activation = activation_named(config.activation)
+        self.vocab_transform = Linear(config.dim, config.dim)
+        self.vocab_layer_norm = LayerNorm(config.dim, EPSILON)
+        table = self.encoder.word_embeddings if config.tie_word_embeddings else None
+        self.vocab_projector = Words(config.dim, config.vocab_size, table)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        x = self.vocab_layer_norm(self.activation(self.vocab_transform(x)))
+        return self.vocab_projector(x)
+
+
+class DistilBertForSequenceClassification(Headed):
+    """Scores of the labels of a text, or of a pair of texts."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("distilbert", DistilBert(config))
+        self.pre_classifier = Linear(config.dim, config.dim)
+        self.classifier = Linear(config.dim, len(config.labels))
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.classifier(ops.relu(self.pre_classifier(first_token(x))))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead(("distilbert", "classifier"), DistilBert(config), config.dim, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead(("distilbert", "qa_outputs"), DistilBert(config), config.dim, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": DistilBert,
+    "masked-lm": DistilBertForMaskedLM,
+    "sequence-classification": DistilBertForSequenceClassification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}

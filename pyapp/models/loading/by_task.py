@@ -1,0 +1,281 @@
+"""Load a model for a task other than writing text: "features" (embeddings), "masked-lm", "sequence-classification",
+"token-classification", "question-answering", "seq2seq-lm".
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pyapp import hub
+from pyapp.engine import Device
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.formats import Checkpoint, open_checkpoint
+from pyapp.formats.safe_json import parse_json
+from pyapp.formats.sentencepiece_model import read_sentencepiece_model
+from pyapp.formats.source import FileSource, read_whole
+from pyapp.models.load import module_of, read_settings
+from pyapp.models.sentences import Dense, Normalize, Pooling, SentenceEmbedder, SentenceSettings, pooling_modes
+from pyapp.nn import Module
+from pyapp.nn.parameter import skip_initialization
+from pyapp.text.marian_vocabulary import marian_document
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, load_tokenizer
+from pyapp.text.vocabulary_files import checked_vocabulary
+
+from .weights import IGNORED, load_weights
+
+MODULES = "modules.json"
+SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
+TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
+# The files of the tokenizer, and of sentence-transformers beside the weights and in one folder for each part.
+MORE_FILES = re.compile(
+    r"(modules|config_sentence_transformers|sentence_bert_config)\.json"
+    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)|"
+    + "|".join(map(re.escape, (*TOKENIZER_FILES, SOURCE_PIECES)))
+)
+# The ends of the classes that config.json names in `architectures`.
+TASK_OF_CLASS = {
+    "ForMaskedLM": "masked-lm",
+    "ForSequenceClassification": "sequence-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForConditionalGeneration": "seq2seq-lm",
+    "MTModel": "seq2seq-lm",
+}
+# Buffers of older files and heads that no task here reads.
+LEFT_OUT = re.compile(IGNORED.pattern + r"|.*token_type_ids|cls\.seq_relationship\..*")
+
+
+@dataclass(frozen=True)
+class LoadedTaskModel:
+    """A model, its tokenizer, and the objects of its config.json and generation_config.json."""
+
+    name: str
+    model: Any
+    tokenizer: Tokenizer
+    settings: dict[str, Any]
+    generation: dict[str, Any]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The hyper-parameters as JSON values."""
+        found: dict[str, Any] = self.model.config.to_dict()
+        return found
+
+
+def load_task_model(
+    source: str | os.PathLike[str],
+    task: str,
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedTaskModel:
+    """Loads a folder of Hugging Face's or sentence-transformers', or a name on the hub, for a task.
+
+    dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. The parameters need no
+    gradients: call `model.requires_grad_()` to train. A file without the layers of the task's head is refused by name;
+    layers of other heads are left out, which a Notice tells. Raises ModelNotFoundError, DownloadError,
+    FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
+    """
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+    name = os.fspath(source)
+
+    def check(files: Mapping[str, Path]) -> None:
+        if "config" in files:
+            check_task(read_settings(files["config"]), str(files["config"]), task)
+
+    found = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES)
+    files = found.files
+    if "config" not in files:
+        raise ModelError(
+            "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
+        )
+    settings = read_settings(files["config"])
+    check_task(settings, str(files["config"]), task)
+    words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+    if not any(file in words for file in VOCABULARIES):
+        raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
+    pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
+    tokenizer = load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
+    with open_checkpoint(found.model) as checkpoint:
+        model = build(checkpoint, settings, task, dtype, device, report, cancel)
+    if tokenizer.vocab_size > model.config.vocab_size:
+        raise ModelError(
+            f"the tokenizer has {tokenizer.vocab_size:,} tokens, the model {model.config.vocab_size:,}", where=name,
+            hint="Give the tokenizer that belongs to the model",
+        )  # fmt: skip
+    if task == "features":
+        model = _sentence_embedder(model, files, dtype, device)
+    model.eval()
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    return LoadedTaskModel(name, model, tokenizer, settings, generation)
+
+
+def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Path]) -> Tokenizer:
+    """The tokenizer of OPUS-MT's folders."""
+    with FileSource(pieces) as source:
+        model = read_sentencepiece_model(source)
+    numbers = checked_vocabulary(_read_json(vocabulary, dict), str(vocabulary))
+    settings = _read_json(words["tokenizer_config.json"], dict) if "tokenizer_config.json" in words else {}
+    return Tokenizer(marian_document(model, numbers, str(pieces)), settings, where=str(pieces))
+
+
+def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
+    """ModelError for an unknown architecture, and for a checkpoint that was made for another task."""
+    if module_of(settings, where, task) is None:
+        raise ModelError(f"this configuration names no architecture for {task}", where=where)
+    classes = settings.get("architectures")
+    made_for = own_task(classes[0]) if isinstance(classes, list) and classes else None
+    if classes and task != "features" and made_for is not None and made_for != task:
+        raise ModelError(
+            f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where,
+            hint="Choose a model whose config.json names a class for this task",
+        )  # fmt: skip
+
+
+def own_task(name: Any) -> str | None:
+    """The task of a class of transformers; None if its name does not tell."""
+    return next((task for end, task in TASK_OF_CLASS.items() if str(name).endswith(end)), None)
+
+
+def build(
+    checkpoint: Checkpoint,
+    settings: Mapping[str, Any],
+    task: str,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] = lambda event: None,
+    cancel: Cancel | None = None,
+) -> Module:
+    """The model of a configuration for a task, with the weights of a checkpoint."""
+    where = checkpoint.source.name
+    module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
+    adapted = module.adapted(settings, checkpoint.tensors) if hasattr(module, "adapted") else settings
+    try:
+        config = module.Config.from_dict(adapted)
+        with skip_initialization():
+            model: Module = module.TASKS[task](config)
+    except ModelError as error:
+        raise ModelError(error.what, where=error.where or where, hint=error.hint) from error
+    if task == "features":
+        _drop_pooler(model, checkpoint)
+
+    def progress(done: int, total: int) -> None:
+        if cancel is not None:
+            cancel.check()
+        report(Progress("reading the model", done, total, "bytes"))
+
+    ignored = re.compile(f"{LEFT_OUT.pattern}|{module.IGNORED}") if hasattr(module, "IGNORED") else LEFT_OUT
+    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
+    older = getattr(module, "renamed", None)
+    left = load_weights(
+        model, checkpoint, stored=stored, base=module.BASE, ignored=ignored, dtype=dtype, device=device,
+        renames=renamed if older is None else lambda name: older(renamed(name)), progress=progress,
+        config=config.to_dict(), strict=False,
+    )  # fmt: skip
+    left = [name for name in left if not _read_buffer(model, checkpoint, name, device)]
+    if left and task != "features":
+        more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+        report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
+    return model
+
+
+def _read_buffer(model: Module, checkpoint: Checkpoint, name: str, device: Device | str | None) -> bool:
+    """Reads a tensor of the file that is a saved buffer of the model; whether it is one."""
+    if name not in model.state_dict() or name not in dict(model.named_buffers()):
+        return False
+    owner, _, attribute = name.rpartition(".")
+    place = model.get_submodule(owner)
+    value = checkpoint.read(name, finite=True, device=device).to("float32")
+    if value.shape != getattr(place, attribute).shape:
+        raise ModelError(f"{name!r} is {list(value.shape)} in the file", where=checkpoint.source.name)
+    setattr(place, attribute, value)
+    return True
+
+
+def renamed(name: str) -> str:
+    """Today's name of a tensor: norms of old files have a gamma and a beta."""
+    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
+
+
+def _drop_pooler(model: Any, checkpoint: Checkpoint) -> None:
+    """An encoder whose file has no pooler has none either: embeddings do not read it."""
+    if getattr(model, "pooler", None) is not None and not any("pooler.dense" in name for name in checkpoint.tensors):
+        model.pooler = None
+
+
+# -- sentence-transformers
+
+
+def _sentence_embedder(
+    encoder: Any, files: Mapping[str, Path], dtype: str | None, device: Device | str | None
+) -> SentenceEmbedder:
+    """The encoder with the parts of modules.json; without that file, the mean of the tokens."""
+    listed = _read_json(files[MODULES], list) if MODULES in files else []
+    parts: list[Module] = []
+    for entry in listed:
+        kind, folder = (str(entry.get(key, "")) if isinstance(entry, dict) else "" for key in ("type", "path"))
+        part = kind.rpartition(".")[2]
+        if part == "Transformer":
+            if folder.strip("./"):
+                raise ModelError(f"the encoder lies in {folder!r:.60}, expected beside {MODULES}", where=MODULES)
+        elif part == "Pooling":
+            config = _part_config(files, folder)
+            parts.append(Pooling(pooling_modes(config), config.get("include_prompt") is not False))
+        elif part == "Dense":
+            parts.append(_dense(files, folder, dtype, device))
+        elif part == "Normalize":
+            parts.append(Normalize())
+        elif part != "Dropout":
+            raise ModelError(
+                f"the part {kind!r:.80} is not known", where=MODULES,
+                hint="Known: Transformer, Pooling, Dense, Normalize, Dropout",
+            )  # fmt: skip
+    named = [
+        _read_json(files[name], dict) if name in files else {}
+        for name in ("config_sentence_transformers.json", "sentence_bert_config.json")
+    ]
+    return SentenceEmbedder(encoder, parts, SentenceSettings.from_files(*named))
+
+
+def _part_config(files: Mapping[str, Path], folder: str) -> dict[str, Any]:
+    name = str(PurePosixPath(folder, "config.json"))
+    if name not in files:
+        raise ModelError(f"{name} is missing", where=MODULES, hint="Give all files of the model")
+    found: dict[str, Any] = _read_json(files[name], dict)
+    return found
+
+
+def _dense(files: Mapping[str, Path], folder: str, dtype: str | None, device: Device | str | None) -> Dense:
+    with skip_initialization():
+        part = Dense(_part_config(files, folder))
+    names = [str(PurePosixPath(folder, name)) for name in ("model.safetensors", "pytorch_model.bin")]
+    weights = next((files[name] for name in names if name in files), None)
+    if weights is None:
+        raise ModelError(f"{names[0]} is missing", where=MODULES, hint="Give all files of the model")
+    with open_checkpoint(weights) as checkpoint:
+        load_weights(part, checkpoint, dtype=dtype, device=device)
+    return part
+
+
+def _read_json(path: Path, kind: type) -> Any:
+    with FileSource(path) as source:
+        try:
+            found = parse_json(read_whole(source).decode("utf-8", "replace"))
+        except ValueError as error:
+            raise FileFormatError(f"not valid JSON: {error}", where=str(path)) from None
+    if not isinstance(found, kind):
+        raise FileFormatError(f"a JSON {'list' if kind is list else 'object'} is expected", where=str(path))
+    return found

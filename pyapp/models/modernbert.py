@@ -1,0 +1,255 @@
+"""ModernBERT (Warner et al. 2024, arXiv 2412.13663): an encoder with rotary positions, gated feed-forward parts, a norm
+before each part, and attention within a window in two of three layers.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.encoders import Encoder, Headed, Words, attend, first_token, visible_keys
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.config import check_fields, check_heads, read_config, require
+from .loading.labels import Labelled
+
+MODEL_TYPES = ("modernbert",)
+BASE = "model"  # the encoder's name in files with a head
+FULL, SLIDING = "full_attention", "sliding_attention"
+THETA = {FULL: 160_000.0, SLIDING: 10_000.0}
+
+
+@dataclass(frozen=True)
+class Config(Labelled):
+    """The hyper-parameters, by the names of config.json. `local_attention` is the width of a window."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    layer_types: list[str]
+    rope_parameters: dict[str, Any]
+    hidden_activation: str = "gelu"
+    max_position_embeddings: int = 8192
+    norm_eps: float = 1e-5
+    norm_bias: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    decoder_bias: bool = True
+    classifier_bias: bool = False
+    classifier_activation: str = "gelu"
+    classifier_pooling: str = "cls"
+    local_attention: int = 128
+    pad_token_id: int | None = None
+    tie_word_embeddings: bool = True
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_heads(
+            self.hidden_size, self.num_attention_heads, self.num_attention_heads, None, self.max_position_embeddings
+        )
+        require(
+            len(self.layer_types) == self.num_hidden_layers and {*self.layer_types} <= {FULL, SLIDING},
+            f"layer_types does not say {FULL} or {SLIDING} for each of {self.num_hidden_layers} layers",
+        )
+        require(
+            self.classifier_pooling in ("cls", "mean"),
+            f"classifier_pooling {self.classifier_pooling!r:.40} is not known",
+        )
+        activation_named(self.hidden_activation)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json, also of those that say global_attn_every_n_layers, global_rope_theta and
+        local_rope_theta; other keys are ignored.
+        """
+        layers, every = values.get("num_hidden_layers"), values.get("global_attn_every_n_layers", 3)
+        require(type(every) is int and every > 0, f"global_attn_every_n_layers is {every!r:.40}, expected 1 or more")
+        count = layers if type(layers) is int and 0 < layers <= 1 << 10 else 0
+        types = values.get("layer_types") or [SLIDING if i % every else FULL for i in range(count)]
+        given = values.get("rope_parameters") or {}
+        require(isinstance(given, dict), f"rope_parameters is {given!r:.60}, expected an object")
+        rotary = {}
+        for kind, old in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):
+            own = given.get(kind) or {}
+            require(isinstance(own, dict), f"rope_parameters of {kind} are {own!r:.60}, expected an object")
+            rotary[kind] = {"rope_type": "default", "rope_theta": values.get(old) or THETA[kind]} | own
+        return read_config(cls, {**values, "layer_types": types, "rope_parameters": rotary})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+
+def _norm(config: Config) -> LayerNorm:
+    return LayerNorm(config.hidden_size, config.norm_eps, bias=config.norm_bias)
+
+
+class Embeddings(Module):
+    """The words, normalised."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.tok_embeddings = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
+        self.norm = _norm(config)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (B, T) → (B, T, D)."""
+        return self.norm(self.tok_embeddings(ids))
+
+
+class Attention(Module):
+    """Multi-head attention with rotary positions, to the whole text or within a window."""
+
+    def __init__(self, config: Config, kind: str) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.window = None if kind == FULL else config.local_attention // 2
+        self.Wqkv = Linear(config.hidden_size, 3 * config.hidden_size, bias=config.attention_bias)
+        self.Wo = ResidualLinear(config.hidden_size, config.hidden_size, bias=config.attention_bias)
+
+    def forward(self, x: Tensor, residual: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
+        """x and residual (B, T, D) → residual + attention (B, T, D)."""
+        batch, tokens, width = x.shape
+        qkv = self.Wqkv(x).reshape(batch, tokens, 3 * self.heads, width // self.heads)
+        qk = ops.rope(qkv.narrow(2, 0, 2 * self.heads), table, interleaved=False)  # (B, T, 2 H, D / H)
+        q, k = (qk.narrow(2, i * self.heads, self.heads) for i in range(2))
+        v = qkv.narrow(2, 2 * self.heads, self.heads)
+        return self.Wo(attend(q, k, v, mask, window=self.window), residual)
+
+
+class FeedForward(Module):
+    """Wo(activation(a) * b) of [a, b] = Wi x."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.activation = activation_named(config.hidden_activation)
+        self.Wi = Linear(config.hidden_size, 2 * config.intermediate_size, bias=config.mlp_bias)
+        self.Wo = ResidualLinear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (B, T, D) → residual + feed-forward (B, T, D)."""
+        a, b = self.Wi(x).chunk(2, -1)
+        return self.Wo(self.activation(a) * b, residual)
+
+
+class Block(Module):
+    """Attention and a feed-forward part, each with a norm before it; the first layer's attention has none."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        self.kind = config.layer_types[layer]
+        self.attn_norm = _norm(config) if layer else None
+        self.attn = Attention(config, self.kind)
+        self.mlp_norm = _norm(config)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor, mask: Tensor | None, tables: Mapping[str, Tensor]) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.attn(x if self.attn_norm is None else self.attn_norm(x), x, mask, tables[self.kind])
+        return self.mlp(self.mlp_norm(x), x)
+
+
+class ModernBert(Encoder):
+    """The encoder. It has no token types: those given are ignored."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = Embeddings(config)
+        self.layers = ModuleList(Block(config, i) for i in range(config.num_hidden_layers))
+        self.final_norm = _norm(config)
+        values = config.to_dict()
+        self.rotary = {kind: RotaryTable(values, kind) for kind in sorted({*config.layer_types})}
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        return self.embeddings.tok_embeddings
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask)
+        mask = visible_keys(attention_mask)
+        tables = {kind: table.upto(ids.shape[1], self.device) for kind, table in self.rotary.items()}
+        x = self.embeddings(ids)
+        for layer in self.layers:
+            x = layer(x, mask, tables)
+        return self.final_norm(x)
+
+
+class Prediction(Module):
+    """norm(activation(dense(x))), before every head."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.dense = Linear(config.hidden_size, config.hidden_size, bias=config.classifier_bias)
+        self.norm = _norm(config)
+        self.activation = activation_named(config.classifier_activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., D) → (..., D)."""
+        return self.norm(self.activation(self.dense(x)))
+
+
+class ModernBertForMaskedLM(Headed):
+    """Scores of the words that may stand at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, ModernBert(config))
+        self.add_module("head", Prediction(config))
+        table = self.encoder.word_embeddings if config.tie_word_embeddings else None
+        self.decoder = Words(config.hidden_size, config.vocab_size, table, bias=config.decoder_bias)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.decoder(self._modules["head"](x))
+
+
+class ModernBertForTokenClassification(Headed):
+    """Scores of the labels of each token."""
+
+    def __init__(self, config: Config, outputs: int | None = None) -> None:
+        super().__init__(BASE, ModernBert(config))
+        self.add_module("head", Prediction(config))
+        self.classifier = Linear(config.hidden_size, len(config.labels) if outputs is None else outputs)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, labels)."""
+        return self.classifier(self._modules["head"](x))
+
+
+class ModernBertForSequenceClassification(ModernBertForTokenClassification):
+    """Scores of the labels of a text, or of a pair of texts."""
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        if self.config.classifier_pooling == "cls":
+            return super().scores(first_token(x), attention_mask)
+        if attention_mask is None:
+            return super().scores(x.mean(1), attention_mask)
+        weight = attention_mask.to(x.dtype).unsqueeze(-1)  # (B, T, 1)
+        return super().scores((x * weight).sum(1) / weight.sum(1), attention_mask)
+
+
+def question_answering(config: Config) -> ModernBertForTokenClassification:
+    """Scores of an answer's start and end at each token."""
+    return ModernBertForTokenClassification(config, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": ModernBert,
+    "masked-lm": ModernBertForMaskedLM,
+    "sequence-classification": ModernBertForSequenceClassification,
+    "token-classification": ModernBertForTokenClassification,
+    "question-answering": question_answering,
+}

@@ -1,0 +1,223 @@
+"""MPNet (Song et al. 2020, arXiv 2004.09297): BERT's layers with a bias by distance in the attention, shared by all
+layers. all-mpnet-base-v2 has this architecture.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
+from pyapp.nn.encoders import (
+    DenseClassifier,
+    Encoder,
+    Headed,
+    Intermediate,
+    LinearHead,
+    NormedResidual,
+    NormedWords,
+    Pooler,
+    as_bias,
+    attend_joined,
+    positions_from,
+    visible_keys,
+)  # fmt: skip
+from pyapp.nn.layers.joined import JoinedLinear
+from pyapp.nn.relative_positions import distance_bias, distance_buckets
+
+from .loading.config import check_fields, read_config, require
+from .loading.labels import Labelled
+
+PADDING = 1  # the id of padding, and its position, whatever the configuration says
+BUCKETS, FARTHEST = 32, 128  # of the bias by distance
+
+MODEL_TYPES = ("mpnet",)
+BASE = "mpnet"  # the encoder's name in files with a head
+
+
+@dataclass(frozen=True)
+class Config(Labelled):
+    """The hyper-parameters, by the names of config.json."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    hidden_act: str = "gelu"
+    max_position_embeddings: int = 512
+    layer_norm_eps: float = 1e-12
+    relative_attention_num_buckets: int = BUCKETS
+    tie_word_embeddings: bool = True
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(
+            self.hidden_size % self.num_attention_heads == 0,
+            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
+        )
+        require(
+            self.relative_attention_num_buckets >= BUCKETS and min(self.max_position_embeddings, self.vocab_size) > 2,
+            f"relative_attention_num_buckets {self.relative_attention_num_buckets} must be {BUCKETS} or more, with "
+            "more than 2 positions and words",
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+
+class Embeddings(Module):
+    """The sum of a token's word and position, normalised. Positions skip padding."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.word_embeddings = Embedding(config.vocab_size, config.hidden_size, PADDING)
+        self.position_embeddings = Embedding(config.max_position_embeddings, config.hidden_size, PADDING)
+        self.LayerNorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (B, T) → (B, T, D)."""
+        return self.LayerNorm(self.word_embeddings(ids) + self.position_embeddings(positions_from(ids, PADDING)))
+
+
+class SelfAttention(Module):
+    """Multi-head attention of each text to itself."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, self.heads = config.hidden_size, config.num_attention_heads
+        self.q = Linear(width, width)
+        self.k = Linear(width, width)
+        self.v = Linear(width, width)
+        self.o = ResidualLinear(width, width)
+        self.qkv = JoinedLinear("q", "k", "v")
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """x (B, T, D), bias (B or 1, H, T, T) → x + attention (B, T, D)."""
+        return self.o(attend_joined(self.qkv(self, x), self.heads, bias), x)
+
+
+class Attention(Module):
+    """Self-attention, the residual and the norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.attn = SelfAttention(config)
+        self.LayerNorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        return self.LayerNorm(self.attn(x, bias))
+
+
+class Block(Module):
+    """Attention and a feed-forward part, each followed by a residual and a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.attention = Attention(config)
+        self.intermediate = Intermediate(width, inner, config.hidden_act)
+        self.output = NormedResidual(inner, width, config.layer_norm_eps)
+
+    def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.attention(x, bias)
+        return self.output(self.intermediate(x), x)
+
+
+class Layers(Module):
+    """The layers, and the bias that they share."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.layer = ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        self.relative_attention_bias = Embedding(config.relative_attention_num_buckets, config.num_attention_heads)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        tokens = x.shape[1]
+        buckets = distance_buckets(tokens, tokens, BUCKETS, FARTHEST)  # (T, T)
+        bias = as_bias(mask, distance_bias(self.relative_attention_bias.weight, buckets))  # (B or 1, H, T, T)
+        for layer in self.layer:
+            x = layer(x, bias)
+        return x
+
+
+class MPNet(Encoder):
+    """The encoder; with `pooler`, also a layer over the first token. It has no token types: those given are ignored."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings - PADDING - 1
+        self.embeddings = Embeddings(config)
+        self.encoder = Layers(config)
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        return self.embeddings.word_embeddings
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask)
+        return self.encoder(self.embeddings(ids), visible_keys(attention_mask))
+
+
+class MPNetForMaskedLM(Headed):
+    """Scores of the words that may stand at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("mpnet", MPNet(config, pooler=False))
+        self.lm_head = NormedWords(
+            config.hidden_size, config.vocab_size, config.layer_norm_eps,
+            self.encoder.word_embeddings if config.tie_word_embeddings else None,
+        )  # fmt: skip
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.lm_head(x)
+
+
+class MPNetForSequenceClassification(Headed):
+    """Scores of the labels of a text, or of a pair of texts."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__("mpnet", MPNet(config, pooler=False))
+        self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.tanh)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.classifier(x)
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead(("mpnet", "classifier"), MPNet(config, pooler=False), config.hidden_size, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead(("mpnet", "qa_outputs"), MPNet(config, pooler=False), config.hidden_size, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": MPNet,
+    "masked-lm": MPNetForMaskedLM,
+    "sequence-classification": MPNetForSequenceClassification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}

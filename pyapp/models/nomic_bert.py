@@ -1,0 +1,246 @@
+"""Nomic BERT (Nussbaum et al. 2024, arXiv 2402.01613): BERT with rotary positions, gated feed-forward parts and no
+biases, for embeddings of long texts.
+
+Parameters have the names of Hugging Face's library. The files on the hub have others (`renamed`, `stored`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Embedding, GatedFeedForward, LayerNorm, Linear, Module, ModuleList, ResidualLinear
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.encoders import Encoder, Headed, LinearHead, Pooler, Transform, Words, attend, visible_keys
+from pyapp.nn.layers.joined import JoinedLinear
+from pyapp.nn.parameter import new_parameter
+
+from .loading.config import check_fields, check_heads, read_config, require
+from .loading.labels import Labelled
+from .loading.weights import Stored
+
+MODEL_TYPES = ("nomic_bert",)
+BASE = "nomic_bert"  # the encoder's name in files with a head
+THETA = 1000.0
+# The names of the hub's config.json, of GPT-2's kind.
+OLDER_FIELDS = {
+    "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size", "n_positions": "max_position_embeddings", "layer_norm_epsilon": "layer_norm_eps",
+}  # fmt: skip
+OLDER_NAMES = {
+    "encoder.layers.": "layers.", "emb_ln.": "embeddings.LayerNorm.", "attn.out_proj.": "self_attn.o_proj.",
+    "fc11.": "up_proj.", "fc12.": "gate_proj.", "fc2.": "down_proj.", "norm1.": "post_attention_layernorm.",
+    "norm2.": "post_mlp_layernorm.",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Config(Labelled):
+    """The hyper-parameters, by the names of Hugging Face's library."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    rope_parameters: dict[str, Any]
+    hidden_act: str = "silu"
+    head_dim: int | None = None
+    max_position_embeddings: int = 2048
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 0
+    tie_word_embeddings: bool = True
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        heads = self.num_attention_heads
+        check_heads(self.hidden_size, heads, heads, self.head_dim, self.max_position_embeddings)
+        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json, of the library or of the hub's files; other keys are ignored."""
+        found = {OLDER_FIELDS.get(name, name): value for name, value in values.items()}
+        if "n_embd" in values:
+            plain = {"prenorm": False, "qkv_proj_bias": False, "mlp_fc1_bias": False, "activation_function": "swiglu"}
+            wrong = [name for name, value in plain.items() if values.get(name, value) != value]
+            require(not wrong, f"Nomic BERT with {', '.join(wrong)} of another kind is not supported")
+        given = values.get("rope_parameters") or {}
+        require(isinstance(given, dict), f"rope_parameters is {given!r:.60}, expected an object")
+        theta = values.get("rotary_emb_base") or THETA
+        return read_config(cls, found | {"rope_parameters": {"rope_type": "default", "rope_theta": theta} | given})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+    @property
+    def size(self) -> int:
+        """Features of a head."""
+        return self.head_dim or self.hidden_size // self.num_attention_heads
+
+
+def renamed(name: str) -> str:
+    """The library's name of a tensor of the hub's files."""
+    for old, new in OLDER_NAMES.items():
+        at = name.find(old)
+        if at == 0 or (at > 0 and name[at - 1] == "."):
+            name = name[:at] + new + name[at + len(old) :]
+    return name
+
+
+def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
+    """The parts of the hub's files that have the queries, keys and values in one matrix."""
+    if not any(name.endswith("attn.Wqkv.weight") for name in names):
+        return {}
+    rows = config.num_attention_heads * config.size
+    found = {}
+    for prefix in ("", f"{BASE}."):
+        for layer in range(config.num_hidden_layers):
+            for i, part in enumerate(("q_proj", "k_proj", "v_proj")):
+                cut = partial(_rows, first=i * rows, count=rows)
+                source = f"{prefix}layers.{layer}.attn.Wqkv.weight"
+                found[f"{prefix}layers.{layer}.self_attn.{part}.weight"] = Stored((source,), values=cut)
+    return found
+
+
+def _rows(x: Tensor, first: int, count: int) -> Tensor:
+    return x.narrow(0, first, count).contiguous()
+
+
+class Embeddings(Module):
+    """The sum of a token's word and type, normalised."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.word_embeddings = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
+        self.token_type_embeddings = Embedding(config.type_vocab_size, config.hidden_size)
+        self.LayerNorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
+        """ids and type_ids (B, T) → (B, T, D)."""
+        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
+        return self.LayerNorm(self.word_embeddings(ids) + self.token_type_embeddings(types))
+
+
+class Attention(Module):
+    """Multi-head attention of each text to itself, with rotary positions."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.heads, self.size = config.num_attention_heads, config.size
+        inner = self.heads * self.size
+        self.q_proj = Linear(config.hidden_size, inner, bias=False)
+        self.k_proj = Linear(config.hidden_size, inner, bias=False)
+        self.v_proj = Linear(config.hidden_size, inner, bias=False)
+        self.o_proj = ResidualLinear(inner, config.hidden_size, bias=False)
+        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
+
+    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
+        """x (B, T, D) → x + attention (B, T, D)."""
+        parts = self.qkv(self, x).reshape(*x.shape[:2], 3 * self.heads, self.size)
+        qk = ops.rope(parts.narrow(2, 0, 2 * self.heads), table, interleaved=False)  # (B, T, 2 H, size)
+        q, k = (qk.narrow(2, i * self.heads, self.heads) for i in range(2))
+        return self.o_proj(attend(q, k, parts.narrow(2, 2 * self.heads, self.heads), mask), x)
+
+
+class Block(Module):
+    """Attention and a feed-forward part, each followed by a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.mlp = GatedFeedForward(config.hidden_size, config.intermediate_size, config.hidden_act)
+        self.post_mlp_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.post_attention_layernorm(self.self_attn(x, mask, table))
+        return self.post_mlp_layernorm(self.mlp(x, x))
+
+
+class NomicBert(Encoder):
+    """The encoder; with `pooler`, also a layer over the first token."""
+
+    def __init__(self, config: Config, pooler: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = Embeddings(config)
+        self.layers = ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+        self.rotary = RotaryTable(config.to_dict())
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        return self.embeddings.word_embeddings
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        mask, table = visible_keys(attention_mask), self.rotary.upto(ids.shape[1], self.device)
+        x = self.embeddings(ids, type_ids)
+        for layer in self.layers:
+            x = layer(x, mask, table)
+        return x
+
+
+class Predictions(Module):
+    """Scores of all words for each token."""
+
+    def __init__(self, config: Config, table: Embedding) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.transform = Transform(width, width, config.hidden_act, config.layer_norm_eps, norm="layer_norm")
+        self.bias = new_parameter(ops.zeros, config.vocab_size)
+        self.decoder = Words(width, config.vocab_size, table if config.tie_word_embeddings else None)
+        self.decoder.bias = self.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, V)."""
+        return self.decoder(self.transform(x))
+
+
+class NomicBertForMaskedLM(Headed):
+    """Scores of the words that may stand at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, NomicBert(config))
+        self.cls = Module()
+        self.cls.predictions = Predictions(config, self.encoder.word_embeddings)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.cls.predictions(x)
+
+
+class NomicBertForSequenceClassification(Headed):
+    """Scores of the labels of a text, or of a pair of texts."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, NomicBert(config, pooler=True))
+        self.classifier = Linear(config.hidden_size, len(config.labels))
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.classifier(self.encoder.pooler(x))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), NomicBert(config), config.hidden_size, len(config.labels))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": NomicBert,
+    "masked-lm": NomicBertForMaskedLM,
+    "sequence-classification": NomicBertForSequenceClassification,
+    "token-classification": token_classification,
+}

@@ -1,0 +1,195 @@
+"""Sentence embeddings: an encoder and what a folder of sentence-transformers puts behind it (Reimers and Gurevych 2019,
+arXiv 1908.10084; https://sbert.net): pooling, linear layers, normalising.
+
+`modules.json` lists the parts, `1_Pooling/config.json` says how tokens become one vector,
+`config_sentence_transformers.json` has the prompts, `sentence_bert_config.json` the largest number of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyapp.engine import Device, Tensor, ops
+from pyapp.errors import ModelError
+from pyapp.nn import Linear, Module, ModuleList
+from pyapp.nn.encoders import Encoder
+
+# The modes of pooling, in the order in which their vectors are joined, by the field of 1_Pooling/config.json.
+POOLING_FIELDS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+ACTIVATIONS = {"Identity": None, "Tanh": ops.tanh, "ReLU": ops.relu, "GELU": ops.gelu, "Sigmoid": ops.sigmoid}
+PROMPT_LIMIT = 1 << 16  # characters
+
+
+def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The modes of a 1_Pooling/config.json, `pooling_mode` as a name or a list, or a field for each. ModelError for
+    unknown ones.
+    """
+    named = config.get("pooling_mode")
+    if named is not None:
+        chosen = tuple(named) if isinstance(named, list) else (named,)
+    else:
+        chosen = tuple(mode for key, mode in POOLING_FIELDS.items() if config.get(key))
+        more = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
+        chosen += tuple(key for key in more if key not in POOLING_FIELDS)
+    known = tuple(POOLING_FIELDS.values())
+    unknown = [mode for mode in chosen if mode not in known]
+    if unknown or not chosen:
+        raise ModelError(
+            f"the pooling {str(unknown[0])[:60]!r} is not known" if unknown else "no mode of pooling is chosen",
+            where="1_Pooling/config.json", hint=f"Known: {', '.join(known)}",
+        )  # fmt: skip
+    return chosen
+
+
+class Pooling(Module):
+    """One vector for each text: (B, T, D) and the mask (B, T) → (B, D * modes)."""
+
+    def __init__(self, modes: Sequence[str] = ("mean",), include_prompt: bool = True) -> None:
+        super().__init__()
+        self.modes, self.include_prompt = tuple(modes), include_prompt
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        found = [_pooled(mode, x, mask.to("float32").unsqueeze(-1)) for mode in self.modes]  # (B, D) each
+        return found[0] if len(found) == 1 else ops.cat(found, -1)
+
+    def extra_repr(self) -> str:
+        return ", ".join(self.modes)
+
+
+def _pooled(mode: str, x: Tensor, weight: Tensor) -> Tensor:
+    """x (B, T, D), weight (B, T, 1), 1 for tokens that count → (B, D)."""
+    if mode == "cls":
+        first = weight.argmax(1)  # (B, 1): texts may be padded at their start
+        return _rows(x, first)
+    if mode == "lasttoken":
+        places = ops.arange(1, x.shape[1] + 1, dtype="float32", device=x.device).reshape(1, -1, 1)
+        return _rows(x, (weight * places).argmax(1))
+    if mode == "max":
+        return ops.where(weight > 0, x, float("-inf")).amax(1)
+    if mode == "weightedmean":
+        weight = weight * ops.arange(1, x.shape[1] + 1, dtype="float32", device=x.device).reshape(1, -1, 1)
+    count = ops.clamp(weight.sum(1), 1e-9)  # (B, 1)
+    total = (x * weight).sum(1)  # (B, D)
+    return total / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)
+
+
+def _rows(x: Tensor, places: Tensor) -> Tensor:
+    """x (B, T, D), places (B, 1) → the chosen token of each text (B, D)."""
+    index = places.to("int64").unsqueeze(-1).expand(x.shape[0], 1, x.shape[2])  # (B, 1, D)
+    return ops.gather(x, 1, index).squeeze(1)
+
+
+class Dense(Module):
+    """A linear layer and an activation over the vectors."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        sizes = [config.get(name) for name in ("in_features", "out_features")]
+        if any(type(size) is not int or not 1 <= size <= 1 << 20 for size in sizes):
+            raise ModelError(f"a linear layer of {sizes!r:.60} features", where="2_Dense/config.json")
+        name = str(config.get("activation_function", "Tanh")).rpartition(".")[2]
+        if name not in ACTIVATIONS:
+            raise ModelError(
+                f"the activation {name!r:.60} is not known", where="2_Dense/config.json",
+                hint=f"Known: {', '.join(ACTIVATIONS)}",
+            )  # fmt: skip
+        self.linear = Linear(sizes[0], sizes[1], bias=bool(config.get("bias", True)))
+        self.activation = ACTIVATIONS[name]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, in_features) → (B, out_features)."""
+        y = self.linear(x)
+        return y if self.activation is None else self.activation(y)
+
+
+class Normalize(Module):
+    """Vectors of length 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, D) → (B, D)."""
+        return normalized(x)
+
+
+def normalized(x: Tensor) -> Tensor:
+    """x (..., D) divided by its Euclidean length, as torch.nn.functional.normalize."""
+    return x / ops.clamp(x.square().sum(-1, True).sqrt(), 1e-12)
+
+
+@dataclass(frozen=True)
+class SentenceSettings:
+    """Prompts by name, the one that is used without a choice, the largest number of tokens, and the measure of
+    similarity.
+    """
+
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    max_length: int | None = None
+    similarity: str = "cosine"
+
+    @classmethod
+    def from_files(cls, config: Mapping[str, Any], limits: Mapping[str, Any]) -> SentenceSettings:
+        """From config_sentence_transformers.json and sentence_bert_config.json. ModelError for prompts that are no
+        texts.
+        """
+        prompts = config.get("prompts") or {}
+        if not isinstance(prompts, dict) or any(
+            not isinstance(text, str) or len(text) > PROMPT_LIMIT for text in prompts.values()
+        ):
+            raise ModelError("prompts are not texts by name", where="config_sentence_transformers.json")
+        default = config.get("default_prompt_name")
+        if default is not None and default not in prompts:
+            raise ModelError(
+                f"default_prompt_name {default!r:.60} is none of the prompts", where="config_sentence_transformers.json"
+            )
+        length = limits.get("max_seq_length")
+        similarity = config.get("similarity_fn_name")
+        return cls(
+            prompts, default, length if type(length) is int and length > 0 else None,
+            similarity if isinstance(similarity, str) else "cosine",
+        )  # fmt: skip
+
+
+class SentenceEmbedder(Module):
+    """An encoder and the parts behind it: texts become vectors."""
+
+    def __init__(self, encoder: Encoder, parts: Sequence[Module], settings: SentenceSettings) -> None:
+        super().__init__()
+        self.config = encoder.config
+        self.encoder = encoder
+        self.pooling = next((part for part in parts if isinstance(part, Pooling)), None) or Pooling()
+        self.parts = ModuleList(part for part in parts if not isinstance(part, Pooling))
+        self.settings = settings
+
+    @property
+    def most(self) -> int:
+        """The largest number of tokens of a text."""
+        return min(self.encoder.most, self.settings.max_length or self.encoder.most)
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.encoder.device
+
+    def forward(
+        self, ids: Tensor, attention_mask: Tensor, type_ids: Tensor | None = None, prompt_tokens: int = 0
+    ) -> Tensor:
+        """ids (B, T) → vectors (B, D). The first `prompt_tokens` tokens are left out of the pooling if the model's
+        configuration says so.
+        """
+        x = self.encoder(ids, attention_mask, type_ids)  # (B, T, D)
+        if prompt_tokens and not self.pooling.include_prompt:
+            places = ops.arange(ids.shape[1], device=ids.device)
+            attention_mask = attention_mask * (places >= prompt_tokens).to(attention_mask.dtype)
+        y: Tensor = self.pooling(x, attention_mask)
+        for part in self.parts:
+            y = part(y)
+        return y

@@ -1,0 +1,275 @@
+"""T5 (Raffel et al. 2019, arXiv 1910.10683), T5 1.1 and FLAN-T5: an encoder and a decoder with biases by distance in
+place of positions.
+
+Parameters have the names of Hugging Face's files. Scores of attention are not scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyapp.engine import Device, Tensor
+from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear, RMSNorm
+from pyapp.nn.encoders import Words, as_bias, attend_joined, visible_keys
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.joined import JoinedLinear
+from pyapp.nn.relative_positions import distance_bias, distance_buckets
+from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
+
+from .loading.config import check_fields, read_config, require
+
+MODEL_TYPES = ("t5",)
+BASE = "transformer"  # what some files put before the names
+MOST = 1 << 15  # tokens: the biases know no largest position
+
+
+@dataclass(frozen=True)
+class Config:
+    """The hyper-parameters, by the names of config.json."""
+
+    vocab_size: int
+    d_model: int
+    d_kv: int
+    d_ff: int
+    num_layers: int
+    num_heads: int
+    num_decoder_layers: int | None = None
+    relative_attention_num_buckets: int = 32
+    relative_attention_max_distance: int = 128
+    layer_norm_epsilon: float = 1e-6
+    feed_forward_proj: str = "relu"
+    tie_word_embeddings: bool = True
+    scale_decoder_outputs: bool | None = None
+    pad_token_id: int = 0
+    eos_token_id: int = 1
+    decoder_start_token_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        buckets, most = self.relative_attention_num_buckets, self.relative_attention_max_distance
+        require(
+            4 <= buckets <= 1 << 16 and buckets % 4 == 0 and most > buckets // 2,
+            f"relative_attention_num_buckets {buckets} and relative_attention_max_distance {most} do not fit together",
+        )
+        require(
+            self.feed_forward_proj.count("-") == 0 or self.feed_forward_proj.startswith("gated-"),
+            f"feed_forward_proj {self.feed_forward_proj!r:.60} is not known",
+        )
+        require(max(self.num_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
+        activation_named(self.activation)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+    @property
+    def decoder_layers(self) -> int:
+        """Layers of the decoder."""
+        return self.num_layers if self.num_decoder_layers is None else self.num_decoder_layers
+
+    @property
+    def gated(self) -> bool:
+        """Whether the feed-forward parts have a gate."""
+        return self.feed_forward_proj.startswith("gated-")
+
+    @property
+    def activation(self) -> str:
+        """The activation of the feed-forward parts."""
+        name = self.feed_forward_proj.removeprefix("gated-")
+        return "gelu_new" if self.gated and name == "gelu" else name
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the head reads the decoder's output divided by the root of d_model: where it is the embedding."""
+        return self.tie_word_embeddings if self.scale_decoder_outputs is None else self.scale_decoder_outputs
+
+
+def adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration of a file with these tensors: a file with a head of its own has it, one without is tied."""
+    tied = settings.get("tie_word_embeddings") is not False
+    scaled = settings.get("scale_decoder_outputs", tied)
+    own = "lm_head.weight" in names and not (tied and scaled)
+    return {**settings, "tie_word_embeddings": not own, "scale_decoder_outputs": scaled}
+
+
+class Attention(Module):
+    """The projections of attention, without biases."""
+
+    def __init__(self, config: Config, biased: bool = False) -> None:
+        super().__init__()
+        inner, self.heads, self.size = config.num_heads * config.d_kv, config.num_heads, config.d_kv
+        self.q = Linear(config.d_model, inner, bias=False)
+        self.k = Linear(config.d_model, inner, bias=False)
+        self.v = Linear(config.d_model, inner, bias=False)
+        self.o = ResidualLinear(inner, config.d_model, bias=False)
+        self.qkv = JoinedLinear("q", "k", "v")
+        if biased:
+            self.relative_attention_bias = Embedding(config.relative_attention_num_buckets, config.num_heads)
+
+    def project(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, S, H, D) of a source (B, S, d_model)."""
+        k, v = (part(encoded).reshape(*encoded.shape[:2], self.heads, self.size) for part in (self.k, self.v))
+        return k, v
+
+
+class SelfAttention(Module):
+    """Attention of a text to itself, after a norm; the first layer has the biases of all."""
+
+    def __init__(self, config: Config, biased: bool) -> None:
+        super().__init__()
+        self.SelfAttention = Attention(config, biased)
+        self.layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
+
+    def encode(self, x: Tensor, bias: Tensor) -> Tensor:
+        """x (B, T, d_model), bias (B or 1, H, T, T) → (B, T, d_model)."""
+        own = self.SelfAttention
+        return own.o(attend_joined(own.qkv(own, self.layer_norm(x)), own.heads, bias, 1.0), x)
+
+    def decode(self, x: Tensor, memory: Memory, layer: int, bias: Tensor) -> Tensor:
+        """x (R, T, d_model), bias (1, H, T, length) → (R, T, d_model)."""
+        own = self.SelfAttention
+        parts = own.qkv(own, self.layer_norm(x)).reshape(*x.shape[:2], 3 * own.heads, own.size)
+        q, k, v = (parts.narrow(2, i * own.heads, own.heads) for i in range(3))  # (R, T, H, D)
+        return own.o(memory.own(layer, q, k, v, bias, 1.0), x)
+
+
+class CrossAttention(Module):
+    """Attention to the source, after a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.EncDecAttention = Attention(config)
+        self.layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
+
+    def forward(self, x: Tensor, memory: Memory, layer: int) -> Tensor:
+        """x (R, T, d_model) → (R, T, d_model)."""
+        own = self.EncDecAttention
+        q = own.q(self.layer_norm(x)).reshape(*x.shape[:2], own.heads, own.size)  # (R, T, H, D)
+        return own.o(memory.source(layer, q, own.project, 1.0), x)
+
+
+class Dense(Module):
+    """wo(activation(wi x))."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.activation = activation_named(config.activation)
+        self.wi = Linear(config.d_model, config.d_ff, bias=False)
+        self.wo = ResidualLinear(config.d_ff, config.d_model, bias=False)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., d_model) → (..., d_model)."""
+        return self.wo(self.activation(self.wi(x)), residual)
+
+
+class GatedDense(Module):
+    """wo(activation(wi_0 x) * wi_1 x)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.activation = activation_named(config.activation)
+        self.wi_0 = Linear(config.d_model, config.d_ff, bias=False)
+        self.wi_1 = Linear(config.d_model, config.d_ff, bias=False)
+        self.wo = ResidualLinear(config.d_ff, config.d_model, bias=False)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., d_model) → (..., d_model)."""
+        return self.wo(self.activation(self.wi_0(x)) * self.wi_1(x), residual)
+
+
+class FeedForward(Module):
+    """The feed-forward part, after a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.DenseReluDense = GatedDense(config) if config.gated else Dense(config)
+        self.layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., d_model) → (..., d_model)."""
+        return self.DenseReluDense(self.layer_norm(x), x)
+
+
+class Block(Module):
+    """The parts of a layer, in a list as the files have them."""
+
+    def __init__(self, *parts: Module) -> None:
+        super().__init__()
+        self.layer = ModuleList(parts)
+
+
+class Stack(Module):
+    """The encoder or the decoder: its layers and the last norm."""
+
+    def __init__(self, config: Config, table: Embedding, layers: int, decoder: bool) -> None:
+        super().__init__()
+        self.config, self.decoder = config, decoder
+        self.embed_tokens = Embedding(config.vocab_size, config.d_model)
+        self.embed_tokens.weight = table.weight
+        more = [CrossAttention] if decoder else []
+        self.block = ModuleList(
+            Block(SelfAttention(config, i == 0), *(part(config) for part in more), FeedForward(config))
+            for i in range(layers)
+        )
+        self.final_layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
+
+    def bias(self, first: int, tokens: int, keys: int) -> Tensor:
+        """The biases (1, H, T, S) of tokens at the positions `first` …."""
+        buckets = distance_buckets(
+            tokens, keys, self.config.relative_attention_num_buckets, self.config.relative_attention_max_distance,
+            not self.decoder, first,
+        )  # fmt: skip
+        return distance_bias(self.block[0].layer[0].SelfAttention.relative_attention_bias.weight, buckets)
+
+    def encode(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """ids (B, S), mask (B, 1, 1, S) → (B, S, d_model)."""
+        x = self.embed_tokens(ids)
+        bias = as_bias(mask, self.bias(0, ids.shape[1], ids.shape[1]))  # (B or 1, H, S, S)
+        for block in self.block:
+            attention, dense = block.layer
+            x = dense(attention.encode(x, bias))
+        return self.final_layer_norm(x)
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) → (R, T, d_model)."""
+        x = self.embed_tokens(tokens)
+        bias = self.bias(memory.first, tokens.shape[1], memory.length)
+        for i, block in enumerate(self.block):
+            attention, source, dense = block.layer
+            x = dense(source(attention.decode(x, memory, i, bias), memory, i))
+        return self.final_layer_norm(x)
+
+
+class T5(SequenceToSequence):
+    """The model with its head over words."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = MOST
+        self.shared = Embedding(config.vocab_size, config.d_model)
+        self.encoder = Stack(config, self.shared, config.num_layers, decoder=False)
+        self.decoder = Stack(config, self.shared, config.decoder_layers, decoder=True)
+        table = self.shared if config.tie_word_embeddings else None
+        self.lm_head = Words(config.d_model, config.vocab_size, table, bias=False)
+
+    @property
+    def device(self) -> Device:
+        return self.shared.weight.device
+
+    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.encoder.encode(ids, visible_keys(attention_mask))
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        x = self.decoder.decode(tokens, memory)  # (R, T, d_model)
+        return self.lm_head(x * self.config.d_model**-0.5 if self.config.scaled else x)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": T5}

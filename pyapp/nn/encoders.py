@@ -1,0 +1,304 @@
+"""What encoders share: attention of whole texts to themselves, the parts of BERT's layer, and heads for labels.
+
+An encoder computes hidden states (B, T, D) of tokens (B, T). `attention_mask` (B, T) is 0 where a token is padding,
+which no token attends to. Dropout is not applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import Device, Tensor, ops
+from ..engine.user_errors import describe
+from ..errors import ArgumentError
+from .layers.containers import ModuleList
+from .layers.embedding import Embedding
+from .layers.gated import activation_named
+from .layers.joined import JoinedLinear
+from .layers.linear import Linear, ResidualLinear
+from .layers.normalization import LayerNorm
+from .module import Module
+from .parameter import new_parameter
+
+
+def visible_keys(attention_mask: Tensor | None) -> Tensor | None:
+    """(B, T) numbers, 0 for padding → (B, 1, 1, T) bool, True where a key is a token; None: everywhere."""
+    if attention_mask is None:
+        return None
+    return (attention_mask != 0).reshape(attention_mask.shape[0], 1, 1, attention_mask.shape[1])
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None = None, window: int | None = None
+) -> Tensor:
+    """Attention of q (B, T, H, D) to all of k and v (B, S, H, D) → (B, T, H * D). mask: broadcasts to (B, H, T, S),
+    bool (True: visible) or floats that are added to the scores. window: only to keys at most so far away.
+    """
+    if mask is None and window is None:
+        y = ops.attention(q, k, v, False, scale)  # (B, T, H, D)
+    else:
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        y = ops.scaled_dot_product_attention(q, k, v, mask, scale=scale, window=window)
+        y = y.transpose(1, 2)  # (B, T, H, D)
+    return y.reshape(*y.shape[:2], y.shape[2] * y.shape[3])
+
+
+def attend_joined(qkv: Tensor, heads: int, mask: Tensor | None, scale: float | None = None) -> Tensor:
+    """Attention of [q, k, v] (B, T, 3 * H * D) within each text → (B, T, H * D)."""
+    batch, tokens, width = qkv.shape
+    x = qkv.reshape(batch, tokens, 3 * heads, width // (3 * heads))
+    q, k, v = (x.narrow(2, i * heads, heads) for i in range(3))  # (B, T, H, D)
+    return attend(q, k, v, mask, scale)
+
+
+def positions_from(ids: Tensor, padding: int) -> Tensor:
+    """The positions (B, T) of RoBERTa: the tokens that are not padding count from `padding` + 1, padding has
+    `padding`.
+    """
+    own = (ids != padding).to("int32")
+    return own.cumsum(1).to("int32") * own + padding
+
+
+def as_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
+    """Floats to add to the scores: `bias` (1, H, T, S), minus infinity where the mask (B, 1, 1, S) hides a key."""
+    return bias if mask is None else ops.where(mask, bias, float("-inf"))
+
+
+class Encoder(Module):
+    """An encoder. A subclass sets `config` and `most`, the largest number of tokens of a text; `word_embeddings` is its
+    table of tokens.
+    """
+
+    config: Any
+    most: int
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        """The table of tokens."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> Device:
+        """The device on which the encoder computes."""
+        return self.word_embeddings.weight.device
+
+    def check(self, ids: Tensor, attention_mask: Tensor | None, type_ids: Tensor | None = None) -> None:
+        """ArgumentError for ids that are not (B, T) with T from 1 to `most`, and for a mask or type ids of another
+        shape.
+        """
+        if ids.ndim != 2 or not 1 <= ids.shape[1] <= self.most:
+            raise ArgumentError(
+                f"{type(self).__name__}: ids are (B, T) with T from 1 to {self.most}, not {describe(ids)}"
+            )
+        for name, given in (("attention_mask", attention_mask), ("type_ids", type_ids)):
+            if given is not None and given.shape != ids.shape:
+                raise ArgumentError(f"{type(self).__name__}: {name} is {describe(given)}, the ids {describe(ids)}")
+
+
+# -- BERT's layer (Devlin et al. 2018, arXiv 1810.04805): a norm after each residual
+
+
+class SelfAttention(Module):
+    """Multi-head attention of each text to itself."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.joined = JoinedLinear("query", "key", "value")
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        return attend_joined(self.joined(self, x), self.heads, mask)
+
+
+class NormedResidual(Module):
+    """LayerNorm(residual + dense(x))."""
+
+    def __init__(self, inputs: int, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.dense = ResidualLinear(inputs, width)
+        self.LayerNorm = LayerNorm(width, epsilon)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x (..., inputs), residual (..., width) → (..., width)."""
+        return self.LayerNorm(self.dense(x, residual))
+
+
+class Intermediate(Module):
+    """A linear layer and an activation."""
+
+    def __init__(self, width: int, inner: int, activation: str) -> None:
+        super().__init__()
+        self.dense = Linear(width, inner)
+        self.activation = activation_named(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., width) → (..., inner)."""
+        return self.activation(self.dense(x))
+
+
+class BertAttention(Module):
+    """Self-attention, its output projection, the residual and the norm."""
+
+    def __init__(self, width: int, heads: int, epsilon: float) -> None:
+        super().__init__()
+        self.add_module("self", SelfAttention(width, heads))
+        self.output = NormedResidual(width, width, epsilon)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        return self.output(self._modules["self"](x, mask), x)
+
+
+class BertLayer(Module):
+    """Attention and a feed-forward part, each followed by a residual and a norm. Parameters have BERT's names."""
+
+    def __init__(self, width: int, heads: int, inner: int, activation: str, epsilon: float) -> None:
+        super().__init__()
+        self.attention = BertAttention(width, heads, epsilon)
+        self.intermediate = Intermediate(width, inner, activation)
+        self.output = NormedResidual(inner, width, epsilon)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.attention(x, mask)
+        return self.output(self.intermediate(x), x)
+
+
+class BertLayers(Module):
+    """The layers of an encoder, one after the other."""
+
+    def __init__(self, layers: int, width: int, heads: int, inner: int, activation: str, epsilon: float) -> None:
+        super().__init__()
+        self.layer = ModuleList(BertLayer(width, heads, inner, activation, epsilon) for _ in range(layers))
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        for layer in self.layer:
+            x = layer(x, mask)
+        return x
+
+
+class Pooler(Module):
+    """tanh(dense(x)) of a text's first token."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, D)."""
+        return ops.tanh(self.dense(first_token(x)))
+
+
+def first_token(x: Tensor) -> Tensor:
+    """x (B, T, D) → (B, D)."""
+    return x.narrow(1, 0, 1).squeeze(1)
+
+
+# -- heads
+
+
+class Transform(Module):
+    """LayerNorm(activation(dense(x))), before the scores of masked words; `norm` is the norm's name."""
+
+    def __init__(self, width: int, outputs: int, activation: str, epsilon: float, norm: str = "LayerNorm") -> None:
+        super().__init__()
+        self.dense = Linear(width, outputs)
+        self.norm = norm
+        self.add_module(norm, LayerNorm(outputs, epsilon))
+        self.activation = activation_named(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., width) → (..., outputs)."""
+        return self._modules[self.norm](self.activation(self.dense(x)))
+
+
+class Words(Linear):
+    """Scores of all words: x (..., D) → (..., V). With a `table` of words (V, D), the weight is that table."""
+
+    def __init__(self, width: int, words: int, table: Embedding | None, bias: bool = True) -> None:
+        super().__init__(width, words, bias)
+        if table is not None:
+            self.weight = table.weight
+
+
+class NormedWords(Module):
+    """Scores of all words: those of layer_norm(gelu(dense(x))) (RoBERTa's head)."""
+
+    def __init__(self, width: int, words: int, epsilon: float, table: Embedding | None) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.layer_norm = LayerNorm(width, epsilon)
+        self.bias = new_parameter(ops.zeros, words)
+        self.decoder = Words(width, words, table)
+        self.decoder.bias = self.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, V)."""
+        return self.decoder(self.layer_norm(ops.gelu(self.dense(x))))
+
+
+class DenseClassifier(Module):
+    """out_proj(activation(dense(x))) of a text's first token."""
+
+    def __init__(self, width: int, labels: int, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.out_proj = Linear(width, labels)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.out_proj(self.activation(self.dense(first_token(x))))
+
+
+class Headed(Module):
+    """An encoder with a head. `name` is the encoder's name in files; a subclass adds the head's layers and writes
+    `scores`.
+    """
+
+    def __init__(self, name: str, encoder: Encoder) -> None:
+        super().__init__()
+        self.name = name
+        self.config = encoder.config
+        self.add_module(name, encoder)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder below the head."""
+        found = self._modules[self.name]
+        assert isinstance(found, Encoder)
+        return found
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.encoder.device
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Hidden states (B, T, D) → logits."""
+        raise NotImplementedError
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → logits: of masked words (B, T, V), of a text's labels (B, labels), of each token's labels (B, T,
+        labels), or scores of an answer's start and end (B, T, 2).
+        """
+        return self.scores(self.encoder(ids, attention_mask, type_ids), attention_mask)
+
+
+class LinearHead(Headed):
+    """An encoder and a linear layer over each token. `names` are those of the two parts in files."""
+
+    def __init__(self, names: tuple[str, str], encoder: Encoder, width: int, outputs: int) -> None:
+        super().__init__(names[0], encoder)
+        self.last = names[1]
+        self.add_module(self.last, Linear(width, outputs))
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, outputs)."""
+        return self._modules[self.last](x)

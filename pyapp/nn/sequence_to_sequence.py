@@ -1,0 +1,234 @@
+"""What models with an encoder and a decoder share: the two texts that a decoder attends to, whole or token by token,
+and the layers of BART and Marian.
+
+A decoder's layer reads its own text and the source through a `Memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ..engine import Device, Tensor, ops
+from ..engine.user_errors import describe
+from ..errors import ArgumentError
+from .encoders import as_bias, attend, attend_joined, visible_keys
+from .layers.gated import activation_named
+from .layers.joined import JoinedLinear
+from .layers.linear import Linear, ResidualLinear
+from .layers.normalization import LayerNorm
+from .module import Module
+
+Project = Callable[[Tensor], tuple[Tensor, Tensor]]  # (B, S, D) → keys and values (B, S, H, D)
+
+
+class Memory(Protocol):
+    """What the tokens of a decoder attend to. `layer` counts the decoder's layers; `first` is the position of the first
+    token of a call, `length` the number of positions up to its last one.
+    """
+
+    first: int
+    length: int
+
+    def own(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
+    ) -> Tensor:
+        """Attention of each token to itself and those before it: q, k, v (R, T, H, D), bias (1, H, T, length) →
+        (R, T, H * D).
+        """
+        ...
+
+    def source(self, layer: int, q: Tensor, project: Project, scale: float | None = None) -> Tensor:
+        """Attention of each token to the source: q (R, T, H, D) → (R, T, H * D). `project` makes the source's keys and
+        values.
+        """
+        ...
+
+
+class WholeMemory:
+    """Whole texts (B, T) and the encoded sources (B, S, D), for training. The masks are 0 for padding."""
+
+    first = 0
+
+    def __init__(self, encoded: Tensor, source_mask: Tensor | None, tokens: int, mask: Tensor | None = None) -> None:
+        self.encoded, self.length = encoded, tokens
+        self.source_mask = visible_keys(source_mask)
+        seen = ops.causal_mask(tokens, tokens).to(encoded.device).reshape(1, 1, tokens, tokens)
+        self.mask = seen if mask is None else seen.logical_and(visible_keys(mask))  # (B or 1, 1, T, T)
+        self.plain = mask is None
+
+    def own(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
+    ) -> Tensor:
+        if bias is None and self.plain:
+            return ops.attention(q, k, v, True, scale).reshape(*q.shape[:2], -1)
+        return attend(q, k, v, self.mask if bias is None else as_bias(self.mask, bias), scale)
+
+    def source(self, layer: int, q: Tensor, project: Project, scale: float | None = None) -> Tensor:
+        return attend(q, *project(self.encoded), self.source_mask, scale)
+
+
+class CachedMemory:
+    """`beams` texts for each of the encoded sources (B, S, D), one new token at a time: R = B * beams rows.
+
+    The keys and values of the source are computed once for each layer, those of the tokens are kept: `keys` and
+    `values` of a layer are (R, capacity, H, D).
+    """
+
+    def __init__(self, encoded: Tensor, source_mask: Tensor | None, beams: int, capacity: int) -> None:
+        if min(beams, capacity) < 1:
+            raise ArgumentError(f"CachedMemory: {beams} texts of {capacity} tokens; each must be 1 or more")
+        self.encoded, self.beams, self.capacity = encoded, beams, capacity
+        self.source_mask = visible_keys(source_mask)
+        self.first, self.length = 0, 1
+        self._source: dict[int, tuple[Tensor, Tensor]] = {}
+        self._own: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def own(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
+    ) -> Tensor:
+        if self.length > self.capacity:
+            raise IndexError(f"CachedMemory: {self.length} tokens do not fit into {self.capacity}")
+        if layer not in self._own:
+            shape = (k.shape[0], self.capacity, *k.shape[2:])
+            self._own[layer] = ops.zeros(*shape, device=k.device), ops.zeros(*shape, device=k.device)
+        seen = []
+        for kept, new in zip(self._own[layer], (k, v), strict=True):
+            kept.narrow(1, self.first, 1).copy_(new)
+            seen.append(kept.narrow(1, 0, self.length))  # (R, length, H, D)
+        return attend(q, seen[0], seen[1], bias, scale)
+
+    def source(self, layer: int, q: Tensor, project: Project, scale: float | None = None) -> Tensor:
+        if layer not in self._source:
+            self._source[layer] = project(self.encoded)
+        rows, _, heads, size = q.shape
+        q = q.reshape(rows // self.beams, self.beams, heads, size)  # (B, beams, H, D)
+        return attend(q, *self._source[layer], self.source_mask, scale).reshape(rows, 1, heads * size)
+
+    def advance(self, rows: Sequence[int] | None = None) -> None:
+        """Goes to the next token; row i goes on with the text of row rows[i]."""
+        self.first, self.length = self.first + 1, self.length + 1
+        if rows is not None and list(rows) != list(range(len(rows))):
+            index = ops.tensor(list(rows)).to("int64").to(self.encoded.device)
+            for layer, kept in self._own.items():
+                keys, values = (ops.index_select(part, 0, index) for part in kept)
+                self._own[layer] = keys, values
+
+
+class SequenceToSequence(Module):
+    """A model that reads a source and writes a text. A subclass sets `config` and `most`, the largest number of tokens
+    of each, and writes `encode` and `decode`.
+    """
+
+    config: Any
+    most: int
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        raise NotImplementedError
+
+    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Sources (B, S) → (B, S, D). attention_mask (B, S): 0 for padding."""
+        raise NotImplementedError
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions `memory.first` … → logits (R, T, V)."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        ids: Tensor,
+        tokens: Tensor,
+        attention_mask: Tensor | None = None,
+        token_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Sources (B, S), texts (B, T) → logits (B, T, V). The masks, in the shapes of both, are 0 for padding."""
+        self.check(ids, attention_mask)
+        self.check(tokens, token_mask)
+        encoded = self.encode(ids, attention_mask)  # (B, S, D)
+        return self.decode(tokens, WholeMemory(encoded, attention_mask, tokens.shape[1], token_mask))
+
+    def check(self, ids: Tensor, mask: Tensor | None) -> None:
+        """ArgumentError for ids that are not (B, T) with T from 1 to `most`, and for a mask of another shape."""
+        name = type(self).__name__
+        if ids.ndim != 2 or not 1 <= ids.shape[1] <= self.most:
+            raise ArgumentError(f"{name}: ids are (B, T) with T from 1 to {self.most}, not {describe(ids)}")
+        if mask is not None and mask.shape != ids.shape:
+            raise ArgumentError(f"{name}: a mask is {describe(mask)}, the ids {describe(ids)}")
+
+
+# -- BART's parts (Lewis et al. 2019, arXiv 1910.13461)
+
+
+class Attention(Module):
+    """Multi-head attention, to the text itself or to another one."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.k_proj = Linear(width, width)
+        self.v_proj = Linear(width, width)
+        self.q_proj = Linear(width, width)
+        self.out_proj = ResidualLinear(width, width)
+        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
+
+    def encode(self, x: Tensor, residual: Tensor, mask: Tensor | None) -> Tensor:
+        """x and residual (B, T, D) → residual + attention of each text to itself (B, T, D)."""
+        return self.out_proj(attend_joined(self.qkv(self, x), self.heads, mask), residual)
+
+    def own(self, x: Tensor, residual: Tensor, memory: Memory, layer: int) -> Tensor:
+        """x and residual (R, T, D) → residual + attention to the text so far (R, T, D)."""
+        qkv = self.qkv(self, x)
+        parts = qkv.reshape(*x.shape[:2], 3 * self.heads, -1)
+        q, k, v = (parts.narrow(2, i * self.heads, self.heads) for i in range(3))  # (R, T, H, D)
+        return self.out_proj(memory.own(layer, q, k, v), residual)
+
+    def source(self, x: Tensor, residual: Tensor, memory: Memory, layer: int) -> Tensor:
+        """x and residual (R, T, D) → residual + attention to the source (R, T, D)."""
+        q = self.q_proj(x).reshape(*x.shape[:2], self.heads, -1)  # (R, T, H, D)
+        return self.out_proj(memory.source(layer, q, self.project), residual)
+
+    def project(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, S, H, D) of a source (B, S, D)."""
+        k, v = (part(encoded).reshape(*encoded.shape[:2], self.heads, -1) for part in (self.k_proj, self.v_proj))
+        return k, v
+
+
+class EncoderLayer(Module):
+    """Attention and a feed-forward part, each followed by a residual and a norm."""
+
+    def __init__(self, width: int, heads: int, inner: int, activation: str) -> None:
+        super().__init__()
+        self.self_attn = Attention(width, heads)
+        self.self_attn_layer_norm = LayerNorm(width)
+        self.fc1 = Linear(width, inner)
+        self.fc2 = ResidualLinear(inner, width)
+        self.final_layer_norm = LayerNorm(width)
+        self.activation = activation_named(activation)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.self_attn_layer_norm(self.self_attn.encode(x, x, mask))
+        return self.final_layer_norm(self.fc2(self.activation(self.fc1(x)), x))
+
+
+class DecoderLayer(Module):
+    """Attention to the text, to the source, and a feed-forward part, each followed by a residual and a norm."""
+
+    def __init__(self, width: int, heads: int, inner: int, activation: str) -> None:
+        super().__init__()
+        self.self_attn = Attention(width, heads)
+        self.self_attn_layer_norm = LayerNorm(width)
+        self.encoder_attn = Attention(width, heads)
+        self.encoder_attn_layer_norm = LayerNorm(width)
+        self.fc1 = Linear(width, inner)
+        self.fc2 = ResidualLinear(inner, width)
+        self.final_layer_norm = LayerNorm(width)
+        self.activation = activation_named(activation)
+
+    def forward(self, x: Tensor, memory: Memory, layer: int) -> Tensor:
+        """x (R, T, D) → (R, T, D)."""
+        x = self.self_attn_layer_norm(self.self_attn.own(x, x, memory, layer))
+        x = self.encoder_attn_layer_norm(self.encoder_attn.source(x, x, memory, layer))
+        return self.final_layer_norm(self.fc2(self.activation(self.fc1(x)), x))

@@ -1,0 +1,431 @@
+"""Tasks over many texts: embeddings, labels, ranking, masked words, translation.
+
+`embed`, `classify`, `rerank`, `fill_mask` and `translate` are streams of events: Progress, an Item for each text as
+soon as its batch is done, and Done. `pipeline` gives the same as functions that return when everything is done.
+
+Texts of similar length share a batch, so that little padding is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pyapp
+from pyapp.engine import Tensor, no_grad
+from pyapp.errors import ModelError, OptionError
+from pyapp.events import Cancel, Done, Event, Item, Progress
+from pyapp.text.encoding import Encoding
+
+from .core import Breath, Events, Result, task
+from .keeper import LOADERS, keeper, known
+
+__top_level__ = ["pipeline"]
+
+BATCH_SIZE = 32  # texts
+BATCH_TOKENS = 8192  # with padding: longer texts have smaller batches
+ENCODED_AT_ONCE = 256  # texts, between two turns of the event loop
+MOST_TEXTS = 1 << 24
+MASK_NAMES = ("[MASK]", "<mask>")
+
+Work = Generator["Event | None", None, None]  # None: a moment to do other work, or to stop
+
+
+# -- the work, step by step: generators of events over a loaded model
+
+
+def embed_texts(
+    loaded: Any,
+    texts: Sequence[str],
+    *,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
+    normalize: bool | None = None,
+    batch_size: int = BATCH_SIZE,
+) -> Work:
+    """Items with `embedding`, a list of floats; Done with `dimensions` and `similarity`, the measure that the model was
+    made for.
+
+    `prompt` is put before each text, or the model's prompt of that name, or its default prompt. `normalize`: vectors of
+    length 1; None: as the model's folder says.
+    """
+    from pyapp.models.sentences import normalized
+
+    model, settings = loaded.model, loaded.model.settings
+    texts = _checked(texts)
+    name = settings.default_prompt if prompt_name is None and prompt is None else prompt_name
+    if prompt is not None and prompt_name is not None:
+        raise OptionError("both a prompt and a prompt's name are given", where="prompt")
+    if name is not None and name not in settings.prompts:
+        known_names = ", ".join(settings.prompts) or "none"
+        raise OptionError(f"the model has no prompt {name!r:.60}", where="prompt_name", hint=f"It has {known_names}")
+    start = settings.prompts[name] if name is not None else prompt or ""
+    # The tokens of the prompt and those before it, as sentence-transformers counts them: without the last special one.
+    skipped = len(loaded.tokenizer.encode(start, eos=False)) if start else 0
+    rows = _rows(loaded, [start + text for text in texts] if start else texts, None, model.most)
+    encodings = yield from rows
+
+    def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        y: Tensor = model(ids, mask, types, skipped)
+        return normalized(y) if normalize else y
+
+    dimensions = 0
+    for index, vector in _batches(loaded, encodings, run, batch_size):
+        if isinstance(vector, Event):
+            yield vector
+            continue
+        dimensions = len(vector)
+        yield Item(index, {"embedding": vector})
+    yield Done("complete", {"count": len(texts), "dimensions": dimensions, "similarity": settings.similarity})
+
+
+def classify_texts(
+    loaded: Any,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    top: int | None = None,
+    batch_size: int = BATCH_SIZE,
+) -> Work:
+    """Items with `labels`: the names and probabilities of the labels, the most probable first, at most `top` of them.
+
+    The probabilities of one text add up to 1, unless the model has one label or is made for several at once.
+    """
+    names = loaded.model.config.labels
+    several = loaded.settings.get("problem_type") == "multi_label_classification" or len(names) == 1
+    if top is not None and (type(top) is not int or top < 1):
+        raise OptionError(f"{top!r} is no number of labels from 1", where="top")
+    texts = _checked(texts)
+    encodings = yield from _rows(loaded, texts, pairs, loaded.model.encoder.most)
+    for index, scores in _batches(loaded, encodings, loaded.model, batch_size):
+        if isinstance(scores, Event):
+            yield scores
+            continue
+        chances = [_sigmoid(score) for score in scores] if several else _softmax(scores)
+        order = sorted(range(len(names)), key=lambda i, chances=chances: -chances[i])[:top]  # type: ignore[misc]
+        yield Item(index, {"labels": [{"label": names[i], "score": chances[i]} for i in order]})
+    yield Done("complete", {"count": len(texts)})
+
+
+def rerank_texts(
+    loaded: Any, query: str, texts: Sequence[str], *, top: int | None = None, batch_size: int = BATCH_SIZE
+) -> Work:
+    """Items with `score`: how well each text answers the query; Done with `order`, the indices of the `top` best texts
+    (by default all), best first.
+
+    The score is between 0 and 1, unless the model's config.json asks for plain scores.
+    """
+    names = loaded.model.config.labels
+    if len(names) != 1:
+        raise ModelError(
+            f"this model has {len(names)} labels; a reranker has one", where=loaded.name,
+            hint="Use it with classify, or choose a reranker",
+        )  # fmt: skip
+    plain = _plain_scores(loaded.settings)
+    texts = _checked(texts)
+    encodings = yield from _rows(loaded, [query] * len(texts), texts, loaded.model.encoder.most)
+    scores = [0.0] * len(texts)
+    for index, values in _batches(loaded, encodings, loaded.model, batch_size):
+        if isinstance(values, Event):
+            yield values
+            continue
+        scores[index] = values[0] if plain else _sigmoid(values[0])
+        yield Item(index, {"score": scores[index]})
+    order = sorted(range(len(texts)), key=lambda i: -scores[i])[:top]
+    yield Done("complete", {"count": len(texts), "order": order})
+
+
+def _plain_scores(settings: Mapping[str, Any]) -> bool:
+    """Whether the configuration of a cross-encoder of sentence-transformers names the identity as its activation."""
+    more = settings.get("sentence_transformers")
+    named = (more.get("activation_fn") if isinstance(more, dict) else None) or settings.get(
+        "sbert_ce_default_activation_function"
+    )
+    return isinstance(named, str) and named.rpartition(".")[2] == "Identity"
+
+
+def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: int = BATCH_SIZE) -> Work:
+    """Items with `masks`: for each masked word of a text, the `top` words that may stand there, with their
+    probabilities, their ids, and the text with that word.
+    """
+    tokenizer = loaded.tokenizer
+    mask_name = next((name for name in MASK_NAMES if name in tokenizer.special_names), None)
+    if mask_name is None:
+        raise ModelError("the tokenizer has no token for masked words", where=loaded.name)
+    if type(top) is not int or not 1 <= top <= loaded.model.config.vocab_size:
+        raise OptionError(f"{top!r} is no number of words from 1", where="top")
+    [mask_id] = tokenizer.encode(mask_name, bos=False, eos=False)
+    texts = _checked(texts)
+    encodings = yield from _rows(loaded, texts, None, loaded.model.encoder.most)
+    for text, encoding in zip(texts, encodings, strict=True):
+        if mask_id not in encoding.ids:
+            raise OptionError(f"{text!r:.60} has no {mask_name}", where="texts", hint=f"Write {mask_name} for the word")
+
+    def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        logits = loaded.model(ids, mask, types)  # (B, T, V)
+        found: Tensor = pyapp.cat(list(logits.softmax(-1).topk(top, -1)), -1)  # (B, T, 2 top): chances, then ids
+        return found
+
+    for index, rows in _batches(loaded, encodings, run, batch_size):
+        if isinstance(rows, Event):
+            yield rows
+            continue
+        ids, masks = encodings[index].ids, []
+        for place, row in enumerate(rows[: len(ids)]):
+            if ids[place] != mask_id:
+                continue
+            words = []
+            for score, number in zip(row[:top], map(int, row[top:]), strict=True):
+                filled = [number if i == place else other for i, other in enumerate(ids)]
+                word = tokenizer.decode([number]).strip()
+                words.append({"word": word, "id": number, "score": score, "text": tokenizer.decode(filled)})
+            masks.append(words)
+        yield Item(index, {"masks": masks})
+    yield Done("complete", {"count": len(texts)})
+
+
+def translate_texts(
+    loaded: Any,
+    texts: Sequence[str],
+    *,
+    prefix: str = "",
+    target: str | None = None,
+    batch_size: int = BATCH_SIZE,
+    **options: Any,
+) -> Work:
+    """Items with `text`: what the model writes for each text, a translation or a summary.
+
+    `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `target`: the token
+    of the language to write ("de_DE" of mBART). The other options are those of text.beam_search.SearchOptions, by
+    default those of the model's generation_config.json.
+    """
+    from pyapp.text.beam_search import SearchOptions, search
+
+    model, tokenizer = loaded.model, loaded.tokenizer
+    if target is not None:
+        if target not in tokenizer.special_names:
+            raise OptionError(f"the tokenizer has no token {target!r:.60}", where="target")
+        [options["forced_bos_token_id"]] = tokenizer.encode(target, bos=False, eos=False)
+    settings = SearchOptions.from_files(loaded.settings, loaded.generation, options)
+    texts = _checked(texts)
+    encodings = yield from _rows(loaded, [prefix + text for text in texts] if prefix else texts, None, model.most)
+    done = 0
+    for chosen, rows in _grouped(loaded, encodings, batch_size):
+        written: list[list[int]] = []
+        for state in search(model, rows("ids"), rows("attention_mask"), settings):
+            written = state or []
+            yield None
+        for index, ids in zip(chosen, written, strict=True):
+            yield Item(index, {"text": tokenizer.decode(ids).strip()})
+        done += len(chosen)
+        yield Progress("texts", done, len(texts), "texts")
+    yield Done("complete", {"count": len(texts)})
+
+
+def _checked(texts: Sequence[str]) -> list[str]:
+    """The texts as a list. OptionError for anything else."""
+    found = [texts] if isinstance(texts, str) else list(texts)
+    if len(found) > MOST_TEXTS:
+        raise OptionError(f"{len(found):,} texts are more than {MOST_TEXTS:,}", where="texts")
+    for index, text in enumerate(found):
+        if not isinstance(text, str):
+            raise OptionError(f"number {index} is {type(text).__name__}, not a text", where="texts")
+    return found
+
+
+def _rows(
+    loaded: Any, texts: Sequence[str], pairs: Sequence[str] | None, most: int
+) -> Generator[Progress, None, list[Encoding]]:
+    """Progress while texts are split into tokens; returns their encodings, at most `most` tokens each."""
+    if pairs is not None and len(pairs) != len(texts):
+        raise OptionError(f"there are {len(texts):,} texts and {len(pairs):,} pairs", where="pairs")
+    limit = min(most, loaded.tokenizer.max_length or most)
+    found: list[Encoding] = []
+    for at in range(0, len(texts), ENCODED_AT_ONCE):
+        more = None if pairs is None else pairs[at : at + ENCODED_AT_ONCE]
+        found += loaded.tokenizer.encode_batch(
+            texts[at : at + ENCODED_AT_ONCE], more, truncation=True, max_length=limit, parse_special=True
+        )
+        yield Progress("tokens", len(found), len(texts), "texts")
+    return found
+
+
+Rows = Callable[[str], Tensor]  # a field of the encodings of a batch, padded: (B, T) int32
+
+
+def _grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iterator[tuple[list[int], Rows]]:
+    """The batches, the longest texts first: the indices of the texts, and their padded fields."""
+    if type(batch_size) is not int or batch_size < 1:
+        raise OptionError(f"{batch_size!r} is no number of texts from 1", where="batch_size")
+    config, device = loaded.model.config, loaded.model.device
+    padding = getattr(config, "pad_token_id", None)
+    fill = {"ids": padding if padding is not None else loaded.tokenizer.pad_id or 0}
+    order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i]))
+    done = 0
+    while done < len(order):
+        length = max(len(encodings[order[done]]), 1)
+        chosen = order[done : done + min(batch_size, max(BATCH_TOKENS // length, 1))]
+
+        def padded(field: str, chosen: list[int] = chosen, length: int = length) -> Tensor:
+            rows = [getattr(encodings[i], field) for i in chosen]
+            flat = [value for row in rows for value in (*row, *[fill.get(field, 0)] * (length - len(row)))]
+            made: Tensor = pyapp.tensor(flat, dtype="int32", device=device)
+            return made.reshape(len(rows), length)
+
+        yield chosen, padded
+        done += len(chosen)
+
+
+def _batches(
+    loaded: Any, encodings: Sequence[Encoding], run: Callable[[Tensor, Tensor, Tensor], Tensor], batch_size: int
+) -> Iterator[tuple[int, Any]]:
+    """(index, values of the output) of each text, and (-1, Progress) after each batch.
+
+    run(ids, attention mask, type ids), all (B, T) int32 → (B, …).
+    """
+    done = 0
+    for chosen, rows in _grouped(loaded, encodings, batch_size):
+        with no_grad():
+            found = run(rows("ids"), rows("attention_mask"), rows("type_ids")).tolist()
+        for index, values in zip(chosen, found, strict=True):
+            if _has_nan(values):
+                raise ModelError("the model computes NaN", where=loaded.name, hint="Its weights may be damaged")
+            yield index, values
+        done += len(chosen)
+        yield -1, Progress("texts", done, len(encodings), "texts")
+
+
+def _has_nan(values: Any) -> bool:
+    first = values
+    while isinstance(first, list):
+        first = first[0] if first else 0.0
+    return math.isnan(first)
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _softmax(scores: Sequence[float]) -> list[float]:
+    largest = max(scores)
+    powers = [math.exp(score - largest) for score in scores]
+    total = sum(powers)
+    return [power / total for power in powers]
+
+
+# -- streams of events
+
+WORK: Mapping[str, Callable[..., Work]] = {
+    "embed": embed_texts,
+    "classify": classify_texts,
+    "rerank": rerank_texts,
+    "fill-mask": fill_masks,
+    "translate": translate_texts,
+}
+# The loader of a task, where it has another name.
+LOADED_FOR = {"rerank": "classify"}
+
+
+async def _stream(
+    name: str, arguments: Sequence[Any], model: Any, key: object, dtype: str | None, cancel: Cancel | None,
+    options: Mapping[str, Any],
+) -> AsyncGenerator[Event, None]:  # fmt: skip
+    cancel = cancel or Cancel()
+    loaded = model
+    if not hasattr(model, "tokenizer"):
+        async with aclosing(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:
+            async for step in loading:
+                if isinstance(step, Result):
+                    loaded = step.value
+                else:
+                    yield step
+    breath = Breath()
+    await breath.take()
+    for event in WORK[name](loaded, *arguments, **options):
+        if event is not None:
+            yield event
+        cancel.check()
+        await breath.take()
+
+
+def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
+    """The stream of a task: arguments and options of `work`, and those of every stream here."""
+
+    @task
+    async def stream(
+        *arguments: Any, model: Any = None, key: object = None, dtype: str | None = None,
+        cancel: Cancel | None = None, **options: Any,
+    ) -> Events:  # fmt: skip
+        async with aclosing(_stream(name, arguments, model, key, dtype, cancel, options)) as events:
+            async for event in events:
+                yield event
+
+    stream.__name__ = stream.__qualname__ = name.replace("-", "_")
+    stream.__doc__ = (
+        f"{work.__doc__}\n\n    `model` is a folder, a name on the hub or a loaded model; `key` identifies models "
+        'without a name: the last\n    used model is kept. `dtype` ("q8_0" …): the type of the matrices.\n    '
+    )
+    return stream
+
+
+embed = _task("embed", embed_texts)
+classify = _task("classify", classify_texts)
+rerank = _task("rerank", rerank_texts)
+fill_mask = _task("fill-mask", fill_masks)
+translate = _task("translate", translate_texts)
+
+
+# -- functions
+
+
+class Pipeline:
+    """A task and its model as a function: `pipeline("embed", "owner/name")(texts)`.
+
+    The result is a list with the values of each text in order; of one text given as a str, its values alone. Options
+    are those of the task.
+    """
+
+    def __init__(self, name: str, loaded: Any) -> None:
+        self.name, self.loaded = name, loaded
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        found: dict[int, Any] = {}
+        for event in WORK[self.name](self.loaded, *arguments, **options):
+            if isinstance(event, Item):
+                found[event.index] = _only(event.values)
+        texts = arguments[1] if self.name == "rerank" and len(arguments) > 1 else arguments[0] if arguments else None
+        ordered = [found[index] for index in sorted(found)]
+        return ordered[0] if isinstance(texts, str) and ordered else ordered
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name} of {self.loaded.name}>"
+
+
+def _only(values: Mapping[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else dict(values)
+
+
+def pipeline(
+    name: str,
+    model: Any,
+    *,
+    dtype: str | None = None,
+    device: Any = None,
+    report: Callable[[Event], None] | None = None,
+) -> Pipeline:
+    """A function over texts: "embed" → vectors, "classify" → labels, "rerank" (query, texts) → scores, "fill-mask" →
+    words, "translate" → texts.
+
+    `model` is a folder, a name on the hub, or a model that load_task_model has loaded. dtype: the type of the matrices
+    ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.
+    """
+    if name not in WORK:
+        raise OptionError(f"{name!r:.60} is no task", where="name", hint=f"Tasks: {', '.join(WORK)}")
+    if hasattr(model, "tokenizer"):
+        return Pipeline(name, model)
+    found = LOADERS[LOADED_FOR.get(name, name)](
+        known(model, name), None, report or (lambda event: None), Cancel(), dtype=dtype, device=device
+    )
+    return Pipeline(name, found)

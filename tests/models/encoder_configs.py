@@ -1,0 +1,56 @@
+"""Small configurations of every encoder, by name, as config.json has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SIZES = {
+    "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+    "max_position_embeddings": 24,
+}  # fmt: skip
+_LABELS = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "bert": {"model_type": "bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "roberta": {"model_type": "roberta", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
+    "xlm_roberta": {
+        "model_type": "xlm-roberta", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1,
+        "hidden_act": "gelu_new",
+    },
+    "distilbert": {
+        "model_type": "distilbert", "vocab_size": 40, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24,
+        "max_position_embeddings": 24, **_LABELS,
+    },
+    "mpnet": {"model_type": "mpnet", **_SIZES, **_LABELS, "pad_token_id": 1},
+    "modernbert": {
+        "model_type": "modernbert", **_SIZES, **_LABELS, "pad_token_id": 0, "local_attention": 4,
+        "num_hidden_layers": 3, "global_attn_every_n_layers": 2,
+    },
+    "deberta_v3": {
+        "model_type": "deberta-v2", **_SIZES, **_LABELS, "relative_attention": True, "position_buckets": 4,
+        "max_relative_positions": -1, "pos_att_type": "p2c|c2p", "share_att_key": True, "norm_rel_ebd": "layer_norm",
+        "position_biased_input": False, "type_vocab_size": 0,
+    },
+    "deberta_v2": {
+        "model_type": "deberta-v2", **_SIZES, **_LABELS, "relative_attention": True, "position_buckets": -1,
+        "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3, "conv_act": "gelu", "type_vocab_size": 2,
+    },
+    "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
+}  # fmt: skip
+QUANTISED = tuple(CONFIGS)  # run with weights in block types
+# Tokens of two texts, the second with padding at its end.
+IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
+LENGTH = 7
+
+
+def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], list[list[int]] | None]:
+    """(ids, attention mask, type ids or None if the architecture has none)."""
+    padding = config.get("pad_token_id") or 0
+    ids = [row + [padding] * (LENGTH - len(row)) for row in IDS]
+    mask = [[1] * len(row) + [0] * (LENGTH - len(row)) for row in IDS]
+    types = [[0] * 4 + [1] * 3] * 2 if config.get("type_vocab_size", 2) != 1 else [[0] * LENGTH] * 2
+    return ids, mask, types if config["model_type"] in TYPED else None
+
+
+TYPED = ("bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "nomic_bert")

@@ -1,0 +1,79 @@
+"""Makes golden_sequences/NAME.json with transformers, one for each configuration of sequence_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_sequences.py [NAME …]
+
+A file has the names and shapes of the parameters with the product of each gradient and a fixed vector, logits of a
+batch with padding, and the texts of every search. The weights are not stored: seeded.py makes them here and in the
+tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from tests.models.make_golden_encoders import rounded
+from tests.models.seeded import direction, draw
+from tests.models.sequence_configs import CONFIGS, IDS, MASK, MOST, SEARCHES, TEXTS
+
+FOLDER = Path(__file__).with_name("golden_sequences")
+
+
+def model_of(name: str, salt: int) -> Any:
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made._attn_implementation = "eager"
+    model = transformers.AutoModelForSeq2SeqLM.from_config(made).float().eval()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                scale = 4.0 if "shared" in key or "embed_tokens" in key else 1.0
+                parameter.copy_(scale * torch.from_numpy(draw(key, tuple(parameter.shape), salt)))
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.copy_(torch.from_numpy(draw("bias", tuple(model.final_logits_bias.shape))))
+    return model
+
+
+def searches(model: Any) -> dict[str, list[list[int]]]:
+    found = {}
+    for name, options in SEARCHES.items():
+        given = {"forced_eos_token_id": None, "max_new_tokens": MOST} | options
+        tokens = model.generate(torch.tensor(IDS), attention_mask=torch.tensor(MASK), do_sample=False, **given)
+        end = model.config.eos_token_id
+        rows = [row[1:] for row in tokens.tolist()]
+        found[name] = [row[: row.index(end) + 1] if end in row else row for row in rows]
+    return found
+
+
+def golden(name: str) -> dict[str, Any]:
+    best: tuple[int, int, Any] = (-1, 0, None)
+    for salt in range(8):  # the weights that give the most different texts
+        texts = searches(model_of(name, salt))
+        different = len({tuple(row) for rows in texts.values() for row in rows})
+        best = max(best, (different, -salt, texts), key=lambda entry: entry[:2])
+    salt = -best[1]
+    model = model_of(name, salt)
+    given = {"input_ids": IDS, "attention_mask": MASK, "decoder_input_ids": TEXTS}
+    logits = model(**{key: torch.tensor(value) for key, value in given.items()}).logits
+    (logits * torch.from_numpy(direction("logits", tuple(logits.shape))).float()).sum().backward()
+    parameters = {}
+    for key, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            product = (parameter.grad.double().numpy() * direction(key, parameter.shape)).sum()
+            parameters[key] = [list(parameter.shape), *rounded([product])]
+    return {
+        "salt": salt, "parameters": parameters, "logits": rounded(logits[:, [0, -1]].detach()), "searches": best[2]
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CONFIGS:
+        text = json.dumps(golden(name), separators=(",", ":"))
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        print(name, len(text))

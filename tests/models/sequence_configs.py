@@ -1,0 +1,45 @@
+"""Small configurations of every model with an encoder and a decoder, by name, and the options of their searches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SIZES = {
+    "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 20, "max_position_embeddings": 40,
+}  # fmt: skip
+_T5 = {
+    "model_type": "t5", "vocab_size": 40, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4,
+    "decoder_start_token_id": 0,
+}  # fmt: skip
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "t5": _T5,
+    "flan_t5": _T5 | {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False},
+    "bart": {"model_type": "bart", **_SIZES},
+    "mbart": {"model_type": "mbart", **_SIZES, "scale_embedding": True, "decoder_start_token_id": 2},
+    "marian": {
+        "model_type": "marian", **_SIZES, "pad_token_id": 39, "decoder_start_token_id": 39, "scale_embedding": True,
+        "activation_function": "swish",
+    },
+    "marian_two_vocabularies": {
+        "model_type": "marian", **_SIZES, "pad_token_id": 33, "decoder_start_token_id": 33,
+        "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 34,
+    },
+}  # fmt: skip
+QUANTISED = ("t5",)  # run with weights in block types
+IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]
+MASK = [[1] * 7, [1] * 4 + [0] * 3]
+TEXTS = [[3, 11, 27, 6, 19], [3, 30, 8, 15, 2]]
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "greedy without repeats": {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3},
+    "beams": {"num_beams": 4},
+    "long texts": {"num_beams": 4, "length_penalty": 2.0, "early_stopping": True, "no_repeat_ngram_size": 2},
+    "never early": {"num_beams": 3, "length_penalty": 0.5, "early_stopping": "never", "repetition_penalty": 1.2},
+    "forced": {
+        "num_beams": 2, "forced_bos_token_id": 5, "forced_eos_token_id": 2, "bad_words_ids": [[7], [8, 9]],
+        "min_new_tokens": 4,
+    },
+}  # fmt: skip
+MOST = 12  # new tokens

@@ -1,0 +1,154 @@
+"""Encoders and their heads against transformers (make_golden_encoders.py): names, outputs of a batch with padding, and
+gradients; quantised weights; hostile configurations.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn
+from pyapp.errors import ArgumentError, ModelError
+from pyapp.formats import open_checkpoint
+from pyapp.formats.safetensors import write_safetensors
+from pyapp.models._index import MODEL_TYPES, TASKS
+from pyapp.models.loading.by_task import build
+from tests.models.encoder_configs import CONFIGS, QUANTISED, batch
+from tests.models.seeded import direction, draw
+
+FOLDER = Path(__file__).with_name("golden_encoders")
+CASES = [(name, task) for name in CONFIGS for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]]
+
+
+@cache
+def golden(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def module_of(name: str) -> Any:
+    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+
+
+def make(name: str, task: str, **changes: Any) -> Any:
+    module = module_of(name)
+    model = module.TASKS[task](module.Config.from_dict(CONFIGS[name] | changes))
+    with pyapp.no_grad():
+        for key, parameter in model.named_parameters(remove_duplicate=False):
+            if key in golden(name)[task]["parameters"]:
+                parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape))))
+    return model
+
+
+def run(model: Any, name: str) -> pyapp.Tensor:
+    ids, mask, types = batch(CONFIGS[name])
+    found: pyapp.Tensor = model(pyapp.tensor(ids), pyapp.tensor(mask), None if types is None else pyapp.tensor(types))
+    return found
+
+
+def shown(x: pyapp.Tensor) -> pyapp.Tensor:
+    return x if x.ndim == 2 else x[pyapp.tensor([0, 0, 1]), pyapp.tensor([0, 6, 3])]
+
+
+@pytest.mark.parametrize(("name", "task"), CASES)
+def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -> None:
+    model, expected = make(name, task), golden(name)[task]
+    found = dict(model.named_parameters(remove_duplicate=False))  # which name of a tied weight comes first differs
+    assert {key: list(found[key].shape) for key in expected["parameters"]} == {
+        key: shape for key, (shape, _) in expected["parameters"].items()
+    }
+    assert {id(found[key]) for key in expected["parameters"]} == {id(parameter) for parameter in model.parameters()}
+    with pyapp.no_grad():
+        np.testing.assert_allclose(shown(run(model, name)).numpy().reshape(-1), expected["outputs"], atol=1e-4)
+    picked = shown(run(model.requires_grad_(), name))
+    np.testing.assert_allclose(picked.detach().numpy().reshape(-1), expected["outputs"], atol=1e-4)
+    (picked * pyapp.tensor(direction(task, picked.shape).astype(np.float32))).sum().backward()
+    for key in expected["parameters"]:
+        parameter = found[key]
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy().astype(np.float64)
+        product = (grad * direction(key, grad.shape)).sum()
+        np.testing.assert_allclose(product, expected["parameters"][key][1], rtol=1e-3, atol=1e-3, err_msg=key)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_padding_changes_nothing(name: str) -> None:
+    """A text alone has the hidden states that it has beside a longer one."""
+    model = make(name, "features")
+    ids, mask, types = batch(CONFIGS[name])
+    length = sum(mask[1])
+    with pyapp.no_grad():
+        alone = model(
+            pyapp.tensor([ids[1][:length]]), None, None if types is None else pyapp.tensor([types[1][:length]])
+        )
+        beside = run(model, name)[1:2, :length]
+    np.testing.assert_allclose(alone.numpy(), beside.numpy(), atol=2e-6)
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+@pytest.mark.parametrize(("kind", "close"), [("q8_0", 0.05), ("q4_0", 0.6)])
+def test_quantised_weights_run(name: str, kind: str, close: float) -> None:
+    """Rows of 32 columns and more are quantised; the result stays near."""
+    sizes = {"dim": 32, "hidden_dim": 64} if name == "distilbert" else {"hidden_size": 32, "intermediate_size": 64}
+    model = make(name, "features", **sizes)
+    with pyapp.no_grad():
+        exact = run(model, name).numpy()
+        assert nn.quantize(model, kind)
+        found = run(model, name).numpy()
+    assert 0 < np.abs(found - exact).max()
+    assert np.sqrt(np.square(found - exact).mean() / np.square(exact).mean()) < close
+
+
+def test_too_many_tokens_and_other_shapes_are_refused() -> None:
+    model = make("roberta", "features")
+    with pytest.raises(ArgumentError, match="T from 1 to 22"):  # 24 positions, two of them of padding
+        model(pyapp.ones(1, 23, dtype="int32"))
+    with pytest.raises(ArgumentError, match="attention_mask"):
+        model(pyapp.ones(1, 5, dtype="int32"), pyapp.ones(1, 4, dtype="int32"))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_hostile_configurations_are_refused(name: str) -> None:
+    heads = "n_heads" if name == "distilbert" else "num_attention_heads"
+    for change in ({heads: 5}, {heads: 0}, {"vocab_size": 10**12}, {"vocab_size": "many"}, {"vocab_size": None},
+                   {"id2label": {"0": "a", "2": "b"}}, {"num_labels": 10**9, "id2label": None}):  # fmt: skip
+        with pytest.raises(ModelError):
+            module_of(name).Config.from_dict(CONFIGS[name] | change).labels  # noqa: B018 (checked when read)
+
+
+def test_words_are_tied_to_the_embedding() -> None:
+    model = make("bert", "masked-lm")
+    assert model.cls.predictions.decoder.weight is model.encoder.word_embeddings.weight
+    untied = make("bert", "masked-lm", tie_word_embeddings=False)
+    assert untied.cls.predictions.decoder.weight is not untied.encoder.word_embeddings.weight
+
+
+def test_nomic_berts_files_on_the_hub_load() -> None:
+    """Other names, queries, keys and values in one matrix, and a configuration of GPT-2's kind."""
+    model = make("nomic_bert", "features")
+    tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    older: dict[str, pyapp.Tensor] = {}
+    for name, value in tensors.items():
+        for old, new in module_of("nomic_bert").OLDER_NAMES.items():
+            name = old + name.removeprefix(new) if name.startswith(new) else name.replace(f".{new}", f".{old}")
+        older[name] = value
+    for layer in range(2):
+        parts = [older.pop(f"encoder.layers.{layer}.self_attn.{part}_proj.weight") for part in "qkv"]
+        older[f"encoder.layers.{layer}.attn.Wqkv.weight"] = pyapp.cat(parts)
+    sizes = CONFIGS["nomic_bert"]
+    names = {new: old for old, new in module_of("nomic_bert").OLDER_FIELDS.items()}
+    settings = {names.get(key, key): value for key, value in sizes.items()} | {"rotary_emb_base": 1000}
+    assert "encoder.layers.1.mlp.fc11.weight" in older and settings["n_embd"] == 16
+    file = io.BytesIO()
+    write_safetensors(file, older)
+    with open_checkpoint(file.getvalue()) as checkpoint:
+        found = build(checkpoint, settings, "features")
+    with pyapp.no_grad():
+        assert (run(found, "nomic_bert") == run(model, "nomic_bert")).all()
