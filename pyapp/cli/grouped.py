@@ -86,6 +86,8 @@ def _of_ending(most: int | None) -> list[Callable[[F], F]]:
                help="Length at most." + ("" if most else " [default: until the context is full]")),
         option(ENDING, "--stop", multiple=True, metavar="TEXT",
                help="End before this text; may be given several times."),
+        option(ENDING, "--context", type=click.IntRange(min=1), metavar="N",
+               help="Tokens of prompt and text together. [default: the model's, at most 8192]"),
         option(ENDING, "--rolling", is_flag=True, help="Drop the oldest tokens when the context is full."),
         option(ENDING, "--keep", type=click.IntRange(min=0), default=0, metavar="N",
                help="With --rolling: never drop the first N tokens. [default: 0]"),

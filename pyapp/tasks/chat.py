@@ -59,8 +59,8 @@ async def chat(
     await breath.take()
     chosen = ChatTemplate(loaded.tokenizer, source=template)
     stream = answer(
-        keeper.session_of(loaded.model), chosen, messages, options, tools=tools, variables=variables, cancel=cancel,
-        drafter=drafter,
+        keeper.session_of(loaded.model, options.context), chosen, messages, options, tools=tools, variables=variables,
+        cancel=cancel, drafter=drafter,
     )  # fmt: skip
     for event in stream:
         yield event

@@ -64,13 +64,16 @@ class Keeper:
     def drop(self) -> None:
         self._key = self._model = self._session = None
 
-    def session_of(self, model: Any) -> Any:
-        """The session of the last conversation with a language model, which has read its messages; else a new one."""
+    def session_of(self, model: Any, capacity: int | None = None) -> Any:
+        """The session of the last conversation with a language model, which has read its messages; else a new one.
+        `capacity` None: any.
+        """
         from pyapp.text.session import Session
 
-        if self._session is None or self._session.model is not model:
-            self._session = None  # before the new one needs the memory
-            self._session = Session(model)
+        last = self._session
+        if last is None or last.model is not model or capacity not in (None, last.capacity):
+            self._session = last = None  # before the new one needs the memory
+            self._session = Session(model, capacity)
         return self._session
 
     async def get(

@@ -13,7 +13,7 @@ from pyapp.formats.safe_json import parse_json
 from pyapp.text.chat_template import ChatTemplate
 from pyapp.text.generate import check_tokenizer, fitting, generate_from
 from pyapp.text.options import SamplingOptions
-from pyapp.text.session import Session
+from pyapp.text.session import Session, context_hint
 from pyapp.text.speculation import Drafter
 from pyapp.text.thinking import ThinkingSplitter
 
@@ -132,8 +132,9 @@ def answer(
         raise OptionError("the template gives no text for these messages", where="messages")
     if len(ids) > session.capacity and not options.rolling:
         raise OptionError(
-            f"the conversation has {len(ids)} tokens: this model reads at most {session.capacity}", where="messages",
-            hint="Remove earlier messages, start anew, or set rolling, which leaves out the oldest tokens",
+            f"the conversation has {len(ids)} tokens: there is room for {session.capacity}", where="messages",
+            hint="Remove earlier messages, start anew, or set rolling, which leaves out the oldest tokens. "
+            f"{context_hint(session)}".rstrip(),
         )  # fmt: skip
     ids = fitting(ids, session.capacity, options.keep)
     splitter = ThinkingSplitter(template.render(messages, tools, **more))

@@ -12,7 +12,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler, log_probabilities
-from pyapp.text.session import LanguageModel, LanguageModelConfig, Session
+from pyapp.text.session import LanguageModel, LanguageModelConfig, Session, context_hint
 from pyapp.text.speculation import Drafter, PromptLookup, Speculation
 from pyapp.text.stream import StopMatcher, StreamDecoder
 from pyapp.text.tokenizer import Tokenizer
@@ -41,9 +41,9 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
         )
 
 
-def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None) -> list[int]:
-    """The prompt's tokens; for an empty prompt only the beginning-of-text token. OptionError if the prompt
-    is too long for `capacity`.
+def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None, hint: str = "") -> list[int]:
+    """The prompt's tokens; for an empty prompt only the beginning-of-text token. OptionError, with `hint`, for one
+    that is too long for `capacity`.
     """
     ids = tokenizer.encode(prompt, eos=False)
     if not ids:
@@ -51,9 +51,9 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None) -
     if capacity is not None and len(ids) > capacity:
         share = int(len(prompt) * capacity / len(ids))
         raise OptionError(
-            f"{len(ids)} tokens are too long: this model reads at most {capacity}",
+            f"{len(ids)} tokens are too long: there is room for {capacity}",
             where="prompt",
-            hint=f"Shorten it from {len(prompt)} to about {share} characters",
+            hint=f"Shorten it from {len(prompt)} to about {share} characters. {hint}".rstrip(),
         )
     return ids
 
@@ -92,7 +92,7 @@ def generate(
     """
     options = options or SamplingOptions()
     check_tokenizer(tokenizer, session.vocab_size)
-    ids = prompt_ids(tokenizer, prompt, None if options.rolling else session.capacity)
+    ids = prompt_ids(tokenizer, prompt, None if options.rolling else session.capacity, context_hint(session))
     session.reset()
     return generate_from(session, tokenizer, ids, options, cancel, drafter, continuing=bool(prompt))
 

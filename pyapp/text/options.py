@@ -36,6 +36,8 @@ class SamplingOptions:
       are the model's own: before penalties, temperature and filters.
     - seed: the same seed gives the same draws; None: a new one each time.
     - max_new_tokens: the largest number of new tokens; None: until the context is full.
+    - context: the most tokens of prompt and text together, for which the cache has memory; None: those that the model
+      can read, at most 8,192 (text.session.CONTEXT).
     - stop: texts that end the generation; they are not part of the result.
     - stop_tokens: ids that end the generation, besides the tokenizer's; they are not part of the result.
     - rolling: when the context is full, the oldest tokens are dropped and the rest is read again, instead of ending.
@@ -75,6 +77,7 @@ class SamplingOptions:
     json_schema: Mapping[str, Any] | bool | None = None
     regex: str | None = None
     choice: tuple[str, ...] = ()
+    context: int | None = None
 
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, 0, 100)
@@ -93,6 +96,8 @@ class SamplingOptions:
             check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
         if self.max_new_tokens is not None:
             check_number("max_new_tokens", self.max_new_tokens, 1, 1 << 31, whole=True)
+        if self.context is not None:
+            check_number("context", self.context, 1, 1 << 31, whole=True)
         check_number("samples", self.samples, 1, 256, whole=True)
         check_number("beams", self.beams, 1, 256, whole=True)
         check_number("length_penalty", self.length_penalty, -10, 10)

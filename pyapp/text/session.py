@@ -38,19 +38,26 @@ class LanguageModel(Protocol):
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: Any, last_only: bool = True) -> Tensor: ...
 
 
+# Tokens for which a cache has memory by default: models that read more would need gigabytes for it.
+CONTEXT = 8192
+
+
 class Session:
     """The state of generating one text: the model's cache, and the decode step as a Graph.
 
-    `tokens` are in the cache, `position` of them; it holds `capacity`. `eager` runs every step op by op instead, for
-    reference. The logits that `feed`, `step` and `read` return are overwritten by the next call.
+    `tokens` are in the cache, `position` of them; it holds `capacity`, by default those that the model can read, at
+    most CONTEXT. `eager` runs every step op by op instead, for reference. The logits that `feed`, `step` and `read` return
+    are overwritten by the next call.
     """
 
     def __init__(self, model: LanguageModel, capacity: int | None = None, eager: bool = False) -> None:
         longest = model.config.max_seq_len
         if capacity is not None and not 1 <= capacity <= longest:
-            raise OptionError(f"must be from 1 to {longest}, not {capacity}", where="capacity")
+            raise OptionError(
+                f"must be from 1 to {longest:,}, which the model can read, not {capacity}", where="context"
+            )
         self.model = model
-        self.capacity = capacity or longest
+        self.capacity = capacity or min(longest, CONTEXT)
         self.vocab_size = model.config.vocab_size
         self.position = 0
         self.tokens: list[int] = []
@@ -195,13 +202,19 @@ class Session:
         if position + len(ids) > self.capacity:
             raise ModelError(
                 f"{position + len(ids)} tokens do not fit the context of {self.capacity}",
-                hint="Start a new session, or reset() this one",
+                hint=f"Start a new session, or reset() this one. {context_hint(self)}".rstrip(),
             )
         if not 0 <= min(ids) <= max(ids) < self.vocab_size:
             raise ModelError(
                 f"token ids from {min(ids)} to {max(ids)} are outside the model's vocabulary of {self.vocab_size}",
                 hint="The tokenizer does not belong to this model",
             )
+
+
+def context_hint(session: Session) -> str:
+    """How to get room for more tokens; "" where the model can read no more."""
+    longest = session.model.config.max_seq_len
+    return f"The model can read {longest:,}: set the context" if longest > session.capacity else ""
 
 
 def copy_layer(mine: Any, theirs: Any, count: int) -> None:

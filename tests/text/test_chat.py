@@ -112,7 +112,7 @@ def test_tools_and_system_reach_the_template(loaded: Any, template: ChatTemplate
 
 def test_a_conversation_that_is_too_long(loaded: Any, template: ChatTemplate) -> None:
     messages = [{"role": "user", "content": "the dog " * 400}]
-    with pytest.raises(OptionError, match="messages: the conversation has .* at most 512.*rolling"):
+    with pytest.raises(OptionError, match="messages: the conversation has .* room for 512.*rolling"):
         list(answer(Session(loaded.model), template, messages, OPTIONS))
     options = SamplingOptions(temperature=0, max_new_tokens=5, rolling=True, keep=8)
     assert done_of(list(answer(Session(loaded.model), template, messages, options)))["new_tokens"] <= 5

@@ -137,13 +137,23 @@ def test_cancel(parrot: Parrot, tokenizer: Tokenizer) -> None:
 def test_a_prompt_that_is_too_long(tokenizer: Tokenizer) -> None:
     parrot = Parrot(tokenizer.encode(STORY), tokenizer.vocab_size, 20)
     text = "the dog " * 500
-    with pytest.raises(OptionError, match=r"^prompt: \d+ tokens are too long: this model reads at most 20") as caught:
+    with pytest.raises(OptionError, match=r"^prompt: \d+ tokens are too long: there is room for 20") as caught:
         run(parrot, tokenizer, text)
     assert caught.value.hint is not None and "from 4000 to about" in caught.value.hint
     full = tokenizer.decode(tokenizer.encode(STORY)[:20])
     events = run(parrot, tokenizer, full)  # one that fits exactly gives one token
     assert isinstance(events[-1], Done) and events[-1].reason == "context"
     assert events[-1].results["new_tokens"] == 1
+
+
+def test_a_model_that_reads_long_texts_gets_a_cache_of_a_plain_size(tokenizer: Tokenizer) -> None:
+    parrot = Parrot(tokenizer.encode(STORY), tokenizer.vocab_size, 1 << 17)
+    assert Session(parrot).capacity == 8192 and Session(parrot, 9000).capacity == 9000
+    with pytest.raises(OptionError, match="^context: must be from 1 to 131,072"):
+        Session(parrot, 1 << 18)
+    with pytest.raises(OptionError) as caught:
+        list(generate(Session(parrot, 20), tokenizer, "the dog " * 500))
+    assert caught.value.hint is not None and "can read 131,072: set the context" in caught.value.hint
 
 
 def test_the_seed_is_told(parrot: Parrot, tokenizer: Tokenizer) -> None:
