@@ -46,8 +46,8 @@ class Session:
     """The state of generating one text: the model's cache, and the decode step as a Graph.
 
     `tokens` are in the cache, `position` of them; it holds `capacity`, by default those that the model can read, at
-    most CONTEXT. `eager` runs every step op by op instead, for reference. The logits that `feed`, `step` and `read` return
-    are overwritten by the next call.
+    most CONTEXT. `eager` runs every step op by op instead, for reference. The logits that `feed`, `step` and `read`
+    return are overwritten by the next call.
     """
 
     def __init__(self, model: LanguageModel, capacity: int | None = None, eager: bool = False) -> None:
