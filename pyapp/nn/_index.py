@@ -127,9 +127,6 @@ FUNCTIONS = {
     "layers.embedding": """
         embedding embedding_bag one_hot
     """,
-    "layers.gated": """
-        activation_named gated
-    """,
     "layers.linear": """
         bilinear linear
     """,

@@ -10,7 +10,7 @@ from ..module import Module
 from .joined import JoinedLinear
 from .linear import Linear, ResidualLinear
 
-__all__ = ["GatedFeedForward", "activation_named", "gated"]
+__all__ = ["GatedFeedForward"]
 
 
 def _gelu_tanh(x: Tensor) -> Tensor:

@@ -25,10 +25,10 @@ class LazyModuleMixin(Module):
         self.__dict__.update(made.__dict__)
         object.__setattr__(self, "_made_of", (args, kwargs))
         setattr(self, self.size_name, 0)
-        with no_grad():
-            for buffer in self.buffers():
-                if buffer.ndim:
-                    buffer.data = buffer.new_empty((0,))
+        with no_grad():  # without elements until the size is known (is_lazy)
+            for tensor in (*self.parameters(), *self.buffers()):
+                if tensor.ndim:
+                    tensor.data = tensor.new_empty((0,))
         self._register_load_state_dict_pre_hook(self._before_loading)
 
     def has_uninitialized_params(self) -> bool:
