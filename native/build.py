@@ -29,7 +29,7 @@ TYPE_GROUPS = {
 }  # words of OPCODE lines in kernels.h
 DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels; in these, sources of SMALL are compiled for size
 _SMALL = "add_rows any_float binary blocks cast compute create ctc depthwise elements"
-_SMALL += " random reduce_angle scan select sort unary"
+_SMALL += " random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
 ONCE = ("run.c", "pool.c")  # every other source is a kernel source: compiled once for each instruction set
 

@@ -527,12 +527,18 @@ KERNEL(log_mel_f32, "y samples roots filters ranges | frames hop size mels y_str
 KERNEL(random_uniform, "y | count seed offset |")
 /* Box-Muller on the word pairs (2j, 2j + 1). */
 KERNEL(random_normal, "y | count seed offset |")
-/* Temperature, top-k, top-p and min-p over logits, after the repetition penalty of the ids in history[0 .. count - 1].
- * candidates is scratch of 2 * vocabulary 32-bit words. uniform[0] in [0, 1) is the draw. temperature <= 0: argmax.
- * top_k 0, top_p >= 1 (or <= 0), min_p 0, penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT. */
+/* Temperature, top-k, top-p, min-p and typical sampling over logits, after the repetition penalty of the ids in
+ * history[0 .. count - 1]. candidates is scratch of 2 * vocabulary 32-bit words. uniform[0] in [0, 1) is the draw.
+ * typical is a share in units of 2^-24. temperature <= 0: argmax.
+ * top_k 0, top_p >= 1 (or <= 0), min_p 0, typical 0 (or >= 2^24), penalty 1: off. NaN logits: KERNEL_BAD_ARGUMENT. */
 KERNEL(sample_f32,
-       "token logits history? uniform candidates | vocabulary history_count top_k | temperature top_p min_p "
+       "token logits history? uniform candidates | vocabulary history_count top_k typical | temperature top_p min_p "
        "penalty")
+/* mask[i] = 1 where an automaton over bytes may read token i, else 0. From `state`, table (states, columns) int32 gives the
+ * next state for the column of each byte, columns_of (256) uint8; a number outside 0 .. states - 1 refuses the byte. The last
+ * state must have a distance (states) int32 from 0 to `budget`. Token i is bytes[offsets[i] .. offsets[i + 1] - 1]; a
+ * token without bytes gets 0. Offsets outside 0 .. size give KERNEL_INDEX_RANGE. */
+KERNEL(token_mask, "mask table columns_of distance bytes offsets | tokens states columns size state budget |")
 
 /* ---- Training */
 

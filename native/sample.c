@@ -1,5 +1,6 @@
-/* The next token: repetition penalty (Keskar et al., CTRL, 2019), temperature, top-k, top-p (Holtzman et al., 2020) and
- * min-p (Nguyen et al., 2024), in this order, as the logits processors of Hugging Face transformers.
+/* The next token: repetition penalty (Keskar et al., CTRL, 2019), temperature, top-k, top-p (Holtzman et al., 2020), min-p
+ * (Nguyen et al., 2024) and typical sampling (Meister et al., 2023), in this order, as the logits processors of Hugging
+ * Face transformers.
  *
  * Each of them keeps a prefix of the candidates in descending order, and the draw asks for the smallest prefix of some
  * mass. So nothing is sorted: candidates below a threshold are dropped, quickselect finds the end of the prefix among
@@ -176,12 +177,52 @@ static int prepare(candidates *c, const float *logits, const int32_t *history, i
     return KERNEL_OK;
 }
 
+/* Keeps the smallest set of candidates whose mass reaches the share `typical`, those first whose surprise -log p is closest
+ * to the entropy. |-log p - entropy| <= d is a window of weights around exp(sum p log w): d is found by bisection. */
+static void keep_typical(candidates *c, double typical)
+{
+    double sum = 0, mean = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        const double weight = c->values[i];
+        sum += weight;
+        mean += weight > 0 ? weight * log_scalar(c->values[i]) : 0.0;
+    }
+    const float center = (float)(mean / sum);
+    float narrow = 0.0f, wide = 256.0f, low = 0.0f, high = 2.0f;
+    for (int step = 0; step < 48; step++) {
+        const float middle = narrow + (wide - narrow) * 0.5f;
+        const float from = vexp(vsplat(center - middle))[0], to = vexp(vsplat(center + middle))[0];
+        double mass = 0;
+        for (int64_t i = 0; i < c->count; i++)
+            mass += c->values[i] >= from && c->values[i] <= to ? (double)c->values[i] : 0.0;
+        if (mass >= typical * sum) {
+            wide = middle;
+            low = from;
+            high = to;
+        } else {
+            narrow = middle;
+        }
+    }
+    int64_t kept = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        const float value = c->values[i];
+        c->ids[kept] = c->ids[i];
+        c->values[kept] = value;
+        kept += value >= low && value <= high;
+    }
+    c->count = kept;
+}
+
 /* The draw, from weights; returns the place of the chosen candidate. */
-static int64_t draw(candidates *c, float top_p, float min_p, double uniform)
+static int64_t draw(candidates *c, float top_p, float min_p, float typical, double uniform)
 {
     const float smallest = 1.4e-45f, floor = min_p > smallest ? min_p < 1.0f ? min_p : 1.0f : smallest;
     if (top_p > 0 && top_p < 1)
         c->count = select_mass(c, mass_at_least(c, smallest) * top_p, floor, 0);
+    if (typical > 0 && typical < 1) {
+        keep_at_least(c, floor);
+        keep_typical(c, typical);
+    }
     return select_mass(c, mass_at_least(c, floor) * uniform, floor, 1) - 1;
 }
 
@@ -214,6 +255,8 @@ KERNEL(sample_f32)
     if (top_k > 0 && top_k < vocabulary)
         keep_top(&c, top_k);
     to_weights(&c, largest, temperature);
-    *token = c.ids[draw(&c, record->floats[sample_f32_top_p], record->floats[sample_f32_min_p], uniform[0])];
+    const float top_p = record->floats[sample_f32_top_p], min_p = record->floats[sample_f32_min_p];
+    const float typical = (float)record->dims[sample_f32_typical] * 0x1p-24f;
+    *token = c.ids[draw(&c, top_p, min_p, typical, uniform[0])];
     return KERNEL_OK;
 }

@@ -48,19 +48,39 @@ class Token(Event):
 
     `text` may be empty (an incomplete UTF-8 character, or a possible start of a stop string, is held back). `id` is
     None for text that was held back until the end. `index` counts the new tokens from 0.
+
+    If asked for: `logprob` is the natural logarithm of the token's probability, `top_logprobs` are the likeliest tokens,
+    mappings with id, text and logprob. `sample` is the number of the text, from 0, if several are generated.
     """
 
     type: ClassVar[str] = "token"
     text: str
     id: int | None
     index: int
+    logprob: float | None = None
+    top_logprobs: tuple[Mapping[str, Any], ...] | None = None
+    sample: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As Event.to_dict, written out for speed: there is one event for each token."""
+        """As Event.to_dict, written out for speed: there is one event for each token. -inf is null."""
         values: dict[str, Any] = {"type": "token", "text": self.text, "index": self.index}
         if self.id is not None:
             values["id"] = self.id
+        if self.sample is not None:
+            values["sample"] = self.sample
+        if self.logprob is not None:
+            values["logprob"] = finite(self.logprob)
+        if self.top_logprobs is not None:
+            values["top_logprobs"] = [{**entry, "logprob": finite(entry["logprob"])} for entry in self.top_logprobs]
         return values
+
+
+@dataclass(frozen=True)
+class Thought(Event):
+    """Text of a model's thinking, which comes before its answer and is not part of it."""
+
+    type: ClassVar[str] = "thought"
+    text: str
 
 
 @dataclass(frozen=True)

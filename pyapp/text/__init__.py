@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyapp.text.encoding import BatchEncoding, Encoding
     from pyapp.text.generate import LanguageModel, Session
     from pyapp.text.options import SamplingOptions
     from pyapp.text.sampling import Sampler
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pyapp.text.tokenizer import Tokenizer, set_backend_factory
 
 _HOMES = {
+    "BatchEncoding": "encoding",
+    "Encoding": "encoding",
     "LanguageModel": "generate",
     "Session": "generate",
     "Sampler": "sampling",
@@ -28,6 +31,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "BatchEncoding",
+    "Encoding",
     "LanguageModel",
     "Sampler",
     "SamplingOptions",

@@ -3,124 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from pyapp.engine import capture, no_grad
-from pyapp.engine.buffers import int32_tensor, writer
-from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
 from pyapp.text.options import SamplingOptions
-from pyapp.text.sampling import Sampler
+from pyapp.text.sampling import Sampler, log_probabilities
+from pyapp.text.session import LanguageModel, LanguageModelConfig, Session
+from pyapp.text.speculation import Drafter, PromptLookup, Speculation
 from pyapp.text.stream import StopMatcher, StreamDecoder
+from pyapp.text.structured import TextForm, form_of
 from pyapp.text.tokenizer import Tokenizer
 
-# Tokens of a prompt per pass: enough for the speed of matrix products, few enough to cancel soon and show progress.
-PROMPT_PASS = 128
+__all__ = [
+    "Clock", "LanguageModel", "LanguageModelConfig", "Session", "Writer", "check_tokenizer", "fitting", "generate",
+    "generate_from", "prompt_ids",
+]  # fmt: skip
 
-
-class LanguageModelConfig(Protocol):
-    """The fields of a model's `config` that the loop uses."""
-
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def max_seq_len(self) -> int: ...
-
-
-class LanguageModel(Protocol):
-    """A causal language model with a cache of keys and values (docs/architecture.md). The attribute `device` is the
-    device on which it computes, by default the CPU.
-    """
-
-    @property
-    def config(self) -> LanguageModelConfig: ...
-
-    def new_cache(self, capacity: int | None = None) -> Any: ...
-
-    def forward_cached(self, tokens: Tensor, position: Tensor, cache: Any, last_only: bool = True) -> Tensor: ...
-
-
-class Session:
-    """The state of generating one text: the model's cache, and the decode step as a Graph.
-
-    `position` tokens are in the cache, which holds `capacity`. `eager` runs every step op by op instead, for reference.
-    The logits that `feed` and `step` return are overwritten by the next call.
-    """
-
-    def __init__(self, model: LanguageModel, capacity: int | None = None, eager: bool = False) -> None:
-        longest = model.config.max_seq_len
-        if capacity is not None and not 1 <= capacity <= longest:
-            raise OptionError(f"must be from 1 to {longest}, not {capacity}", where="capacity")
-        self.model = model
-        self.capacity = capacity or longest
-        self.vocab_size = model.config.vocab_size
-        self.position = 0
-        self.eager = eager
-        self.cache = model.new_cache(self.capacity)
-        self.device = getattr(model, "device", cpu)
-        inputs = int32_tensor([0, 0], self.device)
-        self._token, self._place = inputs.narrow(0, 0, 1), inputs.narrow(0, 1, 1)
-        self._write = writer(inputs)  # a token and its position
-        self._replay: Callable[[], Any] | None = None
-        self._logits: Tensor | None = None
-
-    def reset(self) -> None:
-        """Forgets the text; the Graph stays."""
-        self.position = 0
-
-    def feed(self, ids: Sequence[int]) -> Tensor:
-        """Reads tokens in one pass; returns the logits (V,) float32 of the next token."""
-        self._check(ids)
-        with no_grad():
-            self._write(0, self.position)
-            logits = self.model.forward_cached(int32_tensor(ids, self.device), self._place, self.cache, last_only=True)
-        self.position += len(ids)
-        return logits.reshape(self.vocab_size)
-
-    def step(self, token: int) -> Tensor:
-        """Reads one token; returns the logits (V,) float32 of the next token."""
-        if self.position >= self.capacity or not 0 <= token < self.vocab_size:
-            self._check((token,))
-        self._write(token, self.position)
-        if self._replay is not None:
-            self._replay()
-        else:
-            self._first_step()
-        self.position += 1
-        assert self._logits is not None
-        return self._logits
-
-    def _first_step(self) -> None:
-        """Runs the step; unless eager, captures its launch records for the following steps."""
-        with no_grad():
-            if self.eager:
-                self._logits = self._decode()
-            else:
-                graph = capture(self._decode)
-                self._logits = graph.outputs
-                self._replay = graph.replay
-
-    def _decode(self) -> Tensor:
-        logits = self.model.forward_cached(self._token, self._place, self.cache, last_only=True)
-        return logits.reshape(self.vocab_size)
-
-    def _check(self, ids: Sequence[int]) -> None:
-        if not ids:
-            raise ValueError("feed() needs at least one token")
-        if self.position + len(ids) > self.capacity:
-            raise ModelError(
-                f"{self.position + len(ids)} tokens do not fit the context of {self.capacity}",
-                hint="Start a new session, or reset() this one",
-            )
-        if not 0 <= min(ids) <= max(ids) < self.vocab_size:
-            raise ModelError(
-                f"token ids from {min(ids)} to {max(ids)} are outside the model's vocabulary of {self.vocab_size}",
-                hint="The tokenizer does not belong to this model",
-            )
-
+GUESSES = 8  # of a draft model at a time, unless `lookup` says otherwise
 
 def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
     """ModelError if the tokenizer cannot belong to the model: it is larger, or smaller by more than a plausible
@@ -135,14 +37,14 @@ def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
         )
 
 
-def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int) -> list[int]:
+def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None) -> list[int]:
     """The prompt's tokens; for an empty prompt only the beginning-of-text token. OptionError if the prompt
-    is too long.
+    is too long for `capacity`.
     """
     ids = tokenizer.encode(prompt, eos=False)
     if not ids:
         ids = [tokenizer.bos_id if tokenizer.bos_id is not None else min(tokenizer.eos_ids, default=0)]
-    if len(ids) > capacity:
+    if capacity is not None and len(ids) > capacity:
         share = int(len(prompt) * capacity / len(ids))
         raise OptionError(
             f"{len(ids)} tokens are too long: this model reads at most {capacity}",
@@ -152,62 +54,133 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int) -> list[int]:
     return ids
 
 
+def fitting(ids: list[int], capacity: int, keep: int) -> list[int]:
+    """A text for a rolling context: if `ids` are more than `capacity`, the first `keep` and the last ones, which fill half
+    of what is left, so that rolling is rare.
+    """
+    if len(ids) <= capacity:
+        return ids
+    if keep >= capacity:
+        raise OptionError(f"must be less than the context of {capacity} tokens, not {keep}", where="keep")
+    return [*ids[:keep], *ids[-((capacity - keep + 1) // 2) :]]
+
+
 def generate(
     session: Session,
     tokenizer: Tokenizer,
     prompt: str = "",
     options: SamplingOptions | None = None,
     cancel: Cancel | None = None,
+    drafter: Drafter | None = None,
 ) -> Iterator[Event]:
     """Continues `prompt`: Progress over the prompt, a Token each, Metrics, and Done with the reason.
 
-    Reasons: "stop" (the model ended the text), "length" (max_new_tokens), "context" (the cache is full), "stop_string",
-    "cancelled". The session is reset first. Raises OptionError for a prompt that is too long, ModelError for a
-    tokenizer of another model and for weights that give NaN.
+    Reasons: "stop" (the model ended the text, or its form is complete), "length" (max_new_tokens), "context" (the cache
+    is full), "stop_string", "cancelled". The session is reset first. `drafter` guesses tokens (pyapp/text/speculation.py).
+    Raises OptionError for a prompt that is too long, ModelError for a tokenizer of another model and for weights that
+    give NaN.
     """
     options = options or SamplingOptions()
-    cancel = cancel or Cancel()
     check_tokenizer(tokenizer, session.vocab_size)
-    clock = Clock()
-    ids = prompt_ids(tokenizer, prompt, session.capacity)
+    ids = prompt_ids(tokenizer, prompt, None if options.rolling else session.capacity)
     session.reset()
-    sampler = Sampler(options, session.vocab_size, session.capacity + 1, session.device)
-    sampler.accept(ids)
-    writer = Writer(tokenizer, options, continuing=bool(prompt))
+    return generate_from(session, tokenizer, ids, options, cancel, drafter, continuing=bool(prompt))
+
+
+def generate_from(
+    session: Session,
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    options: SamplingOptions,
+    cancel: Cancel | None = None,
+    drafter: Drafter | None = None,
+    continuing: bool = True,
+) -> Iterator[Event]:
+    """As `generate`, for the tokens of a prompt that fits the context. What the session has read of it is not read again.
+
+    `continuing`: the new text follows other text, so a space at its beginning is kept.
+    """
+    cancel = cancel or Cancel()
+    clock = Clock()
+    ids = fitting(list(ids), session.capacity, options.keep)
+    most = options.max_new_tokens
+    if not options.rolling:
+        room = session.capacity + 1 - len(ids)
+        most = room if most is None else min(most, room)
+    form = form_of(options, tokenizer, session, most) if options.has_form else None
+    sampler = Sampler(options, session.vocab_size, session.capacity + 1, session.device, form)
+    sampler.accept(ids, prompt=True)
+    writer = Writer(tokenizer, options, continuing or form is not None)
+    steps = _steps(session, options, drafter)
+    step = steps.step
+    stops = tokenizer.stop_ids.union(options.stop_tokens)
     reason = "cancelled"
-    for start in range(0, len(ids), PROMPT_PASS):
+    reused = session.reuse(ids)
+    done = reused
+    for part in session.passes(ids[reused:]):
         if cancel.is_set():
             break
-        logits = session.feed(ids[start : start + PROMPT_PASS])
-        yield Progress("prompt", min(start + PROMPT_PASS, len(ids)), len(ids), "tokens")
+        logits = session.feed(part)
+        done += len(part)
+        yield Progress("prompt", done, len(ids), "tokens")
     else:
         clock.prompt_done()
         while not cancel.is_set():
             token = sampler.sample(logits)
             clock.token_done()
-            if token in tokenizer.stop_ids:
+            if token in stops:
                 reason = "stop"
                 break
             sampler.accept((token,))
-            yield writer.write(token)
-            if ending := writer.ending(session):
+            yield writer.write(token) if options.logprobs is None else writer.write_scored(token, logits)
+            if ending := writer.ending(steps, form):
                 reason = ending
                 break
-            logits = session.step(token)
+            logits = step(token) if steps.position < session.capacity else _roll(session, steps, options, token)
+    if isinstance(steps, Speculation):
+        steps.settle()
     if rest := writer.finish():
         yield rest
-    yield from clock.metrics(len(ids))
+    yield from clock.metrics(len(ids) - reused)
     results = {"prompt_tokens": len(ids), "new_tokens": writer.count, "seed": sampler.seed}
-    yield Done(reason, results | ({"stop_string": writer.stop_string} if writer.stop_string else {}))
+    results |= {"stop_string": writer.stop_string} if writer.stop_string else {}
+    results |= {"reused_tokens": reused} if reused else {}
+    if isinstance(steps, Speculation):
+        results |= {"guessed_tokens": steps.guessed, "accepted_tokens": steps.accepted, "passes": steps.passes}
+    yield Done(reason, results)
+
+
+def _steps(session: Session, options: SamplingOptions, drafter: Drafter | None) -> Session | Speculation:
+    """What reads the new tokens: the session, or its steps with guesses."""
+    if drafter is not None:
+        return Speculation(session, drafter, options.lookup or GUESSES)
+    return Speculation(session, PromptLookup(), options.lookup) if options.lookup else session
+
+
+def _roll(session: Session, steps: Session | Speculation, options: SamplingOptions, token: int) -> Tensor:
+    """Reads a token for which there is no room: drops the oldest tokens and reads the others again, because their
+    positions change.
+    """
+    if isinstance(steps, Speculation):
+        steps.settle()
+    return session.continue_from(fitting([*session.tokens, token], session.capacity, options.keep))
 
 
 class Writer:
-    """Turns tokens into Token events and detects the end of the text."""
+    """Turns tokens into Token events and detects the end of the text. `sample` is the number of the text, if there are
+    several.
+    """
 
-    def __init__(self, tokenizer: Tokenizer, options: SamplingOptions, continuing: bool) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, options: SamplingOptions, continuing: bool, sample: int | None = None
+    ) -> None:
         self._decoder = StreamDecoder(tokenizer, continuing)
         self._matcher = StopMatcher(options.stop)
         self._most = options.max_new_tokens
+        self._rolling = options.rolling
+        self._tokenizer = tokenizer
+        self._logprobs = options.logprobs or 0
+        self._sample = sample
         self.count = 0
 
     @property
@@ -215,22 +188,33 @@ class Writer:
         return self._matcher.matched
 
     def write(self, token: int) -> Token:
-        event = Token(self._matcher.push(self._decoder.push(token)), token, self.count)
+        event = Token(self._matcher.push(self._decoder.push(token)), token, self.count, sample=self._sample)
         self.count += 1
         return event
 
-    def ending(self, session: Session) -> str | None:
+    def write_scored(self, token: int, logits: Tensor) -> Token:
+        """As `write`, with the log-probabilities of the logits (V,) from which the token was chosen."""
+        logprob, top = log_probabilities(logits, token, self._logprobs)
+        named = tuple({"id": id, "text": self._text_of(id), "logprob": value} for id, value in top)
+        return replace(self.write(token), logprob=logprob, top_logprobs=named if self._logprobs else None)
+
+    def _text_of(self, token: int) -> str:
+        return self._tokenizer.token_bytes(token).decode("utf-8", "replace")
+
+    def ending(self, steps: Session | Speculation, form: TextForm | None) -> str | None:
         """The reason why the text ends after this token, or None."""
         if self.stop_string is not None:
             return "stop_string"
+        if form is not None and form.complete:
+            return "stop"
         if self.count == self._most:
             return "length"
-        return "context" if session.position >= session.capacity else None
+        return "context" if steps.position >= steps.capacity and not self._rolling else None
 
     def finish(self) -> Token | None:
         """The text that was held back and turned out not to be a stop string."""
         rest = self._matcher.push(self._decoder.finish()) + self._matcher.finish()
-        return Token(rest, None, self.count) if rest else None
+        return Token(rest, None, self.count, sample=self._sample) if rest else None
 
 
 class Clock:

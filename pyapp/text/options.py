@@ -10,20 +10,39 @@ from typing import Any
 from pyapp.errors import OptionError
 
 SEEDS = 1 << 64
+MOST_LOGPROBS = 100
+IDS = 1 << 31
 
 
 @dataclass(frozen=True)
 class SamplingOptions:
     """The settings of sampling and stopping. OptionError, with the name of the setting, for a value out of its range.
 
+    They apply in this order: logit_bias, repetition_penalty, frequency_penalty and presence_penalty, no_repeat_ngram,
+    the form of the text (json_schema, regex, choice), temperature, top_k, top_p, min_p, typical_p.
+
     - temperature: 0 takes the most likely token, 1 samples with the model's probabilities; higher is more random.
     - top_k: only the k most likely tokens; 0: all.
     - top_p: only the most likely tokens that together have this probability; 1: all (Holtzman et al., 2020).
-    - min_p: only tokens with at least this fraction of the highest probability; 0: all.
-    - repetition_penalty: above 1, tokens that have occurred become less likely (Keskar et al., 2019).
+    - min_p: only tokens with at least this fraction of the highest probability; 0: all (Nguyen et al., 2024).
+    - typical_p: only tokens whose surprise is closest to the expected one, that together have this probability; 1: all
+      (Meister et al., 2023).
+    - repetition_penalty: above 1, tokens that have occurred in prompt or text become less likely (Keskar et al., 2019).
+    - frequency_penalty, presence_penalty: lower the logits of tokens of the new text, for each occurrence, and once
+      (OpenAI's definition).
+    - no_repeat_ngram: no sequence of this many tokens occurs twice in prompt and text (Paulus et al., 2017); 0: off.
+    - logit_bias: numbers added to the logits of tokens, by id: a mapping; -100 practically forbids a token.
+    - logprobs: each Token carries the log-probability of its token, and those of the most likely ones, this many. They
+      are the model's own: before penalties, temperature and filters.
     - seed: the same seed gives the same draws; None: a new one each time.
     - max_new_tokens: the largest number of new tokens; None: until the context is full.
     - stop: texts that end the generation; they are not part of the result.
+    - stop_tokens: ids that end the generation, besides the tokenizer's; they are not part of the result.
+    - rolling: when the context is full, the oldest tokens are dropped and the rest is read again, instead of ending.
+      `keep` is the number of tokens at the beginning of the prompt that are never dropped.
+    - lookup: the most tokens that are copied from an earlier occurrence of the last tokens and verified in one pass
+      (prompt-lookup decoding; Saxena, 2023); 0: off. The tokens do not change.
+    - json_schema, regex, choice: the form of the text (pyapp/text/structured.py); at most one of them.
     """
 
     temperature: float = 0.8
@@ -34,18 +53,54 @@ class SamplingOptions:
     seed: int | None = None
     max_new_tokens: int | None = 288
     stop: tuple[str, ...] = ()
+    typical_p: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    no_repeat_ngram: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    logprobs: int | None = None
+    stop_tokens: tuple[int, ...] = ()
+    rolling: bool = False
+    keep: int = 0
+    lookup: int = 0
+    json_schema: Mapping[str, Any] | bool | None = None
+    regex: str | None = None
+    choice: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, 0, 100)
         check_number("top_k", self.top_k, 0, 1 << 31, whole=True)
-        check_number("top_p", self.top_p, 0, 1)
-        check_number("min_p", self.min_p, 0, 1)
+        for name in ("top_p", "min_p", "typical_p"):
+            check_number(name, getattr(self, name), 0, 1)
         check_number("repetition_penalty", self.repetition_penalty, 0.01, 100)
+        check_number("frequency_penalty", self.frequency_penalty, -2, 2)
+        check_number("presence_penalty", self.presence_penalty, -2, 2)
+        check_number("no_repeat_ngram", self.no_repeat_ngram, 0, 1000, whole=True)
+        check_number("keep", self.keep, 0, IDS, whole=True)
+        check_number("lookup", self.lookup, 0, 64, whole=True)
+        if self.logprobs is not None:
+            check_number("logprobs", self.logprobs, 0, MOST_LOGPROBS, whole=True)
         if self.seed is not None:
             check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
         if self.max_new_tokens is not None:
             check_number("max_new_tokens", self.max_new_tokens, 1, 1 << 31, whole=True)
-        object.__setattr__(self, "stop", check_stop(self.stop))
+        if not isinstance(self.rolling, bool):
+            raise OptionError(f"must be true or false, not {self.rolling!r:.80}", where="rolling")
+        object.__setattr__(self, "stop", check_texts("stop", self.stop))
+        object.__setattr__(self, "choice", check_texts("choice", self.choice))
+        object.__setattr__(self, "stop_tokens", check_ids("stop_tokens", self.stop_tokens))
+        object.__setattr__(self, "logit_bias", check_bias(self.logit_bias))
+        self._check_form()
+
+    def _check_form(self) -> None:
+        if self.regex is not None and not isinstance(self.regex, str):
+            raise OptionError(f"must be a text, not {self.regex!r:.80}", where="regex")
+        if self.json_schema is not None and not isinstance(self.json_schema, bool | Mapping):
+            raise OptionError(f"must be an object, true or false, not {self.json_schema!r:.80}", where="json_schema")
+        given = {"json_schema": self.json_schema is not None, "regex": self.regex is not None, "choice": self.choice}
+        names = [name for name, value in given.items() if value]
+        if len(names) > 1:
+            raise OptionError(f"excludes {names[1]}", where=names[0], hint="Give one of json_schema, regex and choice")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SamplingOptions:
@@ -60,6 +115,16 @@ class SamplingOptions:
     def greedy(self) -> bool:
         return self.temperature == 0
 
+    @property
+    def has_penalties(self) -> bool:
+        """Whether logits change by more than what the sampling kernel does."""
+        return bool(self.logit_bias or self.frequency_penalty or self.presence_penalty or self.no_repeat_ngram)
+
+    @property
+    def has_form(self) -> bool:
+        """Whether json_schema, regex or choice is given."""
+        return self.json_schema is not None or self.regex is not None or bool(self.choice)
+
 
 def check_number(name: str, value: object, low: float, high: float, whole: bool = False) -> None:
     kind = "a whole number" if whole else "a number"
@@ -68,8 +133,31 @@ def check_number(name: str, value: object, low: float, high: float, whole: bool 
         raise OptionError(f"must be {kind} from {low:g} to {high:g}, not {value!r}", where=name)
 
 
-def check_stop(value: object) -> tuple[str, ...]:
+def check_texts(name: str, value: object) -> tuple[str, ...]:
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, Sequence) or not all(isinstance(text, str) and text for text in texts):
-        raise OptionError(f"must be texts of at least one character, not {value!r:.80}", where="stop")
+        raise OptionError(f"must be texts of at least one character, not {value!r:.80}", where=name)
     return tuple(texts)
+
+
+def check_ids(name: str, value: object) -> tuple[int, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise OptionError(f"must be a list of token ids, not {value!r:.80}", where=name)
+    for number in value:
+        check_number(name, number, 0, IDS - 1, whole=True)
+    return tuple(int(number) for number in value)
+
+
+def check_bias(value: object) -> tuple[tuple[int, float], ...]:
+    """Pairs of id and bias, of a mapping (whose keys may be texts, as in JSON) or of pairs."""
+    try:
+        pairs = value.items() if isinstance(value, Mapping) else [(id, bias) for id, bias in value]  # type: ignore[attr-defined]
+        given = {int(id) if isinstance(id, str) else id: bias for id, bias in pairs}
+    except (TypeError, ValueError):
+        raise OptionError(
+            f"must give a bias for each token id, not {value!r:.80}", where="logit_bias", hint='Such as {"15": -100}'
+        ) from None
+    for id, bias in given.items():
+        check_number("logit_bias", id, 0, IDS - 1, whole=True)
+        check_number("logit_bias", bias, -100, 100)
+    return tuple((int(id), float(bias)) for id, bias in given.items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.device import Device, cpu
@@ -16,8 +17,21 @@ from pyapp.engine.ops.sampling import SampleBuffers, sample
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import KernelError, ModelError
 from pyapp.text.options import SamplingOptions
+from pyapp.text.penalties import Penalties
 
 DRAWS = 64  # numbers computed at a time
+
+
+class Form(Protocol):
+    """The form that a text must have (pyapp/text/structured.py)."""
+
+    def apply(self, logits: Tensor) -> Tensor:
+        """logits (V,) with -inf for the tokens that the text may not go on with."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Goes on with a token of the text."""
+        ...
 
 
 class Uniform:
@@ -36,10 +50,17 @@ class Uniform:
 
 class Sampler:
     """Chooses tokens by `options`. `seed` is the seed in use; prompt and text have at most `limit` tokens. `device` is
-    the device of the logits.
+    the device of the logits; `form` is the form of the text, if it must have one.
     """
 
-    def __init__(self, options: SamplingOptions, vocab_size: int, limit: int, device: Device = cpu) -> None:
+    def __init__(
+        self,
+        options: SamplingOptions,
+        vocab_size: int,
+        limit: int,
+        device: Device = cpu,
+        form: Form | None = None,
+    ) -> None:
         self.options = options
         # A drawn seed stays below 2^53, so that JavaScript can hold it exactly.
         self.seed = secrets.randbelow(1 << 53) if options.seed is None else int(options.seed)
@@ -47,27 +68,50 @@ class Sampler:
         self._buffers = SampleBuffers(vocab_size, device)
         self._temperature, self._penalty = float(options.temperature), float(options.repetition_penalty)
         self._top_k, self._top_p, self._min_p = int(options.top_k), float(options.top_p), float(options.min_p)
+        self._typical = float(options.typical_p)
         self._count = 0
         self._history: Tensor | None = None
-        if options.repetition_penalty != 1:
+        self._form = form
+        self._penalties: Penalties | None = None
+        if options.has_penalties:
+            self._penalties = Penalties(options, vocab_size, device)
+            self._penalty = 1.0
+        elif options.repetition_penalty != 1:
             self._history = int32_tensor([0] * limit, device)
 
-    def accept(self, ids: Iterable[int]) -> None:
-        """Records tokens of the prompt or text for the repetition penalty."""
+    def accept(self, ids: Iterable[int], prompt: bool = False) -> None:
+        """Records tokens of the text, or of the prompt, for penalties and form."""
+        if self._penalties is not None:
+            ids = list(ids)
+            self._penalties.accept(ids, prompt)
+        if self._form is not None and not prompt:
+            for token in ids:
+                self._form.accept(token)
         if self._history is None:
             return
         ids = list(ids)
         if ids:
+            room = self._history.shape[0]
+            if self._count + len(ids) > room:  # a text that rolls: the last tokens count
+                ids = ids[-room:]
+                kept = min(self._count, room - len(ids))
+                ids = [*self._history.narrow(0, self._count - kept, kept).read_values(), *ids] if kept else ids
+                self._count = 0
             self._history.narrow(0, self._count, len(ids)).assign(ids)
             self._count += len(ids)
 
     def sample(self, logits: Tensor) -> int:
         """The next token for logits (V,) float32. ModelError if they are NaN."""
         uniform = 0.0 if self.options.greedy else self._uniform.draw()
+        changed = logits
+        if self._penalties is not None:
+            changed = self._penalties.apply(changed)
+        if self._form is not None:
+            changed = self._form.apply(changed)
         try:
             return sample(
-                logits, self._buffers, uniform, self._temperature, self._top_k, self._top_p, self._min_p, self._penalty,
-                self._history, self._count,
+                changed, self._buffers, uniform, self._temperature, self._top_k, self._top_p, self._min_p,
+                self._typical, self._penalty, self._history, self._count,
             )  # fmt: skip
         except KernelError as error:
             if any(map(math.isnan, logits.read_values())):
@@ -76,3 +120,15 @@ class Sampler:
                     hint="Download or export the model again",
                 ) from error
             raise
+
+
+def log_probabilities(logits: Tensor, token: int, most: int) -> tuple[float, list[tuple[int, float]]]:
+    """The natural logarithm of the model's probability of `token`, and (id, log-probability) of the `most` likeliest
+    tokens in descending order, for logits (V,) float32.
+    """
+    values = logits.detach().log_softmax(-1)  # (V,)
+    (chosen,) = values.narrow(0, token, 1).read_values()
+    if not most:
+        return chosen, []
+    top, ids = values.topk(min(most, logits.shape[0]))
+    return chosen, list(zip(ids.tolist(), top.tolist(), strict=True))

@@ -2,28 +2,35 @@
 
 A tokenizer.json (Hugging Face tokenizers) describes the tokenizer. A library splits text into ids: natively
 `tokenizers`, in the page `@huggingface/tokenizers`, which pyapp/browser.py passes to `set_backend_factory`. This module
-converts ids to text, so that the text is the same in both places and can stream.
+puts special tokens around texts, truncates, pads, and converts ids to text, so that all this is the same in both places
+and text can stream.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, overload
 
-from pyapp.errors import FileFormatError, ModelError, PyappError
+from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError
 from pyapp.formats.safe_json import parse_json
+from pyapp.formats.sink import AnySink, open_sink
+from pyapp.text import encoding as encodings
+from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
+from pyapp.text.post_processor import LARGEST_ID, PostProcessor, read_post_processor
+from pyapp.text.special_names import OPEN, guard, has_name, plain_document, plain_text, split_guarded
 
 BOS_NAMES = ("<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "[CLS]", "<|endoftext|>")
-# Larger ids are not plausible, and a list of them would waste memory.
-LARGEST = 1 << 22
+PAD_NAMES = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 EOS_NAMES = ("</s>", "<|end_of_text|>", "<|eot_id|>", "<eos>", "<|im_end|>", "<|endoftext|>", "[SEP]")
 
 
 class Backend(Protocol):
-    """Splits text into ids, without control tokens before or after."""
+    """Splits text into ids, without control tokens before or after. One that also has
+    `encode_with_offsets(text) -> (ids, offsets)` gives the characters [start, end) of each token.
+    """
 
     def encode(self, text: str) -> Sequence[int]: ...
 
@@ -42,8 +49,15 @@ class NativeBackend:
             raise ModelError(f"the tokenizers library refuses it: {error!s:.200}", where="tokenizer.json") from error
 
     def encode(self, text: str) -> list[int]:
+        return list(self._encode(text).ids)
+
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[Span]]:
+        found = self._encode(text)
+        return list(found.ids), list(found.offsets)
+
+    def _encode(self, text: str) -> Any:
         try:
-            return list(self._native.encode(text, add_special_tokens=False).ids)
+            return self._native.encode(text, add_special_tokens=False)
         except Exception as error:
             raise ModelError(
                 f"the tokenizers library gives no tokens: {error!s:.200}", where="tokenizer.json"
@@ -71,10 +85,13 @@ def without_surrogates(text: str) -> str:
 
 
 class Tokenizer:
-    """The vocabulary of a tokenizer.json: `encode` and `decode`, and the bytes of single tokens.
+    """The vocabulary of a tokenizer.json: text to token ids and back, and the bytes of single tokens.
 
-    `bos_id` and `eos_ids` come from tokenizer_config.json (`settings`), if given, else from the tokenizer.json's
-    template or from usual names. Raises FileFormatError for a malformed document, ModelError for an unsupported one.
+    `tokenizer(texts)` gives ids, types, masks and offsets, with truncation and padding; `encode` the ids of one text or
+    pair. `bos_id`, `eos_ids` and `pad_id` come from tokenizer_config.json (`settings`), if given, else from the
+    tokenizer.json's template or from usual names; `max_length`, `padding_side` and `truncation_side` from
+    `model_max_length`, `padding_side` and `truncation_side` of the settings. Raises FileFormatError for a malformed
+    document, ModelError for an unsupported one.
     """
 
     def __init__(
@@ -93,24 +110,38 @@ class Tokenizer:
                 where=where,
                 hint="vocab.json and config.json are other files: give the tokenizer.json beside them",
             )
+        settings = settings or {}
         try:
             self._pieces, special = read_vocabulary(document, where)
             self._decoder = PieceDecoder(document.get("decoder"), where)
-            control = ControlTokens(document, settings or {}, self._pieces)
+            control = ControlTokens(document, settings, self._pieces, where)
         except PyappError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(f"not a usable tokenizer.json: {error!r:.100}", where=where) from error
         self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
         self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
+        self.pad_id: int | None = control.pad_id
         self.adds_bos = control.adds_bos
-        # The template's tokens before and after a text; settings may change the beginning-of-text token.
-        self._front = control.front if bos_id is None else [bos_id] if control.adds_bos else []
-        self._behind = control.behind
+        self.post_processor: PostProcessor = control.post_processor
+        if bos_id is not None and control.adds_bos:
+            self.post_processor = self.post_processor.with_front([bos_id])
+        limit = settings.get("model_max_length")
+        self.max_length: int | None = limit if type(limit) is int and 0 < limit <= encodings.LENGTH_LIMIT else None
+        self.padding_side: encodings.Side = _side(settings, "padding_side")
+        self.truncation_side: encodings.Side = _side(settings, "truncation_side")
+        kind = settings.get("pad_token_type_id")
+        self._pad_type_id = kind if type(kind) is int else 0
+        # Names that are special inside a text; a control token that is no added token is only found by its id.
+        added = {entry["id"] for entry in document.get("added_tokens") or []}
+        ids = special | (added & (self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())))
+        self.special_names: frozenset[str] = frozenset(name for i in ids if (name := self._pieces[i]))
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
         self._json_text = json_text
         self._document = document
+        self._settings = dict(settings)
         self._backend: Backend | None = None
+        self._plain_backend: Backend | None = None
         self._factory = _backend_factory
         self._cache: dict[int, bytes | None] = {}
 
@@ -146,23 +177,157 @@ class Tokenizer:
             self._json_text = json.dumps(self._document, ensure_ascii=False)
         return self._json_text
 
-    def encode(self, text: str, bos: bool = True, eos: bool | None = None) -> list[int]:
-        """Token ids of `text`, with the control tokens of the tokenizer's template before (`<s>`, `[CLS]`) and after it
-        (`</s>`, `[SEP]`), as in the tokenizers libraries.
+    def save(self, target: AnySink) -> None:
+        """Writes the tokenizer.json to a path or a binary file."""
+        with open_sink(target) as file:
+            file.write(self.to_json().encode("utf-8", "replace"))
+
+    def encode(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        bos: bool = True,
+        eos: bool | None = None,
+        parse_special: bool = True,
+    ) -> list[int]:
+        """Token ids of `text`, or of a pair of texts, with the special tokens of the tokenizer's template before
+        (`<s>`, `[CLS]`), after (`</s>`, `[SEP]`) and between them, as in the tokenizers libraries.
 
         `bos=False` leaves out those before, `eos=False` those after (for a text that continues); `eos=True` appends the
-        end-of-text token even if the template has none. Lone surrogates count as U+FFFD.
+        end-of-text token even if the template has none; a pair always has all. With `parse_special=False`, names of
+        special tokens inside the texts are ordinary text. Lone surrogates count as U+FFFD.
         """
-        ids = list(self._front) if bos else []
-        if text:
-            if self._backend is None:
-                self._backend = self._factory(self.to_json())
-            ids.extend(self._backend.encode(without_surrogates(text)))
+        if pair is not None:
+            texts = [Tokens(self._split(part, parse_special)) for part in (text, pair)]
+            return encodings.join(texts, self.post_processor).ids
+        ids = self.post_processor.front if bos else []
+        ids.extend(self._split(text, parse_special))
         if eos is False:
             return ids
-        if eos and not self._behind and self.eos_ids:
+        behind = self.post_processor.behind
+        if eos and not behind and self.eos_ids:
             return [*ids, min(self.eos_ids)]
-        return [*ids, *self._behind]
+        return [*ids, *behind]
+
+    def guard(self, text: str) -> str:
+        """Text from outside, such as a user's message, with a mark in each name of a special token.
+
+        `encode_guarded` takes these names as ordinary text, also after a template has put other text around them.
+        """
+        return guard(without_surrogates(text), self.special_names)
+
+    def encode_guarded(self, text: str) -> list[int]:
+        """Token ids of a text whose outside parts went through `guard`; no special tokens are added around it."""
+        text = without_surrogates(text)
+        if OPEN not in text:
+            return list(self._split(text, True))
+        return list(self._plain().encode(split_guarded(text, self.special_names)))
+
+    @overload
+    def __call__(self, texts: str, pairs: str | None = None, **options: Any) -> Encoding: ...
+    @overload
+    def __call__(self, texts: Sequence[str], pairs: Sequence[str] | None = None, **options: Any) -> BatchEncoding: ...
+
+    def __call__(
+        self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, **options: Any
+    ) -> Encoding | BatchEncoding:
+        """The encoding of one text, or of several, or of pairs; the options are those of `encode_batch`."""
+        if isinstance(texts, str):
+            if pairs is not None and not isinstance(pairs, str):
+                raise TypeError("one text needs one text as its pair")
+            return self.encode_batch([texts], None if pairs is None else [pairs], **options)[0]
+        if isinstance(pairs, str):
+            raise TypeError("several texts need a sequence of texts as their pairs")
+        return BatchEncoding.of(self.encode_batch(texts, pairs, **options))
+
+    def encode_batch(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        padding: bool | encodings.Padding = False,
+        truncation: bool | encodings.Truncation = False,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: encodings.Side | None = None,
+        truncation_side: encodings.Side | None = None,
+        add_special_tokens: bool = True,
+        parse_special: bool = True,
+        offsets: bool = False,
+    ) -> list[Encoding]:
+        """The encodings of texts, or of pairs (texts[i], pairs[i]).
+
+        `padding`: True or "longest" pads to the longest, "max_length" to `max_length`, both up to a multiple of
+        `pad_to_multiple_of`. `truncation` shortens to `max_length` tokens, special tokens included: True or
+        "longest_first" the longer text of a pair first, "only_first", "only_second" that text only. `max_length` is
+        by default the tokenizer's. `padding_side` and `truncation_side` are "left" or "right". `offsets` needs a
+        library that gives them: the page's does not. Raises OptionError for options that do not fit.
+        """
+        rule = encodings.checked_choice("truncation", truncation, encodings.TRUNCATIONS, "longest_first")
+        fill = encodings.checked_choice("padding", padding, encodings.PADDINGS, "longest")
+        pad_side = encodings.checked_choice("padding_side", padding_side, encodings.SIDES, "right")
+        cut_side = encodings.checked_choice("truncation_side", truncation_side, encodings.SIDES, "right")
+        multiple = encodings.checked_length("pad_to_multiple_of", pad_to_multiple_of)
+        limit = encodings.checked_length("max_length", max_length) or self.max_length
+        if limit is None and (rule or fill == "max_length"):
+            raise OptionError("the tokenizer has no largest length", where="max_length", hint="Give max_length")
+        if fill and self.pad_id is None:
+            raise OptionError("the tokenizer has no padding token", where="padding", hint="Set tokenizer.pad_id")
+        if pairs is not None and len(pairs) != len(texts):
+            raise OptionError(f"there are {len(texts):,} texts and {len(pairs):,} pairs", where="pairs")
+        template = self.post_processor
+        added = template.added(pairs is not None) if add_special_tokens else 0
+        if rule and limit is not None and limit < added:
+            raise OptionError(f"{limit} tokens do not hold the {added} special tokens", where="max_length")
+        found: list[Encoding] = []
+        for index, text in enumerate(texts):
+            group = [text] if pairs is None else [text, pairs[index]]
+            parts = [self._tokens(one, parse_special, offsets) for one in group]
+            if rule and limit is not None:
+                parts = encodings.truncate(parts, limit - added, rule, cut_side or self.truncation_side)
+            found.append(encodings.join(parts, template, add_special_tokens))
+        if fill and self.pad_id is not None:
+            length = limit if fill == "max_length" and limit else max(map(len, found), default=0)
+            length = -(-length // multiple) * multiple if multiple else length
+            side = pad_side or self.padding_side
+            found = [encodings.pad(one, length, self.pad_id, self._pad_type_id, side) for one in found]
+        return found
+
+    def _tokens(self, text: str, parse_special: bool, offsets: bool) -> Tokens:
+        if not offsets:
+            return Tokens(self._split(text, parse_special))
+        if not text:
+            return Tokens([], [])
+        backend = self._backend_for(text, parse_special)
+        split = getattr(backend, "encode_with_offsets", None)
+        if split is None:
+            raise OptionError(
+                "this library of tokenizers gives no offsets", where="offsets", hint="Use pyapp outside the browser"
+            )
+        marked = text if parse_special else plain_text(text)
+        return Tokens(*split(without_surrogates(marked)))
+
+    def _split(self, text: str, parse_special: bool) -> Sequence[int]:
+        """The ids of a text without special tokens around it."""
+        if not text:
+            return []
+        text = without_surrogates(text)
+        return self._backend_for(text, parse_special).encode(text if parse_special else plain_text(text))
+
+    def _backend_for(self, text: str, parse_special: bool) -> Backend:
+        if not parse_special and has_name(text, self.special_names):
+            return self._plain()
+        if self._backend is None:
+            self._backend = self._factory(self.to_json())
+        return self._backend
+
+    def _plain(self) -> Backend:
+        """The library with other names for the special tokens, so that no text has them."""
+        if self._plain_backend is None:
+            document = plain_document(self._document, self.special_names)
+            self._plain_backend = self._factory(json.dumps(document, ensure_ascii=False))
+        return self._plain_backend
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; control tokens are left out, bytes that are not UTF-8 become U+FFFD."""
@@ -230,7 +395,7 @@ def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str |
     texts.extend(entry["content"] for entry in added)
     numbers.extend(entry["id"] for entry in added)
     kinds = {*map(type, numbers)} <= {int} and {*map(type, texts)} <= {str}
-    if not kinds or not 0 <= min(numbers, default=0) <= max(numbers, default=0) < LARGEST:
+    if not kinds or not 0 <= min(numbers, default=0) <= max(numbers, default=0) < LARGEST_ID:
         raise FileFormatError("the vocabulary has a token without a valid number", where=where)
     pieces: list[str | None] = [None] * (1 + max(numbers, default=-1))
     for number, piece in zip(numbers, texts, strict=True):
@@ -239,29 +404,43 @@ def read_vocabulary(document: Mapping[str, Any], where: str) -> tuple[list[str |
 
 
 class ControlTokens:
-    """The ids that begin and end a text (`bos_id`, `eos_ids`), and those that `encode` puts before it (`front`) and
-    after it (`behind`).
+    """The ids that begin and end a text (`bos_id`, `eos_ids`) and that fill a batch (`pad_id`), and the special tokens
+    that `encode` puts around texts (`post_processor`).
     """
 
-    def __init__(self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None]) -> None:
+    def __init__(
+        self, document: Mapping[str, Any], settings: Mapping[str, Any], pieces: Sequence[str | None], where: str
+    ) -> None:
         self._pieces = pieces
-        template = document.get("post_processor")
-        before, after = template_tokens(template)
+        number_of = {piece: number for number, piece in enumerate(pieces) if piece is not None}
+        template = read_post_processor(document.get("post_processor"), number_of, where)
+        before, after = ([pieces[i] for i in ids if i < len(pieces)] for ids in (template.front, template.behind))
         self.bos_id = self._find(settings.get("bos_token"), before, BOS_NAMES)
         eos_id = self._find(settings.get("eos_token"), after, EOS_NAMES)
         self.eos_ids = frozenset(() if eos_id is None else (eos_id,))
-        self.adds_bos = bool(settings.get("add_bos_token", bool(before))) and self.bos_id is not None
-        adds_eos = bool(settings.get("add_eos_token", bool(after)))
-        self.front = self._ids(template, before) or [self.bos_id] if self.adds_bos else []
-        self.behind = (self._ids(template, after) or [*self.eos_ids]) if adds_eos else []
+        self.pad_id = self._pad(document.get("padding"), settings)
+        front, behind = template.front, template.behind
+        self.adds_bos = bool(settings.get("add_bos_token", bool(front))) and self.bos_id is not None
+        if not self.adds_bos:
+            template = template.with_front(()) if front else template
+        elif not front and self.bos_id is not None:
+            template = template.with_front([self.bos_id])
+        if not settings.get("add_eos_token", bool(behind)):
+            template = template.with_behind(()) if behind else template
+        elif not behind:
+            template = template.with_behind([*self.eos_ids])
+        self.post_processor = template
 
-    def _ids(self, template: Any, names: Sequence[str]) -> list[Any]:
-        """The ids of a template's tokens: those in the template, else those of the vocabulary."""
-        given = dict(template_ids(template))
-        known = {piece: number for number, piece in enumerate(self._pieces)} if names else {}
-        return [number for name in names for number in given.get(name, [known[name]] if name in known else [])]
+    def _pad(self, padding: Any, settings: Mapping[str, Any]) -> int | None:
+        """The padding token that the settings name, else that of the tokenizer.json, else one of a usual name."""
+        if settings.get("pad_token"):
+            return self._find(settings["pad_token"], (), ())
+        number = padding.get("pad_id") if isinstance(padding, Mapping) else None
+        if type(number) is int and 0 <= number < LARGEST_ID:
+            return number
+        return self._find(None, (), PAD_NAMES)
 
-    def _find(self, named: Any, template: Sequence[str], usual: Sequence[str]) -> int | None:
+    def _find(self, named: Any, template: Sequence[str | None], usual: Sequence[str]) -> int | None:
         """The first candidate in the vocabulary: a name or `{"content": name}`, the template's tokens, usual names."""
         name = named.get("content") if isinstance(named, Mapping) else named
         candidates = [name] if name else [*template, *usual]
@@ -271,45 +450,5 @@ class ControlTokens:
         return next((self._pieces.index(form) for form in forms if form in known), None)  # the first of equal ones
 
 
-def template_ids(settings: Mapping[str, Any] | None) -> Iterator[tuple[str, list[int]]]:
-    """The ids of the control tokens of a post-processor, by name."""
-    kind = settings.get("type") if settings else None
-    if settings is None:
-        return
-    if kind == "Sequence":
-        for entry in settings["processors"]:
-            yield from template_ids(entry)
-    elif kind in ("BertProcessing", "RobertaProcessing"):
-        for role in ("cls", "sep"):
-            name, number = settings[role]
-            yield name, [_id(number)]
-    else:
-        for name, entry in (settings.get("special_tokens") or {}).items():
-            yield name, [_id(number) for number in entry["ids"]]
-
-
-def _id(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < LARGEST:
-        raise TypeError(f"{value!r:.60} is not a token's number")
-    return value
-
-
-def template_tokens(settings: Mapping[str, Any] | None) -> tuple[list[str], list[str]]:
-    """The control tokens that a post-processor puts before and after a single text."""
-    kind = settings.get("type") if settings else None
-    if settings is None or kind == "ByteLevel":
-        return [], []
-    if kind == "Sequence":
-        found = [template_tokens(entry) for entry in settings["processors"]]
-        return [name for before, _ in found for name in before], [name for _, after in found for name in after]
-    if kind in ("BertProcessing", "RobertaProcessing"):
-        return [settings["cls"][0]], [settings["sep"][0]]
-    before: list[str] = []
-    after: list[str] = []
-    target = before
-    for entry in settings.get("single", []):
-        if "Sequence" in entry:
-            target = after
-        else:
-            target.append(entry["SpecialToken"]["id"])
-    return before, after
+def _side(settings: Mapping[str, Any], name: str) -> encodings.Side:
+    return "left" if settings.get(name) == "left" else "right"

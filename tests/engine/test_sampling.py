@@ -20,7 +20,9 @@ SETTINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "top_k": 5},
     {"temperature": 1.0, "top_p": 0.6},
     {"temperature": 2.0, "min_p": 0.2},
-    {"temperature": 0.9, "top_k": 30, "top_p": 0.9, "min_p": 0.02, "penalty": 1.3},
+    {"temperature": 1.0, "typical": 0.3},
+    {"temperature": 2.0, "typical": 0.9, "top_p": 0.95},
+    {"temperature": 0.9, "top_k": 30, "top_p": 0.9, "min_p": 0.02, "typical": 0.8, "penalty": 1.3},
 ]
 
 
@@ -28,7 +30,7 @@ def drawn(logits: Tensor, definition: bool, uniform: float, history: Tensor, **s
     buffers = ops.SampleBuffers(logits.shape[0])
     if not definition:
         return ops.sample(logits, buffers, uniform, history=history, history_count=3, **settings)
-    names = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "penalty": 1.0} | settings
+    names = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical": 1.0, "penalty": 1.0} | settings
     run = OPS["_sample"].definition
     assert run is not None
     buffers.write_uniform(uniform)

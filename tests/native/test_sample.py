@@ -21,6 +21,7 @@ class Options:
     top_p: float = 1.0
     min_p: float = 0.0
     penalty: float = 1.0
+    typical: int = 0  # in units of 2^-24
 
 
 OPTIONS = [
@@ -39,6 +40,9 @@ OPTIONS = [
     Options(min_p=1.0),
     Options(top_k=50, top_p=0.95, min_p=0.02, temperature=0.9, penalty=1.2),
     Options(top_p=0.99, min_p=0.3),
+    Options(typical=1 << 22),
+    Options(typical=15 << 20, temperature=2.0),
+    Options(typical=3 << 22, top_k=50, top_p=0.95, min_p=0.02, temperature=0.9, penalty=1.2),
 ]
 
 
@@ -55,7 +59,15 @@ def candidates(logits: np.ndarray, options: Options, history: list[int]) -> tupl
     if 0 < options.top_p < 1:
         kept = int(np.searchsorted(np.cumsum(weights), options.top_p * weights.sum())) + 1
     kept = min(kept, max(1, int((weights >= options.min_p).sum())))
-    return order[:kept], weights[:kept] / weights[:kept].sum()
+    order, p = order[:kept], weights[:kept] / weights[:kept].sum()
+    if options.typical:
+        surprise = -np.log(np.maximum(p, 1e-300))
+        away = np.abs(surprise - (p * surprise).sum())
+        nearest = np.argsort(away, kind="stable")
+        count = int(np.searchsorted(np.cumsum(p[nearest]), options.typical / 2**24)) + 1
+        places = np.sort(nearest[:count])
+        order, p = order[places], p[places] / p[places].sum()
+    return order, p
 
 
 def sample(
@@ -187,6 +199,8 @@ def test_the_definition_keeps_what_transformers_keeps(options: Options) -> None:
         warpers.append(process.TopPLogitsWarper(options.top_p))
     if options.min_p:
         warpers.append(process.MinPLogitsWarper(options.min_p))
+    if options.typical:
+        warpers.append(process.TypicalLogitsWarper(options.typical / 2**24))
     scores = process.LogitsProcessorList(warpers)(torch.tensor([history]), torch.tensor(logits[None].copy()))
     expected = torch.softmax(scores[0].double(), -1).numpy()
     ids, probabilities = candidates(logits, options, history)

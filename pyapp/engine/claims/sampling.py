@@ -1,24 +1,27 @@
-"""The draw of a token, and the peak of a row of logits (native/sample.c)."""
+"""The draw of a token, the peak of a row of logits, and masks of tokens (native/sample.c, native/token_mask.c)."""
 
 from __future__ import annotations
 
 from ..launch import KERNELS, launch_all
 from ..op import claims
 from ..ops import sampling as _sampling  # noqa: F401 (defines the ops)
+from ..ops import token_mask as _ops  # noqa: F401 (defines the op)
 from ..tensor import Tensor
 
 _SAMPLE, _ARGMAX, _CROSS_ENTROPY = KERNELS["sample_f32"], KERNELS["argmax_f32"], KERNELS["cross_entropy_f32"]
+_TOKEN_MASK = KERNELS["token_mask"]
+UNITS = 1 << 24  # of the kernel's `typical`
 
 
 @claims("_sample")
 def _sample(
     token: Tensor, logits: Tensor, uniform: Tensor, candidates: Tensor, history: Tensor | None, history_count: int,
-    temperature: float, top_k: int, top_p: float, min_p: float, penalty: float,
+    temperature: float, top_k: int, top_p: float, min_p: float, typical: float, penalty: float,
 ) -> Tensor:  # fmt: skip
     vocabulary = logits.shape[0]
     _SAMPLE.launch(
         vocabulary >> 9, token, logits, history, uniform, candidates, vocabulary, history_count, top_k,
-        temperature, top_p, min_p, penalty,
+        0 if typical >= 1 else round(typical * UNITS), temperature, top_p, min_p, penalty,
     )  # fmt: skip
     return token
 
@@ -33,3 +36,16 @@ def _peak(place: Tensor, excess: Tensor, logits: Tensor) -> Tensor:
         (_CROSS_ENTROPY, excess, None, None, logits, place, None, 1, size, -1),
     )
     return place
+
+
+@claims("_token_mask")
+def _token_mask(
+    mask: Tensor, table: Tensor, columns_of: Tensor, distance: Tensor, bytes_: Tensor, offsets: Tensor,
+    state: int, budget: int,
+) -> Tensor:  # fmt: skip
+    tokens = mask.shape[0]
+    _TOKEN_MASK.launch(
+        tokens >> 6, mask, table, columns_of, distance, bytes_, offsets, tokens, table.shape[0], table.shape[1],
+        bytes_.shape[0], state, budget,
+    )  # fmt: skip
+    return mask

@@ -23,7 +23,7 @@ from .elementwise.select import where
 @op()
 def _sample(
     token: Tensor, logits: Tensor, uniform: Tensor, candidates: Tensor, history: Tensor | None, history_count: int,
-    temperature: float, top_k: int, top_p: float, min_p: float, penalty: float,
+    temperature: float, top_k: int, top_p: float, min_p: float, typical: float, penalty: float,
 ) -> Tensor:  # fmt: skip
     """Writes the drawn id into `token` (1,) int32, by sorting all logits; returns it."""
     x = logits.detach().to(_dtype.float64)
@@ -45,9 +45,25 @@ def _sample(
         sums = weights.cumsum(0)
         weights = where(((sums - weights) < top_p * sums[-1]).logical_or(first), weights, 0.0)
     weights = where((weights >= min_p).logical_or(first), weights, 0.0)
+    if 0 < typical < 1:
+        weights = _typical(weights, typical)
     sums = weights.cumsum(0)
     place = (sums <= uniform.to(_dtype.float64) * sums[-1]).sum()
     return token.copy_(order[place.reshape(1)])
+
+
+def _typical(weights: Tensor, typical: float) -> Tensor:
+    """Weights (V,), 0 except for the smallest set of tokens that has the share `typical` of the mass, those first whose
+    surprise -log p is closest to the entropy (Meister et al., 2023).
+    """
+    p = weights / weights.sum()
+    surprise = -p.log()
+    entropy = where(p > 0, p * surprise, 0.0).sum()
+    away = (surprise - entropy).abs()
+    nearest = away.argsort(stable=True)
+    sums = p[nearest].cumsum(0)
+    farthest = away[nearest][(sums < typical * sums[-1]).sum().reshape(1)]
+    return where(away <= farthest, weights, 0.0)
 
 
 @op()
@@ -123,13 +139,14 @@ def sample(
     top_k: int = 0,
     top_p: float = 1.0,
     min_p: float = 0.0,
+    typical: float = 1.0,
     penalty: float = 1.0,
     history: Tensor | None = None,
     history_count: int = 0,
 ) -> int:
     """Draws a token id from logits (V,) float32.
 
-    In this order: the penalty of the int32 ids in `history`, temperature, top-k, top-p, min-p. `uniform` in [0, 1)
+    In this order: the penalty of the int32 ids in `history`, temperature, top-k, top-p, min-p, typical. `uniform` in [0, 1)
     decides the draw; temperature 0 takes the largest. KernelError for NaN logits, and where every logit is -inf.
     """
     logits = _checked_logits("sample", logits)
@@ -141,7 +158,7 @@ def sample(
     buffers.write_uniform(uniform)
     _sample(
         buffers.token, logits, buffers.uniform, buffers.candidates, history, history_count,
-        temperature, top_k, top_p, min_p, penalty,
+        temperature, top_k, top_p, min_p, typical, penalty,
     )  # fmt: skip
     token: int = buffers.read_token()
     return token

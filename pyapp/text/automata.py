@@ -1,0 +1,330 @@
+"""Regular languages over bytes: expressions, and the deterministic automata that recognise them.
+
+An expression is built from the classes below; `compile_expression` makes an automaton of it (Thompson's construction, then
+subsets; Hopcroft, Motwani and Ullman, "Introduction to Automata Theory", chapters 2 and 3). UTF-8 text is a language
+over bytes too: `characters` gives the expression of a set of characters.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pyapp.errors import OptionError
+
+NFA_STATES = 60_000
+STATES = 10_000
+LAST_CHARACTER = 0x10FFFF
+SURROGATES = (0xD800, 0xDFFF)
+
+Ranges = list[tuple[int, int]]  # of code points, first and last
+
+
+class Expression:
+    """Base of the expressions."""
+
+
+@dataclass(frozen=True)
+class Byte(Expression):
+    """One byte from `low` to `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Joined(Expression):
+    """One after another."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Either(Expression):
+    """One of these; none of them is the empty language."""
+
+    options: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Repeat(Expression):
+    """From `least` to `most` times; None: without end."""
+
+    part: Expression
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True)
+class Separated(Expression):
+    """One or more times, with a separator between."""
+
+    part: Expression
+    separator: Expression
+
+
+@dataclass(frozen=True)
+class Members(Expression):
+    """These in order, with a separator between; each may be missing unless it is required."""
+
+    parts: tuple[tuple[Expression, bool], ...]
+    separator: Expression
+
+
+EMPTY = Joined(())
+
+
+def literal(text: str) -> Expression:
+    return Joined(tuple(Byte(byte, byte) for byte in text.encode("utf-8", "surrogatepass")))
+
+
+def joined(*parts: Expression) -> Expression:
+    return Joined(parts)
+
+
+def optional(part: Expression) -> Expression:
+    return Repeat(part, 0, 1)
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The same characters as ranges in order, that neither overlap nor touch."""
+    found: Ranges = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return found
+
+
+def others(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """All other characters."""
+    found, start = [], 0
+    for low, high in merged(ranges):
+        if low > start:
+            found.append((start, low - 1))
+        start = high + 1
+    return [*found, (start, LAST_CHARACTER)] if start <= LAST_CHARACTER else found
+
+
+def common(one: Iterable[tuple[int, int]], other: Iterable[tuple[int, int]]) -> Ranges:
+    """The characters of both."""
+    return others([*others(one), *others(other)])
+
+
+def characters(ranges: Iterable[tuple[int, int]]) -> Expression:
+    """One character of these, in UTF-8."""
+    valid = common(ranges, others([SURROGATES]))
+    return Either(tuple(Joined(tuple(part)) for low, high in valid for part in _utf8(low, high)))
+
+
+def _utf8(low: int, high: int) -> Iterator[list[Byte]]:
+    """Sequences of byte ranges that are the characters low .. high: their encodings have one length, and every byte runs
+    over a range by itself.
+    """
+    for last in (0x7F, 0x7FF, 0xFFFF):
+        if low <= last < high:
+            yield from _utf8(low, last)
+            yield from _utf8(last + 1, high)
+            return
+    for bits in (6, 12, 18) if high > 0x7F else ():
+        rest = (1 << bits) - 1
+        if low | rest < high or (low | rest) != (high | rest):
+            if low & rest:
+                yield from _utf8(low, low | rest)
+                yield from _utf8((low | rest) + 1, high)
+                return
+            if high & rest != rest:
+                yield from _utf8(low, (high & ~rest) - 1)
+                yield from _utf8(high & ~rest, high)
+                return
+    yield [Byte(*pair) for pair in zip(chr(low).encode(), chr(high).encode(), strict=True)]
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """A deterministic automaton: state 0 is the first; `rows[state][column]` is the next state, or -1, for the bytes of a
+    column; `column_of[byte]`; `accepting[state]`.
+    """
+
+    rows: list[list[int]]
+    column_of: bytes
+    accepting: list[bool]
+
+    def run(self, data: bytes, state: int = 0) -> int:
+        """The state after these bytes, -1 if they are refused."""
+        for byte in data:
+            if state < 0:
+                break
+            state = self.rows[state][self.column_of[byte]]
+        return state
+
+    def matches(self, data: bytes) -> bool:
+        end = self.run(data)
+        return end >= 0 and self.accepting[end]
+
+    def distances(self, alphabet: Iterable[int]) -> list[int]:
+        """For each state the least number of bytes of the alphabet to an accepting state; -1 if there is no way."""
+        columns = {self.column_of[byte] for byte in alphabet}
+        before: list[list[int]] = [[] for _ in self.rows]
+        for state, row in enumerate(self.rows):
+            for following in {row[column] for column in columns} - {-1}:
+                before[following].append(state)
+        found = [-1] * len(self.rows)
+        border = [state for state, accepts in enumerate(self.accepting) if accepts]
+        distance = 0
+        while border:
+            for state in border:
+                found[state] = distance
+            distance += 1
+            border = list({earlier for state in border for earlier in before[state] if found[earlier] < 0})
+        return found
+
+
+class _Graph:
+    """A nondeterministic automaton: edges for bytes, and free ones."""
+
+    def __init__(self, where: str) -> None:
+        self.edges: list[list[tuple[int, int, int]]] = []
+        self.free: list[list[int]] = []
+        self._where = where
+
+    def new(self) -> int:
+        if len(self.edges) >= NFA_STATES:
+            raise too_large(self._where)
+        self.edges.append([])
+        self.free.append([])
+        return len(self.edges) - 1
+
+    def build(self, part: Expression, start: int) -> int:
+        """Adds an expression that begins in `start`; returns where it ends."""
+        match part:
+            case Byte(low, high):
+                end = self.new()
+                self.edges[start].append((low, high, end))
+                return end
+            case Joined(parts):
+                for inner in parts:
+                    start = self.build(inner, start)
+                return start
+            case Either(options):
+                end = self.new()
+                for option in options:
+                    self.free[self.build(option, self._after(start))].append(end)
+                return end
+            case Repeat(inner, least, most):
+                return self._repeat(inner, least, most, start)
+            case Separated(inner, separator):
+                first = self._after(start)
+                end = self.build(inner, first)
+                self.free[self.build(separator, end)].append(first)
+                return end
+            case Members(parts, separator):
+                return self._members(parts, separator, start)
+        raise TypeError(f"{part!r} is no expression")
+
+    def _after(self, start: int) -> int:
+        """A new state that `start` reaches for free."""
+        state = self.new()
+        self.free[start].append(state)
+        return state
+
+    def _repeat(self, part: Expression, least: int, most: int | None, start: int) -> int:
+        for _ in range(least):
+            start = self.build(part, start)
+        if most is None:
+            again = self._after(start)
+            self.free[self.build(part, again)].append(again)
+            return again
+        end = self.new()
+        for _ in range(most - least):
+            self.free[start].append(end)
+            start = self.build(part, start)
+        self.free[start].append(end)
+        return end
+
+    def _members(self, parts: Sequence[tuple[Expression, bool]], separator: Expression, start: int) -> int:
+        """Two rows of states: none of the parts so far, and some."""
+        none, some = self._after(start), self.new()
+        for part, required in parts:
+            here = self._after(none)
+            self.free[self.build(separator, some)].append(here)
+            end = self.build(part, here)
+            next_none, next_some = self.new(), self._after(end)
+            if not required:
+                self.free[none].append(next_none)
+                self.free[some].append(next_some)
+            none, some = next_none, next_some
+        self.free[none].append(some)
+        return some
+
+
+def compile_expression(expression: Expression, where: str = "form") -> Automaton:
+    """The automaton of an expression. OptionError, naming `where`, if it needs too many states."""
+    graph = _Graph(where)
+    try:
+        last = graph.build(expression, graph.new())
+    except RecursionError:
+        raise too_large(where) from None
+    starts = sorted({0, *(at for edges in graph.edges for low, high, _ in edges for at in (low, high + 1) if at < 256)})
+    column_of = bytes(bisect_right(starts, byte) - 1 for byte in range(256))
+    closures = _closures(graph, last)
+    numbers: dict[frozenset[int], int] = {}
+
+    def number(states: Iterable[int]) -> int:
+        closed = frozenset().union(*(closures[state] for state in states))
+        if closed not in numbers:
+            if len(numbers) >= STATES:
+                raise too_large(where)
+            numbers[closed] = len(numbers)
+            waiting.append(closed)
+        return numbers[closed]
+
+    waiting: list[frozenset[int]] = []
+    number([0])
+    rows: list[list[int]] = []
+    accepting = []
+    known: dict[frozenset[int], int] = {}
+    for here in waiting:  # grows
+        targets: list[set[int] | None] = [None] * len(starts)
+        for state in here:
+            for low, high, target in graph.edges[state]:
+                for column in range(column_of[low], column_of[high] + 1):
+                    entry = targets[column]
+                    if entry is None:
+                        targets[column] = {target}
+                    else:
+                        entry.add(target)
+        row = []
+        for entry in targets:
+            if entry is None:
+                row.append(-1)
+                continue
+            key = frozenset(entry)
+            if key not in known:
+                known[key] = number(key)
+            row.append(known[key])
+        rows.append(row)
+        accepting.append(last in here)
+    return Automaton(rows, column_of, accepting)
+
+
+def _closures(graph: _Graph, last: int) -> list[frozenset[int]]:
+    """For each state those that it reaches for free and that read a byte or end the text."""
+    found = []
+    for start in range(len(graph.edges)):
+        seen, waiting = {start}, [start]
+        while waiting:
+            for state in graph.free[waiting.pop()]:
+                if state not in seen:
+                    seen.add(state)
+                    waiting.append(state)
+        found.append(frozenset(state for state in seen if graph.edges[state] or state == last))
+    return found
+
+
+def too_large(where: str) -> OptionError:
+    return OptionError(
+        "this form is too large", where=where, hint="Allow fewer repetitions and alternatives, or less nesting"
+    )

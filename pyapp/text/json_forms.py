@@ -1,0 +1,365 @@
+"""The JSON texts of a JSON Schema as an expression over bytes (https://json-schema.org, draft 2020-12).
+
+A subset of the schema language, documented in docs/generation.md; other keywords are refused by name, never ignored. The
+texts are a subset of those that the schema allows, so that every one of them fits it: properties come in the schema's
+order and no others come, there is at most one space after a comma and a colon, numbers have at most fifteen digits
+before and after the point.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyapp.errors import OptionError
+from pyapp.text.automata import (
+    EMPTY,
+    Byte,
+    Either,
+    Expression,
+    Members,
+    Ranges,
+    Repeat,
+    Separated,
+    characters,
+    common,
+    joined,
+    literal,
+    optional,
+    others,
+)
+from pyapp.text.patterns import Pattern
+
+ANNOTATIONS = frozenset(
+    "title description default examples $schema $id $comment $defs definitions deprecated readOnly writeOnly".split()
+)
+KEYWORDS = {
+    "string": frozenset({"minLength", "maxLength", "pattern", "format"}),
+    "integer": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}),
+    "number": frozenset({"minimum"}),
+    "array": frozenset({"items", "prefixItems", "minItems", "maxItems"}),
+    "object": frozenset({"properties", "required", "additionalProperties"}),
+    "boolean": frozenset(),
+    "null": frozenset(),
+}
+DIGITS = 15  # all whole numbers of so many digits are exact as float64
+LARGEST = 10**DIGITS - 1
+NESTING = 4  # of arrays and objects in a value of which the schema says nothing
+DATE = r"[12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
+TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
+OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+FORMATS = {
+    "date": DATE,
+    "time": TIME,
+    "date-time": f"({DATE})T{TIME}",
+    "uuid": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "ipv4": rf"{OCTET}(\.{OCTET}){{3}}",
+}
+SHORT = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 0x22: '"', 0x5C: "\\"}
+ESCAPED: Ranges = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)]
+
+DIGIT = Byte(0x30, 0x39)
+SPACE = optional(literal(" "))
+COMMA = joined(literal(","), SPACE)
+COLON = joined(literal(":"), SPACE)
+NATURAL = Either((literal("0"), joined(Byte(0x31, 0x39), Repeat(DIGIT, 0, DIGITS - 1))))
+INTEGER = joined(optional(literal("-")), NATURAL)
+FRACTION = joined(
+    optional(joined(literal("."), Repeat(DIGIT, 1, DIGITS))),
+    optional(joined(Either((literal("e"), literal("E"))), optional(Either((literal("+"), literal("-")))),
+                    Repeat(DIGIT, 1, 2))),
+)  # fmt: skip
+HEX = Either((DIGIT, Byte(0x41, 0x46), Byte(0x61, 0x66)))
+
+
+def _any_of(letters: str) -> Expression:
+    return Either(tuple(literal(letter) for letter in letters))
+
+
+def quoted(ranges: Iterable[tuple[int, int]]) -> Expression:
+    """One character of these inside a JSON string: as itself, or escaped where JSON demands it."""
+    ranges = list(ranges)
+    escaped = [code for low, high in common(ranges, ESCAPED) for code in range(low, high + 1)]
+    spelled = [literal(f"\\{SHORT[code]}" if code in SHORT else f"\\u{code:04x}") for code in escaped]
+    return Either((characters(common(ranges, others(ESCAPED))), *spelled))
+
+
+def any_character() -> Expression:
+    """Any character inside a JSON string, with every escape that JSON knows; the two halves of a pair are one."""
+    low_half = joined(literal("\\u"), _any_of("dD"), _any_of("cdefCDEF"), HEX, HEX)
+    after_u = (
+        joined(Either((DIGIT, _any_of("abcefABCEF"))), HEX, HEX, HEX),
+        joined(_any_of("dD"), Byte(0x30, 0x37), HEX, HEX),
+        joined(_any_of("dD"), _any_of("89abAB"), HEX, HEX, low_half),
+    )
+    escapes = Either((_any_of('"\\/bfnrt'), joined(literal("u"), Either(after_u))))
+    return Either((characters(others(ESCAPED)), joined(literal("\\"), escapes)))
+
+
+def string(content: Expression) -> Expression:
+    return joined(literal('"'), content, literal('"'))
+
+
+def any_string() -> Expression:
+    return string(Repeat(any_character(), 0, None))
+
+
+def any_value(nesting: int = NESTING) -> Expression:
+    """Any JSON value, with arrays and objects in one another to a depth of `nesting`."""
+    scalars = (any_string(), joined(INTEGER, FRACTION), literal("true"), literal("false"), literal("null"))
+    if not nesting:
+        return Either(scalars)
+    inner = any_value(nesting - 1)
+    return Either((*scalars, array(inner), mapping(inner)))
+
+
+def array(item: Expression) -> Expression:
+    return joined(literal("["), optional(Separated(item, COMMA)), literal("]"))
+
+
+def mapping(value: Expression) -> Expression:
+    """An object of any keys."""
+    return joined(literal("{"), optional(Separated(joined(any_string(), COLON, value), COMMA)), literal("}"))
+
+
+def integers(low: int, high: int) -> Expression:
+    """The whole numbers from low to high, in decimal."""
+    options = []
+    if low < 0:
+        options.append(joined(literal("-"), _naturals(max(-high, 1), -low)))
+    if high >= 0:
+        options.append(_naturals(max(low, 0), high))
+    return Either(tuple(options))
+
+
+def _naturals(low: int, high: int) -> Expression:
+    options = []
+    for length in range(len(str(low)), len(str(high)) + 1):
+        first = max(low, 10 ** (length - 1) if length > 1 else 0)
+        options.append(_between(str(first), str(min(high, 10**length - 1))))
+    return Either(tuple(options))
+
+
+def _between(low: str, high: str) -> Expression:
+    """The numbers of one length from low to high."""
+    if not low:
+        return EMPTY
+    rest = len(low) - 1
+    if low[0] == high[0]:
+        return joined(literal(low[0]), _between(low[1:], high[1:]))
+    options = [joined(literal(low[0]), _between(low[1:], "9" * rest))]
+    if ord(high[0]) - ord(low[0]) > 1:
+        options.append(joined(Byte(ord(low[0]) + 1, ord(high[0]) - 1), Repeat(DIGIT, rest, rest)))
+    options.append(joined(literal(high[0]), _between("0" * rest, high[1:])))
+    return Either(tuple(options))
+
+
+class Schema:
+    """The expression of a schema. OptionError, with the keyword's place, for what is not supported."""
+
+    def __init__(self, schema: Any, where: str = "json_schema") -> None:
+        self._root, self._where = schema, where
+        self._open: list[str] = []  # the references that are being followed
+
+    def expression(self) -> Expression:
+        return self.value(self._root, "#")
+
+    def value(self, schema: Any, place: str) -> Expression:
+        if schema is True or schema == {}:
+            return any_value()
+        if not isinstance(schema, Mapping):
+            raise self._error(f"{schema!r:.40} is no schema that a value can fit", place)
+        asked = {name: given for name, given in schema.items() if name not in ANNOTATIONS}
+        if not asked:
+            return any_value()
+        for name in ("$ref", "anyOf", "allOf", "const", "enum"):
+            if name in asked:
+                extra = sorted(asked.keys() - {name} - ({"type"} if name in ("const", "enum") else set()))
+                if extra:
+                    raise self._error(f"{extra[0]!r:.40} beside {name!r} is not supported", place)
+                return self._special(name, asked, place)
+        return self._typed(asked, place)
+
+    def _special(self, name: str, asked: Mapping[str, Any], place: str) -> Expression:
+        given, place = asked[name], f"{place}/{name}"
+        if name == "$ref":
+            return self._reference(given, place)
+        if name == "const":
+            return self._constants([given], asked, place)
+        if not isinstance(given, list) or not given:
+            raise self._error("must be a list that is not empty", place)
+        if name == "enum":
+            return self._constants(given, asked, place)
+        if name == "allOf" and len(given) > 1:
+            raise self._error("several schemas at once are not supported", place)
+        return Either(tuple(self.value(option, f"{place}/{index}") for index, option in enumerate(given)))
+
+    def _reference(self, target: Any, place: str) -> Expression:
+        if not isinstance(target, str) or not target.startswith("#"):
+            raise self._error(f"{target!r:.60} does not point into this schema", place)
+        if target in self._open:
+            raise self._error(f"{target!r:.60} contains itself: recursion is not supported", place)
+        found: Any = self._root
+        for part in target[1:].split("/")[1:]:
+            part = part.replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, Mapping) or part not in found:
+                raise self._error(f"{target!r:.60} is missing", place)
+            found = found[part]
+        self._open.append(target)
+        try:
+            return self.value(found, target)
+        finally:
+            self._open.pop()
+
+    def _constants(self, values: list[Any], asked: Mapping[str, Any], place: str) -> Expression:
+        if "type" in asked:
+            types = self._types(asked, place)
+            values = [value for value in values if any(_is_a(value, kind) for kind in types)]
+        try:
+            texts = [json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values]
+        except (TypeError, ValueError) as error:
+            raise self._error(f"not a JSON value: {error}", place) from None
+        if not texts:
+            raise self._error("no value has the type", place)
+        return Either(tuple(literal(text) for text in texts))
+
+    def _types(self, asked: Mapping[str, Any], place: str) -> list[str]:
+        """The types in `type`; without it, those to which the keywords belong."""
+        given = asked.get("type", [kind for kind, known in KEYWORDS.items() if known & asked.keys() and kind != "integer"])
+        types = [given] if isinstance(given, str) else given
+        if not isinstance(types, list) or not all(isinstance(kind, str) and kind in KEYWORDS for kind in types):
+            raise self._error(f"unknown type {given!r:.60}", place)
+        return types
+
+    def _typed(self, asked: Mapping[str, Any], place: str) -> Expression:
+        types = self._types(asked, place)
+        known = frozenset({"type"}).union(*(KEYWORDS[kind] for kind in types))
+        for name in asked:
+            if name not in known:
+                hint = "Give anyOf, if one of several may fit" if name == "oneOf" else None
+                raise self._error(f"the keyword {name!r:.40} is not supported here", place, hint)
+        return Either(tuple(getattr(self, f"_{kind}")(asked, place) for kind in types))
+
+    def _null(self, asked: Mapping[str, Any], place: str) -> Expression:
+        return literal("null")
+
+    def _boolean(self, asked: Mapping[str, Any], place: str) -> Expression:
+        return Either((literal("true"), literal("false")))
+
+    def _number(self, asked: Mapping[str, Any], place: str) -> Expression:
+        least = asked.get("minimum")
+        if least is not None and (isinstance(least, bool) or least != 0):
+            raise self._error("a number's minimum is supported only if it is 0", f"{place}/minimum")
+        return joined(INTEGER if least is None else NATURAL, FRACTION)
+
+    def _integer(self, asked: Mapping[str, Any], place: str) -> Expression:
+        if not KEYWORDS["integer"] & asked.keys():
+            return INTEGER
+        low, high = -LARGEST, LARGEST
+        for name in sorted(KEYWORDS["integer"] & asked.keys()):
+            bound = asked[name]
+            if isinstance(bound, bool) or not isinstance(bound, int | float) or not abs(bound) <= LARGEST:
+                raise self._error(f"must be a number of at most {DIGITS} digits", f"{place}/{name}")
+            match name:
+                case "minimum":
+                    low = max(low, math.ceil(bound))
+                case "exclusiveMinimum":
+                    low = max(low, math.floor(bound) + 1)
+                case "maximum":
+                    high = min(high, math.floor(bound))
+                case _:
+                    high = min(high, math.ceil(bound) - 1)
+        if low > high:
+            raise self._error("no whole number lies within the limits", place)
+        return integers(low, high)
+
+    def _string(self, asked: Mapping[str, Any], place: str) -> Expression:
+        given = KEYWORDS["string"] & asked.keys()
+        if len(given) > 1 and not given <= {"minLength", "maxLength"}:
+            raise self._error(f"{' and '.join(sorted(given))} together are not supported", place)
+        if "pattern" in given:
+            pattern, where = asked["pattern"], f"{self._where}: {place}/pattern"
+            if not isinstance(pattern, str):
+                raise self._error("must be a text", f"{place}/pattern")
+            return string(Pattern(pattern, where, quoted).inside())
+        if "format" in given:
+            if asked["format"] not in FORMATS:
+                known = ", ".join(FORMATS)
+                raise self._error(f"unknown format {asked['format']!r:.40}", f"{place}/format", f"Known are {known}")
+            return string(Pattern(FORMATS[asked["format"]], self._where, quoted).whole())
+        least, most = self._counts(asked, "minLength", "maxLength", place)
+        return string(Repeat(any_character(), least, most))
+
+    def _array(self, asked: Mapping[str, Any], place: str) -> Expression:
+        least, most = self._counts(asked, "minItems", "maxItems", place)
+        first = asked.get("prefixItems", [])
+        if not isinstance(first, list):
+            raise self._error("must be a list", f"{place}/prefixItems")
+        parts = [self.value(part, f"{place}/prefixItems/{index}") for index, part in enumerate(first)]
+        if asked.get("items", True) is False:
+            most = len(parts) if most is None else min(most, len(parts))
+            item: Expression = EMPTY
+        elif most is None or most > len(parts):
+            item = self.value(asked.get("items", True), f"{place}/items")
+        if most is not None and least > most:
+            raise self._error(f"from {least} to {most} items do not exist", place)
+        if not parts and most is None and least <= 1:
+            several: Expression = Separated(item, COMMA)
+            return joined(literal("["), several if least else optional(several), literal("]"))
+        # Items in order: one may be missing only if all that follow are, too.
+        count = max(least, len(parts)) if most is None else most
+        items = [parts[index] if index < len(parts) else item for index in range(count)]
+        tail: Expression = EMPTY if most is not None else Repeat(joined(COMMA, item), 0, None)
+        for index in reversed(range(count)):
+            here = joined(COMMA, items[index], tail) if index else joined(items[index], tail)
+            tail = here if index < least else optional(here)
+        return joined(literal("["), tail, literal("]"))
+
+    def _object(self, asked: Mapping[str, Any], place: str) -> Expression:
+        properties, required = asked.get("properties", {}), asked.get("required", [])
+        more = asked.get("additionalProperties", True)
+        if not isinstance(properties, Mapping) or not isinstance(required, list):
+            raise self._error("properties must be an object, required a list", place)
+        missing = [name for name in required if name not in properties]
+        if missing:
+            raise self._error(f"the required {missing[0]!r:.40} is not among the properties", f"{place}/required")
+        if not properties:
+            if more is False:
+                return literal("{}")
+            return mapping(self.value(more, f"{place}/additionalProperties"))
+        parts = tuple(
+            (
+                joined(literal(json.dumps(name, ensure_ascii=False)), COLON,
+                       self.value(schema, f"{place}/properties/{name}")),
+                name in required,
+            )
+            for name, schema in properties.items()
+        )  # fmt: skip
+        return joined(literal("{"), Members(parts, COMMA), literal("}"))
+
+    def _counts(self, asked: Mapping[str, Any], least: str, most: str, place: str) -> tuple[int, int | None]:
+        low, high = asked.get(least, 0), asked.get(most)
+        for name, value in ((least, low), (most, high)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise self._error("must be a whole number from 0", f"{place}/{name}")
+        if high is not None and low > high:
+            raise self._error(f"{low} is more than {most}, {high}", f"{place}/{least}")
+        return low, high
+
+    def _error(self, what: str, place: str, hint: str | None = None) -> OptionError:
+        return OptionError(f"{place}: {what}", where=self._where, hint=hint)
+
+
+def _is_a(value: Any, kind: str) -> bool:
+    match kind:
+        case "null":
+            return value is None
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, {"string": str, "array": list, "object": dict}[kind])

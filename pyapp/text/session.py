@@ -1,0 +1,191 @@
+"""The state of one text: a model's cache of keys and values, and the steps that read tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from pyapp.engine import capture, no_grad
+from pyapp.engine.buffers import int32_tensor, writer
+from pyapp.engine.device import cpu
+from pyapp.engine.tensor import Tensor
+from pyapp.errors import ModelError, OptionError
+
+# Tokens of a prompt per pass: enough for the speed of matrix products, few enough to cancel soon and show progress.
+PROMPT_PASS = 128
+
+
+class LanguageModelConfig(Protocol):
+    """The fields of a model's `config` that the loop uses."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def max_seq_len(self) -> int: ...
+
+
+class LanguageModel(Protocol):
+    """A causal language model with a cache of keys and values (docs/architecture.md). The attribute `device` is the
+    device on which it computes, by default the CPU.
+    """
+
+    @property
+    def config(self) -> LanguageModelConfig: ...
+
+    def new_cache(self, capacity: int | None = None) -> Any: ...
+
+    def forward_cached(self, tokens: Tensor, position: Tensor, cache: Any, last_only: bool = True) -> Tensor: ...
+
+
+class Session:
+    """The state of generating one text: the model's cache, and the decode step as a Graph.
+
+    `tokens` are in the cache, `position` of them; it holds `capacity`. `eager` runs every step op by op instead, for
+    reference. The logits that `feed`, `step` and `read` return are overwritten by the next call.
+    """
+
+    def __init__(self, model: LanguageModel, capacity: int | None = None, eager: bool = False) -> None:
+        longest = model.config.max_seq_len
+        if capacity is not None and not 1 <= capacity <= longest:
+            raise OptionError(f"must be from 1 to {longest}, not {capacity}", where="capacity")
+        self.model = model
+        self.capacity = capacity or longest
+        self.vocab_size = model.config.vocab_size
+        self.position = 0
+        self.tokens: list[int] = []
+        self.eager = eager
+        self.cache = model.new_cache(self.capacity)
+        self.device = getattr(model, "device", cpu)
+        inputs = int32_tensor([0, 0], self.device)
+        self._token, self._place = inputs.narrow(0, 0, 1), inputs.narrow(0, 1, 1)
+        self._write = writer(inputs)  # a token and its position
+        self._replay: Callable[[], Any] | None = None
+        self._logits: Tensor | None = None
+        self._readers: dict[int, Callable[[Sequence[int], int], Tensor]] = {}  # by the number of tokens
+
+    def reset(self) -> None:
+        """Forgets the text; the Graph stays."""
+        self.rewind(0)
+
+    def rewind(self, position: int) -> None:
+        """Forgets the tokens from `position` on."""
+        if not 0 <= position <= self.position:
+            raise ValueError(f"rewind: position {position} of a text of {self.position} tokens")
+        self.position = position
+        del self.tokens[position:]
+
+    def reuse(self, ids: Sequence[int]) -> int:
+        """Forgets what does not agree with the text `ids`; returns how many of its tokens need not be read again.
+
+        The last one must be: its logits are not kept.
+        """
+        common = min(self.position, len(ids) - 1)
+        if self.tokens[:common] != list(ids[:common]):
+            common = next(i for i, pair in enumerate(zip(self.tokens, ids, strict=False)) if pair[0] != pair[1])
+        self.rewind(max(common, 0))
+        return self.position
+
+    def passes(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
+        """`ids` in parts of at most PROMPT_PASS tokens."""
+        return (ids[start : start + PROMPT_PASS] for start in range(0, len(ids), PROMPT_PASS))
+
+    def continue_from(self, ids: Sequence[int]) -> Tensor:
+        """The logits (V,) float32 of the token after the text `ids`. Only what differs from the text so far is read."""
+        self._check(ids, 0)
+        for part in self.passes(ids[self.reuse(ids) :]):
+            logits = self.feed(part)
+        return logits
+
+    def feed(self, ids: Sequence[int]) -> Tensor:
+        """Reads tokens in one pass; returns the logits (V,) float32 of the next token."""
+        self._check(ids, self.position)
+        with no_grad():
+            self._write(0, self.position)
+            logits = self.model.forward_cached(int32_tensor(ids, self.device), self._place, self.cache, last_only=True)
+        self.position += len(ids)
+        self.tokens.extend(ids)
+        return logits.reshape(self.vocab_size)
+
+    def step(self, token: int) -> Tensor:
+        """Reads one token; returns the logits (V,) float32 of the next token."""
+        if self.position >= self.capacity or not 0 <= token < self.vocab_size:
+            self._check((token,), self.position)
+        self._write(token, self.position)
+        if self._replay is not None:
+            self._replay()
+        else:
+            self._first_step()
+        self.position += 1
+        self.tokens.append(token)
+        assert self._logits is not None
+        return self._logits
+
+    def read(self, ids: Sequence[int]) -> Tensor:
+        """Reads a few tokens in one pass; returns the logits (T, V) float32 after each of them.
+
+        A Graph is kept for every number of tokens.
+        """
+        self._check(ids, self.position)
+        run = self._readers.get(len(ids))
+        if run is None:
+            run = self._readers[len(ids)] = self._reader(len(ids))
+        logits = run(ids, self.position)
+        self.position += len(ids)
+        self.tokens.extend(ids)
+        return logits
+
+    def _first_step(self) -> None:
+        """Runs the step; unless eager, captures its launch records for the following steps."""
+        with no_grad():
+            if self.eager:
+                self._logits = self._decode()
+            else:
+                graph = capture(self._decode)
+                self._logits = graph.outputs
+                self._replay = graph.replay
+
+    def _decode(self) -> Tensor:
+        logits = self.model.forward_cached(self._token, self._place, self.cache, last_only=True)
+        return logits.reshape(self.vocab_size)
+
+    def _reader(self, count: int) -> Callable[[Sequence[int], int], Tensor]:
+        """A function that reads `count` tokens at a position and returns their logits (count, V)."""
+        inputs = int32_tensor([0] * (count + 1), self.device)
+        tokens, place = inputs.narrow(0, 0, count), inputs.narrow(0, count, 1)
+        write = writer(inputs)
+
+        def forward() -> Tensor:
+            with no_grad():
+                return self.model.forward_cached(tokens, place, self.cache, last_only=False)
+
+        replay: Callable[[], Any] | None = None
+        logits: Tensor | None = None
+
+        def run(ids: Sequence[int], position: int) -> Tensor:
+            nonlocal replay, logits
+            write(*ids, position)
+            if replay is not None:
+                replay()
+            elif self.eager:
+                logits = forward()
+            else:
+                graph = capture(forward)
+                logits, replay = graph.outputs, graph.replay
+            assert logits is not None
+            return logits
+
+        return run
+
+    def _check(self, ids: Sequence[int], position: int) -> None:
+        if not ids:
+            raise ValueError("feed() needs at least one token")
+        if position + len(ids) > self.capacity:
+            raise ModelError(
+                f"{position + len(ids)} tokens do not fit the context of {self.capacity}",
+                hint="Start a new session, or reset() this one",
+            )
+        if not 0 <= min(ids) <= max(ids) < self.vocab_size:
+            raise ModelError(
+                f"token ids from {min(ids)} to {max(ids)} are outside the model's vocabulary of {self.vocab_size}",
+                hint="The tokenizer does not belong to this model",
+            )
