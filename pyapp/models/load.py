@@ -6,8 +6,6 @@ other code.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -15,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyapp.errors import FileFormatError, ModelError
+from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Progress
-from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source, read_tokenizer_bin
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import FileSource, close_source, read_whole
 
@@ -125,24 +123,13 @@ def build(checkpoint: Checkpoint, report: Callable[[Event], None], cancel: Cance
     return model
 
 
-def load_tokenizer(source: Source) -> Tokenizer:
-    """From a tokenizer.json (with the tokenizer_config.json beside it) or a llama2.c tokenizer.bin, detected by
-    content.
+def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = None) -> Tokenizer:
+    """pyapp.text.tokenizer_files.load_tokenizer: from a model's folder, one of its files, or a mapping of names to
+    files.
     """
-    from pyapp.text.tokenizer import Tokenizer
+    from pyapp.text.tokenizer_files import load_tokenizer
 
-    opened = open_source(source)
-    try:
-        if opened.size and bytes(opened.read(0, min(opened.size, 16))).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
-            vocabulary = read_tokenizer_bin(opened)
-            return Tokenizer.from_llama2c(vocabulary.pieces, vocabulary.scores, where=opened.name)
-        data = read_whole(opened)
-        beside = Path(source).with_name("tokenizer_config.json") if isinstance(source, str | os.PathLike) else None
-        settings = beside.read_bytes() if beside and beside.is_file() else None
-        return Tokenizer.from_json(data, settings, where=opened.name)
-    finally:
-        if opened is not source:
-            close_source(opened)
+    return load_tokenizer(source, name)
 
 
 @dataclass(frozen=True)
@@ -234,6 +221,7 @@ def load_whisper_tokenizer(
     generation: Mapping[str, Any] | None = None,
 ) -> WhisperTokenizer:
     """From a tokenizer.json or .tiktoken file, or the vocabulary in the checkpoint. ModelError if there is none."""
+    from pyapp.text.vocabulary_files import read_tiktoken
     from pyapp.text.whisper_tokenizer import WhisperTokenizer
 
     embedding = next((info for name, info in checkpoint.tensors.items() if _is_embedding(name)), None)
@@ -254,26 +242,8 @@ def load_whisper_tokenizer(
     data = read_whole(source)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return WhisperTokenizer.from_json(data, multilingual=multilingual, where=source.name)
-    return WhisperTokenizer.from_pieces(_tiktoken(data, source.name), size, multilingual=multilingual)
+    return WhisperTokenizer.from_pieces(read_tiktoken(data, source.name), size, multilingual=multilingual)
 
 
 def _is_embedding(name: str) -> bool:
     return name.endswith(("decoder.token_embedding.weight", "decoder.embed_tokens.weight"))
-
-
-def _tiktoken(data: bytes, where: str) -> list[bytes]:
-    """The pieces of a .tiktoken file: lines of base64 and rank, in the order of their ranks."""
-    pieces: list[bytes] = []
-    try:
-        for line in data.split(b"\n"):
-            if line.strip():
-                text, rank = line.split()
-                if int(rank) != len(pieces):
-                    raise ValueError(f"rank {int(rank)} after {len(pieces) - 1}")
-                pieces.append(b"" if text == b"=" else base64.b64decode(text, validate=True))
-    except (ValueError, binascii.Error) as error:
-        raise FileFormatError(
-            f"this is neither a tokenizer.json nor a .tiktoken file ({error})", where=where,
-            hint="Give the tokenizer of the model",
-        ) from error  # fmt: skip
-    return pieces

@@ -17,6 +17,7 @@ from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sink import AnySink, open_sink
 from pyapp.text import encoding as encodings
 from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
+from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 from pyapp.text.post_processor import LARGEST_ID, PostProcessor, read_post_processor
@@ -90,7 +91,8 @@ class Tokenizer:
     `tokenizer(texts)` gives ids, types, masks and offsets, with truncation and padding; `encode` the ids of one text or
     pair. `bos_id`, `eos_ids` and `pad_id` come from tokenizer_config.json (`settings`), if given, else from the
     tokenizer.json's template or from usual names; `max_length`, `padding_side` and `truncation_side` from
-    `model_max_length`, `padding_side` and `truncation_side` of the settings. Raises FileFormatError for a malformed
+    `model_max_length`, `padding_side` and `truncation_side` of the settings. `end_ids` are more ids that end a
+    text or a turn. `settings["chat_template"]` is the model's chat template. Raises FileFormatError for a malformed
     document, ModelError for an unsupported one.
     """
 
@@ -101,6 +103,7 @@ class Tokenizer:
         *,
         bos_id: int | None = None,
         eos_ids: Sequence[int] | None = None,
+        end_ids: Sequence[int] = (),
         json_text: str | None = None,
         where: str = "tokenizer.json",
     ) -> None:
@@ -121,6 +124,7 @@ class Tokenizer:
             raise FileFormatError(f"not a usable tokenizer.json: {error!r:.100}", where=where) from error
         self.bos_id: int | None = control.bos_id if bos_id is None else bos_id
         self.eos_ids: frozenset[int] = control.eos_ids if eos_ids is None else frozenset(eos_ids)
+        self.end_ids: frozenset[int] = frozenset(end_ids)
         self.pad_id: int | None = control.pad_id
         self.adds_bos = control.adds_bos
         self.post_processor: PostProcessor = control.post_processor
@@ -139,7 +143,8 @@ class Tokenizer:
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
         self._json_text = json_text
         self._document = document
-        self._settings = dict(settings)
+        self.settings: dict[str, Any] = dict(settings)
+        self._where = where
         self._backend: Backend | None = None
         self._plain_backend: Backend | None = None
         self._factory = _backend_factory
@@ -168,8 +173,8 @@ class Tokenizer:
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """The ids that end a text: end-of-text, and the beginning of the next one."""
-        return self.eos_ids | ({self.bos_id} if self.bos_id is not None else frozenset())
+        """The ids that end a text or a turn: end-of-text, and the beginning of the next one."""
+        return self.eos_ids | self.end_ids | ({self.bos_id} if self.bos_id is not None else frozenset())
 
     def to_json(self) -> str:
         """The tokenizer.json."""
@@ -181,6 +186,28 @@ class Tokenizer:
         """Writes the tokenizer.json to a path or a binary file."""
         with open_sink(target) as file:
             file.write(self.to_json().encode("utf-8", "replace"))
+
+    def gguf_metadata(self, vocab_size: int | None = None) -> dict[str, Any]:
+        """llama.cpp's metadata of a GGUF file: `tokenizer.ggml.model`, `.tokens`, `.merges` … by key.
+        `gguf_types(metadata)` of pyapp.text.gguf_metadata gives their types for `write_gguf`.
+
+        `vocab_size` is the number of rows of the model's embedding; unused tokens fill the vocabulary up to it.
+        ModelError for a tokenizer that llama.cpp does not have.
+        """
+        ids = {"bos": self.bos_id, "eos": min(self.eos_ids, default=None), "padding": self.pad_id}
+        ids |= {role: self._named(name) for role, name in GGUF_ROLES.items() if role not in ids}
+        model = self._document["model"]
+        if ids.get("unknown") is None:
+            unknown = model.get("unk_id")
+            ids["unknown"] = unknown if type(unknown) is int else self._named("unk_token", model.get("unk_token"))
+        return gguf_metadata(self._document, self.post_processor, ids, self.settings, vocab_size, self._where)
+
+    def _named(self, role: str, usual: Any = None) -> int | None:
+        """The id of the special token that the settings name."""
+        value = self.settings.get(role)
+        name = value.get("content") if isinstance(value, Mapping) else value
+        name = name or usual
+        return self._pieces.index(name) if isinstance(name, str) and name in self._pieces else None
 
     def encode(
         self,

@@ -1,0 +1,279 @@
+"""A tokenizer from the files of a model: whichever of the usual forms a folder has.
+
+`load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt, .tiktoken,
+the metadata of a GGUF file and llama2.c's tokenizer.bin, with the settings beside them: tokenizer_config.json,
+special_tokens_map.json, added_tokens.json, chat_template.jinja and generation_config.json.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.formats.gguf import GgufFile
+from pyapp.formats.opening import sniff
+from pyapp.formats.sentencepiece_model import (
+    CONTROL,
+    UNKNOWN,
+    SentencePieceModel,
+    read_sentencepiece_model,
+)
+from pyapp.formats.source import ByteSource, close_source, looks_like_text, open_source, read_whole
+from pyapp.formats.tokenizer_bin import read_tokenizer_bin
+from pyapp.text.documents import added_token, template
+from pyapp.text.gguf_vocabulary import GgufVocabulary
+from pyapp.text.sentencepiece_vocabulary import sentencepiece_document
+from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
+from pyapp.text.vocabulary_files import (
+    byte_level_document,
+    checked_vocabulary,
+    more_tokens,
+    read_merges,
+    read_tiktoken,
+    read_vocab_txt,
+    tiktoken_document,
+    token_name,
+    wordpiece_document,
+)
+from pyapp.text.word_patterns import GPT4O, LLAMA3, WORD_PATTERNS, WordPattern
+
+TokenizerSource: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | ByteSource"
+
+# Files that describe the tokenizer of a folder, besides its vocabulary.
+SETTINGS = (
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "chat_template.json", "generation_config.json",
+)  # fmt: skip
+# Vocabularies in the order in which they are preferred.
+VOCABULARIES = (
+    "tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model",
+    "vocab.json", "vocab.txt", "tokenizer.bin",
+)  # fmt: skip
+ENDINGS = (".tiktoken", ".gguf", ".model")
+HINT = "Give tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, a .tiktoken or a .gguf file"
+MERGES = "merges.txt"
+HEAD = 64
+T5_EXTRA_IDS = 100
+EXTRA_IDS_LIMIT = 1 << 12
+
+
+def load_tokenizer(files: TokenizerSource | Mapping[str, TokenizerSource], name: str | None = None) -> Tokenizer:
+    """The tokenizer of a model's folder, of one of its files (path, bytes or ByteSource, recognised by content), or of
+    a mapping of file names to such sources.
+
+    Settings beside a path are used. `name` is the name of a file given as bytes. Raises FileNotFoundError,
+    FileFormatError for a damaged or foreign file, ModelError for an unsupported tokenizer.
+    """
+    if isinstance(files, Mapping):
+        found = dict(files)
+        where = name or "tokenizer"
+    elif isinstance(files, str | os.PathLike):
+        found = dict(beside(Path(files)))
+        where = os.fspath(files)
+    else:
+        found = {name or Path(getattr(files, "name", "tokenizer")).name: files}
+        where = name or getattr(files, "name", "tokenizer")
+    with ExitStack() as stack:
+        opened: dict[str, ByteSource] = {}
+        for key, source in found.items():
+            opened[key] = open_source(source)
+            if opened[key] is not source:
+                stack.callback(close_source, opened[key])
+        return _load(opened, where)
+
+
+def beside(path: Path) -> dict[str, Path]:
+    """The files of a tokenizer: those of a folder, or `path` and the settings beside it."""
+    if path.is_dir():
+        names = [*VOCABULARIES, MERGES, *SETTINGS]
+        found = {entry: path / entry for entry in names if (path / entry).is_file()}
+        if not any(entry in found for entry in VOCABULARIES):
+            others = sorted(entry for entry in path.iterdir() if entry.suffix in ENDINGS and entry.is_file())
+            found |= {entry.name: entry for entry in others[:1]}
+        return found
+    more = [*SETTINGS, MERGES] if path.suffix in (".json", ".txt", ".model", ".tiktoken") else []
+    return {entry: path.with_name(entry) for entry in more if path.with_name(entry).is_file()} | {path.name: path}
+
+
+def _load(files: Mapping[str, ByteSource], where: str) -> Tokenizer:
+    plain = [key for key in files if key not in SETTINGS and key != MERGES]
+    order = [key for key in VOCABULARIES if key in plain] + [key for key in plain if key not in VOCABULARIES]
+    if not order:
+        what = f"there is no vocabulary beside {', '.join(sorted(files))}" if files else "there is no tokenizer"
+        raise ModelError(what, where=where, hint=HINT)
+    settings, ends = _settings(files)
+    return _read(order[0], files[order[0]], files, settings, ends)
+
+
+def _json(files: Mapping[str, ByteSource], key: str) -> dict[str, Any]:
+    return read_json(read_whole(files[key]), files[key].name) if key in files else {}
+
+
+def _settings(files: Mapping[str, ByteSource]) -> tuple[dict[str, Any], list[int]]:
+    """tokenizer_config.json with what the other files add, and the ids in generation_config.json that end a text."""
+    settings = _json(files, "special_tokens_map.json") | _json(files, "tokenizer_config.json")
+    added = settings.get("added_tokens_decoder")
+    added = dict(added) if isinstance(added, Mapping) else {}
+    for content, number in _json(files, "added_tokens.json").items():
+        if type(number) is int:
+            added.setdefault(str(number), {"content": content, "special": False})
+    if added:
+        settings["added_tokens_decoder"] = added
+    if "chat_template.jinja" in files:
+        source = files["chat_template.jinja"]
+        settings["chat_template"] = read_utf8(read_whole(source), source.name)
+    elif isinstance(chat := _json(files, "chat_template.json").get("chat_template"), str):
+        settings["chat_template"] = chat
+    ends = _json(files, "generation_config.json").get("eos_token_id")
+    numbers = ends if isinstance(ends, list) else [ends]
+    return settings, [number for number in numbers if type(number) is int]
+
+
+def _read(
+    key: str, source: ByteSource, files: Mapping[str, ByteSource], settings: dict[str, Any], ends: list[int]
+) -> Tokenizer:
+    head = bytes(source.read(0, min(source.size, HEAD)))
+    where = source.name
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"{" or not head:
+        return _read_json(source, files, settings, ends)
+    if head[:4] == b"GGUF":
+        found = GgufVocabulary(GgufFile(source).values, where)
+        return Tokenizer(found.document, found.settings | settings, end_ids=[*ends, *found.end_ids], where=where)
+    if _is_sentencepiece(head):
+        document = _sentencepiece(read_sentencepiece_model(source), settings, where)
+        return Tokenizer(document, settings, end_ids=ends, where=where)
+    if key.endswith(".txt") and looks_like_text(head):
+        if key == MERGES:
+            raise ModelError("merges.txt needs the vocab.json of the same folder", where=where, hint=HINT)
+        vocabulary = read_vocab_txt(read_utf8(read_whole(source), where), where)
+        return Tokenizer(wordpiece_document(vocabulary, settings, where), settings, end_ids=ends, where=where)
+    if key.endswith((".tiktoken", ".model")) and looks_like_text(head):
+        return _read_tiktoken(source, settings, ends)
+    if kind := _foreign(source):
+        raise FileFormatError(f"this is {kind}, not a tokenizer", where=where, hint=HINT)
+    pieces = read_tokenizer_bin(source)
+    return Tokenizer.from_llama2c(pieces.pieces, pieces.scores, where=where)
+
+
+def _is_sentencepiece(head: bytes) -> bool:
+    """Whether the first field is a piece whose first field is its text. The first number of a tokenizer.bin, the length
+    of its longest piece, is far smaller than these bytes as a number.
+    """
+    if head[:1] != b"\x0a":
+        return False
+    at = 1
+    while at < min(len(head), 4) and head[at] & 0x80:
+        at += 1
+    return head[at + 1 : at + 2] == b"\x0a" and head[1] > 2
+
+
+def _foreign(source: ByteSource) -> str | None:
+    """What a file is that is certainly no tokenizer; None if it may be a damaged tokenizer.bin."""
+    try:
+        kind = sniff(source)
+    except FileFormatError as error:
+        return None if "does not know" in error.what else error.what.removeprefix("this is ")
+    return None if kind == "tokenizer.bin" else f"a file of weights ({kind})"
+
+
+def _read_json(
+    source: ByteSource, files: Mapping[str, ByteSource], settings: dict[str, Any], ends: list[int]
+) -> Tokenizer:
+    data = read_whole(source)
+    text = read_utf8(data, source.name)
+    whole = read_json(text, source.name)
+    if "model" in whole or not whole or {*map(type, whole.values())} != {int}:
+        return Tokenizer(whole, settings, json_text=text, end_ids=ends, where=source.name)
+    if MERGES not in files:
+        raise ModelError(
+            "this is a vocab.json, which needs the merges.txt beside it", where=source.name, hint="Give merges.txt too"
+        )
+    vocabulary = checked_vocabulary(whole, source.name)
+    for number, entry in more_tokens(settings).items():
+        vocabulary.setdefault(entry["content"], number)
+    merges = read_merges(read_utf8(read_whole(files[MERGES]), files[MERGES].name), files[MERGES].name)
+    words = _words(settings, WORD_PATTERNS["gpt-2"])
+    document = byte_level_document(vocabulary, merges, words=words, settings=settings, where=source.name)
+    return Tokenizer(document, settings, end_ids=ends, where=source.name)
+
+
+def _words(settings: Mapping[str, Any], usual: WordPattern) -> WordPattern:
+    """How the tokenizer's class divides text into words."""
+    kind = settings.get("tokenizer_class")
+    return WORD_PATTERNS["qwen2"] if isinstance(kind, str) and kind.startswith("Qwen2") else usual
+
+
+def _read_tiktoken(source: ByteSource, settings: dict[str, Any], ends: list[int]) -> Tokenizer:
+    """The number of pieces says which of the published patterns a file belongs to."""
+    pieces = read_tiktoken(read_whole(source), source.name)
+    patterns = {50256: WORD_PATTERNS["gpt-2"], 50257: WORD_PATTERNS["gpt-2"], 151643: WORD_PATTERNS["qwen2"]}
+    usual = WordPattern((LLAMA3,)) if len(pieces) < 190_000 else WordPattern((GPT4O,))
+    words = patterns.get(len(pieces), usual)
+    document = tiktoken_document(pieces, words=_words(settings, words), settings=settings, where=source.name)
+    return Tokenizer(document, settings, end_ids=ends, where=source.name)
+
+
+def _sentencepiece(model: SentencePieceModel, settings: dict[str, Any], where: str) -> dict[str, Any]:
+    """The tokenizer.json of a .model file with the special tokens of the tokenizer's class."""
+    kind = settings.get("tokenizer_class")
+    kind = kind.removesuffix("Fast").removesuffix("Tokenizer") if isinstance(kind, str) else ""
+    if kind == "XLMRoberta":
+        model = _fairseq(model)
+    post = _post_processor(kind, model, settings, where)
+    document = sentencepiece_document(model, post, where)
+    added = {entry["id"]: entry for entry in document["added_tokens"]}
+    if kind == "T5":
+        count = settings.get("extra_ids", T5_EXTRA_IDS)
+        count = count if type(count) is int and 0 <= count <= EXTRA_IDS_LIMIT else T5_EXTRA_IDS
+        last = len(model.pieces) + count - 1
+        added |= {last - index: added_token(last - index, f"<extra_id_{index}>") for index in range(count)}
+    for number, entry in more_tokens(settings).items():
+        piece = model.pieces[number] if number < len(model.pieces) else entry["content"]
+        if piece == entry["content"]:
+            added[number] = entry
+    document["added_tokens"] = [added[number] for number in sorted(added)]
+    return document
+
+
+def _fairseq(model: SentencePieceModel) -> SentencePieceModel:
+    """XLM-R's ids: those of fairseq, one more than sentencepiece's, and `<mask>` at the end."""
+    front = ["<s>", "<pad>", "</s>", "<unk>"]
+    model.pieces = [*front, *model.pieces[3:], "<mask>"]
+    model.scores = [0.0, 0.0, 0.0, 0.0, *model.scores[3:], 0.0]
+    model.types = [CONTROL, CONTROL, CONTROL, UNKNOWN, *model.types[3:], CONTROL]
+    model.bos_id, model.pad_id, model.eos_id, model.unk_id = 0, 1, 2, 3
+    return model
+
+
+def _post_processor(
+    kind: str, model: SentencePieceModel, settings: Mapping[str, Any], where: str
+) -> dict[str, Any] | None:
+    number_of = {piece: number for number, piece in enumerate(model.pieces)}
+
+    def named(role: str, usual: str, number: int) -> list[tuple[str, int]]:
+        name = token_name(settings, role, usual)
+        if name in number_of:
+            return [(name, number_of[name])]
+        return [(model.pieces[number], number)] if number >= 0 else []
+
+    bos = named("bos_token", "<s>", model.bos_id)
+    eos = named("eos_token", "</s>", model.eos_id)
+    if kind == "XLMRoberta":
+        return template(bos, eos, between=[*eos, *eos], second_type=0)
+    if kind in ("Albert", "DebertaV2"):
+        sep = named("sep_token", "[SEP]", model.eos_id)
+        return template(named("cls_token", "[CLS]", model.bos_id), sep, between=sep)
+    if kind == "T5" or (not kind and model.kind == "unigram"):
+        return template([], eos, second_type=0)
+    if kind in ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2"):
+        front = bos if settings.get("add_bos_token", True) is not False else []
+        return template(front, eos if settings.get("add_eos_token") is True else [])
+    raise ModelError(
+        f"the tokenizer's class {kind!r:.60} is not known for a sentencepiece model", where=where,
+        hint="Give its tokenizer.json: `save_pretrained` of the fast tokenizer of transformers writes one",
+    )  # fmt: skip

@@ -1,0 +1,261 @@
+"""Vocabularies in text files as a tokenizer.json: BERT's vocab.txt, GPT-2's vocab.json with merges.txt, .tiktoken.
+
+Sources: Devlin et al., BERT (2018), for WordPiece; Radford et al., Language Models are Unsupervised Multitask Learners
+(2019), for bytes as characters; https://github.com/openai/tiktoken for the order of the merges.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.text.documents import DECODE_STEPS, added_token, bpe_model, document, template
+from pyapp.text.pieces import byte_of_character
+from pyapp.text.post_processor import LARGEST_ID
+from pyapp.text.word_patterns import GPT2, WORD_PATTERNS, WordPattern
+
+WORD_LIMIT = 100  # characters of a word; longer ones are unknown
+PIECE_LIMIT = 1 << 10  # bytes of a .tiktoken piece: the pairs that make it are sought
+TIKTOKEN_HINT = "Give the tokenizer of the model"
+
+
+def wordpiece_document(
+    vocabulary: Mapping[str, int], settings: Mapping[str, Any] | None = None, where: str = "vocab.txt"
+) -> dict[str, Any]:
+    """The tokenizer.json of BERT's vocabulary. `settings` (tokenizer_config.json) has do_lower_case (default True),
+    strip_accents (default as do_lower_case), tokenize_chinese_chars (default True) and the names of special tokens.
+    """
+    settings = settings or {}
+    names = {role: token_name(settings, f"{role}_token", usual) for role, usual in BERT_NAMES.items()}
+    for role in ("unk", "cls", "sep"):
+        if names[role] not in vocabulary:
+            raise FileFormatError(
+                f"the vocabulary has no token {names[role]!r:.60}", where=where,
+                hint="Give BERT's vocab.txt, one token a line",
+            )  # fmt: skip
+    cls, sep = ((names[role], vocabulary[names[role]]) for role in ("cls", "sep"))
+    lowercase = settings.get("do_lower_case", True) is not False
+    strip = settings.get("strip_accents")
+    return document(
+        {
+            "type": "WordPiece", "unk_token": names["unk"], "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": WORD_LIMIT, "vocab": dict(vocabulary),
+        },
+        added_tokens=[added_token(vocabulary[name], name) for name in names.values() if name in vocabulary],
+        normalizer={
+            "type": "BertNormalizer", "clean_text": True,
+            "handle_chinese_chars": settings.get("tokenize_chinese_chars", True) is not False,
+            "strip_accents": strip if isinstance(strip, bool) else None, "lowercase": lowercase,
+        },
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        post_processor=template([cls], [sep], between=[sep]),
+        decoder=DECODE_STEPS["wordpiece"],
+    )  # fmt: skip
+
+
+BERT_NAMES = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
+
+
+def token_name(settings: Mapping[str, Any], role: str, usual: str) -> str:
+    """The name of a special token: a text, or `{"content": text}`."""
+    value = settings.get(role)
+    value = value.get("content") if isinstance(value, Mapping) else value
+    return value if isinstance(value, str) and value else usual
+
+
+def read_vocab_txt(text: str, where: str = "vocab.txt") -> dict[str, int]:
+    """The ids of tokens, one a line. FileFormatError for a token that appears twice."""
+    lines = text.split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    vocabulary: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        token = line.rstrip("\r\n")
+        if vocabulary.setdefault(token, number) != number:
+            raise FileFormatError(f"lines {vocabulary[token] + 1} and {number + 1} are both {token!r:.60}", where=where)
+    if not 0 < len(vocabulary) < LARGEST_ID:
+        raise FileFormatError(f"it has {len(vocabulary):,} tokens", where=where)
+    return vocabulary
+
+
+def read_merges(text: str, where: str = "merges.txt") -> list[tuple[str, str]]:
+    """The pairs of a merges.txt, one a line after a line "#version"."""
+    merges: list[tuple[str, str]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        left, space, right = line.partition(" ")
+        if not left or not right or " " in right:
+            raise FileFormatError(f"line {number} is {line!r:.60}, expected two pieces", where=where)
+        merges.append((left, right))
+    return merges
+
+
+def checked_vocabulary(vocabulary: Mapping[str, Any], where: str) -> dict[str, int]:
+    """The ids of a vocab.json. FileFormatError unless they are distinct whole numbers."""
+    numbers = list(vocabulary.values())
+    valid = numbers and {*map(type, numbers)} <= {int} and 0 <= min(numbers) <= max(numbers) < LARGEST_ID
+    if not valid or len(set(numbers)) != len(numbers):
+        raise FileFormatError(
+            "the tokens have no distinct numbers", where=where, hint="Give the vocab.json of the tokenizer"
+        )
+    return dict(vocabulary)
+
+
+def usable_merges(merges: Sequence[tuple[str, str]], vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Those whose parts and union are in the vocabulary; the others can never be applied."""
+    return [
+        (left, right) for left, right in merges
+        if left in vocabulary and right in vocabulary and left + right in vocabulary
+    ]  # fmt: skip
+
+
+def byte_level_document(
+    vocabulary: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    *,
+    words: WordPattern = WORD_PATTERNS["gpt-2"],
+    settings: Mapping[str, Any] | None = None,
+    where: str = "vocab.json",
+) -> dict[str, Any]:
+    """The tokenizer.json of GPT-2's kind of vocabulary. `settings` (tokenizer_config.json) has `tokenizer_class`
+    (RoBERTa's, BART's and their relatives put `<s>` and `</s>` around texts), `add_prefix_space`, and special tokens.
+    """
+    settings = settings or {}
+    vocabulary = checked_vocabulary(vocabulary, where)
+    pre_tokenizer = words.pre_tokenizer()
+    if settings.get("add_prefix_space") is True and words.patterns == (GPT2,):
+        pre_tokenizer["add_prefix_space"] = True
+    around = is_roberta(settings) or words.adds_sep
+    post: dict[str, Any] | None = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
+    if around:
+        cls, sep = token_name(settings, "cls_token", "<s>"), token_name(settings, "sep_token", "</s>")
+        if cls not in vocabulary or sep not in vocabulary:
+            raise FileFormatError(f"the vocabulary has no {cls!r:.40} or no {sep!r:.40}", where=where)
+        post = {
+            "type": "RobertaProcessing", "sep": [sep, vocabulary[sep]], "cls": [cls, vocabulary[cls]],
+            "trim_offsets": True, "add_prefix_space": pre_tokenizer.get("add_prefix_space", False),
+        }  # fmt: skip
+    return document(
+        bpe_model(vocabulary, usable_merges(merges, vocabulary), ignore_merges=words.ignore_merges),
+        added_tokens=named_tokens(settings, vocabulary, around),
+        pre_tokenizer=pre_tokenizer,
+        post_processor=post,
+        decoder=DECODE_STEPS["byte_level"],
+    )
+
+
+ROBERTA_CLASSES = ("Roberta", "Bart", "Longformer", "LED", "MVP", "Blenderbot", "Deberta")
+ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+def is_roberta(settings: Mapping[str, Any]) -> bool:
+    """Whether the tokenizer's class puts special tokens around texts as RoBERTa does."""
+    name = settings.get("tokenizer_class")
+    return isinstance(name, str) and name.startswith(ROBERTA_CLASSES) and not name.startswith("DebertaV2")
+
+
+def named_tokens(settings: Mapping[str, Any], vocabulary: Mapping[str, int], roberta: bool = False) -> list[Any]:
+    """The added tokens: those of `added_tokens_decoder`, and the special tokens that the settings name."""
+    found: dict[int, dict[str, Any]] = {}
+    for role in ROLES:
+        name = token_name(settings, role, "")
+        if name in vocabulary:
+            found[vocabulary[name]] = added_token(vocabulary[name], name)
+    usual = ("<s>", "<pad>", "</s>", "<unk>", "<mask>") if roberta else ("<|endoftext|>",)
+    for name in usual:
+        if name in vocabulary:
+            found.setdefault(vocabulary[name], added_token(vocabulary[name], name))
+    if roberta and token_name(settings, "mask_token", "<mask>") in vocabulary:
+        found[vocabulary[token_name(settings, "mask_token", "<mask>")]]["lstrip"] = True
+    for number, entry in more_tokens(settings).items():
+        found[number] = entry
+    return list(found.values())
+
+
+def more_tokens(settings: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """The tokens of `added_tokens_decoder` in a tokenizer_config.json, by id."""
+    listed = settings.get("added_tokens_decoder")
+    found: dict[int, dict[str, Any]] = {}
+    for key, entry in listed.items() if isinstance(listed, Mapping) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("content"), str) and key.isdecimal() and len(key) < 8:
+            flags = {name: entry.get(name) is True for name in ("single_word", "lstrip", "rstrip", "normalized")}
+            special = entry.get("special") is True
+            found[int(key)] = added_token(int(key), entry["content"], special=special) | flags
+    return {number: entry for number, entry in found.items() if number < LARGEST_ID}
+
+
+def read_tiktoken(data: bytes, where: str) -> list[bytes]:
+    """The pieces of a .tiktoken file: lines of base64 and rank, in the order of their ranks."""
+    pieces: list[bytes] = []
+    try:
+        for line in data.split(b"\n"):
+            if line.strip():
+                text, rank = line.split()
+                if int(rank) != len(pieces):
+                    raise ValueError(f"rank {int(rank)} after {len(pieces) - 1}")
+                pieces.append(b"" if text == b"=" else base64.b64decode(text, validate=True))
+    except (ValueError, binascii.Error) as error:
+        raise FileFormatError(
+            f"this is neither a tokenizer.json nor a .tiktoken file ({error})", where=where, hint=TIKTOKEN_HINT
+        ) from error
+    return pieces
+
+
+def tiktoken_document(
+    pieces: Sequence[bytes],
+    *,
+    words: WordPattern,
+    settings: Mapping[str, Any] | None = None,
+    where: str = "tokenizer.tiktoken",
+) -> dict[str, Any]:
+    """The tokenizer.json of a .tiktoken vocabulary: `pieces` by rank. Special tokens come from `settings`."""
+    if any(not piece for piece in pieces) or len(set(pieces)) != len(pieces):
+        raise FileFormatError("it has an empty piece, or one twice", where=where, hint=TIKTOKEN_HINT)
+    if max(map(len, pieces), default=0) > PIECE_LIMIT:
+        raise FileFormatError(f"a piece has more than {PIECE_LIMIT:,} bytes", where=where, hint=TIKTOKEN_HINT)
+    missing = {bytes([value]) for value in range(256)} - set(pieces)
+    if missing:
+        raise FileFormatError(f"the vocabulary lacks {len(missing)} of the 256 bytes", where=where)
+    character_of = {byte: character for character, byte in byte_of_character().items()}
+
+    def text(piece: bytes) -> str:
+        return "".join(character_of[byte] for byte in piece)
+
+    vocabulary = {text(piece): rank for rank, piece in enumerate(pieces)}
+    ranks = {piece: rank for rank, piece in enumerate(pieces)}
+    merges = [
+        (text(pair[0]), text(pair[1]))
+        for piece in pieces if len(piece) > 1 and (pair := _last_pair(piece, ranks)) is not None
+    ]  # fmt: skip
+    settings = settings or {}
+    listed = more_tokens(settings)
+    for number, entry in listed.items():
+        if number < len(pieces):
+            raise ModelError(f"the special token {entry['content']!r:.60} has the number of a piece", where=where)
+    return document(
+        bpe_model(vocabulary, merges, ignore_merges=True),
+        added_tokens=listed.values(),
+        pre_tokenizer=words.pre_tokenizer(),
+        post_processor={"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False},
+        decoder=DECODE_STEPS["byte_level"],
+    )
+
+
+def _last_pair(piece: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
+    """The two parts that are joined last when a piece is built by merges of lower rank; None for a piece that no merges
+    build: it is only found as a whole word.
+    """
+    parts = [piece[index : index + 1] for index in range(len(piece))]
+    while len(parts) > 2:
+        unions = [ranks.get(left + right, LARGEST_ID) for left, right in zip(parts, parts[1:], strict=False)]
+        best = min(unions)
+        if best >= ranks[piece]:
+            break
+        at = unions.index(best)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+    return (parts[0], parts[1]) if len(parts) == 2 else None

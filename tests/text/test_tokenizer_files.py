@@ -1,0 +1,322 @@
+"""Tokenizers from every kind of file, compared with sentencepiece, tiktoken, transformers and llama.cpp."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyapp.errors import FileFormatError, ModelError, PyappError
+from pyapp.formats import BytesSource, GgufFile, write_gguf
+from pyapp.formats.sentencepiece_model import read_sentencepiece_model
+from pyapp.text.gguf_metadata import gguf_types
+from pyapp.text.gguf_vocabulary import GgufVocabulary
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
+from tests.hostile import damaged_texts, peak_memory, survives
+
+GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("golden_tokenizers.json").read_text("utf-8"))
+TEXTS: list[str] = GOLDEN["texts"]
+SENTENCEPIECE = ["spm_bpe", "spm_bpe_plain", "spm_unigram"]
+
+
+def model_file(name: str) -> bytes:
+    return base64.b64decode(GOLDEN[name]["model"])
+
+
+def plain(tokenizer: Tokenizer, texts: list[str] = TEXTS) -> list[list[int]]:
+    return [tokenizer.encode(text, bos=False, eos=False, parse_special=False) for text in texts]
+
+
+def through_gguf(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer written into a GGUF file and read from it."""
+    sink = io.BytesIO()
+    metadata = tokenizer.gguf_metadata()
+    write_gguf(sink, {}, {"general.architecture": "none", **metadata}, gguf_types(metadata))
+    return load_tokenizer(sink.getvalue(), "small.gguf")
+
+
+@pytest.mark.parametrize("name", SENTENCEPIECE)
+def test_sentencepiece(name: str) -> None:
+    tokenizer = load_tokenizer(model_file(name), "tokenizer.model")
+    assert plain(tokenizer) == GOLDEN[name]["ids"]
+    again = through_gguf(tokenizer)
+    assert plain(again) == GOLDEN[name]["ids"]
+    assert [again.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
+    assert (again.bos_id, again.eos_ids, again.vocab_size) == (tokenizer.bos_id, tokenizer.eos_ids, tokenizer.vocab_size)
+    for text, ids in zip(TEXTS, GOLDEN[name]["ids"], strict=True):
+        if name != "spm_unigram":
+            assert tokenizer.decode(ids) == again.decode(ids)
+            if name == "spm_bpe":
+                assert tokenizer.decode(ids) == text
+
+
+def test_classes_of_sentencepiece() -> None:
+    data = model_file("spm_bpe")
+    llama = load_tokenizer({"tokenizer.model": data})
+    assert llama.encode("hello")[0] == 1 and llama.encode("hello", eos=False) == llama.encode("hello")
+    both = json.dumps({"tokenizer_class": "LlamaTokenizer", "add_eos_token": True}).encode()
+    assert load_tokenizer({"tokenizer.model": data, "tokenizer_config.json": both}).encode("hello")[-1] == 2
+    t5 = load_tokenizer({"spiece.model": model_file("spm_unigram"), "tokenizer_config.json": b'{"extra_ids": 3}'})
+    assert t5.encode("hello")[-1] == 1 and t5.vocab_size == 80
+    config = b'{"extra_ids": 3, "tokenizer_class": "T5Tokenizer"}'
+    t5 = load_tokenizer({"spiece.model": model_file("spm_unigram"), "tokenizer_config.json": config})
+    assert t5.vocab_size == 83 and t5.encode("<extra_id_0>", eos=False) == [82]
+    config = b'{"tokenizer_class": "XLMRobertaTokenizer"}'
+    xlm = load_tokenizer({"sentencepiece.bpe.model": model_file("spm_bpe"), "tokenizer_config.json": config})
+    assert xlm.encode("hello", "world")[0] == 0 and xlm.encode("hello").count(2) == 1
+    assert xlm.encode("hello", "world").count(2) == 3 and xlm.piece(401) == "<mask>"
+    assert xlm.encode("hello", bos=False, eos=False) == [number + 1 for number in llama.encode("hello", bos=False)]
+    with pytest.raises(ModelError, match="'Odd' is not known"):
+        load_tokenizer({"tokenizer.model": data, "tokenizer_config.json": b'{"tokenizer_class": "OddTokenizer"}'})
+
+
+def test_tiktoken_and_merges() -> None:
+    data = base64.b64decode(GOLDEN["tiktoken"]["file"])
+    listed = {"added_tokens_decoder": {"360": {"content": "<|end|>", "special": True}}}
+    config = json.dumps(listed).encode()
+    tokenizer = load_tokenizer({"tokenizer.tiktoken": data, "tokenizer_config.json": config})
+    assert plain(tokenizer) == GOLDEN["tiktoken"]["ids"]
+    assert tokenizer.encode("a<|end|>b") == GOLDEN["tiktoken"]["special"]
+    assert tokenizer.decode(tokenizer.encode("naïve 😀")) == "naïve 😀"
+    # The same vocabulary as vocab.json and merges.txt divides text as GPT-2 does.
+    vocabulary = {piece: number for number, piece in enumerate(tokenizer._pieces[:360])}
+    files = {"vocab.json": json.dumps(vocabulary).encode(), "merges.txt": GOLDEN["tiktoken"]["merges"].encode()}
+    gpt2 = load_tokenizer(files)
+    assert gpt2.encode("Hello world") == tokenizer.encode("Hello world")
+    again = through_gguf(gpt2)
+    assert plain(again) == plain(gpt2) and again.to_json() != gpt2.to_json()
+    with pytest.raises(ModelError, match="needs the merges.txt"):
+        load_tokenizer({"vocab.json": files["vocab.json"]})
+    with pytest.raises(FileFormatError, match="line 2 is 'abc', expected two pieces"):
+        load_tokenizer({**files, "merges.txt": b"#version: 0.2\nabc\n"})
+    with pytest.raises(FileFormatError, match="no distinct numbers"):
+        load_tokenizer({**files, "vocab.json": b'{"a": 1, "b": 1}'})
+    roberta = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
+    vocabulary = {**roberta, **{piece: number + 5 for piece, number in vocabulary.items()}}
+    files["vocab.json"] = json.dumps(vocabulary).encode()
+    files["tokenizer_config.json"] = b'{"tokenizer_class": "RobertaTokenizer"}'
+    tokenizer = load_tokenizer(files)
+    hello = [number + 5 for number in gpt2.encode("Hello")]
+    assert tokenizer.encode("Hello") == [0, *hello, 2]
+    assert tokenizer.encode("Hello", "Hello") == [0, *hello, 2, 2, *hello, 2]
+    assert tokenizer.encode("Hello <mask>", bos=False, eos=False) == [*hello, 4]
+    again = through_gguf(tokenizer)
+    assert again.encode("Hello") == [0, *hello, 2] and again.encode("Hello", "Hello") == tokenizer.encode("Hello", "Hello")
+
+
+def test_wordpiece() -> None:
+    for case in GOLDEN["wordpiece"]["cases"]:
+        files = {
+            "vocab.txt": GOLDEN["wordpiece"]["vocab"].encode(),
+            "tokenizer_config.json": json.dumps(case["settings"]).encode(),
+        }
+        tokenizer = load_tokenizer(files)
+        assert [tokenizer.encode(text) for text in TEXTS] == case["ids"], case["settings"]
+        assert tokenizer.encode("hello", "the world") == case["pair"]
+        if "tokenize_chinese_chars" not in case["settings"]:
+            again = through_gguf(tokenizer)
+            assert [again.encode(text) for text in TEXTS] == case["ids"]
+            assert again("hello", "the world").type_ids == tokenizer("hello", "the world").type_ids
+    with pytest.raises(FileFormatError, match=r"no token '\[UNK\]'"):
+        load_tokenizer({"vocab.txt": b"a\nb\n"})
+    with pytest.raises(FileFormatError, match="lines 1 and 3 are both 'a'"):
+        load_tokenizer({"vocab.txt": b"a\nb\na\n"})
+
+
+@pytest.mark.native_only
+@pytest.mark.parametrize("name", ["llama-spm", "gpt-2", "bert-bge"])
+def test_llama_cpps_cases(name: str, data_path: Callable[[str], Path]) -> None:
+    """All of llama.cpp's vocabulary tests, also after the tokenizer was written into another GGUF file."""
+    path = data_path(f"ggml-vocab-{name}.gguf")
+    texts = data_path(f"{path.name}.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")
+    lines = data_path(f"{path.name}.out").read_text("utf-8").split("\n")
+    expected = [[int(number) for number in line.split()] for line in lines]
+    tokenizer = load_tokenizer(path)
+    assert len(texts) > 40 and plain(tokenizer, texts) == expected[: len(texts)]
+    assert plain(through_gguf(tokenizer), texts) == expected[: len(texts)]
+
+
+@pytest.mark.parametrize("name", sorted(set(WORD_PATTERNS) - {"whitespace"}))
+def test_word_patterns(name: str) -> None:
+    """A vocabulary of bytes: every division is one of the text, and GGUF's name is found again."""
+    words = word_pattern(name, "x")
+    assert WORD_PATTERNS[name_of_pattern(words.pre_tokenizer(), words.ignore_merges, words.adds_sep) or ""] == words
+
+
+DIVISIONS = {
+    # Words by hand: the same text in the division of each family.
+    "gpt-2": ["I", "'ll", " pay", " 12345", "$", " DON", "'", "T", "\n\n ", " x"],
+    "llama-bpe": ["I", "'ll", " pay", " ", "123", "45", "$", " DON", "'T", "\n\n", " ", " x"],
+    "qwen2": ["I", "'ll", " pay", " ", "1", "2", "3", "4", "5", "$", " DON", "'T", "\n\n", " ", " x"],
+    "smollm": ["I", "'ll", " pay", " ", "1", "2", "3", "4", "5", "$", " DON", "'", "T", "\n\n ", " x"],
+    "gpt-4o": ["I'll", " pay", " ", "123", "45", "$", " DON'T", "\n\n", " ", " x"],
+    "tekken": ["I", "'ll", " pay", " ", "1", "2", "3", "4", "5", "$", " DON", "'T", "\n\n", " ", " x"],
+    "deepseek-v3": ["I", "'ll", " pay", " ", "123", "45", "$", " DON", "'T", "\n\n", " ", " x"],
+}
+
+
+def words_tokenizer(name: str) -> dict[str, Any]:
+    """A tokenizer.json that gives each word of a division a number of its own."""
+    from pyapp.text.documents import DECODE_STEPS, bpe_model, document
+    from pyapp.text.pieces import byte_of_character
+
+    signs = {byte: sign for sign, byte in byte_of_character().items()}
+    found = {sign: number for number, sign in enumerate(byte_of_character())}
+    for division in DIVISIONS.values():
+        for word in division:
+            found.setdefault("".join(signs[byte] for byte in word.encode()), len(found))
+    return document(
+        bpe_model(found, [], ignore_merges=True),
+        pre_tokenizer=WORD_PATTERNS[name].pre_tokenizer(),
+        decoder=DECODE_STEPS["byte_level"],
+    )
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_divisions(name: str) -> None:
+    tokenizer = Tokenizer(words_tokenizer(name))
+    ids = tokenizer.encode("".join(DIVISIONS[name]))
+    assert [tokenizer.decode([number]) for number in ids] == DIVISIONS[name]
+
+
+@pytest.mark.parametrize("names", [list(WORD_PATTERNS)[::3], list(WORD_PATTERNS)[1::3], list(WORD_PATTERNS)[2::3]])
+def test_node_divides_the_same(names: list[str], tmp_path: Path, node_ids: Callable[..., Any]) -> None:
+    text = "".join(DIVISIONS["gpt-2"]) + "  Ünï ёлка 你好，世界。１２ ½ it's  e\u0301\u200d ？!\r\n\t\u3000 fooBar2000 \n"
+    seen: set[Any] = set()
+    for name in names:
+        if (patterns := WORD_PATTERNS[name].patterns) in seen:
+            continue
+        seen.add(patterns)
+        (tmp_path / "tokenizer.json").write_text(json.dumps(words_tokenizer(name)), encoding="utf-8")
+        assert node_ids(tmp_path, [text]) == [Tokenizer(words_tokenizer(name)).encode(text)], name
+
+
+@pytest.mark.parametrize("name", ["spm_bpe", "spm_bpe_plain"])
+def test_node_gives_sentencepieces_ids(name: str, tmp_path: Path, node_ids: Callable[..., Any]) -> None:
+    load_tokenizer(model_file(name), "tokenizer.model").save(tmp_path / "tokenizer.json")
+    assert node_ids(tmp_path, TEXTS) == GOLDEN[name]["ids"]
+
+
+def test_special_names_and_settings() -> None:
+    chat = b"{{ messages }}"
+    files = {
+        "tokenizer.model": model_file("spm_bpe"), "chat_template.jinja": chat,
+        "generation_config.json": b'{"eos_token_id": [2, 7]}', "special_tokens_map.json": b'{"pad_token": "</s>"}',
+    }  # fmt: skip
+    tokenizer = load_tokenizer(files)
+    assert tokenizer.settings["chat_template"] == "{{ messages }}" and tokenizer.stop_ids == {1, 2, 7}
+    assert tokenizer.pad_id == 2
+    found = GgufVocabulary(tokenizer.gguf_metadata(), "x")
+    assert found.settings["chat_template"] == "{{ messages }}"
+    # A name in a user's text does not become a special token, though the vocabulary has it as a piece.
+    unigram = load_tokenizer(model_file("spm_unigram"), "spiece.model")
+    assert 1 in unigram.encode("a</s>b", eos=False)
+    assert 1 not in unigram.encode("a</s>b", eos=False, parse_special=False)
+    assert 1 not in unigram.encode("a＜/s＞b", eos=False, parse_special=False)
+    ids = tokenizer.encode_guarded("<s>" + tokenizer.guard("a </s> b") + "</s>")
+    assert ids[0] == 1 and ids[-1] == 2 and ids.count(1) == ids.count(2) == 1
+
+
+def test_foreign_and_missing_files(tmp_path: Path) -> None:
+    weights = struct.pack("<Q", 2) + b"{}"
+    cases: list[tuple[Any, type[Exception], str]] = [
+        ({}, ModelError, "there is no tokenizer"),
+        ({"merges.txt": b"a b"}, ModelError, "no vocabulary beside merges.txt"),
+        ({"tokenizer_config.json": b"{}"}, ModelError, "no vocabulary beside tokenizer_config.json"),
+        ({"tokenizer.json": weights}, FileFormatError, "file of weights \\(safetensors\\), not a tokenizer"),
+        ({"tokenizer.model": b"PK\3\4"}, FileFormatError, "truncated|damaged|zip"),
+        ({"tokenizer.model": b"\x1f\x8b" + bytes(30)}, FileFormatError, "a gzip archive, not a tokenizer"),
+        ({"tokenizer.json": b"<!doctype html>"}, FileFormatError, "a web page or XML, not a tokenizer"),
+        ({"tokenizer.json": b"version https://git-lfs.github.com"}, FileFormatError, "Git LFS pointer"),
+        ({"tokenizer.json": b'{"model_type": "llama"}'}, FileFormatError, "not a tokenizer.json"),
+        ({"tokenizer.json": b""}, FileFormatError, "not valid JSON"),
+    ]
+    for files, error, message in cases:
+        with pytest.raises(error, match=message):
+            load_tokenizer(files)
+    with pytest.raises(ModelError, match="there is no tokenizer"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.model").write_bytes(model_file("spm_bpe"))
+    (tmp_path / "tokenizer_config.json").write_text('{"add_bos_token": false}')
+    for path in (tmp_path, tmp_path / "tokenizer.model"):
+        assert plain(load_tokenizer(path), TEXTS[:1]) == GOLDEN["spm_bpe"]["ids"][:1]
+        assert load_tokenizer(path).encode("Hello world") == GOLDEN["spm_bpe"]["ids"][0]
+
+
+def test_a_gguf_file_without_a_usable_tokenizer() -> None:
+    whole = load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata()
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"tokenizer.ggml.model": "rwkv"}, "of the kind 'rwkv'"),
+        ({"tokenizer.ggml.scores": whole["tokenizer.ggml.scores"][:-1]}, "400 tokens, 400 types and 399 scores"),
+        ({"tokenizer.ggml.tokens": ["a", 3]}, "tokens is no list"),
+        ({"tokenizer.ggml.tokens": []}, "vocabulary has 0 tokens"),
+        ({"tokenizer.ggml.tokens": ["a"] * 400}, "pieces 0 and 1 are both 'a'"),
+        ({"tokenizer.ggml.scores": [float("nan")] * 400}, "score is not a number"),
+        ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": []}, ""),
+        ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "kimi-k2"}, "the way 'kimi-k2'"),
+        ({"tokenizer.ggml.model": "gpt2"}, "no merges"),
+    ]
+    for changed, message in cases:
+        if message:
+            with pytest.raises(PyappError, match=message):
+                GgufVocabulary({**whole, **changed}, "x.gguf")
+    with pytest.raises(ModelError, match="it has no tokenizer"):
+        GgufVocabulary({}, "x.gguf")
+    with pytest.raises(ModelError, match="400 tokens, the model 300"):
+        load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata(300)
+    filled = load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata(410)
+    assert len(filled["tokenizer.ggml.tokens"]) == 410 and filled["tokenizer.ggml.token_type"][409] == 5
+
+
+@pytest.mark.parametrize("name", ["spm_bpe_plain", "spm_unigram"])
+def test_damaged_sentencepiece_models(name: str) -> None:
+    def read(data: bytes) -> None:
+        tokenizer = load_tokenizer(data, "tokenizer.model")
+        tokenizer.decode(range(min(tokenizer.vocab_size, 50)))
+
+    with peak_memory(64 << 20):
+        for data in damaged_texts(model_file(name), 25):
+            survives(read, data)
+
+
+def test_hostile_protobuf() -> None:
+    piece = b"\x0a\x05\x0a\x03abc"
+    cases = {
+        "does not fit": b"\x0a\xff\xff\xff\xff\x0f",
+        "too long": piece + b"\xff" * 20,
+        "truncated": piece + b"\x12",
+        "unknown kind": piece + b"\x0b",
+        "a score is nan": b"\x0a\x08\x0a\x01a\x15\x00\x00\xc0\x7f",
+        "no pieces": b"\x12\x00",
+        "is not UTF-8": b"\x0a\x03\x0a\x01\xff",
+        "bytes": b"\x0a\x80\x80\x01" + b"\x0a\xfd\xff\x00" + b"a" * 16381,
+    }
+    for message, data in cases.items():
+        with pytest.raises(FileFormatError, match=message):
+            read_sentencepiece_model(BytesSource(data, "tokenizer.model"))
+    long = b"".join(b"\x0a" + varint(len(text) + 3) + b"\x0a" + varint(len(text)) + text
+                    for text in (b"%04d" % number + b"a" * 4000 for number in range(60)))  # fmt: skip
+    with pytest.raises(FileFormatError, match="too long"):
+        load_tokenizer(long + b"\x12\x02\x18\x02", "tokenizer.model")
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+def test_gguf_files_are_read_whole() -> None:
+    """The header of a file with the tokenizer that GgufFile reads is what GgufVocabulary takes."""
+    sink = io.BytesIO()
+    metadata = load_tokenizer(model_file("spm_unigram"), "spiece.model").gguf_metadata()
+    write_gguf(sink, {}, metadata, gguf_types(metadata))
+    file = GgufFile(BytesSource(sink.getvalue()))
+    assert file.values["tokenizer.ggml.model"] == "t5" and file.types["tokenizer.ggml.token_type"] == "array of int32"
+    assert file.types["tokenizer.ggml.precompiled_charsmap"] == "array of uint8"
