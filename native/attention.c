@@ -3,28 +3,76 @@
  *
  * The rows of a kv head are the queries that read it: for each token, the query heads of its group. A tile of rows
  * walks the visible keys in blocks; K and V are read once for each tile. A row's arithmetic does not depend on its
- * tile.
+ * tile. A cache of another type than f32 is decoded block by block.
  */
-#include "vmath.h"
+#include "halves.h"
 
 enum {
     KEYS = 64,
     ROWS = 16,
     DECODE_ROWS = 4,
-    SPACE = 4096
-}; /* SPACE: floats of output that a tile keeps on the stack */
+    SPACE = 4096, /* floats of output that a tile keeps on the stack, and of decoded keys or values */
+    Q8_COLUMNS = 32
+};
 
 typedef struct tile {
     const float *q[ROWS];
     float *y[ROWS];
-    int64_t visible[ROWS]; /* number of keys that the row attends to; does not decrease from row to row */
-    int rows;
-    int64_t head_dim, padded; /* padded: head_dim in whole vectors */
-    float scale;
+    int64_t visible[ROWS]; /* the row attends to the keys hidden .. visible - 1; neither decreases from row to row */
+    int64_t hidden[ROWS];
+    float slope[ROWS];
+    int rows, adjusted;                        /* adjusted: scores are more than scaled products */
+    int64_t head_dim, padded, type, row_bytes; /* padded: head_dim in whole vectors */
+    int64_t block;                             /* keys that are read at a time */
+    float scale, softcap;
     float largest[ROWS], total[ROWS], correction[ROWS];
     float scores[ROWS][KEYS];
-    float out[SPACE];
+    float out[SPACE], decoded[SPACE];
 } tile;
+
+/* Bytes of a row of a cache, or 0 for a type that caches do not have. uint8 means q8_0: int8 numbers, then an f16 scale
+ * for each Q8_COLUMNS of them. */
+INLINE int64_t row_bytes_of(int64_t type, int64_t dims)
+{
+    return type == TYPE_float32   ? 4 * dims
+           : type == TYPE_float16 ? 2 * dims
+           : type == TYPE_uint8   ? dims + (dims + Q8_COLUMNS - 1) / Q8_COLUMNS * 2
+                                  : 0;
+}
+
+typedef int8_t vbyte __attribute__((vector_size(LANES)));
+
+static __attribute__((noinline)) void decode_q8(float *to, const char *from, int64_t rows, int64_t dims,
+                                                int64_t row_bytes)
+{
+    for (; rows > 0; rows--, from += row_bytes, to += dims)
+        for (int64_t d = 0; d < dims; d += LANES) {
+            uint16_t half;
+            vbyte bytes = {0};
+            memcpy(&half, from + dims + d / Q8_COLUMNS * 2, 2);
+            const vfloat scale = vsplat(f16_to_float(half));
+            if (d + LANES <= dims) {
+                memcpy(&bytes, from + d, LANES);
+                vstore(to + d, vfrom_int(__builtin_convertvector(bytes, vint)) * scale);
+            } else {
+                memcpy(&bytes, from + d, (size_t)(dims - d));
+                vstore_part(to + d, vfrom_int(__builtin_convertvector(bytes, vint)) * scale, dims - d);
+            }
+        }
+}
+
+/* Keys (or values) first .. first + count - 1 as floats. */
+INLINE const float *cache_rows(tile *t, const char *cache, int64_t first, int64_t count)
+{
+    const char *from = cache + first * t->row_bytes;
+    if (t->type == TYPE_float32)
+        return (const float *)from;
+    if (t->type == TYPE_float16)
+        widen_row(t->decoded, (const uint16_t *)from, count * t->head_dim, KIND_F16);
+    else
+        decode_q8(t->decoded, from, count, t->head_dim, t->row_bytes);
+    return t->decoded;
+}
 
 #if LANES == 4
 typedef vfloat four;
@@ -91,6 +139,26 @@ static void score_block(tile *t, const float *k, int64_t keys)
             score_four(t, row, 2, four_keys, key);
         if (row < t->rows)
             score_four(t, row, 1, four_keys, key);
+    }
+}
+
+/* The soft cap, the slope over distances, and the window, for scores of keys from `block` on. */
+SMALL_CODE static void adjust_scores(tile *t, int64_t block, int64_t keys)
+{
+    float order[LANES];
+    for (int i = 0; i < LANES; i++)
+        order[i] = (float)i;
+    for (int row = 0; row < t->rows; row++) {
+        float *scores = t->scores[row];
+        for (int64_t i = 0; i < keys; i += LANES) {
+            vfloat score = vload(scores + i);
+            if (t->softcap != 0)
+                score = vtanh(score) * t->softcap;
+            const vfloat apart = vload(order) + (float)(block + i - (t->visible[row] - 1));
+            vstore(scores + i, vfma(apart, vsplat(t->slope[row]), score));
+        }
+        for (int64_t i = 0; i < keys && block + i < t->hidden[row]; i++)
+            scores[i] = -INFINITE;
     }
 }
 
@@ -161,14 +229,14 @@ static void add_values_four(tile *t, int row, const float *v, int64_t keys)
 INLINE int64_t keys_of(const tile *t, int row, int64_t block)
 {
     const int64_t keys = t->visible[row] - block;
-    return keys < 0 ? 0 : keys < KEYS ? keys : KEYS;
+    return keys < 0 ? 0 : keys < t->block ? keys : t->block;
 }
 
 /* A row never reads the values of a masked key: 0 * NaN would be NaN. */
 static void add_values(tile *t, const float *v, int64_t block)
 {
     int row = 0;
-    for (; row + 4 <= t->rows; row += 4) {
+    for (; row + 4 <= t->rows && t->hidden[row + 3] <= block; row += 4) {
         const int64_t shared = keys_of(t, row, block);
         add_values_four(t, row, v, shared);
         for (int r = row + 1; r < row + 4; r++)
@@ -176,10 +244,10 @@ static void add_values(tile *t, const float *v, int64_t block)
                 add_values_one(t, r, v, shared, keys_of(t, r, block), 0);
     }
     for (; row < t->rows; row++)
-        add_values_one(t, row, v, 0, keys_of(t, row, block), 1);
+        add_values_one(t, row, v, t->hidden[row] > block ? t->hidden[row] - block : 0, keys_of(t, row, block), 1);
 }
 
-static void attend(tile *t, const float *k, const float *v)
+static void attend(tile *t, const char *k, const char *v)
 {
     const int64_t dims = t->head_dim, last = t->visible[t->rows - 1];
     for (int64_t i = 0; i < t->rows * t->padded; i += LANES)
@@ -188,11 +256,14 @@ static void attend(tile *t, const float *k, const float *v)
         t->largest[row] = -INFINITE;
         t->total[row] = 0;
     }
-    for (int64_t block = 0; block < last; block += KEYS) {
-        score_block(t, k + block * dims, last - block < KEYS ? last - block : KEYS);
+    for (int64_t block = t->hidden[0] / t->block * t->block; block < last; block += t->block) {
+        const int64_t count = last - block < t->block ? last - block : t->block;
+        score_block(t, cache_rows(t, k, block, count), count);
+        if (t->adjusted)
+            adjust_scores(t, block, count);
         for (int row = 0; row < t->rows; row++)
             weigh_row(t, row, keys_of(t, row, block));
-        add_values(t, v + block * dims, block);
+        add_values(t, cache_rows(t, v, block, count), block);
     }
     for (int row = 0; row < t->rows; row++) {
         const vfloat inverse = vsplat(1.0f / t->total[row]);
@@ -201,63 +272,120 @@ static void attend(tile *t, const float *k, const float *v)
     }
 }
 
-/* Units of work (kv head, tile of rows) are assigned in turn, because later rows attend to more keys. */
-KERNEL(attention_f32)
+/* Whether tokens at position[text] .. of every text lie within the cache. */
+INLINE int within(const int32_t *position, int64_t texts, int64_t tokens, int64_t capacity)
 {
-    float *y = record->pointers[attention_f32_y];
-    const float *q = record->pointers[attention_f32_q], *k = record->pointers[attention_f32_k],
-                *v = record->pointers[attention_f32_v];
-    const int64_t tokens = record->dims[attention_f32_tokens], heads = record->dims[attention_f32_heads],
-                  kv_heads = record->dims[attention_f32_kv_heads];
-    const int64_t dims = record->dims[attention_f32_head_dim], capacity = record->dims[attention_f32_capacity];
-    const int64_t y_stride = record->dims[attention_f32_y_stride], q_stride = record->dims[attention_f32_q_stride],
-                  causal = record->dims[attention_f32_causal];
+    for (int64_t text = 0; text < texts; text++)
+        if (position[text] < 0 || position[text] + tokens > capacity)
+            return 0;
+    return 1;
+}
+
+/* Units of work (text, kv head, tile of rows) are assigned in turn, because later rows attend to more keys. */
+KERNEL(cached_attention)
+{
+    const int64_t *d = record->dims;
+    float *y = record->pointers[cached_attention_y];
+    const float *q = record->pointers[cached_attention_q], *slopes = record->pointers[cached_attention_slopes];
+    const char *k = record->pointers[cached_attention_k], *v = record->pointers[cached_attention_v];
+    const int32_t *position = record->pointers[cached_attention_position];
+    const int64_t texts = d[cached_attention_texts], tokens = d[cached_attention_tokens],
+                  heads = d[cached_attention_heads], kv_heads = d[cached_attention_kv_heads];
+    const int64_t dims = d[cached_attention_head_dim], capacity = d[cached_attention_capacity];
+    const int64_t y_stride = d[cached_attention_y_stride], q_stride = d[cached_attention_q_stride],
+                  causal = d[cached_attention_causal], window = d[cached_attention_window];
     const int64_t padded = (dims + LANES - 1) / LANES * LANES;
-    if (tokens <= 0 || heads <= 0 || dims <= 0)
+    if (texts <= 0 || tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
-    if (kv_heads <= 0 || heads % kv_heads || padded > SPACE)
+    tile t;
+    t.type = d[cached_attention_type];
+    t.row_bytes = row_bytes_of(t.type, dims);
+    if (kv_heads <= 0 || heads % kv_heads || padded > SPACE || !t.row_bytes || window < 0)
         return KERNEL_BAD_ARGUMENT;
-    const int64_t position = *(const int32_t *)record->pointers[attention_f32_position];
-    if (position < 0 || position + tokens > capacity)
+    if (!within(position, texts, tokens, capacity))
         return KERNEL_POSITION_RANGE;
     const int64_t group = heads / kv_heads, rows = tokens * group, most = tokens == 1 ? DECODE_ROWS : ROWS;
     const int64_t tile_rows = SPACE / padded < most ? SPACE / padded : most, tiles = (rows + tile_rows - 1) / tile_rows;
-    tile t;
+    const float softcap = record->floats[cached_attention_softcap], scale = record->floats[cached_attention_scale];
     t.head_dim = dims;
     t.padded = padded;
-    t.scale = record->floats[attention_f32_scale];
-    for (int64_t unit = worker; unit < kv_heads * tiles; unit += workers) {
-        const int64_t kv_head = unit / tiles, first = unit % tiles * tile_rows;
+    t.block = t.type == TYPE_float32 || SPACE / dims > KEYS ? KEYS : SPACE / dims;
+    t.softcap = softcap;
+    t.scale = softcap != 0 ? scale / softcap : scale;
+    t.adjusted = softcap != 0 || slopes || window;
+    for (int64_t unit = worker; unit < texts * kv_heads * tiles; unit += workers) {
+        const int64_t cache = unit / tiles, first = unit % tiles * tile_rows; /* cache: text and kv head */
+        const int64_t text = cache / kv_heads, kv_head = cache % kv_heads;
         t.rows = (int)(rows - first < tile_rows ? rows - first : tile_rows);
         for (int row = 0; row < t.rows; row++) {
             const int64_t token = (first + row) / group, head = kv_head * group + (first + row) % group;
-            t.q[row] = q + token * q_stride + head * dims;
-            t.y[row] = y + token * y_stride + head * dims;
-            t.visible[row] = position + (causal ? token + 1 : tokens);
+            t.q[row] = q + (text * tokens + token) * q_stride + head * dims;
+            t.y[row] = y + (text * tokens + token) * y_stride + head * dims;
+            t.visible[row] = position[text] + (causal ? token + 1 : tokens);
+            t.hidden[row] = window && t.visible[row] > window ? t.visible[row] - window : 0;
+            t.slope[row] = slopes ? slopes[head] : 0.0f;
         }
-        attend(&t, k + kv_head * capacity * dims, v + kv_head * capacity * dims);
+        attend(&t, k + cache * capacity * t.row_bytes, v + cache * capacity * t.row_bytes);
     }
     return KERNEL_OK;
 }
 
-KERNEL(cache_write_f32)
+/* Rounds a row as ggml rounds q8_0. What is not finite makes the scale NaN. */
+SMALL_CODE static void encode_q8(char *to, const float *x, int64_t dims)
 {
-    float *cache = record->pointers[cache_write_f32_cache];
-    const float *x = record->pointers[cache_write_f32_x];
-    const int64_t tokens = record->dims[cache_write_f32_tokens], heads = record->dims[cache_write_f32_heads],
-                  dims = record->dims[cache_write_f32_head_dim];
-    const int64_t capacity = record->dims[cache_write_f32_capacity], x_stride = record->dims[cache_write_f32_x_stride];
+    for (int64_t first = 0; first < dims; first += Q8_COLUMNS) {
+        const int64_t end = dims - first < Q8_COLUMNS ? dims : first + Q8_COLUMNS;
+        union {
+            int32_t bits;
+            float value;
+        } largest = {0};
+        for (int64_t d = first; d < end; d++) {
+            int32_t bits;
+            memcpy(&bits, x + d, 4);
+            bits &= 0x7fffffff;
+            largest.bits = bits > largest.bits ? bits : largest.bits;
+        }
+        const int finite = largest.bits < 0x7f800000;
+        const float scale = finite ? largest.value / 127.0f : __builtin_nanf("");
+        const float inverse = scale > 1e-30f ? 1.0f / scale : 0.0f;
+        const uint16_t half = float_to_f16(scale);
+        for (int64_t d = first; d < end; d += LANES) {
+            const int64_t n = end - d < LANES ? end - d : LANES;
+            const vbyte bytes =
+                __builtin_convertvector(vround_to_int(vload_up_to(x + d, n) * inverse) & (finite ? -1 : 0), vbyte);
+            memcpy(to + d, &bytes, (size_t)n);
+        }
+        memcpy(to + dims + first / Q8_COLUMNS * 2, &half, 2);
+    }
+}
+
+KERNEL(cache_write)
+{
+    const int64_t *d = record->dims;
+    const float *x = record->pointers[cache_write_x];
+    const int32_t *position = record->pointers[cache_write_position];
+    const int64_t texts = d[cache_write_texts], tokens = d[cache_write_tokens], heads = d[cache_write_heads],
+                  dims = d[cache_write_head_dim], type = d[cache_write_type];
+    const int64_t capacity = d[cache_write_capacity], row_bytes = row_bytes_of(type, dims);
     int64_t first, last;
-    if (tokens <= 0 || heads <= 0 || dims <= 0)
+    if (texts <= 0 || tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
-    const int64_t position = *(const int32_t *)record->pointers[cache_write_f32_position];
-    if (position < 0 || position + tokens > capacity)
+    if (!row_bytes)
+        return KERNEL_BAD_ARGUMENT;
+    if (!within(position, texts, tokens, capacity))
         return KERNEL_POSITION_RANGE;
-    worker_share(tokens * heads, 1, worker, workers, &first, &last);
+    worker_share(texts * tokens * heads, 1, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i++) {
-        const int64_t token = i / heads, head = i % heads;
-        memcpy(cache + (head * capacity + position + token) * dims, x + token * x_stride + head * dims,
-               (size_t)dims * sizeof *x);
+        const int64_t token = i / heads, text = token / tokens, head = text * heads + i % heads;
+        const float *from = x + token * d[cache_write_x_stride] + i % heads * dims;
+        char *to = (char *)record->pointers[cache_write_cache] +
+                   (head * capacity + position[text] + token % tokens) * row_bytes;
+        if (type == TYPE_float32)
+            memcpy(to, from, (size_t)row_bytes);
+        else if (type == TYPE_float16)
+            narrow_row((uint16_t *)to, from, NULL, dims, KIND_F16);
+        else
+            encode_q8(to, from, dims);
     }
     return KERNEL_OK;
 }

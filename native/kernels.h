@@ -429,15 +429,23 @@ KERNEL(normalize_weights_backward,
 
 /* ---- Attention */
 
-/* Rotary embedding. table is (positions, head_dim / 2, 2) of cos and sin. Row t of x (x_stride apart) has position
- * position[0] + t. interleaved 1 turns the pairs (2i, 2i + 1), 0 the pairs (i, i + head_dim / 2). */
-KERNEL(rope_f32, "y x table position? | tokens heads head_dim y_stride x_stride positions interleaved |")
-/* Writes x (tokens, heads, head_dim) to cache (heads, capacity, head_dim) at positions position[0] + t. */
-KERNEL(cache_write_f32, "cache x position | tokens heads head_dim capacity x_stride |")
-/* y, q (tokens, heads, head_dim); k, v (kv_heads, capacity, head_dim). Query head h reads kv head h / (heads / kv_heads).
- * With causal 1, row t sees the cached positions 0 .. position[0] + t; else all rows see 0 .. position[0] + tokens - 1.
- * Scores are multiplied by scale. */
-KERNEL(attention_f32, "y q k v position | tokens heads kv_heads head_dim capacity y_stride q_stride causal | scale")
+/* Of the three kernels below: `texts` texts of `tokens` tokens each follow one another; row t of text b has the position
+ * position[b] + t. A cache is (texts, kv_heads, capacity, head_dim) of the type float32 or float16, or uint8: then a row is
+ * q8_0, head_dim int8 numbers and an f16 scale for each 32 of them. */
+
+/* Rotary embedding of the first `rotated` columns of each head; the others are copied. table is (positions, rotated / 2, 2)
+ * of cos and sin. x is (texts * tokens, heads, head_dim), tokens x_stride apart. interleaved 1 turns the pairs (2i, 2i + 1),
+ * 0 the pairs (i, i + rotated / 2). Without position, one text begins at 0. */
+KERNEL(rope_f32, "y x table position? | texts tokens heads head_dim rotated y_stride x_stride positions interleaved |")
+/* Writes x (texts * tokens, heads, head_dim), f32, to the cache. */
+KERNEL(cache_write, "cache x position | texts tokens heads head_dim capacity x_stride type |")
+/* y, q (texts * tokens, heads, head_dim), f32; k, v caches. Query head h reads kv head h / (heads / kv_heads). With causal 1,
+ * row t sees the cached positions 0 .. position[b] + t; else all rows see 0 .. position[b] + tokens - 1; of these, with a
+ * window, at most the last `window`. A score is softcap * tanh(q . k * scale / softcap), without softcap (0) q . k * scale,
+ * plus slopes[h] * (key - last visible key). */
+KERNEL(cached_attention,
+       "y q k v position slopes? | texts tokens heads kv_heads head_dim capacity y_stride q_stride causal window type | "
+       "scale softcap")
 /* Attention of whole sequences, with or without a mask, for float32, float16 and bfloat16: `type` is that of all but the
  * mask and the workspace; sums are f32. q (batch, tokens, heads, head_dim), k (batch, keys, kv_heads, head_dim), v (batch,
  * keys, kv_heads, value_dim), y (batch, tokens, heads, value_dim). Batch entries and tokens of q, k and v have any strides;

@@ -48,27 +48,33 @@ KERNEL(rope_f32)
     float *y = record->pointers[rope_f32_y];
     const float *x = record->pointers[rope_f32_x], *table = record->pointers[rope_f32_table];
     const int32_t *position = record->pointers[rope_f32_position];
-    const int64_t tokens = record->dims[rope_f32_tokens], heads = record->dims[rope_f32_heads],
-                  dims = record->dims[rope_f32_head_dim];
+    const int64_t texts = record->dims[rope_f32_texts], tokens = record->dims[rope_f32_tokens],
+                  heads = record->dims[rope_f32_heads], dims = record->dims[rope_f32_head_dim],
+                  rotated = record->dims[rope_f32_rotated];
     const int64_t y_stride = record->dims[rope_f32_y_stride], x_stride = record->dims[rope_f32_x_stride],
                   positions = record->dims[rope_f32_positions];
     int64_t first, last;
-    if (tokens <= 0 || heads <= 0 || dims <= 0)
+    if (texts <= 0 || tokens <= 0 || heads <= 0 || dims <= 0)
         return KERNEL_OK;
-    if (dims % 2)
+    if (rotated % 2 || rotated < 0 || rotated > dims || (!position && texts > 1))
         return KERNEL_BAD_ARGUMENT;
-    const int64_t start = position ? *position : 0;
-    if (start < 0 || start + tokens > positions)
+    for (int64_t text = 0; text < texts && position; text++)
+        if (position[text] < 0 || position[text] + tokens > positions)
+            return KERNEL_POSITION_RANGE;
+    if (tokens > positions)
         return KERNEL_POSITION_RANGE;
-    worker_share(tokens * heads, 1, worker, workers, &first, &last);
+    worker_share(texts * tokens * heads, 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last; row++) {
         const int64_t token = row / heads, head = row % heads;
-        const float *in = x + token * x_stride + head * dims, *angles = table + (start + token) * dims;
+        const int64_t place = (position ? position[token / tokens] : 0) + token % tokens;
+        const float *in = x + token * x_stride + head * dims, *angles = table + place * rotated;
         float *out = y + token * y_stride + head * dims;
         if (record->dims[rope_f32_interleaved])
-            rotate_pairs(out, in, angles, dims);
+            rotate_pairs(out, in, angles, rotated);
         else
-            rotate_halves(out, in, angles, dims);
+            rotate_halves(out, in, angles, rotated);
+        if (out != in && rotated < dims)
+            memcpy(out + rotated, in + rotated, (size_t)(dims - rotated) * sizeof *in);
     }
     return KERNEL_OK;
 }

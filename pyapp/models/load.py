@@ -6,6 +6,7 @@ other code.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -19,7 +20,10 @@ from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import FileSource, close_source, read_whole
 
+from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
+
 if TYPE_CHECKING:
+    from pyapp.engine.device import Device
     from pyapp.models.whisper import Whisper
     from pyapp.text.generate import LanguageModel
     from pyapp.text.tokenizer import Tokenizer
@@ -50,15 +54,21 @@ def load_model(
     source: Source,
     tokenizer: Source | None = None,
     *,
+    config: Source | None = None,
+    dtype: str | None = None,
+    device: Device | str | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedModel:
-    """Loads a model by name (embedded, or `owner/repo:file` on the hub), from a path, bytes or a ByteSource.
+    """Loads a language model by name (embedded, or `owner/repo` or `owner/repo:file` on the hub), from a folder of
+    Hugging Face's, a path, bytes or a ByteSource.
 
-    `tokenizer` is needed if none is beside the model. `report` receives Progress in bytes (download, reading). The
-    parameters do not require gradients: call `model.requires_grad_()` to train those that are not quantised. Returns
-    when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once
-    `cancel` is set.
+    `tokenizer` and `config` (config.json) are needed if none is beside the model or in it. `dtype` ("q4_0", "Q4_K_M",
+    "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
+    quantised models become float32. `device`: where the model computes. `report` receives Progress in bytes (download,
+    reading). The parameters do not require gradients: call `model.requires_grad_()` to train those that are not
+    quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError,
+    OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
@@ -67,16 +77,21 @@ def load_model(
         from pyapp import hub
 
         name = os.fspath(source)
-        files = hub.resolve(source, report=report, cancel=cancel, check=_check_config_file)
+        files = hub.resolve(source, report=report, cancel=cancel, check=check_config_file)
         source, tokenizer = files.model, files.tokenizer if tokenizer is None else tokenizer
+        config = files.files.get("config") if config is None else config
+    settings = None if config is None else read_settings(config)
+    if settings is not None:
+        check_architecture(settings, getattr(config, "name", "config.json"))
     checkpoint = open_checkpoint(source)
     try:
-        check_architecture(checkpoint.config, checkpoint.source.name)
+        settings = _settings_of(checkpoint, settings)
+        check_architecture(settings, checkpoint.source.name)
         if tokenizer is None:
             hint = "Give the tokenizer.bin or tokenizer.json too"
             raise ModelError("its tokenizer is missing", where=name, hint=hint)
         text = load_tokenizer(tokenizer)
-        model = build(checkpoint, report, cancel)
+        model = build(checkpoint, report, cancel, settings, dtype, device)
     finally:
         if checkpoint.source is not source:
             checkpoint.close()
@@ -86,14 +101,50 @@ def load_model(
     return LoadedModel(name, model, text, model.config.to_dict())
 
 
+def read_settings(source: Source) -> dict[str, Any]:
+    """The object of a config.json."""
+    opened = open_source(source)
+    try:
+        found = json_object(read_whole(opened).decode("utf-8", "replace"))
+        if not found:
+            raise FileFormatError("this is no configuration: a JSON object is expected", where=opened.name)
+        return found
+    finally:
+        if opened is not source:
+            close_source(opened)
+
+
+def _settings_of(checkpoint: Checkpoint, settings: dict[str, Any] | None) -> dict[str, Any]:
+    """The configuration of a checkpoint: its own where it says the architecture, else that of config.json."""
+    own = checkpoint.config
+    return own if settings is None or "model_type" in own or "dim" in own else settings
+
+
+def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
+    """The module of pyapp.models of a configuration's architecture; None for llama2.c's. ModelError for an unknown
+    architecture, and for one that has no model for the task.
+    """
+    kind = settings.get("model_type", "llama2c")
+    if kind == "llama2c":
+        return None
+    tables = (GGUF_ARCHITECTURES, MODEL_TYPES) if "general.architecture" in settings else (MODEL_TYPES,)
+    found = next((table[kind] for table in tables if isinstance(kind, str) and kind in table), None)
+    if found is not None and task in TASKS[found]:
+        return found
+    known = sorted(name for name, module in MODEL_TYPES.items() if task in TASKS[module])
+    raise ModelError(
+        f"the architecture {str(kind)[:50]!r} is not known for {task}",
+        where=where,
+        hint=f"Known: {', '.join(['llama2c', *known] if task == 'causal-lm' else known)}",
+    )
+
+
 def check_architecture(config: Mapping[str, Any], where: str) -> None:
-    """ModelError for a configuration of an unknown architecture."""
-    kind = config.get("model_type", "llama2c")
-    if kind != "llama2c":
-        raise ModelError(f"the architecture {str(kind)[:50]!r} is not known", where=where, hint="Known: llama2c")
+    """ModelError for a configuration of an unknown architecture of language models."""
+    module_of(config, where)
 
 
-def _check_config_file(files: Mapping[str, Path]) -> None:
+def check_config_file(files: Mapping[str, Path]) -> None:
     """check_architecture of a repository's config.json, before its weights are downloaded."""
     path = files.get("config")
     if path is not None:
@@ -102,24 +153,78 @@ def _check_config_file(files: Mapping[str, Path]) -> None:
         check_architecture(config, str(path))
 
 
-def build(checkpoint: Checkpoint, report: Callable[[Event], None], cancel: Cancel) -> Any:
-    """The model of a checkpoint. `model_type` in its config names the architecture; the default is llama2.c's."""
-    check_architecture(checkpoint.config, checkpoint.source.name)
-    from pyapp.models.llama2c import Llama2c
+def build(
+    checkpoint: Checkpoint,
+    report: Callable[[Event], None],
+    cancel: Cancel,
+    settings: Mapping[str, Any] | None = None,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    task: str = "causal-lm",
+) -> Any:
+    """The model of a checkpoint. `model_type` in its configuration names the architecture; the default is llama2.c's."""
+    settings = checkpoint.config if settings is None else settings
 
     def progress(done: int, total: int) -> None:
         cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
+    name = module_of(settings, checkpoint.source.name, task)
+    if name is None:
+        model = _build_llama2c(checkpoint, progress)
+        if dtype is not None:
+            from pyapp.nn import quantize
+
+            quantize(model, dtype)
+        model = model if device is None else model.to(device)
+    else:
+        module = importlib.import_module(f"pyapp.models.{name}")
+        model = read_model(module, module.TASKS[task], checkpoint, settings, dtype, device, progress)
+    small = sum(parameter.nbytes for parameter in model.parameters()) <= EXACT_TEXT_BYTES
+    if dtype is None and small:
+        model.dequantize()
+    return model
+
+
+def _build_llama2c(checkpoint: Checkpoint, progress: Callable[[int, int], None]) -> Any:
+    from pyapp.models.llama2c import Llama2c
+
     try:
-        model = Llama2c.from_checkpoint(checkpoint, progress)
+        return Llama2c.from_checkpoint(checkpoint, progress)
     except KeyError as error:
         raise ModelError(
             f"the file does not contain the model's {error.args[0]}", where=checkpoint.source.name,
-            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote",
+            hint="Give a llama2.c checkpoint, or safetensors that pyapp wrote; a model of another architecture needs its "
+            "config.json beside it",
         ) from error  # fmt: skip
-    if sum(parameter.nbytes for parameter in model.parameters()) <= EXACT_TEXT_BYTES:
-        model.dequantize()
+
+
+def read_model(
+    module: Any,
+    kind: Any,
+    checkpoint: Checkpoint,
+    settings: Mapping[str, Any],
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Any:
+    """A model of the class `kind` of an architecture's module, with the weights of a checkpoint."""
+    from pyapp.models.loading.weights import load_weights
+    from pyapp.nn.parameter import skip_initialization
+
+    try:
+        config = module.Config.from_dict(settings)
+    except ModelError as error:
+        raise ModelError(error.what, where=error.where or checkpoint.source.name, hint=error.hint) from error
+    with skip_initialization():
+        model = kind(config)
+    base = getattr(kind, "base_model_prefix", "")
+    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
+    load_weights(
+        model, checkpoint, stored=stored, base=base, dtype=dtype, device=device, progress=progress,
+        config=config.to_dict(), renames=getattr(module, "renamed", None),
+    )  # fmt: skip
+    model.eval()
     return model
 
 

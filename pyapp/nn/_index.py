@@ -35,13 +35,22 @@ MODULES = {
     "layers.embedding": """
         Embedding EmbeddingBag
     """,
+    "layers.experts": """
+        Experts Router
+    """,
+    "layers.gated": """
+        GatedFeedForward
+    """,
+    "layers.joined": """
+        JoinedLinear
+    """,
     "layers.linear": """
-        Bilinear Flatten Identity LazyLinear Linear ResidualLinear Unflatten
+        Bilinear Flatten Identity LazyLinear Linear ResidualLinear TransposedLinear Unflatten
     """,
     "layers.normalization": """
         BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
         LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d
-        LocalResponseNorm RMSNorm
+        LocalResponseNorm OffsetRMSNorm RMSNorm
     """,
     "layers.padding": """
         CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d
@@ -110,6 +119,9 @@ FUNCTIONS = {
     """,
     "layers.embedding": """
         embedding embedding_bag one_hot
+    """,
+    "layers.gated": """
+        activation_named gated
     """,
     "layers.linear": """
         bilinear linear

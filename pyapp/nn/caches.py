@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from ..engine import Device, Tensor, no_grad, ops
 from ..engine.device import cpu
 from ..engine.dtype import int32, uint8
-from ..engine.ops import arange, cat, empty, zeros
+from ..engine.ops import arange, cat, empty, where, zeros
+from ..engine.ops.full_attention import check_score_options
 from ..engine.ops.int8_attention import LARGEST_HEAD, int8_attention, pack_keys_int8, pack_values_int8, packed_bytes
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
@@ -33,15 +34,23 @@ class LayerCache(Protocol):
         """Stores keys and values (T, KV, D) of the tokens at position[0] …; `position` is int32 (1,)."""
         ...
 
-    def attend(self, q: Tensor, position: Tensor) -> Tensor:
+    def attend(
+        self, q: Tensor, position: Tensor, scale: float | None = None, window: int | None = None,
+        softcap: float | None = None, slopes: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Causal attention of q (T, H, D) at position[0] … : each row attends to the stored tokens up to its own
-        position → (T, H, D).
+        position → (T, H, D). The other arguments are those of ops.cached_attention.
         """
         ...
 
-    def rotary_attention(self, qkv: Tensor, heads: int, table: Tensor, position: Tensor) -> Tensor:
-        """Rotates q and k of qkv (T, (H + 2 KV) * D) = [q, k, v] by `table` (ops.rope_table), stores k and v, attends →
-        (T, H * D). `heads` is H. qkv is overwritten.
+    def rotary_attention(
+        self, qkv: Tensor, heads: int, table: Tensor | None, position: Tensor, interleaved: bool = True,
+        scale: float | None = None, window: int | None = None, softcap: float | None = None,
+        slopes: Tensor | None = None, head_dim: int | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Rotates q and k of qkv (T, (H + 2 KV) * D) = [q, k, v] by `table` (ops.rope; None: not), stores k and v,
+        attends → (T, H * D). `heads` is H. qkv is overwritten. head_dim is D; a GrowingCache needs it where
+        the table does not rotate all of a head. The other arguments are those of ops.cached_self_attention.
         """
         ...
 
@@ -118,24 +127,52 @@ class _LayerCache:
         self.rewind(int(position.item()))
         self.append(keys, values)
 
-    def attend(self, q: Tensor, position: Tensor) -> Tensor:
+    def attend(
+        self, q: Tensor, position: Tensor, scale: float | None = None, window: int | None = None,
+        softcap: float | None = None, slopes: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """As LayerCache.attend, for the tokens that were written last."""
         if self._visible is None:
             raise ArgumentError(f"{type(self).__name__}: holds no tokens to attend to")
+        tokens, heads = q.shape[:2]
+        check_score_options(type(self).__name__, heads, window, softcap, slopes)
         keys, values = self._visible
+        mask, positions = self.mask(tokens), self._positions()
+        own = arange(self.length - tokens, self.length).unsqueeze(1)
+        if window is not None:
+            mask = mask.logical_and(own - positions < window)
+        if slopes is not None:
+            apart = (positions - own).to(q.dtype).unsqueeze(0)  # (1, T, S)
+            mask = where(mask, slopes.reshape(heads, 1, 1) * apart, float("-inf"))
         y: Tensor = ops.scaled_dot_product_attention(
-            q.transpose(0, 1), keys, values, self.mask(q.shape[0]), enable_gqa=True
-        )  # (H, T, D)
+            q.transpose(0, 1), keys.to(q.dtype), values.to(q.dtype), mask.to(q.device), scale=scale, softcap=softcap,
+            enable_gqa=True,
+        )  # fmt: skip  # (H, T, D)
         return y.transpose(0, 1)
 
-    def rotary_attention(self, qkv: Tensor, heads: int, table: Tensor, position: Tensor) -> Tensor:
+    def _positions(self) -> Tensor:
+        """(S,): the positions of the keys of the last append."""
+        return arange(self.length)
+
+    def rotary_attention(
+        self, qkv: Tensor, heads: int, table: Tensor | None, position: Tensor, interleaved: bool = True,
+        scale: float | None = None, window: int | None = None, softcap: float | None = None,
+        slopes: Tensor | None = None, head_dim: int | None = None,
+    ) -> Tensor:  # fmt: skip
         """As LayerCache.rotary_attention."""
-        tokens, size = qkv.shape[0], 2 * table.shape[1]
+        if head_dim is None and table is None:
+            raise ArgumentError(f"{type(self).__name__}: without a table, rotary_attention needs head_dim")
+        tokens, size = qkv.shape[0], head_dim or 2 * table.shape[1]  # type: ignore[union-attr]
+        if qkv.shape[1] % size or (qkv.shape[1] // size - heads) % 2 or qkv.shape[1] // size <= heads:
+            raise ArgumentError(f"{type(self).__name__}: {describe(qkv)} is not (T, ({heads} + 2 KV) * {size})")
         kv = (qkv.shape[1] // size - heads) // 2
         x = qkv.reshape(tokens, heads + 2 * kv, size)  # (T, H + 2 KV, D)
-        qk = ops.rope(x.narrow(1, 0, heads + kv), table, position)  # (T, H + KV, D)
+        qk = x.narrow(1, 0, heads + kv)  # (T, H + KV, D)
+        if table is not None:
+            qk = ops.rope(qk, table, position, interleaved)
         self.write(qk.narrow(1, heads, kv), x.narrow(1, heads + kv, kv), position)
-        return self.attend(qk.narrow(1, 0, heads), position).reshape(tokens, heads * size)
+        y = self.attend(qk.narrow(1, 0, heads), position, scale, window, softcap, slopes)
+        return y.reshape(tokens, heads * size)
 
 
 class GrowingCache(_LayerCache):
@@ -202,13 +239,22 @@ class FixedCache(_LayerCache):
         ops.cache_write(self.keys, keys, position)
         ops.cache_write(self.values, values, position)
 
-    def attend(self, q: Tensor, position: Tensor) -> Tensor:
+    def attend(
+        self, q: Tensor, position: Tensor, scale: float | None = None, window: int | None = None,
+        softcap: float | None = None, slopes: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """As LayerCache.attend."""
-        return ops.cached_attention(q, self.keys, self.values, position)
+        return ops.cached_attention(q, self.keys, self.values, position, scale, window, softcap, slopes)
 
-    def rotary_attention(self, qkv: Tensor, heads: int, table: Tensor, position: Tensor) -> Tensor:
+    def rotary_attention(
+        self, qkv: Tensor, heads: int, table: Tensor | None, position: Tensor, interleaved: bool = True,
+        scale: float | None = None, window: int | None = None, softcap: float | None = None,
+        slopes: Tensor | None = None, head_dim: int | None = None,
+    ) -> Tensor:  # fmt: skip
         """As LayerCache.rotary_attention, in one call of the kernels."""
-        return ops.cached_self_attention(qkv, table, position, self.keys, self.values)
+        return ops.cached_self_attention(
+            qkv, table, position, self.keys, self.values, interleaved, scale, window, softcap, slopes, head_dim
+        )
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         end = self.length + keys.shape[1]
@@ -260,6 +306,9 @@ class RotatingCache(_LayerCache):
         for ring, every in zip((self.keys, self.values), seen, strict=True):
             ring[:, slots] = every[:, known + count - kept :]
         return seen[0], seen[1]
+
+    def _positions(self) -> Tensor:
+        return self.positions
 
     def mask(self, tokens: int) -> Tensor:
         """(tokens, S) bool: each token attends to itself and to at most the `capacity` - 1 tokens before it."""

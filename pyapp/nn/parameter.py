@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype
 from ..engine.dtype import Default
-from ..engine.ops import empty
+from ..engine.ops import empty, zeros
 from ..errors import ArgumentTypeError
 
 __all__ = ["Buffer", "Parameter"]
@@ -50,8 +50,8 @@ class Initialization:
 
 @contextmanager
 def skip_initialization() -> Iterator[None]:
-    """Inside this context new layers have parameters without elements, for models whose weights are then read from a
-    file.
+    """Inside this context new layers have parameters of the right shape, of which all elements are one zero in memory,
+    for models whose weights are then read from a file.
     """
     before, Initialization.on = Initialization.on, False
     try:
@@ -68,4 +68,6 @@ def new_parameter(create: Callable[..., Tensor], *shape: int, device: Any = None
     kind = Default.dtype if dtype is None else as_dtype(dtype)
     if not kind.is_floating_point or kind.is_storage_only:
         raise ArgumentTypeError(f"a layer's parameters need a floating-point dtype with arithmetic, not {kind}")
-    return Parameter(create(*(shape if Initialization.on else (0,)), device=device, dtype=kind))
+    if Initialization.on:
+        return Parameter(create(*shape, device=device, dtype=kind))
+    return Parameter(zeros(*(1 for _ in shape), device=device, dtype=kind).expand(shape))

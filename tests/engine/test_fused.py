@@ -13,6 +13,7 @@ import pyapp
 from pyapp import Tensor, ops
 from pyapp.engine import capture, quant
 from pyapp.engine.op import OPS
+from pyapp.engine.ops.kv_cache import row_bytes
 
 
 @contextmanager
@@ -68,7 +69,14 @@ def _rotate_and_attend(qkv: Tensor) -> Tensor:
     return ops.attention(qk.narrow(-2, 0, 4), qk.narrow(-2, 4, 2), qkv.narrow(-2, 6, 2))
 
 
+def _half_mask(*shape: int) -> Tensor:
+    """A float mask that hides some keys, but no row's own."""
+    mask = np.random.RandomState(7).randn(*shape).astype(np.float32)
+    return pyapp.from_numpy(np.where((mask < 1) | np.eye(*shape[-2:], dtype=bool), mask, -np.inf).astype(np.float32))
+
+
 TABLE = ops.rope_table(16, 8)
+SLOPES = pyapp.tensor([0.5, 0.25, 0.125, 0.0625])
 CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "linear": (ops.linear, [normal(5, 33), normal(7, 33)]),
     "linear_one_row": (ops.linear, [normal(1, 64), normal(17, 64)]),
@@ -92,6 +100,13 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "rope": (lambda x: ops.rope(x, TABLE, int32(5)), [normal(3, 4, 8)]),
     "rope_halves": (lambda x: ops.rope(x, TABLE, interleaved=False), [normal(3, 4, 8)]),
     "rope_batch": (lambda x: ops.rope(x, TABLE), [normal(2, 3, 4, 8)]),
+    "rope_part": (lambda x: ops.rope(x, TABLE, int32(5)), [normal(3, 4, 11)]),
+    "rope_part_halves": (lambda x: ops.rope(x, TABLE, interleaved=False), [normal(2, 3, 4, 11)]),
+    "rope_positions": (lambda x: ops.rope(x, TABLE, int32(5, 0, 15), False), [normal(3, 4, 8)]),
+    "rope_positions_of_a_batch": (
+        lambda x: ops.rope(x, TABLE, int32(5, 0, 15, 1, 2, 3).reshape(2, 3)),
+        [normal(2, 3, 4, 10)],
+    ),
     "attention": (ops.attention, [normal(2, 5, 4, 8), normal(2, 5, 2, 8), normal(2, 5, 2, 8, seed=3)]),
     "attention_open": (
         lambda q, k, v: ops.attention(q, k, v, causal=False),
@@ -109,6 +124,30 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "attention_as_in_llama": (
         lambda x: _rotate_and_attend(x.reshape(2, 16, 8, 8)),
         [normal(2, 16, 64)],
+    ),
+    "attention_window": (
+        lambda q, k, v: ops.attention(q, k, v, window=3),
+        [normal(2, 9, 4, 8), normal(2, 11, 2, 8, seed=1), normal(2, 11, 2, 5, seed=3)],
+    ),
+    "attention_window_both_sides": (
+        lambda q, k, v: ops.attention(q, k, v, False, window=(2, 1)),
+        [normal(1, 9, 2, 8), normal(1, 9, 2, 8, seed=1), normal(1, 9, 2, 8, seed=3)],
+    ),
+    "attention_soft_cap": (
+        lambda q, k, v: ops.attention(q, k, v, scale=0.5, window=4, softcap=2.0),
+        [normal(2, 5, 4, 8), normal(2, 7, 2, 8, seed=1), normal(2, 7, 2, 8, seed=3)],
+    ),
+    "attention_slopes": (
+        lambda q, k, v: ops.attention(q, k, v, slopes=SLOPES.to(q.device)),
+        [normal(2, 5, 4, 8), normal(2, 7, 2, 8, seed=1), normal(2, 7, 2, 8, seed=3)],
+    ),
+    "attention_slopes_and_mask": (
+        lambda q, k, v: ops.attention(q, k, v, slopes=SLOPES.to(q.device), mask=_sight(2, 1, 5, 5).to(q.device)),
+        [normal(2, 5, 4, 8), normal(2, 5, 2, 8, seed=1), normal(2, 5, 2, 8, seed=3)],
+    ),
+    "attention_mask": (
+        lambda q, k, v: ops.attention(q, k, v, False, mask=_half_mask(1, 4, 5, 7).to(q.device, q.dtype)),
+        [normal(2, 5, 4, 8), normal(2, 7, 4, 8, seed=1), normal(2, 7, 4, 12, seed=3)],
     ),
     "masked_attention": (
         lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, _sight(2, 1, 5, 7).to(q.device)),
@@ -236,16 +275,92 @@ def test_cached_attention_equals_attention(tokens: int, start: int) -> None:
     np.testing.assert_allclose(found.numpy(), whole.numpy()[0, start:].reshape(tokens, -1), rtol=1e-5, atol=1e-6)
 
 
-def test_cached_self_attention_kernel_equals_definition() -> None:
-    qkv = normal(3, 64)
+def _cached(name: str, texts: int | None, kv: int, size: int) -> list[Tensor]:
+    """Two caches of 16 tokens of each text, with something in them."""
+    shape = (*([] if texts is None else [texts]), kv, 16, size)
+    if name != "q8_0":
+        return [normal(*shape, seed=seed).to(name) for seed in (4, 5)]
+    lead, position = shape[:-3], int32(*([0] * (texts or 1)))
+    caches = [pyapp.zeros(*lead, kv, 16, row_bytes(size), dtype="uint8") for _ in range(2)]
+    for cache, seed in zip(caches, (4, 5), strict=True):
+        ops.cache_write(cache, normal(*lead, 16, kv, size, seed=seed), position)
+    return caches
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "halves": {"interleaved": False, "scale": 0.7},
+    "window": {"window": 3},
+    "soft_cap": {"softcap": 1.5, "window": 20},
+    "slopes": {"slopes": SLOPES, "table": None},
+}
+
+
+@pytest.mark.parametrize("texts", [None, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "q8_0"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_cached_self_attention_kernel_equals_definition(name: str, dtype: str, texts: int | None) -> None:
+    options = {"table": TABLE, **OPTIONS[name]}
+    table = options.pop("table")
+    size, heads, kv = 40 if name == "window" else 8, 4, 2  # with a window, a part of each head is rotated
+    lead, starts = ([], [9]) if texts is None else ([texts], [9, 0, 13])
+    qkv = normal(*lead, 3, (heads + 2 * kv) * size)
     results = []
     for only in (False, True):
-        caches = [pyapp.zeros(2, 16, 8), pyapp.zeros(2, 16, 8)]
+        caches = _cached(dtype, texts, kv, size)
         with definitions_only() if only else _nothing():
-            y = ops.cached_self_attention(qkv.clone(), TABLE, int32(2), *caches)
+            y = ops.cached_self_attention(qkv.clone(), table, int32(*starts), *caches, head_dim=size, **options)
         results.append([y.numpy(), *(c.numpy() for c in caches)])
-    for fast, meant in zip(*results, strict=True):
-        np.testing.assert_allclose(fast, meant, rtol=1e-5, atol=1e-6)
+    (fast, *written), (meant, *expected) = results
+    # The definition writes its caches by the same kernel; a rotation's last bit may round to another int8 or half.
+    np.testing.assert_allclose(fast, meant, rtol=1e-5, atol=1e-6 if dtype == "float32" else 2e-2)
+    for ours, theirs in zip(written, expected, strict=True):
+        if dtype == "q8_0":
+            apart = np.abs(ours[..., :size].view(np.int8).astype(int) - theirs[..., :size].view(np.int8))
+            assert apart.max() <= 1 and (apart > 0).mean() < 0.02
+        else:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5 if dtype == "float32" else 1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "q8_0"])
+def test_cache_write_kernel_equals_numpy(dtype: str) -> None:
+    x, written = normal(2, 3, 2, 40), []
+    for claim in (OPS["cache_write"].claim, None):
+        cache = _cached(dtype, 2, 2, 40)[0]
+        kept, OPS["cache_write"].claim = OPS["cache_write"].claim, claim
+        try:
+            ops.cache_write(cache, x, int32(2, 13))
+        finally:
+            OPS["cache_write"].claim = kept
+        written.append(cache.numpy())
+    np.testing.assert_array_equal(*written)
+
+
+@pytest.mark.parametrize("dtype, error", [("float16", 2e-3), ("q8_0", 3e-2)])
+def test_small_caches_are_nearly_exact(dtype: str, error: float) -> None:
+    """Beside a float32 cache, for numbers of size one."""
+    qkv, found = normal(16, 8 * 64), []
+    for kind in ("float32", dtype):
+        caches = _cached(kind, None, 2, 64)
+        found.append(ops.cached_self_attention(qkv.clone(), None, int32(0), *caches, head_dim=64).numpy())
+    apart = np.abs(found[1] - found[0]).max()
+    assert 0 < apart < error
+
+
+@pytest.mark.parametrize("texts", [None, 2])
+def test_cached_attention_by_the_rows_of_whole_attention(texts: int | None) -> None:
+    """With every option at once, each row of a cache sees what it sees in the whole text."""
+    lead = [] if texts is None else [texts]
+    q, k, v = normal(*lead, 11, 4, 8), normal(*lead, 11, 2, 8, seed=1), normal(*lead, 11, 2, 8, seed=2)
+    caches = [pyapp.zeros(*lead, 2, 12, 8) for _ in range(2)]
+    zeros = int32(*([0] * (texts or 1)))
+    for cache, x in zip(caches, (k, v), strict=True):
+        ops.cache_write(cache, x, zeros)
+    options: dict[str, Any] = {"scale": 0.4, "window": 5, "softcap": 2.0, "slopes": SLOPES}
+    batch = [t if texts else t.unsqueeze(0) for t in (q, k, v)]
+    expected = ops.attention(*batch, **options).numpy().reshape(q.shape)
+    found = ops.cached_attention(q, *caches, zeros, **options).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @contextmanager
@@ -329,6 +444,32 @@ def test_concatenate_quantized() -> None:
         (lambda: ops.rms_norm(normal(4, 4), normal(5)), "rms_norm"),
         (lambda: ops.attention(normal(1, 2, 3, 4), normal(1, 2, 2, 4), normal(1, 2, 2, 4)), "attention"),
         (lambda: ops.rope(normal(30, 2, 8), TABLE), "position|outside"),
+        (lambda: ops.rope(normal(3, 2, 8), TABLE, int32(0, 16, 1)), "position|outside"),
+        (lambda: ops.rope(normal(3, 2, 8), TABLE, int32(0, 1)), "positions are integers"),
+        (lambda: ops.rope(normal(3, 2, 6), TABLE), "D at least 8"),
+        (lambda: ops.attention(*[normal(1, 2, 2, 4)] * 3, window=0), "window is 0"),
+        (lambda: ops.attention(*[normal(1, 2, 2, 4)] * 3, causal=False, window=3), "use .before, after."),
+        (lambda: ops.attention(*[normal(1, 2, 2, 4)] * 3, softcap=-1.0), "softcap is -1.0"),
+        (lambda: ops.attention(*[normal(1, 2, 2, 4)] * 3, slopes=normal(3)), "one for each of the 2 heads"),
+        (lambda: ops.attention(*[normal(1, 2, 2, 4)] * 3, mask=normal(1, 1, 2, 3)), "does not broadcast"),
+        (lambda: ops.attention(*[normal(1, 2, 2, 4)] * 3, mask=pyapp.ones(1, 1, 2, 2).to("int32")), "a mask is bool"),
+        (
+            lambda: ops.cached_self_attention(normal(2, 3, 64), TABLE, int32(0, 14), *_cached("float32", 2, 2, 8)),
+            "position|outside",
+        ),
+        (
+            lambda: ops.cached_self_attention(normal(2, 3, 64), TABLE, int32(0), *_cached("float32", 2, 2, 8)),
+            "positions are integers",
+        ),
+        (
+            lambda: ops.cached_self_attention(normal(3, 64), None, int32(0), *_cached("q8_0", None, 2, 8)),
+            "give head_dim",
+        ),
+        (
+            lambda: ops.cached_attention(normal(3, 4, 6), *_cached("float32", None, 2, 8), int32(0)),
+            "do not fit the cache",
+        ),
+        (lambda: ops.cache_write(_cached("float32", None, 2, 8)[0], normal(3, 3, 8), int32(0)), "is not .T, KV, D."),
         (lambda: quant.quantize(normal(2, 2, 2)), "matrices"),
     ],
 )

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.native.checks import GUARD, normal, run_checked
-from tests.native.kernels import BAD_ARGUMENT, OK, POSITION_RANGE, Kernels, unaligned
+from tests.native.kernels import BAD_ARGUMENT, OK, POSITION_RANGE, Kernels, read_types, unaligned
+
+FLOAT32, FLOAT16, Q8_0 = (read_types().index(name) for name in ("float32", "float16", "uint8"))
 
 SHAPES = [  # tokens, heads, kv_heads, head_dim, position, capacity
     (0, 2, 2, 8, 0, 4),
@@ -44,6 +46,23 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, causal
     return y
 
 
+def options(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, window: int, softcap: float, slopes: Any
+) -> Any:
+    """As `attention`, causal, with a window, a soft cap and slopes."""
+    y = np.zeros(q.shape)
+    for t in range(q.shape[0]):
+        last = position + t
+        keys = np.arange(max(0, last + 1 - window) if window else 0, last + 1)
+        for h in range(q.shape[1]):
+            kv = h // (q.shape[1] // k.shape[0])
+            scores = (k[kv, keys].astype(np.float64) @ q[t, h].astype(np.float64)) * q.shape[2] ** -0.5
+            scores = np.tanh(scores / softcap) * softcap if softcap else scores
+            weights = np.exp(scores + (0 if slopes is None else slopes[h] * (keys - last)))
+            y[t, h] = (weights / weights.sum()) @ v[kv, keys].astype(np.float64)
+    return y
+
+
 class Case:
     """One attention: inputs with strides and guards; what lies beyond the written positions of the cache is NaN."""
 
@@ -57,6 +76,8 @@ class Case:
 
     def arguments(self) -> dict[str, Any]:
         sizes = {
+            "texts": 1,
+            "type": FLOAT32,
             "tokens": self.tokens,
             "heads": self.heads,
             "kv_heads": self.kv_heads,
@@ -70,7 +91,9 @@ class Case:
         width = self.heads * self.dims
         q, y = np.full((self.tokens, width + 3), GUARD), np.full((self.tokens, width + 1), GUARD)
         q[:, :width] = self.q.reshape(self.tokens, width)
-        run_checked(kernels, "attention_f32", "y", y=y, q=q, y_stride=width + 1, q_stride=width + 3, **self.arguments())
+        run_checked(
+            kernels, "cached_attention", "y", y=y, q=q, y_stride=width + 1, q_stride=width + 3, **self.arguments()
+        )
         assert (y[:, width:] == GUARD).all()
         return y[:, :width].reshape(self.q.shape)
 
@@ -94,7 +117,7 @@ def test_large_scores_stay_finite(kernels: Kernels, shape: tuple[int, ...]) -> N
 def test_in_place(kernels: Kernels) -> None:
     case = Case((33, 4, 2, 48, 7, 100))
     expected, y = case.run(kernels), case.q.copy()
-    run_checked(kernels, "attention_f32", "y", y=y, q=y, y_stride=4 * 48, q_stride=4 * 48, **case.arguments())
+    run_checked(kernels, "cached_attention", "y", y=y, q=y, y_stride=4 * 48, q_stride=4 * 48, **case.arguments())
     assert y.tobytes() == expected.tobytes()
 
 
@@ -142,18 +165,20 @@ def test_nan_and_infinite_scores(kernels: Kernels, tokens: int) -> None:
 def test_positions_outside_write_nothing(kernels: Kernels, position: int) -> None:
     y, x, cache = np.full((3, 2, 4), GUARD), normal(3, 2, 4), np.full((2, 10, 4), GUARD)
     at = np.array([position], np.int32)
-    sizes: dict[str, Any] = {"tokens": 3, "heads": 2, "head_dim": 4, "capacity": 10, "position": at}
+    sizes: dict[str, Any] = {"texts": 1, "type": FLOAT32, "tokens": 3, "heads": 2, "head_dim": 4}
+    sizes |= {"capacity": 10, "position": at}
     strides: dict[str, Any] = {"y_stride": 8, "q_stride": 8, "causal": 1, "scale": 1.0}
-    assert kernels.run("attention_f32", y=y, q=x, k=cache, v=cache, kv_heads=2, **sizes, **strides) == POSITION_RANGE
-    assert kernels.run("cache_write_f32", cache=cache, x=x, x_stride=8, **sizes) == POSITION_RANGE
+    assert kernels.run("cached_attention", y=y, q=x, k=cache, v=cache, kv_heads=2, **sizes, **strides) == POSITION_RANGE
+    assert kernels.run("cache_write", cache=cache, x=x, x_stride=8, **sizes) == POSITION_RANGE
     assert (y == GUARD).all() and (cache == GUARD).all()
 
 
 @pytest.mark.parametrize("kv_heads, head_dim", [(0, 4), (3, 4), (2, 5000)])
 def test_impossible_heads_are_refused(kernels: Kernels, kv_heads: int, head_dim: int) -> None:
     at = np.zeros(1, np.int32)
-    sizes: dict[str, Any] = {"tokens": 1, "heads": 4, "kv_heads": kv_heads, "head_dim": head_dim, "capacity": 1}
-    assert kernels.run("attention_f32", position=at, **sizes) == BAD_ARGUMENT
+    sizes: dict[str, Any] = {"texts": 1, "type": FLOAT32, "tokens": 1, "heads": 4, "kv_heads": kv_heads}
+    sizes |= {"head_dim": head_dim, "capacity": 1}
+    assert kernels.run("cached_attention", position=at, **sizes) == BAD_ARGUMENT
 
 
 @pytest.mark.parametrize("tokens, heads, dims, position", [(0, 2, 4, 0), (1, 6, 48, 9), (10, 1, 3, 0), (7, 3, 33, 2)])
@@ -163,17 +188,118 @@ def test_cache_write(kernels: Kernels, tokens: int, heads: int, dims: int, posit
     expected = cache.copy()
     expected[:, position : position + tokens] = x[:, : heads * dims].reshape(tokens, heads, dims).transpose(1, 0, 2)
     sizes: dict[str, Any] = {
+        "texts": 1,
+        "type": FLOAT32,
         "tokens": tokens,
         "heads": heads,
         "head_dim": dims,
         "capacity": 10,
         "x_stride": heads * dims + 5,
     }
-    run_checked(kernels, "cache_write_f32", "cache", cache=cache, x=x, position=np.array([position], np.int32), **sizes)
+    run_checked(kernels, "cache_write", "cache", cache=cache, x=x, position=np.array([position], np.int32), **sizes)
     np.testing.assert_array_equal(cache, expected)
 
 
 def test_nothing_to_attend(kernels: Kernels) -> None:
     at = np.array([-5], np.int32)
-    assert kernels.run("attention_f32", tokens=0, heads=2, kv_heads=2, head_dim=4, position=at) == OK
-    assert kernels.run("cache_write_f32", tokens=3, heads=0, head_dim=4, position=at) == OK
+    assert kernels.run("cached_attention", texts=1, tokens=0, heads=2, kv_heads=2, head_dim=4, position=at) == OK
+    assert kernels.run("cache_write", texts=1, tokens=3, heads=0, head_dim=4, position=at) == OK
+
+
+@pytest.mark.parametrize(
+    "window, softcap, sloping", [(1, 0, 0), (5, 0, 0), (70, 3.0, 0), (0, 2.0, 1), (64, 0, 1), (500, 0, 0)]
+)
+@pytest.mark.parametrize("shape", [(1, 4, 2, 8, 130, 140), (3, 6, 2, 33, 62, 65), (70, 2, 1, 16, 70, 140)])
+def test_options_of_scores(kernels: Kernels, shape: tuple[int, ...], window: int, softcap: float, sloping: int) -> None:
+    """Keys before a window may hold anything, even NaN."""
+    case = Case(shape)
+    slopes = np.abs(normal(case.heads, seed=9)) if sloping else None
+    expected = options(case.q, case.k, case.v, case.position, window, softcap, slopes)
+    if window and case.position >= window:
+        for cache in (case.k, case.v):
+            cache[:, : case.position - window + 1] = np.nan
+    y = np.full(case.q.shape, GUARD)
+    strides = {"y_stride": case.heads * case.dims, "q_stride": case.heads * case.dims}
+    extra = {"window": window, "softcap": softcap, "slopes": slopes}
+    run_checked(kernels, "cached_attention", "y", y=y, q=case.q, **strides, **case.arguments(), **extra)
+    np.testing.assert_allclose(y, expected, rtol=2e-5, atol=3e-6)
+
+
+def half_cache(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(memory, the numbers in it)."""
+    return unaligned(x.astype(np.float16)), x.astype(np.float16).astype(np.float32)
+
+
+def q8_cache(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(memory, the numbers in it): int8, then the float16 scale of each 32 columns."""
+    dims = x.shape[-1]
+    numbers, scales = np.zeros(x.shape, np.int8), np.zeros((*x.shape[:-1], -(-dims // 32)), np.float16)
+    for block in range(scales.shape[-1]):
+        part = x[..., block * 32 : block * 32 + 32]
+        scale = np.abs(part).max(-1, keepdims=True) / np.float32(127)
+        scales[..., block] = scale[..., 0]
+        numbers[..., block * 32 : block * 32 + 32] = np.rint(part * (np.float32(1) / scale))
+    memory = np.concatenate([numbers.view(np.uint8), scales.view(np.uint8)], -1)
+    return unaligned(memory), numbers * np.repeat(scales.astype(np.float32), 32, -1)[..., :dims]
+
+
+TYPES = {"float16": (FLOAT16, half_cache), "q8_0": (Q8_0, q8_cache)}
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(
+    "tokens, heads, kv_heads, dims, capacity",
+    [(1, 6, 2, 48, 150), (20, 2, 2, 64, 150), (3, 2, 1, 33, 7), (2, 1, 1, 300, 9)],
+)
+def test_caches_of_other_types(
+    kernels: Kernels, name: str, tokens: int, heads: int, kv_heads: int, dims: int, capacity: int
+) -> None:
+    """Two texts, each at its own position."""
+    code, convert = TYPES[name]
+    q, y = normal(2 * tokens, heads, dims, seed=1), np.full((2 * tokens, heads, dims), GUARD)
+    (k, keys), (v, values) = (convert(normal(2, kv_heads, capacity, dims, seed=seed)) for seed in (2, 3))
+    starts = [capacity - tokens, 1]
+    sizes: dict[str, Any] = {"texts": 2, "type": code, "tokens": tokens, "heads": heads, "kv_heads": kv_heads}
+    sizes |= {"head_dim": dims, "capacity": capacity, "y_stride": heads * dims, "q_stride": heads * dims}
+    at = np.array(starts, np.int32)
+    run_checked(kernels, "cached_attention", "y", y=y, q=q, k=k, v=v, position=at, causal=1, scale=0.2, **sizes)
+    for text, start in enumerate(starts):
+        rows = slice(text * tokens, (text + 1) * tokens)
+        expected = attention(q[rows], keys[text], values[text], start, True, 0.2)
+        np.testing.assert_allclose(y[rows], expected, rtol=3e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("dims", [1, 32, 48, 70])
+def test_cache_write_rounds(kernels: Kernels, name: str, dims: int) -> None:
+    code, convert = TYPES[name]
+    x = normal(2 * 3, 2, dims)  # two texts of three tokens, two heads
+    expected, _ = convert(x.reshape(2, 3, 2, dims).swapaxes(1, 2))
+    cache = np.full((2, 2, 9, expected.shape[-1]), 77).astype(expected.dtype)
+    sizes: dict[str, Any] = {"texts": 2, "type": code, "tokens": 3, "heads": 2, "head_dim": dims, "capacity": 9}
+    at = np.array([4, 0], np.int32)
+    run_checked(kernels, "cache_write", "cache", cache=cache, x=x, x_stride=2 * dims, position=at, **sizes)
+    for text, start in enumerate(at):
+        np.testing.assert_array_equal(cache[text, :, start : start + 3], expected[text])
+        assert (cache[text, :, start + 3 :] == 77).all() and (cache[text, :, :start] == 77).all()
+
+
+def test_what_is_not_finite_stays_visible_in_q8(kernels: Kernels) -> None:
+    x, cache = normal(3, 1, 40), np.zeros((1, 3, 44), np.uint8)
+    x[0, 0, 35], x[1, 0, 2], x[2, 0, :32] = np.nan, np.inf, 0
+    sizes: dict[str, Any] = {"texts": 1, "type": Q8_0, "tokens": 3, "heads": 1, "head_dim": 40, "capacity": 3}
+    assert kernels.run("cache_write", cache=cache, x=x, x_stride=40, position=np.zeros(1, np.int32), **sizes) == OK
+    scales = np.ascontiguousarray(cache[0, :, 40:]).view(np.float16)
+    np.testing.assert_array_equal(np.isnan(scales), [[False, True], [True, False], [False, False]])
+    assert (cache[0, 2, :32] == 0).all() and scales[2, 0] == 0
+
+
+def test_a_type_that_caches_do_not_have_is_refused(kernels: Kernels) -> None:
+    sizes: dict[str, Any] = {"texts": 1, "tokens": 1, "heads": 1, "head_dim": 4, "capacity": 1, "kv_heads": 1}
+    at = np.zeros(1, np.int32)
+    for code in (read_types().index("int64"), 99, -1):
+        assert kernels.run("cached_attention", position=at, type=code, **sizes) == BAD_ARGUMENT
+        assert (
+            kernels.run("cache_write", position=at, type=code, **{k: v for k, v in sizes.items() if k != "kv_heads"})
+            == BAD_ARGUMENT
+        )

@@ -38,9 +38,11 @@ def test_rope(kernels: Kernels, tokens: int, heads: int, dims: int, interleaved:
     source[:, : heads * dims] = x.reshape(tokens, heads * dims)
     memory = np.full((tokens, heads * dims + 5), GUARD)
     sizes = {
+        "texts": 1,
         "tokens": tokens,
         "heads": heads,
         "head_dim": dims,
+        "rotated": dims,
         "positions": POSITIONS,
         "interleaved": int(interleaved),
     }
@@ -58,9 +60,11 @@ def test_rope(kernels: Kernels, tokens: int, heads: int, dims: int, interleaved:
 def test_without_position_it_starts_at_zero(kernels: Kernels) -> None:
     x, y = normal(3, 2, 8), np.empty((3, 2, 8), np.float32)
     sizes = {
+        "texts": 1,
         "tokens": 3,
         "heads": 2,
         "head_dim": 8,
+        "rotated": 8,
         "x_stride": 16,
         "y_stride": 16,
         "positions": POSITIONS,
@@ -76,9 +80,11 @@ def test_without_position_it_starts_at_zero(kernels: Kernels) -> None:
 def test_refusals_write_nothing(kernels: Kernels, start: int, head_dim: int, code: int) -> None:
     x, y = normal(3, 2, 8), np.full((3, 2, 8), GUARD)
     sizes = {
+        "texts": 1,
         "tokens": 3,
         "heads": 2,
         "head_dim": head_dim,
+        "rotated": head_dim,
         "x_stride": 16,
         "y_stride": 16,
         "positions": POSITIONS,
@@ -87,3 +93,21 @@ def test_refusals_write_nothing(kernels: Kernels, start: int, head_dim: int, cod
     position = np.array([start], np.int32)
     assert kernels.run("rope_f32", y=y, x=x, table=rope_table(8), position=position, **sizes) == code
     assert (y == GUARD).all()
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+@pytest.mark.parametrize("rotated", [0, 2, 10, 16])
+def test_each_text_has_its_position_and_other_columns_stay(kernels: Kernels, rotated: int, interleaved: bool) -> None:
+    texts, tokens, heads, dims = 3, 2, 5, 17
+    x, y = normal(texts * tokens, heads, dims), np.full((texts * tokens, heads, dims), GUARD)
+    table, starts = rope_table(rotated), [7, 0, 38]
+    expected = x.astype(np.float64)
+    for text, start in enumerate(starts):
+        rows = slice(text * tokens, (text + 1) * tokens)
+        expected[rows, :, :rotated] = rope(x[rows, :, :rotated], table, start, interleaved)
+    run_checked(kernels, "rope_f32", "y", y=y, x=x, table=table, position=np.array(starts, np.int32), texts=texts,
+        tokens=tokens, heads=heads, head_dim=dims, rotated=rotated, x_stride=heads * dims, y_stride=heads * dims,
+        positions=POSITIONS, interleaved=int(interleaved),
+    )  # fmt: skip
+    np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
+    assert y[:, :, rotated:].tobytes() == x[:, :, rotated:].tobytes()

@@ -12,7 +12,7 @@ from ..launch import Part, launch_all
 from ..native import get_num_threads
 from ..op import claims
 from ..operands import dense, is_plain
-from ..ops.kv_cache import check_cache
+from ..ops.kv_cache import check_write
 from ..shape import contiguous_strides
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
@@ -21,12 +21,31 @@ from .layouts import rows_of
 _F32 = _dtype.float32
 _I32 = _dtype.int32
 
-_ROPE, _CACHE_WRITE, _ATTENTION = K["rope_f32"], K["cache_write_f32"], K["attention_f32"]
+_ROPE, _CACHE_WRITE, _ATTENTION = K["rope_f32"], K["cache_write"], K["cached_attention"]
+_CACHE_TYPES = (_F32, _dtype.float16, _dtype.uint8)
 
 
 def _heads(x: Tensor) -> Tensor:
-    """x (..., T, H, D) itself if each token's heads are dense, else a dense copy."""
-    return x if x.strides[-1] == 1 and x.strides[-2] == x.shape[-1] and len(x.shape) == 3 else dense(x)
+    """x (..., T, H, D) itself if each token's heads are dense and its texts follow one another, else a dense copy."""
+    if x.strides[-1] == 1 and x.strides[-2] == x.shape[-1]:
+        if len(x.shape) == 3 or (len(x.shape) == 4 and x.strides[0] == x.shape[1] * x.strides[1]):
+            return x
+    return dense(x)
+
+
+def _is_cache(cache: Tensor) -> bool:
+    return cache.dtype in _CACHE_TYPES and cache.is_contiguous()
+
+
+def _cache_sizes(cache: Tensor) -> tuple[int, int, int]:
+    """(texts, KV, capacity) of a cache (KV, capacity, ...) or (B, KV, capacity, ...)."""
+    kv_heads, capacity = cache.shape[-3:-1]
+    return (cache.shape[0] if len(cache.shape) == 4 else 1), kv_heads, capacity
+
+
+def _slopes(slopes: Tensor | None) -> Tensor | None:
+    """Slopes as kernels take them."""
+    return None if slopes is None else dense(slopes.detach().to(_F32))
 
 
 @claims("_rope")
@@ -39,73 +58,52 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
     if x.strides[-1] != 1 or x.strides[-2] != x.shape[-1]:
         x = dense(x)
     tokens, heads, size = x.shape[-3:]
-    each, step = tokens * heads * size, x.strides[0]
+    texts, each, step = 1, tokens * heads * size, x.strides[0]
+    if position is not None and position.numel() > 1:  # a position for each token
+        position, texts, tokens = dense(position), tokens, 1
     y = empty_contiguous(x.shape, _F32, x.device)
     for i in range(x.shape[0] if len(x.shape) == 4 else 1):
+        at = position if position is None or len(position.shape) == 1 else Part(position, 4 * i * texts)
         _ROPE.launch(
-            each >> 10,
-            Part(y, 4 * i * each),
-            Part(x, 4 * i * step),
-            table,
-            position,
-            tokens,
-            heads,
-            size,
-            heads * size,
-            x.strides[-3],
-            table.shape[0],
+            each >> 10, Part(y, 4 * i * each), Part(x, 4 * i * step), table, at,
+            texts, tokens, heads, size, 2 * table.shape[1], heads * size, x.strides[-3], table.shape[0],
             int(interleaved),
-        )
+        )  # fmt: skip
     return y
 
 
 @claims("cache_write")
 def _cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Any:
-    if not is_plain(cache) or x.dtype is not _F32 or position.dtype is not _I32:
+    if not _is_cache(cache) or x.dtype is not _F32 or position.dtype is not _I32:
         return NotImplemented
-    check_cache(cache, x, position)
+    check_write(cache, x, position)
     x = _heads(x)
-    tokens, heads, size = x.shape
+    tokens, heads, size = x.shape[-3:]
+    texts, _, capacity = _cache_sizes(cache)
     _CACHE_WRITE.launch(
-        x.numel() >> 10,
-        cache,
-        x,
-        position,
-        tokens,
-        heads,
-        size,
-        cache.shape[1],
-        x.strides[0],
-    )
+        x.numel() >> 10, cache, x, dense(position), texts, tokens, heads, size, capacity, x.strides[-3],
+        CODES[cache.dtype],
+    )  # fmt: skip
     cache.storage.version += 1
     return cache
 
 
 @claims("_cached_attention")
-def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float) -> Any:
-    if not (q.dtype is _F32 and is_plain(k_cache) and is_plain(v_cache) and position.dtype is _I32):
+def _cached_attention(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
+    softcap: float | None, slopes: Tensor | None,
+) -> Any:  # fmt: skip
+    if not (q.dtype is _F32 and _is_cache(k_cache) and _is_cache(v_cache) and position.dtype is _I32):
         return NotImplemented
     q = _heads(q)
-    tokens, heads, size = q.shape
-    kv_heads, capacity, _ = k_cache.shape
+    tokens, heads, size = q.shape[-3:]
+    texts, kv_heads, capacity = _cache_sizes(k_cache)
     y = empty_contiguous(q.shape, _F32, q.device)
     _ATTENTION.launch(
-        tokens * heads * size * 256 >> 10,
-        y,
-        q,
-        k_cache,
-        v_cache,
-        position,
-        tokens,
-        heads,
-        kv_heads,
-        size,
-        capacity,
-        heads * size,
-        q.strides[0],
-        1,
-        scale,
-    )
+        texts * tokens * heads * size * 256 >> 10, y, q, k_cache, v_cache, dense(position), _slopes(slopes),
+        texts, tokens, heads, kv_heads, size, capacity, heads * size, q.strides[-3], 1, window or 0,
+        CODES[k_cache.dtype], scale, softcap or 0.0,
+    )  # fmt: skip
     return y
 
 
@@ -136,61 +134,45 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
         count = min(length, tokens - first)
         _ATTENTION.launch(count * heads * size * length >> 9,
             Part(y, 4 * first * heads * size), Part(q, 4 * first * q.strides[0]), keys, values,
-            _constant(length - count, q.device), count, heads, kv_heads, size, length, heads * size, q.strides[0], 0,
-            scale,
+            _constant(length - count, q.device), None, 1, count, heads, kv_heads, size, length, heads * size,
+            q.strides[0], 0, 0, CODES[_F32], scale, 0.0,
         )  # fmt: skip
     return y
 
 
 @claims("_cached_self_attention")
 def _cached_self_attention(
-    qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
-) -> Any:
+    qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, size: int, interleaved: bool,
+    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None,
+) -> Any:  # fmt: skip
     """Four records in one call: rotate q and k in place, write k and v into the cache, attend."""
-    if not (qkv.dtype is _F32 and is_plain(keys) and is_plain(values) and position.dtype is _I32 and is_plain(table)):
+    if not (qkv.dtype is _F32 and _is_cache(keys) and _is_cache(values) and position.dtype is _I32):
         return NotImplemented
-    qkv, tokens, width, stride = rows_of(qkv)
-    kv_heads, capacity, size = keys.shape
-    heads = width // size - 2 * kv_heads
+    if table is not None and not is_plain(table):
+        return NotImplemented
+    lead = qkv.shape[:-1]
+    qkv, rows, width, stride = rows_of(qkv)
+    position, slopes = dense(position), _slopes(slopes)
+    texts, kv_heads, capacity = _cache_sizes(keys)
+    tokens, heads, code = rows // max(texts, 1), width // size - 2 * kv_heads, CODES[keys.dtype]
     new_keys = Part(qkv, heads * size * 4)
     new_values = Part(new_keys, kv_heads * size * 4)
-    y = empty_contiguous((tokens, heads * size), _F32, qkv.device)
-    launch_all(
-        tokens * heads * size >> 2,
+    y = empty_contiguous((*lead, heads * size), _F32, qkv.device)
+    records: list[tuple[Any, ...]] = [
+        (_CACHE_WRITE, keys, new_keys, position, texts, tokens, kv_heads, size, capacity, stride, code),
+        (_CACHE_WRITE, values, new_values, position, texts, tokens, kv_heads, size, capacity, stride, code),
         (
-            _ROPE,
-            qkv,
-            qkv,
-            table,
-            position,
-            tokens,
-            heads + kv_heads,
-            size,
-            stride,
-            stride,
-            table.shape[0],
-            int(interleaved),
+            _ATTENTION, y, qkv, keys, values, position, slopes, texts, tokens, heads, kv_heads, size, capacity,
+            heads * size, stride, 1, window or 0, code, scale, softcap or 0.0,
         ),
-        (_CACHE_WRITE, keys, new_keys, position, tokens, kv_heads, size, capacity, stride),
-        (_CACHE_WRITE, values, new_values, position, tokens, kv_heads, size, capacity, stride),
-        (
-            _ATTENTION,
-            y,
-            qkv,
-            keys,
-            values,
-            position,
-            tokens,
-            heads,
-            kv_heads,
-            size,
-            capacity,
-            heads * size,
-            stride,
-            1,
-            scale,
-        ),
-    )
+    ]  # fmt: skip
+    if table is not None:
+        rotation = (
+            _ROPE, qkv, qkv, table, position, texts, tokens, heads + kv_heads, size, 2 * table.shape[1], stride,
+            stride, table.shape[0], int(interleaved),
+        )  # fmt: skip
+        records.insert(0, rotation)
+    launch_all(rows * heads * size >> 2, *records)
     qkv.storage.version += 1
     keys.storage.version += 1
     values.storage.version += 1
@@ -262,9 +244,10 @@ def _masked_dims(
 
 @claims("_masked_attention")
 def _masked_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float
-) -> Any:
-    if not _takes_mask(q, k, v, mask):
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
+    softcap: float | None = None,
+) -> Any:  # fmt: skip
+    if softcap is not None or not _takes_mask(q, k, v, mask):
         return NotImplemented
     q, k, v = _sequences(q), _sequences(k), _sequences(v)
     y = empty_contiguous((*q.shape[:3], v.shape[3]), q.dtype, q.device)
@@ -276,9 +259,15 @@ def _masked_attention(
 
 @claims("masked_attention_backward")
 def _masked_attention_backward(
-    g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float
-) -> Any:
-    if g.dtype is not q.dtype or not _takes_mask(q, k, v, mask) or (mask is not None and mask.requires_grad):
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
+    softcap: float | None = None,
+) -> Any:  # fmt: skip
+    if (
+        softcap is not None
+        or g.dtype is not q.dtype
+        or not _takes_mask(q, k, v, mask)
+        or (mask is not None and mask.requires_grad)
+    ):
         return NotImplemented
     q, k, v, g = _sequences(q), _sequences(k), _sequences(v), dense(g)
     grad_q = empty_contiguous(q.shape, q.dtype, q.device)

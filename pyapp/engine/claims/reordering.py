@@ -1,12 +1,14 @@
-"""Elements in another order or place: flip, roll and pad, as copies between views."""
+"""Elements in another order or place: flip, roll, pad and cat, as copies between views."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..op import claims
 from ..ops import padding as _padding  # noqa: F401 (defines the ops)
 from ..ops import reordering as _reordering  # noqa: F401 (defines the ops)
+from ..ops import stacking as _stacking  # noqa: F401 (defines the op)
 from ..ops.index import fill_
 from ..ops.view import copy_strided, dense_copy
 from ..shape import Shape
@@ -50,4 +52,18 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
     start = sum(before * s for (before, _), s in zip(widths, y.strides, strict=True))
     if x.numel():
         copy_strided(make(y.storage, x.shape, y.strides, x.dtype, start), x)
+    return y
+
+
+@claims("_cat")
+def _cat(tensors: Sequence[Tensor], dim: int) -> Any:
+    first = tensors[0]
+    shape = (*first.shape[:dim], sum(x.shape[dim] for x in tensors), *first.shape[dim + 1 :])
+    if len(shape) > 6 or any(x.dtype is not first.dtype for x in tensors):
+        return NotImplemented
+    y, at = empty_contiguous(shape, first.dtype, first.device), 0
+    for x in tensors:
+        if x.numel():
+            copy_strided(_part(y, dim, at, x.shape[dim]), x)
+        at += x.shape[dim]
     return y

@@ -1498,6 +1498,7 @@ OP_MODULES: dict[str, str] = {
     "_as_strided": "view",
     "_attention": "full_attention",
     "_bessel": "elementwise.special",
+    "_cache_rows": "kv_cache",
     "_cached_attention": "kv_cache",
     "_cached_self_attention": "kv_cache",
     "_cat": "stacking",

@@ -13,6 +13,7 @@ from ..op import op
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
+from .create import arange
 from .elementwise.select import where
 from .random import rand
 from .view import transpose
@@ -22,8 +23,26 @@ def _check_heads(q: Tensor, k: Tensor, v: Tensor, axis: int) -> None:
     rank = 4 if axis == 2 else 3
     if q.ndim != rank or k.ndim != rank:
         raise ValueError(f"attention: takes tensors of {rank} dims, got q {describe(q)} and k {describe(k)}")
-    if k.shape != v.shape or q.shape[-1] != k.shape[-1] or k.shape[axis] == 0 or q.shape[-2] % k.shape[axis]:
+    fit = (
+        k.shape[:-1] == v.shape[:-1]
+        and q.shape[-1] == k.shape[-1]
+        and k.shape[axis]
+        and not q.shape[-2] % k.shape[axis]
+    )
+    if not fit or (axis == 0 and k.shape != v.shape):
         raise ValueError(f"attention: q {describe(q)}, k {describe(k)} and v {describe(v)} do not fit together")
+
+
+def check_score_options(
+    name: str, heads: int, window: int | None, softcap: float | None, slopes: Tensor | None
+) -> None:
+    """ValueError for options of attention that mean nothing."""
+    if window is not None and (type(window) is not int or window < 1):
+        raise ValueError(f"{name}: window is {window!r}, expected the number of keys that a row sees, 1 or more")
+    if softcap is not None and not 0 < softcap < float("inf"):
+        raise ValueError(f"{name}: softcap is {softcap!r}, expected a positive number")
+    if slopes is not None and slopes.shape != (heads,):
+        raise ValueError(f"{name}: slopes are one for each of the {heads} heads, not {describe(slopes)}")
 
 
 def visible(tokens: int, keys: int, before: int, after: int) -> Any:
@@ -61,9 +80,11 @@ def weighed(
 
 @op()
 def _masked_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float
-) -> Tensor:
-    """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k (B, S, KV, D) and v (B, S, KV, Dv) → (B, T, H, Dv).
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
+    softcap: float | None = None,
+) -> Tensor:  # fmt: skip
+    """softmax(q kᵀ scale + mask) v for q (B, T, H, D), k (B, S, KV, D) and v (B, S, KV, Dv) → (B, T, H, Dv). softcap c
+    turns scores into c tanh(score / c) before the mask.
 
     mask: four dims that broadcast to (B, H, T, S), bool (True: row t attends to key s) or floats, which are added. Row
     t attends only to keys t - before .. t + after. A row without any visible key gives 0.
@@ -78,7 +99,7 @@ def _masked_attention(
         mask = mask.reshape((mask.shape[0], *parts, *mask.shape[2:]))
     limited = before < tokens - 1 or after < keys - 1
     seen = tensor_of(visible(tokens, keys, before, after)).to(q.device) if limited else None
-    mixed = weighed(q5, k5, v5, mask, seen, 0.0, scale, None, None)  # (B, KV, G, T, Dv)
+    mixed = weighed(q5, k5, v5, mask, seen, 0.0, scale, softcap, None)  # (B, KV, G, T, Dv)
     return mixed.reshape(batch, heads, tokens, v.shape[3]).permute(0, 2, 1, 3)
 
 
@@ -105,16 +126,64 @@ def causal_mask(tokens: int, keys: int) -> Tensor:
     return tensor_of(np.tri(tokens, keys, keys - tokens, dtype=bool))
 
 
+def _attention_scores(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float,
+    window: int | tuple[int, int] | None, softcap: float | None, slopes: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """attention with all its options, by the ops that have kernels."""
+    tokens, keys = q.shape[1], k.shape[1]
+    if mask is None and window is None and softcap is None and slopes is None:
+        return _attention(q, k, v, causal, scale)
+    last = keys - tokens  # row t is the text's position `last` + t where attention is causal
+    before, after = (tokens, last) if causal else (tokens, keys)
+    if isinstance(window, tuple):
+        before, after = window[0], min(after, window[1])
+    elif window is not None:
+        before = window - 1 - last
+    if slopes is not None:  # the row's own position would add the same to all of its scores
+        apart = arange(1 - keys, 1, device=q.device).to(slopes.dtype)  # (S,)
+        mask = _combined(mask, (slopes.reshape(1, -1, 1, 1) * apart).to(q.dtype))  # (1, H, 1, S)
+    return _masked_attention(q, k, v, mask, before, after, scale, softcap)
+
+
+def _combined(mask: Tensor | None, added: Tensor) -> Tensor:
+    if mask is None:
+        return added
+    return where(mask, added, float("-inf")) if mask.dtype is _dtype.bool_ else mask + added
+
+
 @function()
-def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None) -> Tensor:
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None,
+    window: int | tuple[int, int] | None = None, softcap: float | None = None, slopes: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762) with grouped heads.
 
-    q (B, T, H, D), k and v (B, S, KV, D) with H a multiple of KV → (B, T, H, D). scale defaults to 1 / sqrt(D).
+    q (B, T, H, D), k (B, S, KV, D) and v (B, S, KV, Dv) with H a multiple of KV → (B, T, H, Dv). causal: the last row
+    attends to all keys, the row before it to all but the last. scale defaults to 1 / sqrt(D).
+
+    window w, for causal attention: each row attends to the last w keys at most, its own included (Mistral, Gemma); window
+    (before, after): row t attends to the keys t - before .. t + after (ModernBERT). softcap c: scores become c tanh(score
+    / c) (Gemma 2, arXiv 2408.00118). slopes (H,): slopes[h] * (key - row) is added to the scores of causal attention
+    (ALiBi, Press et al. 2021, arXiv 2108.12409; slopes are positive). mask (B or 1, H or 1, T or 1, S): bool, True where
+    attention is allowed, or added to the scores. A row without any visible key gives 0.
     """
     _check_heads(q, k, v, 2)
     if q.shape[0] != k.shape[0]:
         raise ValueError(f"attention: takes (B, T, H, D), got q {describe(q)} and k {describe(k)}")
-    return _attention(q, k, v, causal, scale or 1.0 / sqrt(q.shape[-1]))
+    check_score_options("attention", q.shape[2], None if isinstance(window, tuple) else window, softcap, slopes)
+    if not causal and (slopes is not None or isinstance(window, int)):
+        raise ValueError("attention: slopes and a window of one number are for causal attention; use (before, after)")
+    if isinstance(window, tuple) and (len(window) != 2 or min(window) < 0):
+        raise ValueError(f"attention: window is {window!r}, expected (before, after), 0 or more each")
+    wanted = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    if mask is not None and (mask.ndim != 4 or any(n not in (1, m) for n, m in zip(mask.shape, wanted, strict=True))):
+        raise ValueError(f"attention: the mask {describe(mask)} does not broadcast to {list(wanted)}")
+    if mask is not None and mask.dtype is not _dtype.bool_ and not mask.dtype.is_floating_point:
+        raise ValueError(f"attention: a mask is bool (True: attend) or floats that are added, not {describe(mask)}")
+    scale = 1.0 / sqrt(q.shape[-1]) if scale is None else scale
+    return _attention_scores(q, k, v, mask, causal, scale, window, softcap, slopes)
 
 
 @op()
@@ -129,4 +198,4 @@ def cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float | None
     H, D).
     """
     _check_heads(q, keys, values, 0)
-    return _cross_attention(q, keys, values, scale or 1.0 / sqrt(q.shape[-1]))
+    return _cross_attention(q, keys, values, 1.0 / sqrt(q.shape[-1]) if scale is None else scale)

@@ -1,95 +1,208 @@
-"""Attention over keys and values in a cache."""
+"""Attention over keys and values in a cache.
+
+A cache is (KV, capacity, D) for one text, or (B, KV, capacity, D) for B texts that are processed together. It holds
+float32 or float16 numbers, or is uint8 (..., row_bytes(D)): rows in q8_0, which are D int8 numbers, then a float16 scale
+for each 32 of them. `position` is int32: (1,) for one text, (B,) for B texts. Row t of text b has the position
+position[b] + t.
+"""
 
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
+from .. import dtype as _dtype
 from ..declare import function
+from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import op, primitive
 from ..tensor import Tensor
 from ..user_errors import describe
-from .full_attention import _attention, _check_heads
-from .rotary import _check_position, _check_table, _rope
+from .full_attention import _attention_scores, check_score_options
+from .rotary import _check_table, _rope
+from .stacking import stack
+
+BLOCK = 32
+"""Columns of a row in q8_0 that share a scale."""
 
 
-def check_cache(cache: Tensor, x: Tensor, position: Tensor) -> None:
-    """x (T, KV, D) and cache (KV, capacity, D), position (1,); else ValueError."""
-    _check_position(position)
-    if x.ndim != 3 or cache.ndim != 3 or x.shape[1] != cache.shape[0] or x.shape[2] != cache.shape[2]:
+def row_bytes(head_dim: int) -> int:
+    """Bytes of `head_dim` numbers in q8_0 in a cache."""
+    return head_dim + 2 * -(-head_dim // BLOCK)
+
+
+def _columns(cache: Tensor, head_dim: int) -> int:
+    """The size of the last dim of a cache of its dtype for heads of `head_dim`."""
+    return row_bytes(head_dim) if cache.dtype is _dtype.uint8 else head_dim
+
+
+def check_cache(name: str, cache: Tensor, texts: tuple[int, ...], head_dim: int, position: Tensor) -> None:
+    """A cache (KV, capacity, D) and position (1,) for texts (), or (B, KV, capacity, D) and (B,) for texts (B,); else
+    ValueError.
+    """
+    if position.shape != (texts or (1,)) or position.dtype.category != 1:
+        wanted = "the position is one integer, (1,)" if not texts else f"positions are integers, ({texts[0]},)"
+        raise ValueError(f"{name}: {wanted}, not {describe(position)}")
+    if cache.ndim - 3 != len(texts) or cache.shape[:-3] != texts or cache.shape[-1] != _columns(cache, head_dim):
+        raise ValueError(f"{name}: heads of {head_dim} for texts {list(texts)} do not fit the cache {describe(cache)}")
+
+
+def encode_q8(x: Any) -> Any:
+    """Array (..., D) → uint8 (..., row_bytes(D)), rounded as ggml rounds q8_0."""
+    size, blocks = x.shape[-1], -(-x.shape[-1] // BLOCK)
+    padded = np.zeros((*x.shape[:-1], blocks * BLOCK), np.float32)
+    padded[..., :size] = x
+    parts = padded.reshape(*x.shape[:-1], blocks, BLOCK)
+    finite = np.isfinite(parts).all(-1, keepdims=True)
+    scales = np.where(finite, np.abs(parts).max(-1, keepdims=True) / np.float32(127), np.float32(np.nan))
+    with np.errstate(all="ignore"):
+        inverse = np.where(scales > 1e-30, 1 / scales, 0)
+        numbers = np.where(finite, np.rint(parts * inverse), 0).astype(np.int8).reshape(padded.shape)[..., :size]
+        halves = np.ascontiguousarray(scales[..., 0].astype(np.float16))
+    return np.concatenate([np.ascontiguousarray(numbers).view(np.uint8), halves.view(np.uint8)], -1)
+
+
+def decode_q8(rows: Any, head_dim: int) -> Any:
+    """Array uint8 (..., row_bytes(head_dim)) → float32 (..., head_dim)."""
+    numbers = np.ascontiguousarray(rows[..., :head_dim]).view(np.int8).astype(np.float32)
+    scales = np.ascontiguousarray(rows[..., head_dim:]).view(np.float16).astype(np.float32)
+    return numbers * np.repeat(scales, BLOCK, -1)[..., :head_dim]
+
+
+def check_write(cache: Tensor, x: Tensor, position: Tensor) -> None:
+    """ValueError where x cannot be written to the cache."""
+    if x.ndim != cache.ndim or x.ndim < 3 or x.shape[-2] != cache.shape[-3]:
         raise ValueError(f"cache_write: {describe(x)} is not (T, KV, D) for the cache {describe(cache)}")
+    check_cache("cache_write", cache, x.shape[:-3], x.shape[-1], position)
+
+
+def _starts(name: str, position: Tensor, tokens: int, capacity: int) -> list[int]:
+    starts = [int(at) for at in position.tolist()]
+    for at in starts:
+        if at < 0 or at + tokens > capacity:
+            raise IndexError(f"{name}: positions {at} .. {at + tokens - 1} are outside the cache of {capacity}")
+    return starts
 
 
 @function()
 @primitive(name="cache_write")
 def cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Tensor:
-    """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, in place; returns the cache. IndexError past
-    its end.
+    """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, or x (B, T, KV, D) into (B, KV, capacity, D) at
+    position[b] …, in place; returns the cache. A uint8 cache takes rows in q8_0. IndexError past its end.
     """
-    check_cache(cache, x, position)
-    start, tokens = int(position.item()), x.shape[0]
-    if start < 0 or start + tokens > cache.shape[1]:
-        raise IndexError(
-            f"cache_write: positions {start} .. {start + tokens - 1} are outside the cache of {cache.shape[1]}"
-        )
-    cache.array()[:, start : start + tokens] = tensor_of(array_of(x).swapaxes(0, 1), cache.dtype).array()
+    check_write(cache, x, position)
+    tokens = x.shape[-3]
+    rows = array_of(x).swapaxes(-2, -3)  # (..., KV, T, D)
+    encoded = encode_q8(rows) if cache.dtype is _dtype.uint8 else tensor_of(rows, cache.dtype).array()
+    into = cache.array().reshape(-1, *cache.shape[-3:])
+    for b, at in enumerate(_starts("cache_write", position, tokens, cache.shape[-2])):
+        into[b, :, at : at + tokens] = encoded.reshape(-1, *encoded.shape[-3:])[b]
     cache.storage.version += 1
     return cache
 
 
+@primitive(name="_cache_rows")
+def _cache_rows(cache: Tensor, head_dim: int) -> Tensor:
+    """uint8 (..., row_bytes(D)) → float32 (..., D)."""
+    return tensor_of(decode_q8(cache.array(), head_dim))
+
+
 @op()
-def _cached_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float) -> Tensor:
-    end = int(position.item()) + q.shape[0]
-    if not q.shape[0] <= end <= k_cache.shape[1]:
-        raise IndexError(f"cached_attention: position {end - q.shape[0]} is outside the cache of {k_cache.shape[1]}")
-    k, v = (c[:, :end].permute(1, 0, 2).unsqueeze(0) for c in (k_cache, v_cache))  # (1, S, KV, D)
-    return _attention(q.unsqueeze(0), k, v, True, scale).squeeze(0)
+def _cached_attention(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
+    softcap: float | None, slopes: Tensor | None,
+) -> Tensor:  # fmt: skip
+    if q.ndim == 4:
+        each = [
+            _cached_attention(
+                *(t[b] for t in (q, k_cache, v_cache)), position[b : b + 1], scale, window, softcap, slopes
+            )
+            for b in range(q.shape[0])
+        ]  # (T, H, D) each
+        return stack(each) if each else q
+    end = _starts("cached_attention", position, q.shape[0], k_cache.shape[1])[0] + q.shape[0]
+    seen = [c[:, :end] for c in (k_cache, v_cache)]
+    if k_cache.dtype is _dtype.uint8:
+        seen = [_cache_rows(c, q.shape[2]) for c in seen]
+    k, v = (c.to(q.dtype).permute(1, 0, 2).unsqueeze(0) for c in seen)  # (1, S, KV, D)
+    return _attention_scores(q.unsqueeze(0), k, v, None, True, scale, window, softcap, slopes).squeeze(0)
+
+
+def _check_caches(name: str, heads: int, keys: Tensor, values: Tensor) -> None:
+    if keys.shape != values.shape or keys.dtype is not values.dtype or not keys.shape[-3] or heads % keys.shape[-3]:
+        raise ValueError(f"{name}: {heads} heads do not fit caches {describe(keys)} and {describe(values)}")
 
 
 @function()
 def cached_attention(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float | None = None
-) -> Tensor:
-    """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D)."""
-    _check_heads(q, k_cache, v_cache, 0)
-    _check_position(position)
-    return _cached_attention(q, k_cache, v_cache, position, scale or 1.0 / sqrt(q.shape[-1]))
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float | None = None,
+    window: int | None = None, softcap: float | None = None, slopes: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D); or of q (B, T,
+    H, D) at position[b] … over (B, KV, capacity, D) → (B, T, H, D). H is a multiple of KV.
+
+    scale defaults to 1 / sqrt(D). window: each row attends to the last `window` keys at most, its own included (Beltagy et
+    al. 2020, arXiv 2004.05150; Mistral, Gemma). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv 2408.00118).
+    slopes (H,) float32: slopes[h] * (position of the key - position of the row) is added to the scores (ALiBi, Press et
+    al. 2021, arXiv 2108.12409; slopes are positive).
+    """
+    if q.ndim not in (3, 4):
+        raise ValueError(f"cached_attention: takes q (T, H, D) or (B, T, H, D), got {describe(q)}")
+    check_cache("cached_attention", k_cache, q.shape[:-3], q.shape[-1], position)
+    _check_caches("cached_attention", q.shape[-2], k_cache, v_cache)
+    check_score_options("cached_attention", q.shape[-2], window, softcap, slopes)
+    scale = 1.0 / sqrt(q.shape[-1]) if scale is None else scale
+    return _cached_attention(q, k_cache, v_cache, position, scale, window, softcap, slopes)
 
 
 @op()
 def _cached_self_attention(
-    qkv: Tensor, table: Tensor, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool, scale: float
-) -> Tensor:
-    kv_heads, _, size = keys.shape
-    heads = qkv.shape[-1] // size - 2 * kv_heads
-    x = qkv.reshape(qkv.shape[0], heads + 2 * kv_heads, size)  # (T, H + 2 KV, D)
-    rotated = _rope(x[:, : heads + kv_heads], table, position, interleaved)
-    cache_write(keys, rotated[:, heads:], position)
-    cache_write(values, x[:, heads + kv_heads :], position)
-    return _cached_attention(rotated[:, :heads], keys, values, position, scale).reshape(qkv.shape[0], heads * size)
+    qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, size: int, interleaved: bool,
+    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None,
+) -> Tensor:  # fmt: skip
+    kv_heads = keys.shape[-3]
+    lead, heads = qkv.shape[:-1], qkv.shape[-1] // size - 2 * kv_heads
+    x = qkv.reshape(*lead, heads + 2 * kv_heads, size)  # (..., T, H + 2 KV, D)
+    rotated = x[..., : heads + kv_heads, :]  # (..., T, H + KV, D)
+    if table is not None and qkv.ndim == 3:
+        each = [_rope(rotated[b], table, position[b : b + 1], interleaved) for b in range(qkv.shape[0])]
+        rotated = stack(each) if each else rotated
+    elif table is not None:
+        rotated = _rope(rotated, table, position, interleaved)
+    cache_write(keys, rotated[..., heads:, :], position)
+    cache_write(values, x[..., heads + kv_heads :, :], position)
+    q = rotated[..., :heads, :]
+    return _cached_attention(q, keys, values, position, scale, window, softcap, slopes).reshape(*lead, heads * size)
 
 
 @function()
 def cached_self_attention(
-    qkv: Tensor,
-    table: Tensor,
-    position: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    interleaved: bool = True,
-    scale: float | None = None,
-) -> Tensor:
-    """Rotary self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v] is overwritten;
-    caches (KV, capacity, D) are written at position[0] … → (T, H * D). IndexError past the end of the cache or the
-    table.
+    qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool = True,
+    scale: float | None = None, window: int | None = None, softcap: float | None = None, slopes: Tensor | None = None,
+    head_dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v] is overwritten; q and k are
+    rotated by `table` as by rope (None: they are not); caches (KV, capacity, D) are written at position[0] … → (T, H * D).
+    Or for B texts: qkv (B, T, (H + 2 KV) * D), caches (B, KV, capacity, D) and position (B,) → (B, T, H * D).
+
+    The other arguments are those of cached_attention. head_dim is D; a cache in q8_0 needs it. IndexError past the end
+    of the cache or the table.
     """
-    _check_position(position)
-    _check_table(table)
-    size = keys.shape[-1]
-    if 2 * table.shape[1] != size or keys.ndim != 3:
-        raise ValueError(f"cached_self_attention: the table {describe(table)} does not fit caches {describe(keys)}")
-    if qkv.ndim != 2 or qkv.shape[1] % size or qkv.shape[1] <= 2 * keys.shape[0] * size or keys.shape != values.shape:
-        raise ValueError(
-            f"cached_self_attention: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}"
-        )
-    return _cached_self_attention(qkv, table, position, keys, values, interleaved, scale or 1.0 / sqrt(size))
+    name = "cached_self_attention"
+    size = keys.shape[-1] if head_dim is None else head_dim
+    if table is not None:
+        _check_table(table)
+        if 2 * table.shape[1] > size:
+            raise ValueError(f"{name}: the table {describe(table)} does not fit heads of {size}")
+    if head_dim is None and keys.dtype is _dtype.uint8:
+        raise ValueError(f"{name}: a cache in q8_0 does not tell the size of a head; give head_dim")
+    if keys.ndim not in (3, 4) or qkv.ndim != keys.ndim - 1 or keys.shape != values.shape or size < 1:
+        raise ValueError(f"{name}: {describe(qkv)} does not fit caches {describe(keys)} and {describe(values)}")
+    if qkv.shape[-1] % size or qkv.shape[-1] <= 2 * keys.shape[-3] * size:
+        raise ValueError(f"{name}: {describe(qkv)} is not (T, (H + 2 KV) * D) for caches {describe(keys)}")
+    heads = qkv.shape[-1] // size - 2 * keys.shape[-3]
+    check_cache(name, keys, qkv.shape[:-2], size, position)
+    _check_caches(name, heads, keys, values)
+    check_score_options(name, heads, window, softcap, slopes)
+    scale = 1.0 / sqrt(size) if scale is None else scale
+    return _cached_self_attention(qkv, table, position, keys, values, size, interleaved, scale, window, softcap, slopes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 from .. import dtype as _dtype
@@ -12,45 +14,61 @@ from ..user_errors import describe
 from .stacking import cat, stack
 
 
+_ROWS = 4096  # of a table that are computed at a time, in float64
+
+
+def rotation_table(positions: int, steps: Sequence[float], factor: float = 1.0) -> Tensor:
+    """cos and sin of position * step, times `factor`: float32 (positions, len(steps), 2). Without NumPy."""
+    table = empty_contiguous((positions, len(steps), 2), _dtype.float32)
+    turns = Tensor.from_buffer(array("d", steps), (1, len(steps)), _dtype.float64)
+    for first in range(0, positions, _ROWS):
+        rows = min(positions - first, _ROWS)
+        at = Tensor.from_buffer(array("d", range(first, first + rows)), (rows, 1), _dtype.float64)
+        angles = at * turns  # (rows, R / 2) float64
+        part = table.narrow(0, first, rows)
+        for i, values in enumerate((angles.cos(), angles.sin())):
+            part.narrow(2, i, 1).squeeze(2).copy_((values * factor).to(_dtype.float32))
+    return table
+
+
 @function()
 def rope_table(positions: int, head_dim: int, theta: float = 10000.0) -> Tensor:
-    """cos and sin of the rotary angles (Su et al. 2021, arXiv 2104.09864): (positions, head_dim / 2, 2)."""
-    from math import cos, sin
-
-    half = head_dim // 2
-    table = empty_contiguous((positions, half, 2), _dtype.float32)
-    view = table.data_view()
-    steps = [theta ** (-2.0 * i / head_dim) for i in range(half)]
-    at = 0
-    for position in range(positions):
-        for step in steps:
-            angle = position * step
-            view[at] = cos(angle)
-            view[at + 1] = sin(angle)
-            at += 2
-    return table
+    """cos and sin of the rotary angles (Su et al. 2021, arXiv 2104.09864): (positions, head_dim / 2, 2). Other
+    frequencies: nn.rotary.
+    """
+    return rotation_table(positions, [theta ** (-2.0 * i / head_dim) for i in range(head_dim // 2)])
 
 
 @op()
 def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Tensor:
-    """Rotates pairs of features of x (..., T, H, D) by the angles of their positions."""
-    start = 0 if position is None else int(position.item())
-    tokens, half = x.shape[-3], x.shape[-1] // 2
-    if start < 0 or start + tokens > table.shape[0]:
-        raise IndexError(f"rope: positions {start} .. {start + tokens - 1} are outside the table of {table.shape[0]}")
-    angles = table[start : start + tokens].unsqueeze(1)  # (T, 1, D / 2, 2)
+    """Rotates pairs of the first R features of x (..., T, H, D) by the angles of their positions."""
+    tokens, rotated = x.shape[-3], 2 * table.shape[1]
+    if position is None or position.numel() == 1:
+        start = 0 if position is None else int(position.item())
+        if start < 0 or start + tokens > table.shape[0]:
+            last = start + tokens - 1
+            raise IndexError(f"rope: positions {start} .. {last} are outside the table of {table.shape[0]}")
+        angles = table[start : start + tokens]  # (T, R / 2, 2)
+    else:
+        if position.numel() and not 0 <= int(position.min().item()) <= int(position.max().item()) < table.shape[0]:
+            raise IndexError(f"rope: some positions are outside the table of {table.shape[0]}")
+        angles = table[position]  # (T, R / 2, 2) or (B, T, R / 2, 2)
+    angles = angles.unsqueeze(-3)  # (T, 1, R / 2, 2) or (B, T, 1, R / 2, 2)
     cos, sin = angles[..., 0], angles[..., 1]
+    turned = x if rotated == x.shape[-1] else x[..., :rotated]
     if interleaved:
-        pairs = x.reshape(*x.shape[:-1], half, 2)
+        pairs = turned.reshape(*x.shape[:-1], rotated // 2, 2)
         a, b = pairs[..., 0], pairs[..., 1]
-        return stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(x.shape)
-    a, b = x[..., :half], x[..., half:]
-    return cat([a * cos - b * sin, a * sin + b * cos], -1)
+        turned = stack([a * cos - b * sin, a * sin + b * cos], -1).reshape(*x.shape[:-1], rotated)
+    else:
+        a, b = turned[..., : rotated // 2], turned[..., rotated // 2 :]
+        turned = cat([a * cos - b * sin, a * sin + b * cos], -1)
+    return turned if rotated == x.shape[-1] else cat([turned, x[..., rotated:]], -1)
 
 
 @_rope.gradient
 def _d_rope(g: Tensor, _: Any, x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Any:
-    """The gradient of a rotation is the inverse rotation."""
+    """The gradient of a rotation is the inverse rotation. (A table may scale too: the transposed matrix scales alike.)"""
     back = table.detach().clone()
     back[..., 1] = -table.detach()[..., 1]
     return (_rope(g, back, position, interleaved),)
@@ -58,24 +76,28 @@ def _d_rope(g: Tensor, _: Any, x: Tensor, table: Tensor, position: Tensor | None
 
 @function()
 def rope(x: Tensor, table: Tensor, position: Tensor | None = None, interleaved: bool = True) -> Tensor:
-    """Rotary position embedding of x (..., T, H, D) with `table` from rope_table; row t has the position position[0] +
-    t.
+    """Rotary position embedding (Su et al. 2021, arXiv 2104.09864) of x (..., T, H, D) by `table` (P, R / 2, 2) from
+    rope_table: the first R of the D features are rotated, the others stay.
 
-    interleaved: pairs are neighbours (Meta's and llama2.c's layout), else halves (Hugging Face's).
+    position: None (row t has the position t), integers (1,) (position[0] + t), (T,) (one for each row), or (B, T) for x
+    (B, T, H, D). IndexError outside the table. interleaved: pairs are neighbours (Meta's and llama2.c's layout), else
+    the halves of the R features (Hugging Face's).
     """
     _check_table(table)
-    if x.ndim < 3 or x.shape[-1] != 2 * table.shape[1]:
-        raise ValueError(f"rope: {describe(x)} is not (..., T, H, {2 * table.shape[1]}) as the table asks")
+    if x.ndim < 3 or x.shape[-1] < 2 * table.shape[1]:
+        raise ValueError(
+            f"rope: {describe(x)} is not (..., T, H, D) with D at least {2 * table.shape[1]}, as the table asks"
+        )
     if position is not None:
-        _check_position(position)
+        tokens = x.shape[-3]
+        whole = x.ndim == 4 and position.shape == (x.shape[0], tokens)
+        if position.dtype.category != 1 or (position.shape not in ((1,), (tokens,)) and not whole):
+            raise ValueError(
+                f"rope: positions are integers, (1,), ({tokens},) or (B, {tokens}), not {describe(position)}"
+            )
     return _rope(x, table, position, interleaved)
-
-
-def _check_position(position: Tensor) -> None:
-    if position.shape != (1,) or position.dtype.category != 1:
-        raise ValueError(f"the position is one integer, (1,), not {describe(position)}")
 
 
 def _check_table(table: Tensor) -> None:
     if table.ndim != 3 or table.shape[2] != 2:
-        raise ValueError(f"a table is (P, D / 2, 2), not {describe(table)}")
+        raise ValueError(f"a table is (P, R / 2, 2), not {describe(table)}")

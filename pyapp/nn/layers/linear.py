@@ -21,6 +21,7 @@ __all__ = [
     "LazyLinear",
     "Linear",
     "ResidualLinear",
+    "TransposedLinear",
     "Unflatten",
     "bilinear",
     "linear",
@@ -66,9 +67,37 @@ class Linear(Module):
 class ResidualLinear(Linear):
     """A Linear layer whose result is added to a residual stream, in the same kernel."""
 
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (..., in_features), residual (..., out_features) → residual + x weightᵀ + bias."""
         return ops.linear(x, self.weight, self.bias, residual)
+
+
+class TransposedLinear(Module):
+    """x (..., in) → (..., out): x @ weight + bias, with a weight (in, out) as GPT-2 stores it. The weight may be a
+    transposed view of a matrix (out, in), which is faster, in any format.
+    """
+
+    def __init__(self, in_features: int, out_features: int, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        made = {"device": device, "dtype": dtype}
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = new_parameter(empty, in_features, out_features, **made)
+        self.bias = new_parameter(zeros, out_features, **made)
+        if Initialization.on:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Normal with the deviation 0.02, and no bias, as in GPT-2."""
+        with no_grad():
+            self.weight.normal_(0.0, 0.02)
+            self.bias.zero_()
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., in_features), residual (..., out_features) → residual + x weight + bias."""
+        return ops.linear(x, self.weight.T, self.bias, residual)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
 LazyLinear = lazy_layer(Linear, "in_features")

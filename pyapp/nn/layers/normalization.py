@@ -11,14 +11,14 @@ from ...engine.ops import ones, zeros
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ..module import Module
-from ..parameter import new_parameter
+from ..parameter import Initialization, new_parameter
 from .from_function import function_layer, torch_function
 from .lazy import LazyModuleMixin, lazy_layer
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
     "LayerNorm", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d", "LocalResponseNorm", "RMSNorm", "batch_norm", "group_norm", "instance_norm", "layer_norm",
+    "LazyInstanceNorm3d", "LocalResponseNorm", "OffsetRMSNorm", "RMSNorm", "batch_norm", "group_norm", "instance_norm", "layer_norm",
     "local_response_norm", "normalize", "rms_norm",
 ]  # fmt: skip
 
@@ -73,6 +73,23 @@ class RMSNorm(_Norm):
             return ops.rms_norm(x, self.weight, self.eps)
         y: Tensor = engine.rms_norm(x, self.normalized_shape, self.weight, self.eps)
         return y
+
+
+class OffsetRMSNorm(_Norm):
+    """Root mean square norm over the last dim, times 1 + weight (Gemma, arXiv 2403.08295)."""
+
+    def __init__(self, normalized_shape: int, eps: float = 1e-6, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(normalized_shape, eps, True, False, device=device, dtype=dtype)
+        if Initialization.on:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets the weight to zeros."""
+        with no_grad():
+            self.weight.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.rms_norm(x, self.weight + 1.0, self.eps)
 
 
 class LayerNorm(_Norm):

@@ -1,0 +1,75 @@
+"""Gemma (Gemma Team 2024, arXiv 2403.08295): Llama's blocks with scaled embeddings, norms whose weights are differences
+from one, and the gated GELU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.nn import Module
+from pyapp.nn.layers.normalization import OffsetRMSNorm
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig
+
+MODEL_TYPES = ("gemma",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "gemma"
+    defaults = {"max_position_embeddings": 8192, "head_dim": 256, "tie_word_embeddings": True}
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_act: str = "gelu_pytorch_tanh"
+    hidden_activation: str | None = None
+    attention_bias: bool = False
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Where old files say "gelu", the approximation by tanh was meant."""
+        return values | {"hidden_act": values.get("hidden_activation") or "gelu_pytorch_tanh"}
+
+
+class GemmaStack(DecoderStack):
+    """The decoder, whose embeddings are scaled by the root of their size."""
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        self.self_attn = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
+        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        self.input_layernorm = OffsetRMSNorm(size, epsilon)
+        self.post_attention_layernorm = OffsetRMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        return self.mlp(self.post_attention_layernorm(x), x)
+
+
+class GemmaForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, GemmaStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+TASKS = {"causal-lm": GemmaForCausalLM}

@@ -1,0 +1,96 @@
+"""Gemma 2 (Gemma Team 2024, arXiv 2408.00118): Gemma with norms on both sides of each part, windows in every other layer,
+and soft caps of scores and logits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.nn import Module
+from pyapp.nn.decoder import (
+    CausalLanguageModel, DecoderStack, GroupedQueryAttention, Heads, RotaryTable, Text, soft_capped,
+)  # fmt: skip
+from pyapp.nn.layers.normalization import OffsetRMSNorm
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig, layer_types
+
+MODEL_TYPES = ("gemma2",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "gemma2"
+    defaults = {
+        "max_position_embeddings": 8192, "head_dim": 256, "num_key_value_heads": 4, "tie_word_embeddings": True,
+        "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
+    }  # fmt: skip
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_activation: str = "gelu_pytorch_tanh"
+    attention_bias: bool = False
+    query_pre_attn_scalar: float = 256
+    sliding_window: int | None = 4096
+    layer_types: list[str]
+    final_logit_softcapping: float | None = None
+    attn_logit_softcapping: float | None = None
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers: every other one slides, the first included."""
+        return values | {"layer_types": layer_types(values, lambda layer: layer % 2 == 0)}
+
+    def attention(self, layer: int) -> Heads:
+        """The attention of a layer."""
+        window = self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
+        return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5, softcap=self.attn_logit_softcapping)
+
+
+class Gemma2Stack(DecoderStack):
+    """The decoder, whose embeddings are scaled by the root of their size."""
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
+
+
+class Block(Module):
+    """Attention and feed-forward, each between two norms, with a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        heads = config.attention(layer)
+        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.attention_bias)
+        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
+        self.input_layernorm = OffsetRMSNorm(size, epsilon)
+        self.post_attention_layernorm = OffsetRMSNorm(size, epsilon)
+        self.pre_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
+        self.post_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), text))
+        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+
+
+class Gemma2ForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, Gemma2Stack(config.vocab_size, config.hidden_size, blocks, norm))
+
+    def head(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → logits (..., V), softly capped."""
+        return soft_capped(super().head(x), self.config.final_logit_softcapping)
+
+
+TASKS = {"causal-lm": Gemma2ForCausalLM}

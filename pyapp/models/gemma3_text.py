@@ -1,0 +1,122 @@
+"""Gemma 3, its language model (Gemma Team 2025, arXiv 2503.19786): Gemma 2 without soft caps, with norms of each head's
+queries and keys, five layers with a window for one without, and rotary angles of their own for each kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.nn import Module
+from pyapp.nn.decoder import (
+    CausalLanguageModel, DecoderStack, GroupedQueryAttention, Heads, RotaryTable, Text, normalized_heads, soft_capped,
+)  # fmt: skip
+from pyapp.nn.layers.normalization import OffsetRMSNorm
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig, layer_types, require
+
+MODEL_TYPES = ("gemma3_text", "gemma3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "gemma3_text"
+    defaults = {
+        "max_position_embeddings": 131072, "head_dim": 256, "num_key_value_heads": 4, "tie_word_embeddings": True,
+    }  # fmt: skip
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_activation: str = "gelu_pytorch_tanh"
+    attention_bias: bool = False
+    query_pre_attn_scalar: float = 256
+    sliding_window: int | None = 4096
+    layer_types: list[str]
+    final_logit_softcapping: float | None = None
+    attn_logit_softcapping: float | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; of a model that also sees pictures, its `text_config`."""
+        own = values.get("text_config")
+        found: Config = super().from_dict(own if isinstance(own, dict) else values)
+        return found
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers: all but every sixth slide; and with rotary parameters for each type."""
+        pattern = values.get("sliding_window_pattern", 6)
+        require(type(pattern) is int and pattern > 0, f"sliding_window_pattern is {pattern!r:.40}")
+        kinds = layer_types(values, lambda layer: (layer + 1) % pattern != 0)
+        rotary = values["rope_parameters"]
+        if "rope_type" in rotary:  # the older form: one for full attention, a base for the windows
+            full = rotary | {"rope_theta": values.get("rope_theta", 1000000.0)}
+            local = {"rope_type": "default", "rope_theta": values.get("rope_local_base_freq", 10000.0)}
+            rotary = {"sliding_attention": local, "full_attention": full}
+        return values | {"layer_types": kinds, "rope_parameters": rotary}
+
+    def attention(self, layer: int) -> Heads:
+        """The attention of a layer."""
+        window = self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
+        return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5, softcap=self.attn_logit_softcapping)
+
+
+class Attention(GroupedQueryAttention):
+    """Self-attention whose queries and keys are normalised, head by head."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__(layer, config.hidden_size, config.attention(layer), rotary, bias=config.attention_bias)
+        self.q_norm = OffsetRMSNorm(config.head_dim, config.rms_norm_eps)
+        self.k_norm = OffsetRMSNorm(config.head_dim, config.rms_norm_eps)
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
+
+
+class Gemma3Stack(DecoderStack):
+    """The decoder, whose embeddings are scaled by the root of their size."""
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
+
+
+class Block(Module):
+    """Attention and feed-forward, each between two norms, with a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: Mapping[str, RotaryTable]) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        self.self_attn = Attention(config, layer, rotary[config.layer_types[layer]])
+        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
+        self.input_layernorm = OffsetRMSNorm(size, epsilon)
+        self.post_attention_layernorm = OffsetRMSNorm(size, epsilon)
+        self.pre_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
+        self.post_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), text))
+        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+
+
+class Gemma3ForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = {kind: RotaryTable(config.to_dict(), kind) for kind in set(config.layer_types)}
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, Gemma3Stack(config.vocab_size, config.hidden_size, blocks, norm))
+
+    def head(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → logits (..., V), softly capped."""
+        return soft_capped(super().head(x), self.config.final_logit_softcapping)
+
+
+TASKS = {"causal-lm": Gemma3ForCausalLM}

@@ -1,0 +1,149 @@
+"""StarCoder (Li et al. 2023, arXiv 2305.06161): GPT-2 with one head of keys and values (Shazeer 2019, arXiv 1911.02150)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import sqrt
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Heads, SelfAttention, Text, heads_together
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.config import check_fields, read_config, require
+
+MODEL_TYPES = ("gpt_bigcode",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The fields of config.json."""
+
+    vocab_size: int
+    n_positions: int = 1024
+    n_embd: int
+    n_layer: int
+    n_head: int
+    n_inner: int | None = None
+    activation_function: str = "gelu_pytorch_tanh"
+    layer_norm_epsilon: float = 1e-5
+    scale_attn_weights: bool = True
+    multi_query: bool = True
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(self.n_embd % self.n_head == 0, f"n_head {self.n_head} does not divide n_embd {self.n_embd}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": "gpt_bigcode"} | asdict(self)
+
+    @property
+    def hidden_size(self) -> int:
+        return self.n_embd
+
+    @property
+    def num_hidden_layers(self) -> int:
+        return self.n_layer
+
+    @property
+    def num_attention_heads(self) -> int:
+        return self.n_head
+
+    @property
+    def num_key_value_heads(self) -> int:
+        return 1 if self.multi_query else self.n_head
+
+    @property
+    def head_dim(self) -> int:
+        return self.n_embd // self.n_head
+
+    @property
+    def max_seq_len(self) -> int:
+        return self.n_positions
+
+
+class Attention(SelfAttention):
+    """Self-attention from one projection: all queries, then the key and the value that they share; where each head has
+    its own, query, key and value of one head after another.
+    """
+
+    def __init__(self, config: Config, layer: int) -> None:
+        scale = 1 / sqrt(config.head_dim) if config.scale_attn_weights else 1.0
+        heads = Heads(config.n_head, config.num_key_value_heads, config.head_dim, scale=scale)
+        super().__init__(layer, heads, None)
+        self.c_attn = Linear(config.n_embd, heads.width)
+        self.c_proj = ResidualLinear(config.n_embd, config.n_embd)
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
+        """x and residual (..., T, n_embd) → residual + attention (..., T, n_embd)."""
+        qkv = self.c_attn(x)
+        if self.heads.kv_heads > 1:
+            qkv = heads_together(qkv, self.heads)
+        return self.c_proj(self.attend(qkv, text), residual)
+
+
+class FeedForward(Module):
+    """c_proj(activation(c_fc x)), added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        inner = config.n_inner or 4 * config.n_embd
+        self.activation = activation_named(config.activation_function)
+        self.c_fc = Linear(config.n_embd, inner)
+        self.c_proj = ResidualLinear(inner, config.n_embd)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., n_embd) → residual + feed-forward (..., n_embd)."""
+        return self.c_proj(self.activation(self.c_fc(x)), residual)
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
+        self.attn = Attention(config, layer)
+        self.ln_2 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, n_embd) → (..., T, n_embd)."""
+        x = self.attn(self.ln_1(x), text, x)
+        return self.mlp(self.ln_2(x), x)
+
+
+class GPTBigCodeStack(DecoderStack):
+    """The decoder; a position's embedding is added to the token's."""
+
+    tokens, blocks, last_norm = "wte", "h", "ln_f"
+
+    def __init__(self, config: Config) -> None:
+        norm = LayerNorm(config.n_embd, config.layer_norm_epsilon)
+        blocks = (Block(config, layer) for layer in range(config.n_layer))
+        super().__init__(config.vocab_size, config.n_embd, blocks, norm)
+        self.wpe = Embedding(config.n_positions, config.n_embd)
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.wte(tokens) + self.wpe(text.positions(tokens))
+
+
+class GPTBigCodeForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    base_model_prefix = "transformer"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, GPTBigCodeStack(config))
+
+
+TASKS = {"causal-lm": GPTBigCodeForCausalLM}

@@ -1,0 +1,108 @@
+"""GPT-NeoX and Pythia (Black et al. 2022, arXiv 2204.06745): attention and feed-forward side by side, rotary positions of
+a part of each head, layer norms and biases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, heads_together
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.config import DecoderConfig
+
+MODEL_TYPES = ("gpt_neox",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "gpt_neox"
+    defaults = {"max_position_embeddings": 2048, "rotary_pct": 0.25}
+
+    intermediate_size: int
+    layer_norm_eps: float = 1e-5
+    hidden_act: str = "gelu"
+    attention_bias: bool = True
+    use_parallel_residual: bool = True
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Each head has its own keys and values."""
+        return values | {"num_key_value_heads": values.get("num_attention_heads")}
+
+
+class Attention(SelfAttention):
+    """Self-attention from one projection: query, key and value of one head after another."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        heads, size = config.heads(), config.hidden_size
+        super().__init__(layer, heads, rotary)
+        self.query_key_value = Linear(size, heads.width, bias=config.attention_bias)
+        self.dense = ResidualLinear(heads.heads * heads.head_dim, size, bias=config.attention_bias)
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
+        qkv = heads_together(self.query_key_value(x), self.heads)
+        return self.dense(self.attend(qkv, text), residual)
+
+
+class FeedForward(Module):
+    """dense_4h_to_h(activation(dense_h_to_4h x)), added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.activation = activation_named(config.hidden_act)
+        self.dense_h_to_4h = Linear(config.hidden_size, config.intermediate_size)
+        self.dense_4h_to_h = ResidualLinear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
+        return self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x)), residual)
+
+
+class Block(Module):
+    """Attention and feed-forward, side by side or one after the other."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        self.parallel = config.use_parallel_residual
+        self.input_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.attention = Attention(config, layer, rotary)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        y = self.attention(self.input_layernorm(x), text, x)
+        return self.mlp(self.post_attention_layernorm(x if self.parallel else y), y)
+
+
+class GPTNeoXStack(DecoderStack):
+    """The decoder."""
+
+    tokens, last_norm = "embed_in", "final_layer_norm"
+
+
+class GPTNeoXForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    base_model_prefix = "gpt_neox"
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        super().__init__(config, GPTNeoXStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: published files call the head embed_out."""
+    return "lm_head.weight" if name == "embed_out.weight" else name
+
+
+TASKS = {"causal-lm": GPTNeoXForCausalLM}

@@ -1,0 +1,1 @@
+"""What the loaders of all architectures share: configurations, names and weights."""

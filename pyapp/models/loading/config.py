@@ -1,0 +1,191 @@
+"""Configurations of models: the fields of config.json as frozen dataclasses, checked before anything is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from typing import Any, ClassVar, TypeVar
+
+from pyapp.errors import ModelError
+from pyapp.nn.decoder import Heads
+
+T = TypeVar("T")
+
+# The largest plausible values of whole numbers; others are limited by LARGEST.
+LARGEST = 1 << 31
+LIMITS = {
+    "vocab_size": 1 << 22, "hidden_size": 1 << 17, "intermediate_size": 1 << 20, "moe_intermediate_size": 1 << 20,
+    "shared_expert_intermediate_size": 1 << 20, "num_hidden_layers": 1 << 10, "num_attention_heads": 1 << 12,
+    "num_key_value_heads": 1 << 12, "num_kv_heads": 1 << 12, "head_dim": 1 << 12,
+    "max_position_embeddings": 1 << 24, "num_local_experts": 1 << 12, "num_experts": 1 << 12,
+    "num_experts_per_tok": 1 << 12, "n_embd": 1 << 17, "n_inner": 1 << 20, "n_layer": 1 << 10, "n_head": 1 << 12,
+    "n_positions": 1 << 24, "type_vocab_size": 1 << 16, "ffn_hidden_size": 1 << 20,
+}  # fmt: skip
+ROTARY_NUMBERS = 1 << 28  # of the cosines and sines of the positions that a model may have
+
+
+def read_config(cls: type[T], values: Mapping[str, Any]) -> T:
+    """A dataclass from the object of a config.json: the fields by their names; null stands for the default, other keys
+    are ignored. ModelError for a missing field and for a value that is not of the field's type or implausible.
+    """
+    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    given = {name: value for name, value in values.items() if name in known and value is not None}
+    try:
+        return cls(**given)
+    except TypeError as error:
+        missing = [f.name for f in fields(cls) if f.name not in given and _is_required(f)]  # type: ignore[arg-type]
+        what = f"the configuration does not say the model's {', '.join(missing)}" if missing else str(error)
+        raise ModelError(what, hint="Give the config.json that belongs to the weights") from error
+
+
+def _is_required(field: Any) -> bool:
+    return all(value.__class__.__name__ == "_MISSING_TYPE" for value in (field.default, field.default_factory))
+
+
+def check_fields(config: Any) -> None:
+    """ModelError for a field that is not of its annotated type, and for whole numbers below 1 (0 where the default is
+    0) or above their limit.
+    """
+    for field in fields(config):
+        value, kinds = getattr(config, field.name), [kind.strip() for kind in str(field.type).split("|")]
+        if value is None and "None" in kinds:
+            continue
+        wanted = next((told for kind in kinds if (told := _problem(field, kind, value)) is not None), None)
+        if wanted is not None:
+            raise ModelError(f"{field.name} is {value!r:.60}, expected {wanted}")
+
+
+def _problem(field: Any, kind: str, value: Any) -> str | None:
+    """What was expected, where `value` is not a plausible `kind`."""
+    if kind == "int":
+        lowest, most = (0 if field.default == 0 else 1), LIMITS.get(field.name, LARGEST)
+        plausible = type(value) is int and lowest <= value <= most
+        return None if plausible else f"a whole number from {lowest} to {most:,}"
+    if kind == "float":
+        return None if type(value) in (int, float) and isfinite(value) else "a finite number"
+    if kind == "bool":
+        return None if type(value) is bool else "true or false"
+    if kind == "str":
+        return None if type(value) is str else "a text"
+    if kind.startswith("dict"):
+        return None if isinstance(value, dict) else "an object"
+    if kind.startswith(("list", "tuple")):
+        return None if isinstance(value, list | tuple) and len(value) <= LIMITS["num_hidden_layers"] else "a list"
+    return None
+
+
+def require(condition: bool, what: str, hint: str | None = None) -> None:
+    """ModelError unless the condition holds."""
+    if not condition:
+        raise ModelError(what, hint=hint)
+
+
+def check_heads(hidden: int, heads: int, kv_heads: int, head_dim: int | None, positions: int) -> None:
+    """ModelError unless the heads fit the hidden size and one another, and a rotary table for them can be made."""
+    require(
+        head_dim is not None or hidden % heads == 0,
+        f"num_attention_heads {heads} does not divide hidden_size {hidden}",
+        "Give the config.json that belongs to the weights",
+    )
+    size = hidden // heads if head_dim is None else head_dim
+    require(heads % kv_heads == 0, f"num_key_value_heads {kv_heads} does not divide num_attention_heads {heads}")
+    require(size % 2 == 0, f"heads of {size} features cannot be rotated in pairs")
+    require(positions * size <= ROTARY_NUMBERS, f"{positions:,} positions of heads of {size:,} features are too many")
+
+
+def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[str, Any]:
+    """The rotary settings of a config.json in transformers' present form, {"rope_type", "rope_theta", …}: from
+    `rope_parameters`, or from the older `rope_theta`, `rope_scaling` and `partial_rotary_factor`.
+    """
+    found: dict[str, Any] = {"rope_type": "default", "rope_theta": values.get("rope_theta") or values.get("rotary_emb_base") or theta}
+    for name, older in (("partial_rotary_factor", "rotary_pct"), ("original_max_position_embeddings", "")):
+        own = values.get(name, values.get(older))
+        if own is not None:
+            found[name] = own
+    for name in ("rope_scaling", "rope_parameters"):
+        given = values.get(name)
+        if given is None:
+            continue
+        require(isinstance(given, dict), f"{name} is {given!r:.60}, expected an object")
+        if given and all(isinstance(value, dict) for value in given.values()):  # by the type of a layer
+            return {kind: rope_parameters({"rope_parameters": own}, theta) for kind, own in given.items()}
+        found |= {"rope_type": given.get("type") or found["rope_type"]}
+        found |= {key: value for key, value in given.items() if value is not None and key != "type"}
+    if found["rope_type"] == "mrope":
+        found["rope_type"] = "default"
+    base = found["rope_theta"]
+    require(
+        type(base) in (int, float) and isfinite(base) and base > 0, f"rope_theta is {base!r:.60}, expected a number > 0"
+    )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig:
+    """The fields of config.json that all decoder-only models have. A model adds its own, and its defaults where
+    config.json leaves fields out.
+    """
+
+    model_type: ClassVar[str]
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rope_parameters: dict[str, Any]
+    tie_word_embeddings: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_heads(
+            self.hidden_size, self.num_attention_heads, self.num_key_value_heads, self.head_dim,
+            self.max_position_embeddings,
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        given = dict(cls.defaults) | {name: value for name, value in values.items() if value is not None}
+        heads, hidden = given.get("num_attention_heads"), given.get("hidden_size")
+        if type(heads) is int and type(hidden) is int and heads > 0:
+            require(
+                "head_dim" in given or hidden % heads == 0,
+                f"num_attention_heads {heads} does not divide hidden_size {hidden}",
+                "Give the config.json that belongs to the weights",
+            )
+            given = {"num_key_value_heads": heads, "head_dim": hidden // heads} | given
+        return read_config(cls, cls.adjusted(given | {"rope_parameters": rope_parameters(given)}))
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The fields, with those that a model derives from others."""
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+    @property
+    def max_seq_len(self) -> int:
+        return self.max_position_embeddings
+
+    def heads(self, **settings: Any) -> Heads:
+        """The heads of a layer."""
+        return Heads(self.num_attention_heads, self.num_key_value_heads, self.head_dim, **settings)
+
+
+def layer_types(values: Mapping[str, Any], slides: Any) -> list[str]:
+    """The `layer_types` of a configuration; where it has none, `slides(layer)` says which layers have a window."""
+    layers = values.get("num_hidden_layers")
+    require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers is {layers!r:.40}")
+    given = values.get("layer_types")
+    if given is None:
+        return ["sliding_attention" if slides(layer) else "full_attention" for layer in range(layers)]
+    known = isinstance(given, list) and all(kind in ("sliding_attention", "full_attention") for kind in given)
+    require(known and len(given) == layers, f"layer_types is {given!r:.60}, expected {layers} kinds of attention")
+    return list(given)

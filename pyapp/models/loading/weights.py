@@ -1,0 +1,300 @@
+"""Fill a model's parameters from a file, tensor by tensor, in the type and on the device that are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
+from pyapp.engine.blocks.layout import BLOCK_TYPES, SHORTER
+from pyapp.engine.device import cpu
+from pyapp.engine.dtype import float16, float32
+from pyapp.errors import ModelError, OptionError
+from pyapp.formats.checkpoint import Checkpoint, TensorInfo
+from pyapp.formats.mixtures import MIXTURES, Mixture
+from pyapp.nn import Embedding, Linear, Module, Parameter
+from pyapp.nn.layers.joined import JoinedLinear
+
+Progress = Callable[[int, int], None]
+
+# Buffers of older files, which models compute themselves.
+IGNORED = re.compile(
+    r"(.*\.)?(rotary_emb\.inv_freq|rotary_emb\.(cos|sin)_cached|attn\.(bias|masked_bias)|attention\.(bias|masked_bias)"
+    r"|position_ids|rope_freqs\.weight)"
+)
+# What files put before the names of a language model's tensors, and what they leave out.
+PREFIXES = ("model.language_model.", "language_model.", "model.", "module.", "_orig_mod.")
+SHOWN = 8  # names in an error
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How a file stores a parameter: under `name`, or in parts whose rows follow one another; with its rows in another
+    order, or its values changed.
+
+    rows: a function that brings the rows of the file's matrix, as (rows, bytes of a row) uint8, into the model's order.
+    values: a function of the tensor as the file has it (its rows in order) that gives the parameter.
+    """
+
+    names: tuple[str, ...]
+    rows: Callable[[Tensor], Tensor] | None = None
+    values: Callable[[Tensor], Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter of a model: every place that has it (a tied one has two), and its shape."""
+
+    name: str
+    places: tuple[tuple[Module, str], ...]
+    shape: tuple[int, ...]
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether this is the weight of a projection or an embedding, which may be quantised."""
+        owner, attribute = self.places[0]
+        return attribute == "weight" and len(self.shape) == 2 and isinstance(owner, Linear | Embedding)
+
+
+def slots(model: Module) -> Iterator[tuple[str, Slot]]:
+    """(name, slot) of every parameter, under each of its names."""
+    places: dict[int, list[tuple[str, Module, str]]] = {}
+    order: list[Tensor] = []
+    for path, module in model._paths():
+        for attribute, parameter in module._parameters.items():
+            if id(parameter) not in places:
+                order.append(parameter)
+            found = places.setdefault(id(parameter), [])
+            found.append((f"{path}.{attribute}" if path else attribute, module, attribute))
+    for parameter in order:
+        found = places[id(parameter)]
+        slot = Slot(found[0][0], tuple((module, name) for _, module, name in found), tuple(parameter.shape))
+        yield from ((name, slot) for name, _, _ in found)
+
+
+def load_weights(
+    model: Module,
+    checkpoint: Checkpoint,
+    *,
+    stored: Mapping[str, Stored] | None = None,
+    base: str = "",
+    renames: Callable[[str], str] | None = None,
+    ignored: re.Pattern[str] = IGNORED,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    progress: Progress | None = None,
+    config: Mapping[str, Any] | None = None,
+    strict: bool = True,
+) -> list[str]:
+    """Replaces every parameter of `model` by the tensor of that name in a checkpoint; returns the names that were left
+    over.
+
+    stored: where a parameter has another name or form in the file. base: the first part of the model's names that a
+    file may leave out ("model", "bert"); the prefixes in PREFIXES, which a file may have, are removed. renames: the
+    model's name for a name of the file. ignored: names of the file that are no parameters.
+    dtype: None keeps block types and 16-bit floats of the matrices and makes all else float32; else a float type, a
+    block type ("q4_0", "q8_0" …) or a mixture ("Q4_K_M") of the matrices. `config` gives the mixture the numbers of
+    heads and experts. progress(bytes done, bytes in all) follows each tensor.
+
+    Parameters get no gradients: call `requires_grad_()` to train. ModelError names all missing, misshapen and (with
+    `strict`) unexpected tensors at once; NaN and infinite values; OptionError for an unknown dtype.
+    """
+    found = dict(slots(model))
+    names = _resolved(checkpoint.tensors, found, stored or {}, base, renames, ignored)
+    plans = _plans(found, names, stored or {})
+    left = _check(checkpoint, found, names, plans, strict)
+    chosen = _types(plans, dtype, config or {})
+    total = sum(checkpoint.tensors[name].nbytes for _, plan in plans.values() for name in plan.names)
+    done = 0
+    with no_grad():
+        for key, (slot, plan) in plans.items():
+            value = _read(checkpoint, plan, device)
+            if tuple(value.shape) != slot.shape:
+                raise ModelError(
+                    f"{key!r} is {list(value.shape)} in the file, the configuration asks for {list(slot.shape)}",
+                    where=checkpoint.source.name,
+                )
+            parameter = Parameter(_converted(value, slot, chosen.get(key)), requires_grad=False)
+            del value
+            for owner, attribute in slot.places:
+                setattr(owner, attribute, parameter)
+            done += sum(checkpoint.tensors[name].nbytes for name in plan.names)
+            if progress is not None:
+                progress(done, total)
+        join(model)
+        _move_buffers(model, device)
+    return left
+
+
+def join(model: Module) -> None:
+    """Joins the projections of every layer that computes some together."""
+    for module in model.modules():
+        for value in vars(module).values():
+            if isinstance(value, JoinedLinear):
+                value.join(module)
+
+
+def _move_buffers(model: Module, device: Device | str | None) -> None:
+    if device is not None:
+        for buffer in model.buffers():
+            buffer.data = buffer.data.to(device)
+
+
+def _resolved(
+    tensors: Mapping[str, TensorInfo],
+    found: Mapping[str, Slot],
+    stored: Mapping[str, Stored],
+    base: str,
+    renames: Callable[[str], str] | None,
+    ignored: re.Pattern[str],
+) -> dict[str, str]:
+    """The file's name of each name that the model or `stored` knows; names that it does not know stay as they are."""
+    wanted = set(found) | {name for plan in stored.values() for name in plan.names}
+    names: dict[str, str] = {}
+    for name in tensors:
+        known = name if renames is None else renames(name)
+        for candidate in _candidates(known, base):
+            if candidate in wanted:
+                known = candidate
+                break
+        else:
+            if ignored.fullmatch(name):
+                continue
+        if known in names and names[known] != name:
+            raise ModelError(f"the tensors {names[known]!r} and {name!r} are both {known!r}")
+        names[known] = name
+    return names
+
+
+def _candidates(name: str, base: str) -> Iterator[str]:
+    """The names that a file's name may stand for."""
+    heads = [name, *(name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix))]
+    for head in heads:
+        yield head
+        if base:
+            yield f"{base}.{head}"
+            if head.startswith(f"{base}."):
+                yield head.removeprefix(f"{base}.")
+
+
+def _plans(
+    found: Mapping[str, Slot], names: Mapping[str, str], stored: Mapping[str, Stored]
+) -> dict[str, tuple[Slot, Stored]]:
+    """How each parameter that the file has is read, once for a tied one, by its first name that is there."""
+    plans: dict[str, tuple[Slot, Stored]] = {}
+    seen: set[str] = set()
+    for name, slot in found.items():
+        plan = stored.get(name, Stored((name,)))
+        if slot.name not in seen and all(part in names for part in plan.names):
+            plans[name] = slot, Stored(tuple(names[part] for part in plan.names), plan.rows, plan.values)
+            seen.add(slot.name)
+    return plans
+
+
+def _check(
+    checkpoint: Checkpoint,
+    found: Mapping[str, Slot],
+    names: Mapping[str, str],
+    plans: Mapping[str, tuple[Slot, Stored]],
+    strict: bool,
+) -> list[str]:
+    """The names of the file that are not read. ModelError for missing and misshapen tensors, and for these names."""
+    there = {slot.name for slot, _ in plans.values()}
+    missing = list(dict.fromkeys(slot.name for slot in found.values() if slot.name not in there))
+    misshapen = []
+    for key, (slot, plan) in plans.items():
+        shape = checkpoint.tensors[plan.names[0]].shape
+        if len(plan.names) == 1 and plan.values is None and tuple(shape) != slot.shape:
+            misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
+    read = {name for _, plan in plans.values() for name in plan.names}
+    tied = {name for name, slot in found.items() if slot.name in there}
+    left = [name for known, name in names.items() if name not in read and known not in tied]
+    told = [("missing", missing), ("of another shape", misshapen), ("left over", left if strict else [])]
+    text = "; ".join(f"{what}: {_listed(wrong)}" for what, wrong in told if wrong)
+    if text:
+        raise ModelError(
+            f"the tensors do not fit the configuration: {text}",
+            where=checkpoint.source.name,
+            hint="Give the config.json that belongs to the weights",
+        )
+    return left
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(name[:100] for name in names[:SHOWN]) + more
+
+
+def _types(plans: Mapping[str, tuple[Slot, Stored]], dtype: str | None, config: Mapping[str, Any]) -> dict[str, str]:
+    """The type of each matrix, by name; empty if the types of the file are kept."""
+    matrices = [name for name, (slot, _) in plans.items() if slot.is_matrix]
+    if dtype is None:
+        return {}
+    if dtype in MIXTURES:
+        mixture = Mixture(dtype, matrices, config)
+        return {name: mixture.type_of(name) for name in matrices}
+    try:
+        kind = as_dtype(dtype)
+    except (TypeError, ValueError):
+        kind = None
+    if kind is None or not (kind.name in BLOCK_TYPES or (kind.is_floating_point and not kind.is_storage_only)):
+        raise OptionError(
+            f"{dtype!r:.50} is no type of weights", where="dtype",
+            hint=f"Types: float32, float16, bfloat16, {', '.join(BLOCK_TYPES)}, {', '.join(MIXTURES)}",
+        )  # fmt: skip
+    return dict.fromkeys(matrices, kind.name)
+
+
+def _read(checkpoint: Checkpoint, plan: Stored, device: Device | str | None) -> Tensor:
+    """A parameter as the file stores it, its parts joined and its rows in the model's order."""
+    parts = [_read_part(checkpoint, name, plan.rows, device) for name in plan.names]
+    if len(parts) == 1:
+        value = parts[0]
+    elif parts[0].ndim == 2:
+        value = quant.concatenate(parts)
+    else:
+        from pyapp.engine.ops import cat
+
+        value = cat(parts)
+    return value if plan.values is None else plan.values(value)
+
+
+def _read_part(
+    checkpoint: Checkpoint, name: str, rows: Callable[[Tensor], Tensor] | None, device: Device | str | None
+) -> Tensor:
+    info = checkpoint.tensors[name]
+    if rows is None or not info.numel:
+        return checkpoint.read(name, finite=True, device=device)
+    if info.dtype not in BLOCK_TYPES or len(info.shape) != 2:
+        value = checkpoint.read(name, finite=True, device=device)
+        return rows(value if value.ndim == 2 else value.unsqueeze(1)).reshape(info.shape)
+    data = memoryview(checkpoint.read_bytes(name)).cast("B")
+    matrix = Tensor.from_buffer(data, (info.shape[0], len(data) // info.shape[0]), "uint8")
+    ordered = rows(matrix).contiguous()
+    return quant.from_blocks(ordered.storage.bytes_view(), info.shape, info.dtype, _place(device))
+
+
+def _place(device: Device | str | None) -> Device:
+    from pyapp.engine.device import as_device
+
+    return cpu if device is None else as_device(device)
+
+
+def _converted(value: Tensor, slot: Slot, kind: str | None) -> Tensor:
+    """The tensor in the type `kind`, or in a type that the model can compute with."""
+    if not slot.is_matrix:
+        return quant.dequantize(value).to(float32) if value.dtype is not float32 else value
+    if kind is None:
+        kept = value.dtype.is_quantized or value.dtype in (float16, float32) or value.dtype.name == "bfloat16"
+        return value if kept else value.to(float32)
+    wanted = next((k for k in (kind, SHORTER.get(kind)) if k and _fits(k, value.shape[1])), "float32")
+    if wanted == value.dtype.name:
+        return value
+    dense = quant.dequantize(value).to(float32) if value.dtype is not float32 else value
+    return quant.quantize(dense, wanted) if wanted in BLOCK_TYPES else dense.to(wanted)
+
+
+def _fits(kind: str, columns: int) -> bool:
+    return kind not in BLOCK_TYPES or columns % BLOCK_TYPES[kind].values == 0

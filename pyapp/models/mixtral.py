@@ -1,0 +1,81 @@
+"""Mixtral (Jiang et al. 2024, arXiv 2401.04088): Mistral's blocks with a mixture of experts for each feed-forward layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyapp.engine import Tensor
+from pyapp.nn import Module, RMSNorm
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.layers.experts import Experts, Router
+
+from .loading.config import DecoderConfig, require
+
+MODEL_TYPES = ("mixtral",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "mixtral"
+    defaults = {"max_position_embeddings": 131072, "num_key_value_heads": 8, "rope_theta": 1000000.0}
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    sliding_window: int | None = None
+    num_local_experts: int = 8
+    num_experts_per_tok: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = self.num_experts_per_tok
+        require(count <= self.num_local_experts, f"num_experts_per_tok is {count}, of {self.num_local_experts} experts")
+
+
+
+class SparseFeedForward(Module):
+    """A mixture of experts, added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.gate = Router(config.hidden_size, config.num_local_experts, config.num_experts_per_tok)
+        self.experts = Experts(config.hidden_size, config.intermediate_size, config.num_local_experts, config.hidden_act)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
+
+
+class Block(Module):
+    """Attention and a mixture of experts, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        heads = config.heads(window=config.sliding_window)
+        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary)
+        self.mlp = SparseFeedForward(config)
+        self.input_layernorm = RMSNorm(size, epsilon)
+        self.post_attention_layernorm = RMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        return self.mlp(self.post_attention_layernorm(x), x)
+
+
+class MixtralForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+TASKS = {"causal-lm": MixtralForCausalLM}

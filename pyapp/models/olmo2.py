@@ -1,0 +1,75 @@
+"""OLMo 2 (OLMo Team 2024, arXiv 2501.00656): norms after attention and feed-forward instead of before, and of all queries
+and all keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyapp.engine import Tensor
+from pyapp.engine.ops import cat
+from pyapp.nn import Module, RMSNorm
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig
+
+MODEL_TYPES = ("olmo2",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "olmo2"
+    defaults = {"max_position_embeddings": 2048}
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+
+
+class Attention(GroupedQueryAttention):
+    """Self-attention whose queries and keys are normalised, all heads together."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        heads = config.heads()
+        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)
+        self.q_norm = RMSNorm(heads.heads * heads.head_dim, config.rms_norm_eps)
+        self.k_norm = RMSNorm(heads.kv_heads * heads.head_dim, config.rms_norm_eps)
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        inner, kv = self.q_proj.out_features, self.k_proj.out_features
+        q, k = self.q_norm(qkv.narrow(-1, 0, inner)), self.k_norm(qkv.narrow(-1, inner, kv))
+        return cat([q, k, qkv.narrow(-1, inner + kv, kv)], -1)
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm after it, added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        self.self_attn = Attention(config, layer, rotary)
+        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        self.post_attention_layernorm = RMSNorm(size, epsilon)
+        self.post_feedforward_layernorm = RMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = x + self.post_attention_layernorm(self.self_attn(x, text))
+        return x + self.post_feedforward_layernorm(self.mlp(x))
+
+
+class Olmo2ForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+TASKS = {"causal-lm": Olmo2ForCausalLM}

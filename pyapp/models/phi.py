@@ -1,0 +1,101 @@
+"""Phi-1, Phi-1.5 and Phi-2 (Li et al. 2023, arXiv 2309.05463): attention and a plain feed-forward layer side by side, with
+biases, and rotary positions of a part of each head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyapp.engine import Tensor
+from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, normalized_heads
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.joined import JoinedLinear
+
+from .loading.config import DecoderConfig
+
+MODEL_TYPES = ("phi",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "phi"
+    defaults = {"max_position_embeddings": 2048, "partial_rotary_factor": 0.5}
+
+    intermediate_size: int
+    layer_norm_eps: float = 1e-5
+    hidden_act: str = "gelu_new"
+    qk_layernorm: bool = False
+
+
+class Attention(SelfAttention):
+    """Self-attention with biases; in some models the queries and keys are normalised, head by head."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        heads, size = config.heads(), config.hidden_size
+        super().__init__(layer, heads, rotary)
+        inner, kv = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
+        self.q_proj = Linear(size, inner)
+        self.k_proj = Linear(size, kv)
+        self.v_proj = Linear(size, kv)
+        self.dense = ResidualLinear(inner, size)
+        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
+        self.q_layernorm = LayerNorm(heads.head_dim, config.layer_norm_eps) if config.qk_layernorm else None
+        self.k_layernorm = LayerNorm(heads.head_dim, config.layer_norm_eps) if config.qk_layernorm else None
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
+        qkv = self.qkv(self, x)
+        if self.q_layernorm is not None and self.k_layernorm is not None:
+            qkv = normalized_heads(qkv, self.heads, self.q_layernorm, self.k_layernorm)
+        return self.dense(self.attend(qkv, text), residual)
+
+
+class FeedForward(Module):
+    """fc2(activation(fc1 x)), added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.activation = activation_named(config.hidden_act)
+        self.fc1 = Linear(config.hidden_size, config.intermediate_size)
+        self.fc2 = ResidualLinear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
+        return self.fc2(self.activation(self.fc1(x)), residual)
+
+
+class Block(Module):
+    """Attention and feed-forward of the same norm, both added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        self.self_attn = Attention(config, layer, rotary)
+        self.mlp = FeedForward(config)
+        self.input_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        own = self.input_layernorm(x)
+        return self.mlp(own, self.self_attn(own, text, x))
+
+
+class PhiStack(DecoderStack):
+    """The decoder; its last norm has another name."""
+
+    last_norm = "final_layernorm"
+
+
+class PhiForCausalLM(CausalLanguageModel):
+    """The language model; its head has a bias."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        super().__init__(config, PhiStack(config.vocab_size, config.hidden_size, blocks, norm), bias=True)
+
+
+TASKS = {"causal-lm": PhiForCausalLM}

@@ -1,0 +1,117 @@
+"""Qwen1.5 and Qwen2 with experts (Yang et al. 2024, arXiv 2407.10671): Qwen2's blocks with a mixture of experts, and an expert
+that every token has, in most layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyapp.engine import Tensor
+from pyapp.nn import Linear, Module, RMSNorm
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig, layer_types, require
+
+MODEL_TYPES = ("qwen2_moe",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "qwen2_moe"
+    defaults = {"max_position_embeddings": 32768}
+
+    intermediate_size: int
+    moe_intermediate_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_act: str = "silu"
+    num_experts: int
+    num_experts_per_tok: int
+    norm_topk_prob: bool = False
+    decoder_sparse_step: int = 1
+    mlp_only_layers: list[int]
+    layer_types: list[str]
+    use_sliding_window: bool = False
+    sliding_window: int | None = None
+    max_window_layers: int = 28
+    shared_expert_intermediate_size: int
+    qkv_bias: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = self.num_experts_per_tok
+        require(count <= self.num_experts, f"num_experts_per_tok is {count}, of {self.num_experts} experts")
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers: those from max_window_layers on slide, if use_sliding_window says so."""
+        first = values.get("max_window_layers", 28)
+        slides = values.get("use_sliding_window", False) and type(first) is int
+        kinds = layer_types(values, lambda layer: slides and layer >= first)
+        experts = {"num_experts": values.get("num_experts", values.get("num_local_experts"))}
+        return {"mlp_only_layers": []} | values | experts | {"layer_types": kinds}
+
+    def window(self, layer: int) -> int | None:
+        """The window of a layer."""
+        return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
+
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
+
+
+
+class SparseFeedForward(Module):
+    """A mixture of experts, added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, config.norm_topk_prob)
+        self.shared_expert = GatedFeedForward(
+            config.hidden_size, config.shared_expert_intermediate_size, config.hidden_act
+        )
+        self.shared_expert_gate = Linear(config.hidden_size, 1, bias=False)
+        self.experts = Experts(config.hidden_size, config.moe_intermediate_size, config.num_experts, config.hidden_act)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        shared = self.shared_expert(flat) * self.shared_expert_gate(flat).sigmoid()
+        return residual + (self.experts(flat, *self.gate(flat)) + shared).reshape(x.shape)
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        heads = config.heads(window=config.window(layer))
+        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.qkv_bias, output_bias=False)
+        sparse = config.is_sparse(layer)
+        dense = None if sparse else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        self.mlp = SparseFeedForward(config) if dense is None else dense
+        self.input_layernorm = RMSNorm(size, epsilon)
+        self.post_attention_layernorm = RMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        return self.mlp(self.post_attention_layernorm(x), x)
+
+
+class Qwen2MoeForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+TASKS = {"causal-lm": Qwen2MoeForCausalLM}

@@ -1,0 +1,75 @@
+"""StarCoder 2 (Lozhkov et al. 2024, arXiv 2402.19173): rotary positions, grouped heads, layer norms, a plain feed-forward
+layer and biases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyapp.engine import Tensor
+from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.config import DecoderConfig
+
+MODEL_TYPES = ("starcoder2",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "starcoder2"
+    defaults = {"max_position_embeddings": 4096, "num_key_value_heads": 2, "tie_word_embeddings": True}
+
+    intermediate_size: int
+    norm_epsilon: float = 1e-5
+    hidden_act: str = "gelu_pytorch_tanh"
+    use_bias: bool = True
+    sliding_window: int | None = None
+
+
+class FeedForward(Module):
+    """c_proj(activation(c_fc x)), added to the residual."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.activation = activation_named(config.hidden_act)
+        self.c_fc = Linear(config.hidden_size, config.intermediate_size, bias=config.use_bias)
+        self.c_proj = ResidualLinear(config.intermediate_size, config.hidden_size, bias=config.use_bias)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
+        return self.c_proj(self.activation(self.c_fc(x)), residual)
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.norm_epsilon
+        heads = config.heads(window=config.sliding_window)
+        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.use_bias)
+        self.mlp = FeedForward(config)
+        self.input_layernorm = LayerNorm(size, epsilon)
+        self.post_attention_layernorm = LayerNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        return self.mlp(self.post_attention_layernorm(x), x)
+
+
+class Starcoder2ForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = LayerNorm(config.hidden_size, config.norm_epsilon)
+        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+
+
+TASKS = {"causal-lm": Starcoder2ForCausalLM}

@@ -1,0 +1,314 @@
+"""What decoder-only language models share: attention within whole texts and cached ones, and the protocol of
+text.generate.LanguageModel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..engine import Device, Tensor, ops, quant
+from ..engine.device import cpu
+from ..engine.ops import cat
+from ..errors import ArgumentError
+from .caches import KVCache, TextCache
+from .layers.containers import ModuleList
+from .layers.embedding import Embedding
+from .layers.joined import JoinedLinear
+from .layers.linear import Linear, ResidualLinear
+from .module import Module
+from .parameter import Parameter
+from .rotary import RotaryFrequencies, rotary_frequencies
+
+__all__ = [
+    "CausalLanguageModel", "DecoderStack", "GroupedQueryAttention", "Heads", "RotaryTable", "SelfAttention",
+    "heads_together", "normalized_heads", "soft_capped", "split_heads",
+]  # fmt: skip
+
+FIRST_POSITIONS = 256  # of a rotary table
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """The attention of one layer: H = `heads` queries and KV = `kv_heads` keys and values of D = `head_dim` features.
+
+    scale: of the scores, 1 / sqrt(D) by default. window: each token attends to the last `window` tokens, itself
+    included (Beltagy et al. 2020, arXiv 2004.05150). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv
+    2408.00118). slopes (H,) float32: of the linear biases (ALiBi, Press et al. 2021, arXiv 2108.12409). interleaved:
+    rotary pairs are neighbours, else halves.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float | None = None
+    window: int | None = None
+    softcap: float | None = None
+    slopes: Tensor | None = None
+    interleaved: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns of the joined projection [q, k, v]."""
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+
+class Text(Protocol):
+    """The tokens of a text. `attention(layer, qkv, heads, rotary)` rotates queries and keys (None: not) and attends in a
+    layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
+    """
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor: ...
+
+    def positions(self, tokens: Tensor) -> Tensor:
+        """The positions (T,) int32 of the tokens, for tables of positions."""
+        ...
+
+
+def split_heads(qkv: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    """(..., (H + 2 KV) * D) → q (..., H, D), k and v (..., KV, D): views."""
+    count, kv = heads.heads, heads.kv_heads
+    x = qkv.reshape(*qkv.shape[:-1], count + 2 * kv, heads.head_dim)
+    return x.narrow(-2, 0, count), x.narrow(-2, count, kv), x.narrow(-2, count + kv, kv)
+
+
+class WholeText:
+    """Whole texts (B, T), for training. `mask` (B, T) is not 0 where a token belongs to its text; None: everywhere."""
+
+    def __init__(self, tokens: int, mask: Tensor | None = None) -> None:
+        self.length = tokens
+        self.mask = None if mask is None else (mask != 0).reshape(mask.shape[0], 1, 1, mask.shape[1])
+
+    def positions(self, tokens: Tensor) -> Tensor:
+        return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device)
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        q, k, v = split_heads(qkv, heads)  # (B, T, H, D), (B, T, KV, D)
+        if rotary is not None:
+            table = rotary.upto(self.length, qkv.device)
+            q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
+        y = ops.attention(
+            q, k, v, scale=heads.scale, window=heads.window, softcap=heads.softcap, slopes=heads.slopes, mask=self.mask
+        )  # (B, T, H, D)
+        return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
+
+
+class CachedText:
+    """The tokens (T,) at position[0] … of a text, with the earlier tokens in a cache."""
+
+    def __init__(self, position: Tensor, cache: TextCache) -> None:
+        self.position, self.layers = position, cache.layers
+        self.length: int = cache.capacity  # type: ignore[attr-defined]
+
+    def positions(self, tokens: Tensor) -> Tensor:
+        return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device) + self.position
+
+    def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
+        table = None if rotary is None else rotary.upto(self.length, qkv.device)
+        return self.layers[layer].rotary_attention(
+            qkv, heads.heads, table, self.position, heads.interleaved, heads.scale, heads.window, heads.softcap,
+            heads.slopes, heads.head_dim,
+        )  # fmt: skip
+
+
+class RotaryTable:
+    """A table of rotary angles that grows with the longest text. `parameters` is the object of a config.json
+    (nn.rotary.rotary_frequencies), `layer_type` chooses among its parameters if it has several.
+
+    The scalings "dynamic" and "longrope" depend on the length of the text: that of a cache is its capacity.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any], layer_type: str | None = None) -> None:
+        self.parameters, self.layer_type = dict(parameters), layer_type
+        self._tables: dict[tuple[RotaryFrequencies, Device], Tensor] = {}
+        self._frequencies: dict[int, RotaryFrequencies] = {}
+        self.upto(1)  # refuses impossible parameters now
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_tables": {}, "_frequencies": {}}
+
+    def upto(self, positions: int, device: Device = cpu) -> Tensor:
+        """A table (P, R / 2, 2) of at least `positions` rows on a device."""
+        frequencies = self._frequencies.get(positions)
+        if frequencies is None:
+            frequencies = rotary_frequencies(self.parameters, length=positions, layer_type=self.layer_type)
+            self._frequencies[positions] = frequencies
+        key = frequencies, device
+        found = self._tables.get(key)
+        if found is None or found.shape[0] < positions:
+            rows = FIRST_POSITIONS
+            while rows < positions:
+                rows *= 2
+            found = self._tables[key] = frequencies.table(rows, device)
+        return found
+
+
+class SelfAttention(Module):
+    """Base of the causal self-attention of layer number `layer`; `rotary` None: without rotary positions."""
+
+    def __init__(self, layer: int, heads: Heads, rotary: RotaryTable | None) -> None:
+        super().__init__()
+        self.layer, self.heads, self.rotary = layer, heads, rotary
+
+    def attend(self, qkv: Tensor, text: Text) -> Tensor:
+        """[q, k, v] (..., T, (H + 2 KV) * D) → (..., T, H * D)."""
+        return text.attention(self.layer, qkv, self.heads, self.rotary)
+
+
+class GroupedQueryAttention(SelfAttention):
+    """Self-attention with the projections q_proj, k_proj, v_proj and o_proj (Ainslie et al. 2023, arXiv 2305.13245)."""
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, *, bias: bool = False,
+        output_bias: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(layer, heads, rotary)
+        inner, kv = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
+        self.q_proj = Linear(hidden_size, inner, bias=bias)
+        self.k_proj = Linear(hidden_size, kv, bias=bias)
+        self.v_proj = Linear(hidden_size, kv, bias=bias)
+        self.o_proj = ResidualLinear(inner, hidden_size, bias=bias if output_bias is None else output_bias)
+        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        """[q, k, v] with normalised queries and keys, in models that have norms there."""
+        return qkv
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
+        """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
+        return self.o_proj(self.attend(self.normalized(self.qkv(self, x)), text), residual)
+
+
+class DecoderStack(Module):
+    """The embedding, the layers and the last norm. A layer is called with (x, text)."""
+
+    tokens, blocks, last_norm = "embed_tokens", "layers", "norm"  # the names of the parts
+
+    def __init__(self, vocab_size: int, hidden_size: int, layers: Iterable[Module], norm: Module) -> None:
+        super().__init__()
+        setattr(self, self.tokens, Embedding(vocab_size, hidden_size))
+        setattr(self, self.blocks, ModuleList(layers))
+        setattr(self, self.last_norm, norm)
+
+    @property
+    def embedding(self) -> Embedding:
+        """The table of tokens."""
+        found: Embedding = getattr(self, self.tokens)
+        return found
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        """tokens (..., T) → the first layer's input (..., T, hidden_size)."""
+        return self.embedding(tokens)
+
+    def forward(self, tokens: Tensor, text: Text) -> Tensor:
+        """tokens (..., T) → (..., T, hidden_size), before the last norm."""
+        x = self.embedded(tokens, text)  # (..., T, hidden_size)
+        for layer in getattr(self, self.blocks):
+            x = layer(x, text)
+        return x
+
+    def normalized(self, x: Tensor) -> Tensor:
+        """The last norm of x (..., hidden_size)."""
+        y: Tensor = getattr(self, self.last_norm)(x)
+        return y
+
+
+class CausalLanguageModel(Module):
+    """A decoder-only language model, as text.generate.LanguageModel: `model` is its decoder without the head.
+
+    `config` has vocab_size, hidden_size, tie_word_embeddings, max_seq_len, num_hidden_layers, num_key_value_heads and
+    head_dim.
+    """
+
+    base_model_prefix = "model"  # the first part of the names of all tensors but the head's
+
+    def __init__(self, config: Any, model: DecoderStack, *, bias: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        setattr(self, self.base_model_prefix, model)
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=bias)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.embedding.weight
+
+    @property
+    def stack(self) -> DecoderStack:
+        """The decoder without the head."""
+        found: DecoderStack = getattr(self, self.base_model_prefix)
+        return found
+
+    @property
+    def embedding(self) -> Embedding:
+        """The table of tokens."""
+        return self.stack.embedding
+
+    def head(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size), the stack's output → logits (..., V)."""
+        y: Tensor = self.lm_head(self.stack.normalized(x))
+        return y
+
+    def new_cache(self, capacity: int | None = None) -> KVCache:
+        """An empty cache for `capacity` tokens (max_seq_len by default)."""
+        config, capacity = self.config, capacity or self.config.max_seq_len
+        for module in self.modules():  # a Graph cannot make tables
+            rotary = getattr(module, "rotary", None)
+            if rotary is not None:
+                rotary.upto(capacity, self.device)
+        return KVCache(config.num_hidden_layers, config.num_key_value_heads, capacity, config.head_dim, self.device)
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        found: Device = self.embedding.weight.device
+        return found
+
+    def dequantize(self) -> None:
+        """Converts block-quantised weights to float32, so that activations need no int8."""
+        made: dict[int, Tensor] = {}
+        for module in self.modules():
+            for name, parameter in list(module._parameters.items()):
+                if parameter.dtype.is_quantized:
+                    if id(parameter) not in made:
+                        made[id(parameter)] = Parameter(quant.dequantize(parameter), requires_grad=False)
+                    setattr(module, name, made[id(parameter)])
+
+    def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T) integers → logits (B, T, V). attention_mask (B, T): 0 where a token is padding, which no other
+        token attends to.
+        """
+        most = self.config.max_seq_len
+        if tokens.ndim != 2 or tokens.shape[1] > most:
+            raise ArgumentError(f"tokens are (B, T) with T at most {most}, not {tuple(tokens.shape)}")
+        if attention_mask is not None and attention_mask.shape != tokens.shape:
+            raise ArgumentError(f"attention_mask is {tuple(attention_mask.shape)}, the tokens {tuple(tokens.shape)}")
+        return self.head(self.stack(tokens, WholeText(tokens.shape[1], attention_mask)))
+
+    def forward_cached(self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True) -> Tensor:
+        """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).
+
+        The keys and values of the tokens are written to `cache`, which has a cache per layer (new_cache, or another of
+        nn.caches).
+        """
+        x = self.stack(tokens, CachedText(position, cache))  # (T, dim)
+        if last_only and x.shape[0] > 1:
+            x = x.narrow(0, x.shape[0] - 1, 1)
+        return self.head(x)
+
+
+def normalized_heads(qkv: Tensor, heads: Heads, q_norm: Module, k_norm: Module) -> Tensor:
+    """[q, k, v] (..., (H + 2 KV) * D) with each head's query and key normalised (Dehghani et al. 2023, arXiv
+    2302.05442).
+    """
+    q, k, v = split_heads(qkv, heads)
+    return cat([q_norm(q), k_norm(k), v], -2).reshape(qkv.shape)
+
+
+def soft_capped(x: Tensor, cap: float | None) -> Tensor:
+    """cap tanh(x / cap) (Bello et al. 2016, arXiv 1611.09940); x itself without a cap."""
+    return x if cap is None else (x * (1 / cap)).tanh() * cap
+
+
+def heads_together(qkv: Tensor, heads: Heads) -> Tensor:
+    """[query, key, value] of one head after another (..., H * 3 * D) → [all queries, all keys, all values]."""
+    x = qkv.reshape(*qkv.shape[:-1], heads.heads, 3, heads.head_dim)
+    return x.transpose(-2, -3).reshape(qkv.shape)

@@ -1,0 +1,66 @@
+"""Gated feed-forward layers (Shazeer 2020, arXiv 2002.05202), and activations by the names of configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...engine import Tensor, ops
+from ...errors import ModelError
+from ..module import Module
+from .joined import JoinedLinear
+from .linear import Linear, ResidualLinear
+
+__all__ = ["GatedFeedForward", "activation_named", "gated"]
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return ops.gelu(x, "tanh")
+
+
+def _quick_gelu(x: Tensor) -> Tensor:
+    return x * (x * 1.702).sigmoid()
+
+
+def _squared_relu(x: Tensor) -> Tensor:
+    y = ops.relu(x)
+    return y * y
+
+
+# The names that Hugging Face's configurations use.
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": ops.silu, "swish": ops.silu, "relu": ops.relu, "tanh": ops.tanh, "sigmoid": ops.sigmoid, "gelu": ops.gelu,
+    "gelu_new": _gelu_tanh, "gelu_fast": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh, "quick_gelu": _quick_gelu,
+    "relu2": _squared_relu,
+}  # fmt: skip
+
+
+def activation_named(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation that a configuration names ("silu", "gelu_new" …). ModelError for an unknown one."""
+    if name not in _ACTIVATIONS:
+        raise ModelError(f"the activation {name!r:.50} is not known", hint=f"Known: {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[name]
+
+
+def gated(x: Tensor, activation: str) -> Tensor:
+    """activation(gate) * up of x (..., 2 F) = [gate, up] → (..., F)."""
+    if activation in ("silu", "swish"):
+        return ops.silu_mul(x)
+    width = x.shape[-1] // 2
+    return activation_named(activation)(x.narrow(-1, 0, width)) * x.narrow(-1, width, width)
+
+
+class GatedFeedForward(Module):
+    """down_proj(activation(gate_proj x) * up_proj x), added to a residual stream."""
+
+    def __init__(self, hidden_size: int, intermediate_size: int, activation: str = "silu", bias: bool = False) -> None:
+        super().__init__()
+        activation_named(activation)
+        self.activation = activation
+        self.gate_proj = Linear(hidden_size, intermediate_size, bias=bias)
+        self.up_proj = Linear(hidden_size, intermediate_size, bias=bias)
+        self.down_proj = ResidualLinear(intermediate_size, hidden_size, bias=bias)
+        self.gate_up = JoinedLinear("gate_proj", "up_proj")
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., hidden_size) → residual + feed-forward, or the feed-forward alone (..., hidden_size)."""
+        return self.down_proj(gated(self.gate_up(self, x), self.activation), residual)

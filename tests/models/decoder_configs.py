@@ -1,0 +1,77 @@
+"""Small configurations of every decoder, in the form of config.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SMALL = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": False, "bos_token_id": 1,
+    "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+
+LONGROPE = {"type": "longrope", "short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [1.0, 2.0, 4.0, 8.0]}
+FALCON = {
+    "model_type": "falcon", "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 128, "ffn_hidden_size": 48,
+}  # fmt: skip
+GPT2 = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128, "n_inner": 48}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": SMALL | {"model_type": "llama"},
+    "llama-tied": SMALL | {"model_type": "llama", "tie_word_embeddings": True, "attention_bias": True, "head_dim": 12},
+    "llama3": SMALL | {
+        "model_type": "llama", "rope_theta": 500.0, "rope_scaling": {
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    },
+    "mistral": SMALL | {"model_type": "mistral", "sliding_window": 6},
+    "qwen2": SMALL | {
+        "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1,
+    },
+    "qwen3": SMALL | {"model_type": "qwen3", "head_dim": 12},
+    "gemma": SMALL | {"model_type": "gemma", "head_dim": 12, "tie_word_embeddings": True},
+    "gemma2": SMALL | {
+        "model_type": "gemma2", "head_dim": 12, "tie_word_embeddings": True, "sliding_window": 6,
+        "query_pre_attn_scalar": 10, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0,
+    },
+    "gemma3": SMALL | {
+        "model_type": "gemma3_text", "head_dim": 12, "tie_word_embeddings": True, "sliding_window": 6,
+        "query_pre_attn_scalar": 10, "layer_types": ["sliding_attention", "full_attention"], "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+        },
+    },
+    "phi3": SMALL | {
+        "model_type": "phi3", "sliding_window": 20, "original_max_position_embeddings": 80, "rope_scaling": LONGROPE,
+    },
+    "phi3-long": SMALL | {"model_type": "phi3", "original_max_position_embeddings": 8, "rope_scaling": LONGROPE},
+    "phi": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5},
+    "phi-norms": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5, "qk_layernorm": True},
+    "smollm3": SMALL | {"model_type": "smollm3", "no_rope_layers": [1, 0]},
+    "granite": SMALL | {
+        "model_type": "granite", "embedding_multiplier": 3.0, "logits_scaling": 0.7, "residual_multiplier": 0.6,
+        "attention_multiplier": 0.3, "attention_bias": True,
+    },
+    "olmo2": SMALL | {"model_type": "olmo2"},
+    "stablelm": SMALL | {"model_type": "stablelm", "use_qkv_bias": True, "partial_rotary_factor": 0.5},
+    "stablelm-parallel": SMALL | {
+        "model_type": "stablelm", "partial_rotary_factor": 0.25, "qk_layernorm": True, "use_parallel_residual": True,
+    },
+    "starcoder2": SMALL | {"model_type": "starcoder2", "sliding_window": 6},
+    "falcon": FALCON | {"multi_query": True},
+    "falcon-new": FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True},
+    "falcon-alibi": FALCON | {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+    "gpt2": GPT2 | {"model_type": "gpt2"},
+    "gpt_bigcode": GPT2 | {"model_type": "gpt_bigcode"},
+    "gpt_bigcode-heads": GPT2 | {"model_type": "gpt_bigcode", "multi_query": False},
+    "gpt_neox": SMALL | {"model_type": "gpt_neox", "rotary_pct": 0.25},
+    "gpt_neox-serial": SMALL | {"model_type": "gpt_neox", "rotary_pct": 0.5, "use_parallel_residual": False},
+    "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen2_moe": SMALL | EXPERTS | {
+        "model_type": "qwen2_moe", "shared_expert_intermediate_size": 24, "mlp_only_layers": [0],
+    },
+    "qwen3_moe": SMALL | EXPERTS | {"model_type": "qwen3_moe", "head_dim": 12, "norm_topk_prob": True},
+}

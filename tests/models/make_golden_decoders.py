@@ -1,0 +1,97 @@
+"""Makes golden_decoders/NAME.json with transformers, one for each configuration of decoder_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_decoders.py [NAME …]
+
+A file has the names and shapes of the parameters, logits, greedy tokens through transformers' cache, logits of a batch
+with padding, and of each parameter's gradient the sum and the product with a fixed vector. The weights are not stored:
+seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from tests.models.decoder_configs import CONFIGS
+from tests.models.seeded import direction, draw
+
+FOLDER = Path(__file__).with_name("golden_decoders")
+STEPS = 64
+MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
+TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
+BATCH = [[0, 0, 0, 5, 9, 33, 21], [7, 90, 14, 2, 65, 11, 40]]
+MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
+
+
+def model_of(name: str, salt: int) -> Any:
+    config = dict(CONFIGS[name])
+    made = AutoConfig.for_model(config.pop("model_type"), **config)
+    made._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(made).float().eval()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape), salt)))
+    return model
+
+
+def greedy(model: Any) -> tuple[list[int], float]:
+    """The tokens, and the smallest lead of a chosen token."""
+    tokens, cache, lead = [], None, float("inf")
+    ids = torch.tensor([TEXT])
+    for _ in range(STEPS):
+        found = model(ids, past_key_values=cache, use_cache=True)
+        cache = found.past_key_values
+        best = found.logits[0, -1].topk(2).values
+        lead = min(lead, float(best[0] - best[1]))
+        tokens.append(int(found.logits[0, -1].argmax()))
+        ids = torch.tensor([tokens[-1:]])
+    return tokens, lead
+
+
+def rounded(values: Any) -> Any:
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def golden(name: str) -> dict[str, Any]:
+    for salt in range(20):
+        model = model_of(name, salt)
+        with torch.no_grad():
+            tokens, lead = greedy(model)
+        if lead > MARGIN and len(set(tokens)) > 4:
+            break
+    else:
+        raise SystemExit(f"{name}: no weights give clear tokens")
+    with torch.no_grad():
+        logits = model(torch.tensor([TEXT])).logits[0]
+        padded = model(torch.tensor(BATCH), attention_mask=torch.tensor(MASK)).logits
+    loss = torch.nn.functional.cross_entropy(model(torch.tensor([TEXT[:-1]])).logits[0], torch.tensor(TEXT[1:]))
+    loss.backward()
+    parameters = {}
+    for key, parameter in model.named_parameters():
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
+        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+    state = sorted(model.state_dict())
+    return {
+        "salt": salt,
+        "state": [key for key in state if key not in parameters],
+        "parameters": parameters,
+        "logits": rounded(logits[[0, -1]]),
+        "tokens": tokens,
+        "padded": rounded(padded[:, -1]),
+        "loss": float(loss.detach()),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        text = json.dumps(golden(name), separators=(",", ":")).replace('"', '"')
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        print(name, len(text))

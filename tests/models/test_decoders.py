@@ -1,0 +1,115 @@
+"""Decoder-only language models against transformers (make_golden_decoders.py): names, logits, tokens through the cache,
+padding and gradients.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.engine.buffers import int32_tensor
+from pyapp.models._index import MODEL_TYPES
+from pyapp.nn import functional
+from pyapp.nn.module import Module
+from pyapp.text.generate import Session
+from tests.models.decoder_configs import CONFIGS
+from tests.models.seeded import direction, draw
+
+FOLDER = Path(__file__).with_name("golden_decoders")
+TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
+BATCH = [[0, 0, 0, 5, 9, 33, 21], [7, 90, 14, 2, 65, 11, 40]]
+MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+
+def golden(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def make(name: str, salt: int) -> Any:
+    """The model of a configuration, with its seeded weights."""
+    config = CONFIGS[name]
+    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+    model = module.TASKS["causal-lm"](module.Config.from_dict(config))
+    with pyapp.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape), salt)))
+    return model
+
+
+def numbers(x: pyapp.Tensor) -> np.ndarray:
+    return np.asarray(x.detach().cpu().numpy(), np.float64)
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Module]:
+    expected = golden(request.param)
+    return request.param, expected, make(request.param, expected["salt"])
+
+
+def test_names_and_shapes(case: Any) -> None:
+    _, expected, model = case
+    found = {key: list(parameter.shape) for key, parameter in model.named_parameters()}
+    assert found == {key: shape for key, (shape, *_) in expected["parameters"].items()}
+    assert set(model.state_dict()) == {*found, *expected["state"]}
+
+
+def test_logits(case: Any) -> None:
+    _, expected, model = case
+    with pyapp.no_grad():
+        logits = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
+    np.testing.assert_allclose(logits[[0, -1]].reshape(-1), expected["logits"], **CLOSE)
+
+
+def test_padding(case: Any) -> None:
+    _, expected, model = case
+    with pyapp.no_grad():
+        logits = model(pyapp.tensor(BATCH, dtype="int32"), pyapp.tensor(MASK, dtype="int32"))
+    np.testing.assert_allclose(numbers(logits)[:, -1].reshape(-1), expected["padded"], **CLOSE)
+
+
+def test_greedy_tokens_through_the_cache(case: Any) -> None:
+    _, expected, model = case
+    session = Session(model, capacity=len(TEXT) + len(expected["tokens"]))
+    logits, found = session.feed(TEXT), []
+    for _ in expected["tokens"]:
+        found.append(int(numbers(logits).argmax()))
+        logits = session.step(found[-1])
+    assert found == expected["tokens"]
+
+
+def test_whole_text_and_cache_agree(case: Any) -> None:
+    _, _, model = case
+    cache = model.new_cache(len(TEXT))
+    with pyapp.no_grad():
+        whole = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0]
+        parts = [
+            numbers(model.forward_cached(int32_tensor(TEXT[a:b], model.device), int32_tensor([a], model.device), cache,
+                    last_only=False))
+            for a, b in ((0, 5), (5, 6), (6, len(TEXT)))
+        ]  # fmt: skip
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients(case: Any) -> None:
+    _, expected, model = case
+    model.requires_grad_()
+    model.zero_grad()
+    loss = functional.cross_entropy(model(pyapp.tensor([TEXT[:-1]], dtype="int32"))[0], pyapp.tensor(TEXT[1:]))
+    assert abs(loss.item() - expected["loss"]) < 1e-4
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        grad = numbers(parameter.grad) if parameter.grad is not None else np.zeros(parameter.shape)
+        _, total, product = expected["parameters"][key]
+        np.testing.assert_allclose(
+            [grad.sum(), (grad * direction(key, grad.shape)).sum()], [total, product], rtol=2e-3, atol=2e-4, err_msg=key
+        )
+    model.zero_grad()
+    model.requires_grad_(False)
