@@ -143,8 +143,8 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
 
 def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
     """Starts the task `method`. `params`: `sources` (by role), `key`, and the arguments of the task."""
-    if method in SPEECH_TASKS:
-        return SPEECH_TASKS[method](params, cancel)
+    if method in OTHER_TASKS:
+        return OTHER_TASKS[method](params, cancel)
     model = PageSource(params.sources.model)
     if method == "inspect":
         return tasks.inspect(model)
@@ -156,8 +156,25 @@ def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
 
 
 def sources_of(params: Any) -> dict[str, PageSource]:
-    """A speech model's files by role."""
+    """A model's files by role."""
     return {role: PageSource(source) for role, source in params.sources.object_entries()}
+
+
+def named_files(params: Any) -> dict[str, PageSource]:
+    """A language model's files by name."""
+    return {source.name: source for source in sources_of(params).values()}
+
+
+def load_chat(params: Any, cancel: Cancel) -> tasks.Events:
+    return tasks.load_chat(named_files(params), key=params.key, cancel=cancel)
+
+
+def chat(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `messages`, `options` and `context` of tasks.chat."""
+    values = json.loads(params.json)
+    return tasks.chat(
+        named_files(params), values["messages"], values["options"], context=values["context"], key=params.key, cancel=cancel
+    )
 
 
 def transcribe(params: Any, cancel: Cancel) -> tasks.Events:
@@ -222,7 +239,9 @@ async def export(params: Any, cancel: Cancel) -> tasks.Events:
     yield Done("complete", {"text": format_transcript(Transcript.from_dict(values), values["format"])})
 
 
-SPEECH_TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+OTHER_TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+    "chat": chat,
+    "chat.load": load_chat,
     "export": export,
     "listen": listen,
     "overview": overview,

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 # What becomes one file each, under the same name, and the folders whose files are in these.
-ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css"]
+ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css", "modules/chat/chat-view.js", "css/chat.css"]
 PARTS = ["modules", "css"]
 # Loaded by its address, into the thread that hears the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]

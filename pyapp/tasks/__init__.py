@@ -27,6 +27,7 @@ from pyapp.events import (
 )  # fmt: skip
 from pyapp.text.options import SamplingOptions, check_number
 
+from .chat import chat, load_chat
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
@@ -34,7 +35,7 @@ from .training import train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Segment", "Token", "error_event", "generate", "inspect", "listen", "load", "load_speech", "models",
+    "Progress", "Segment", "Token", "chat", "error_event", "generate", "inspect", "listen", "load", "load_chat", "load_speech", "models",
     "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
 ]  # fmt: skip
 

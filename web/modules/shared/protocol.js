@@ -58,8 +58,9 @@ export function throwIfCancelled(signal) {
  * @returns {TaskEvent}
  */
 export function eventFromError(error) {
-  if (error instanceof Cancelled || error?.name === "AbortError") return { type: "done", reason: "cancelled" };
-  if (error instanceof UserError) {
+  // By their names: each bundle of the page has its own copy of these classes.
+  if (["Cancelled", "AbortError"].includes(error?.name)) return { type: "done", reason: "cancelled" };
+  if (error?.name === "UserError") {
     const { what, where, hint, fatal, action } = error;
     return { type: "error", what, where, hint, fatal, action };
   }

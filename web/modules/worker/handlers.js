@@ -55,6 +55,10 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     load: (params, context) => withModel("load", params, context),
 
+    chat: ({ model, ...values }, context) => withModel("chat", { model, json: JSON.stringify(values) }, context),
+
+    "chat.load": (params, context) => withModel("chat.load", params, context),
+
     "speech.load": (params, context) => withSpeechModel("speech.load", params, context),
 
     /** `audio` is a File: read by blocks. */

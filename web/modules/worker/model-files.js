@@ -159,7 +159,7 @@ export class ModelFiles {
   }
 
   /**
-   * @param {File[]} files @param {"generate" | "transcribe"} task what the model is for
+   * @param {File[]} files @param {"generate" | "transcribe" | "chat"} task what the model is for
    * @param {string} [folder] the name of the folder that they came in
    * @returns {string} the id of the new model
    */

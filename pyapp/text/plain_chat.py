@@ -1,0 +1,46 @@
+"""A conversation as plain text with names before the turns: for models without a chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyapp.errors import OptionError
+from pyapp.text.tokenizer import Tokenizer
+
+NAMES = {"user": "User", "assistant": "Assistant"}
+STOP = "\nUser:"  # where a model would go on with the user's next turn
+
+
+class PlainChat:
+    """Turns as lines `User: …` and `Assistant: …`; a system prompt stands alone above them. The methods are those of
+    pyapp.text.chat_template.ChatTemplate.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+    ) -> str:
+        """The text of a conversation, after the token that begins a text. OptionError for a role without a name."""
+        parts = []
+        for index, message in enumerate(messages):
+            role, content = message["role"], message["content"]
+            if role not in NAMES and role != "system":
+                raise OptionError(f"the role {role!r:.30} has no plain form", where=f"message {index}")
+            parts.append(content if role == "system" else f"{NAMES[role]}: {content}")
+        if add_generation_prompt:
+            parts.append("Assistant:")
+        return "\n".join(parts) + ("" if continue_final_message or add_generation_prompt else "\n")
+
+    def begin(self) -> list[int]:
+        """The token that begins a text, if the tokenizer has one."""
+        return [] if self.tokenizer.bos_id is None else [self.tokenizer.bos_id]
+
+    def stop_ids(self) -> frozenset[int]:
+        """The ids that end a text."""
+        return self.tokenizer.stop_ids
