@@ -23,6 +23,7 @@ from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
 from pyapp.tasks.core import Result
 from pyapp.tasks.keeper import keeper
+from pyapp.text.charsmap import take_charsmap
 from pyapp.text.tokenizer import set_backend_factory
 
 __all__ = ["cancel", "install", "instruction_set", "run", "sha256"]
@@ -60,12 +61,18 @@ class PageSource:
 
 
 class PageTokenizer:
-    """A tokenizer backend over @huggingface/tokenizers."""
+    """A tokenizer backend over @huggingface/tokenizers. It normalises texts by sentencepiece's table itself, which that
+    library does not read.
+    """
 
     def __init__(self, json_text: str) -> None:
+        json_text, self._normalize = take_charsmap(json_text)
         self._encode = _host.createEncoder(json_text)
 
     def encode(self, text: str) -> list[int]:
+        text = self._normalize(text) if self._normalize else text
+        if not text:
+            return []
         ids: list[int] = self._encode(text).to_py().tolist()
         return ids
 

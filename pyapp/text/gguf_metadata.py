@@ -33,7 +33,8 @@ def gguf_metadata(
     vocab_size: int | None = None,
     where: str = "tokenizer.json",
 ) -> dict[str, Any]:
-    """llama.cpp's keys for a tokenizer.json: `Tokenizer.gguf_metadata` gives the arguments. The types are those of `gguf_types`.
+    """llama.cpp's keys for a tokenizer.json: `Tokenizer.gguf_metadata` gives the arguments. `gguf_types` gives
+    the types of the values.
 
     `ids` has the special tokens by role (bos, eos, unknown, seperator, padding, mask); `vocab_size` is the number of
     rows of the model's embedding, to which unused tokens are added. ModelError for a tokenizer that llama.cpp does not

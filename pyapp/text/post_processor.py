@@ -114,10 +114,8 @@ def _read(settings: Mapping[str, Any] | None, number_of: Mapping[str, int]) -> P
             return PostProcessor(single, (*single, SECOND, Part(1, sep)))
         return PostProcessor(single, (*single, Part(0, sep), Part(0, text=1), Part(0, sep)))
     given = {name: tuple(map(_id, entry["ids"])) for name, entry in (settings.get("special_tokens") or {}).items()}
-    single, pair = (
-        [_part(entry, given, number_of) for entry in settings.get(name) or ()] for name in ("single", "pair")
-    )
-    return PostProcessor(tuple(single) or (FIRST,), tuple(pair) or (FIRST, SECOND))
+    parts = [tuple(_part(entry, given, number_of) for entry in settings.get(name) or ()) for name in ("single", "pair")]
+    return PostProcessor(parts[0] or (FIRST,), parts[1] or (FIRST, SECOND))
 
 
 def _part(entry: Mapping[str, Any], given: Mapping[str, tuple[int, ...]], number_of: Mapping[str, int]) -> Part:

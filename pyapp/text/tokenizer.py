@@ -19,11 +19,14 @@ from pyapp.text import encoding as encodings
 from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
 from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
+from pyapp.text.pattern_limits import check_patterns
 from pyapp.text.pieces import PieceDecoder, PieceJoiner
 from pyapp.text.post_processor import LARGEST_ID, PostProcessor, read_post_processor
 from pyapp.text.special_names import OPEN, guard, has_name, plain_document, plain_text, split_guarded
+from pyapp.text.thinking import THINKING_TAGS
 
 BOS_NAMES = ("<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", "[CLS]", "<|endoftext|>")
+_THOUGHTS = frozenset((*THINKING_TAGS, *THINKING_TAGS.values()))
 PAD_NAMES = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 EOS_NAMES = ("</s>", "<|end_of_text|>", "<|eot_id|>", "<eos>", "<|im_end|>", "<|endoftext|>", "[SEP]")
 
@@ -117,6 +120,7 @@ class Tokenizer:
         try:
             self._pieces, special = read_vocabulary(document, where)
             self._decoder = PieceDecoder(document.get("decoder"), where)
+            check_patterns(document, where)
             control = ControlTokens(document, settings, self._pieces, where)
         except PyappError:
             raise
@@ -140,6 +144,8 @@ class Tokenizer:
         added = {entry["id"] for entry in document.get("added_tokens") or []}
         ids = special | (added & (self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())))
         self.special_names: frozenset[str] = frozenset(name for i in ids if (name := self._pieces[i]))
+        # The tags of thoughts are shown, so that thoughts can be told from the answer.
+        special = frozenset(i for i in special if self._pieces[i] not in _THOUGHTS)
         self._special = special | self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())
         self._json_text = json_text
         self._document = document
@@ -251,6 +257,11 @@ class Tokenizer:
             return list(self._split(text, True))
         return list(self._plain().encode(split_guarded(text, self.special_names)))
 
+    def first_special(self, text: str) -> int | None:
+        """The id of the first special token whose name occurs in a text."""
+        found = [(place, -len(name), name) for name in self.special_names if (place := text.find(name)) >= 0]
+        return self._pieces.index(min(found)[2]) if found else None
+
     @overload
     def __call__(self, texts: str, pairs: str | None = None, **options: Any) -> Encoding: ...
     @overload
@@ -357,7 +368,9 @@ class Tokenizer:
         return self._plain_backend
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of `ids`; control tokens are left out, bytes that are not UTF-8 become U+FFFD."""
+        """The text of `ids`; control tokens are left out (but not the tags around thoughts), bytes that are not UTF-8
+        become U+FFFD.
+        """
         joiner = self.joiner()
         return b"".join(joiner.push(number) for number in ids).decode("utf-8", "replace")
 

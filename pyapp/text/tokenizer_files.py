@@ -69,14 +69,14 @@ def load_tokenizer(files: TokenizerSource | Mapping[str, TokenizerSource], name:
     FileFormatError for a damaged or foreign file, ModelError for an unsupported tokenizer.
     """
     if isinstance(files, Mapping):
-        found = dict(files)
+        found: dict[str, TokenizerSource] = dict(files)
         where = name or "tokenizer"
     elif isinstance(files, str | os.PathLike):
         found = dict(beside(Path(files)))
         where = os.fspath(files)
     else:
-        found = {name or Path(getattr(files, "name", "tokenizer")).name: files}
-        where = name or getattr(files, "name", "tokenizer")
+        found = {name or Path(str(getattr(files, "name", "tokenizer"))).name: files}
+        where = name or str(getattr(files, "name", "tokenizer"))
     with ExitStack() as stack:
         opened: dict[str, ByteSource] = {}
         for key, source in found.items():

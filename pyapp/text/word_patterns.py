@@ -1,8 +1,8 @@
 """The regular expressions by which byte-level tokenizers of model families divide text into words.
 
 They are the published patterns of the models' tokenizers, under the names of GGUF's `tokenizer.ggml.pre`, which
-src/llama-vocab.cpp of https://github.com/ggml-org/llama.cpp lists. Each pattern divides the parts that the one before it
-left.
+src/llama-vocab.cpp of https://github.com/ggml-org/llama.cpp lists. Each pattern divides the parts that the one before
+it left.
 """
 
 from __future__ import annotations
@@ -76,6 +76,12 @@ class WordPattern:
         return {"type": "Sequence", "pretokenizers": [*splits, {**byte_level, "use_regex": False}]}
 
 
+# Published patterns that repeat a group: what they match is never ambiguous.
+_EXAONE_MOE = (
+    f"{_ENGLISH}|"
+    r"[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|"
+    r"\s+(?!\S)|\s+"
+)
 _DIGIT = (r"\p{N}", GPT2)
 _FAMILIES: list[tuple[str, WordPattern]] = [
     (
@@ -125,9 +131,12 @@ _FAMILIES: list[tuple[str, WordPattern]] = [
         WordPattern((f"{_ENGLISH}|{_WORD}|" r"\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+" f"|{_SPACES}",)),
     ),
     ("bloom poro-chat gpt3-finnish", WordPattern((_BLOOM,))),
+    ("exaone-moe", WordPattern((_EXAONE_MOE,))),
     ("viking", WordPattern((_BLOOM, r"\p{N}"))),
 ]
 WORD_PATTERNS: Mapping[str, WordPattern] = {name: pattern for names, pattern in _FAMILIES for name in names.split()}
+
+KNOWN_PATTERNS = frozenset(pattern for words in WORD_PATTERNS.values() for pattern in words.patterns)
 
 
 def word_pattern(name: str, where: str) -> WordPattern:
@@ -170,12 +179,12 @@ def _patterns_of(pre_tokenizer: Mapping[str, Any] | None) -> tuple[str, ...] | N
     found: list[str] = []
     byte_level = False
     for step in steps or ():
-        kind = step.get("type")
-        pattern = step.get("pattern")
-        if kind == "Split" and step.get("behavior") == "Isolated" and not step.get("invert") and "Regex" in pattern:
-            found.append(_SAME.get(pattern["Regex"], pattern["Regex"]))
-        elif kind == "Split" and step.get("behavior") == "Removed" and step.get("invert") and "Regex" in pattern:
-            found.append(_SAME.get(pattern["Regex"], pattern["Regex"]))
+        kind, pattern = step.get("type"), step.get("pattern")
+        regex = pattern.get("Regex") if isinstance(pattern, Mapping) else None
+        # Words that match are kept apart from the rest, or are all that is kept.
+        keeps = (step.get("behavior"), step.get("invert", False)) in (("Isolated", False), ("Removed", True))
+        if kind == "Split" and keeps and isinstance(regex, str):
+            found.append(_SAME.get(regex, regex))
         elif kind == "Digits" and step.get("individual_digits"):
             found.append(r"\p{N}")
         elif kind == "ByteLevel" and not step.get("add_prefix_space"):

@@ -21,7 +21,8 @@ CORPUS = [
 ] * 4
 TEXTS = [
     "Hello world", "  two  spaces ", "", " ", "naïve café DON'T I'll 12345 3.14", "日本語 and 😀 emoji",
-    "line\nbreaks\r\n\n  tab\tend", "ﬁne ＡＢＣ café", "don't DIDN'T we'Ve", "HelloWorld fooBar ÉCOLE", "x = foo(1,2)//bar",
+    "line\nbreaks\r\n\n  tab\tend", "ﬁne ＡＢＣ café", "don't DIDN'T we'Ve", "HelloWorld fooBar ÉCOLE",
+    "x = foo(1,2)//bar",
 ]  # fmt: skip
 NORMALISER = {"ﬁ": "fi", "Ａ": "A", "Ｂ": "B", "Ｃ": "C", "e\u0301": "é", "\t": " ", "\n": " ", "\r": "", "É": "e"}
 
@@ -54,19 +55,24 @@ def tiktoken() -> dict[str, Any]:
     native = Tokenizer(models.BPE())
     native.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    native.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=360, initial_alphabet=alphabet, show_progress=False))
+    native.train_from_iterator(
+        CORPUS, trainers.BpeTrainer(vocab_size=360, initial_alphabet=alphabet, show_progress=False)
+    )
     byte_of = tiktoken_bytes()
     pieces = sorted(native.get_vocab(), key=native.get_vocab().get)  # type: ignore[arg-type]
     ranks = {bytes(byte_of[sign] for sign in piece): rank for rank, piece in enumerate(pieces)}
     cl100k = (
-        r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"""
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|"
+        r"\s*[\r\n]|\s+(?!\S)|\s+"
     )
     encoding = tiktoken.Encoding("small", pat_str=cl100k, mergeable_ranks=ranks, special_tokens={"<|end|>": len(ranks)})
     data = b"".join(base64.b64encode(piece) + b" %d\n" % rank for piece, rank in ranks.items())
-    merges = json.loads(native.to_str())["model"]["merges"]
+    merges = [
+        merge if isinstance(merge, str) else " ".join(merge) for merge in json.loads(native.to_str())["model"]["merges"]
+    ]
     return {
         "file": base64.b64encode(data).decode(), "ids": [encoding.encode(text) for text in TEXTS],
-        "merges": "#version: 0.2\n" + "\n".join(merge if isinstance(merge, str) else " ".join(merge) for merge in merges),
+        "merges": "#version: 0.2\n" + "\n".join(merges),
         "special": encoding.encode("a<|end|>b", allowed_special="all"),
     }  # fmt: skip
 

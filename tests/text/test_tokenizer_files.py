@@ -15,8 +15,10 @@ import pytest
 from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.formats import BytesSource, GgufFile, write_gguf
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
+from pyapp.text.charsmap import CharsMap, take_charsmap
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.gguf_vocabulary import GgufVocabulary
+from pyapp.text.pattern_limits import danger
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
@@ -50,7 +52,11 @@ def test_sentencepiece(name: str) -> None:
     again = through_gguf(tokenizer)
     assert plain(again) == GOLDEN[name]["ids"]
     assert [again.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
-    assert (again.bos_id, again.eos_ids, again.vocab_size) == (tokenizer.bos_id, tokenizer.eos_ids, tokenizer.vocab_size)
+    assert (again.bos_id, again.eos_ids, again.vocab_size) == (
+        tokenizer.bos_id,
+        tokenizer.eos_ids,
+        tokenizer.vocab_size,
+    )
     for text, ids in zip(TEXTS, GOLDEN[name]["ids"], strict=True):
         if name != "spm_unigram":
             assert tokenizer.decode(ids) == again.decode(ids)
@@ -109,7 +115,9 @@ def test_tiktoken_and_merges() -> None:
     assert tokenizer.encode("Hello", "Hello") == [0, *hello, 2, 2, *hello, 2]
     assert tokenizer.encode("Hello <mask>", bos=False, eos=False) == [*hello, 4]
     again = through_gguf(tokenizer)
-    assert again.encode("Hello") == [0, *hello, 2] and again.encode("Hello", "Hello") == tokenizer.encode("Hello", "Hello")
+    assert again.encode("Hello") == [0, *hello, 2] and again.encode("Hello", "Hello") == tokenizer.encode(
+        "Hello", "Hello"
+    )
 
 
 def test_wordpiece() -> None:
@@ -189,7 +197,9 @@ def test_divisions(name: str) -> None:
 
 @pytest.mark.parametrize("names", [list(WORD_PATTERNS)[::3], list(WORD_PATTERNS)[1::3], list(WORD_PATTERNS)[2::3]])
 def test_node_divides_the_same(names: list[str], tmp_path: Path, node_ids: Callable[..., Any]) -> None:
-    text = "".join(DIVISIONS["gpt-2"]) + "  Ünï ёлка 你好，世界。１２ ½ it's  e\u0301\u200d ？!\r\n\t\u3000 fooBar2000 \n"
+    text = (
+        "".join(DIVISIONS["gpt-2"]) + "  Ünï ёлка 你好，世界。１２ ½ it's  e\u0301\u200d ？!\r\n\t\u3000 fooBar2000 \n"
+    )
     seen: set[Any] = set()
     for name in names:
         if (patterns := WORD_PATTERNS[name].patterns) in seen:
@@ -199,10 +209,38 @@ def test_node_divides_the_same(names: list[str], tmp_path: Path, node_ids: Calla
         assert node_ids(tmp_path, [text]) == [Tokenizer(words_tokenizer(name)).encode(text)], name
 
 
-@pytest.mark.parametrize("name", ["spm_bpe", "spm_bpe_plain"])
+@pytest.mark.parametrize("name", SENTENCEPIECE)
 def test_node_gives_sentencepieces_ids(name: str, tmp_path: Path, node_ids: Callable[..., Any]) -> None:
-    load_tokenizer(model_file(name), "tokenizer.model").save(tmp_path / "tokenizer.json")
-    assert node_ids(tmp_path, TEXTS) == GOLDEN[name]["ids"]
+    text, normalize = take_charsmap(load_tokenizer(model_file(name), "tokenizer.model").to_json())
+    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
+    assert (normalize is not None) == (name == "spm_unigram")
+    assert node_ids(tmp_path, [normalize(text) for text in TEXTS] if normalize else TEXTS) == GOLDEN[name]["ids"]
+
+
+def test_charsmap() -> None:
+    whole = json.loads(load_tokenizer(model_file("spm_unigram"), "tokenizer.model").to_json())
+    _, normalize = take_charsmap(json.dumps(whole))
+    assert normalize is not None
+    assert normalize("ﬁne ＡＢ cafe\u0301 É\t日</s>ﬁ\r") == "fine AB café e 日</s>fi"
+    table = base64.b64decode(whole["normalizer"]["normalizers"][0]["precompiled_charsmap"])
+    for data in damaged_texts(table, 10):
+        survives(lambda data: CharsMap(data).normalize("ﬁ é \x00 ＡＢ" * 3), data)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)*b", "(?:a*b?)*", "((a+b)c)+", "a*a*a*a*a*b", "(?:(?:a{2,}))+", "a" * 20_000]
+)
+def test_patterns_that_could_take_forever(pattern: str) -> None:
+    whole = words_tokenizer("llama-bpe")
+    whole["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = pattern
+    with pytest.raises(ModelError, match="could take forever"):
+        Tokenizer(whole)
+
+
+def test_harmless_patterns() -> None:
+    plain = ["(?:ab)+", "[(a+)]+", r"(?i:'s|'t)?\p{L}+", r"\(a+\)+", r"((?=[\p{L}])([^a-z]))*((?=a)b)+"]
+    for pattern in [*plain, r"[^(\s|.,!?)]+"]:
+        assert danger(pattern) is None, pattern
 
 
 def test_special_names_and_settings() -> None:

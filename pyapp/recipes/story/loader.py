@@ -16,7 +16,7 @@ from pyapp.recipes.story.grammar.stories import story
 class TextEncoder(Protocol):
     """The part of a tokenizer that the loader uses."""
 
-    def encode(self, text: str, bos: bool = True) -> list[int]: ...
+    def encode(self, text: str) -> list[int]: ...
 
 
 class StoryLoader:

@@ -1,0 +1,108 @@
+"""The compiled table of sentencepiece's normaliser, for the page: its library only knows the most usual table.
+
+Source: https://github.com/google/sentencepiece, src/normalizer.cc: the size of a trie in bytes (uint32), the trie (a
+double array of uint32, https://github.com/s-yata/darts-clone), then the replacements, each ended by a zero byte. At
+each place of a text the longest entry of the trie is replaced.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import struct
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from pyapp.errors import FileFormatError
+from pyapp.formats.safe_json import parse_json
+
+KIND = "Precompiled"
+
+
+class CharsMap:
+    """`normalize` replaces what the table lists. FileFormatError for a damaged table."""
+
+    def __init__(self, data: bytes, where: str = "tokenizer.json") -> None:
+        size = struct.unpack_from("<I", data)[0] if len(data) >= 4 else -1
+        if not 0 <= size <= len(data) - 4 or size % 4:
+            raise FileFormatError("the table of its normaliser is damaged", where=where, hint="Download it again")
+        self._units = array("I", data[4 : 4 + size])
+        self._replacements = data[4 + size :]
+
+    def normalize(self, text: str) -> str:
+        data = text.encode("utf-8", "replace")
+        found = bytearray()
+        at = 0
+        while at < len(data):
+            length, value = self._longest(data, at)
+            if length:
+                end = self._replacements.find(b"\0", value)
+                found += self._replacements[value : end if end >= 0 else None]
+            else:
+                length = _width(data[at])
+                found += data[at : at + length]
+            at += length
+        return found.decode("utf-8", "replace")
+
+    def _longest(self, data: bytes, at: int) -> tuple[int, int]:
+        """(bytes, place of the replacement) of the longest entry at a place; 0 bytes if there is none."""
+        units, best, value = self._units, 0, 0
+        if not units:
+            return 0, 0
+        node = _offset(units[0])
+        for index in range(at, len(data)):
+            node ^= data[index]
+            if node >= len(units) or units[node] & 0x800000FF != data[index]:
+                break
+            unit = units[node]
+            node ^= _offset(unit)
+            if unit >> 8 & 1 and node < len(units):
+                best, value = index + 1 - at, units[node] & 0x7FFFFFFF
+        return best, value
+
+
+def _offset(unit: int) -> int:
+    return unit >> 10 << ((unit & 1 << 9) >> 6)
+
+
+def _width(byte: int) -> int:
+    """The bytes of the UTF-8 character that begins with `byte`."""
+    return 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+
+
+class TextNormalizer:
+    """What is left to do before the page's library: `text` without its charsmap, applied between added tokens."""
+
+    def __init__(self, charsmap: CharsMap, names: list[str]) -> None:
+        self._charsmap = charsmap
+        ordered = sorted(filter(None, names), key=len, reverse=True)
+        self._names = re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+
+    def __call__(self, text: str) -> str:
+        parts = self._names.split(text) if self._names else [text]
+        parts[::2] = [self._charsmap.normalize(part) for part in parts[::2]]
+        return "".join(parts)
+
+
+def take_charsmap(json_text: str) -> tuple[str, TextNormalizer | None]:
+    """A tokenizer.json without the charsmap with which its normaliser begins, and what does its work."""
+    if f'"{KIND}"' not in json_text:
+        return json_text, None
+    document: dict[str, Any] = parse_json(json_text)
+    normalizer = document.get("normalizer")
+    if not isinstance(normalizer, Mapping):
+        return json_text, None
+    steps = list(normalizer.get("normalizers") or []) if normalizer.get("type") == "Sequence" else [normalizer]
+    table = steps[0].get("precompiled_charsmap") if steps and steps[0].get("type") == KIND else None
+    if not isinstance(table, str) or not table:
+        return json_text, None
+    try:
+        data = base64.b64decode(table, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FileFormatError("its precompiled_charsmap is not base64", where="tokenizer.json") from error
+    document["normalizer"] = {"type": "Sequence", "normalizers": steps[1:]} if len(steps) > 1 else None
+    names = [entry["content"] for entry in document.get("added_tokens") or [] if not entry.get("normalized")]
+    return json.dumps(document, ensure_ascii=False), TextNormalizer(CharsMap(data), names)

@@ -1,0 +1,298 @@
+"""jinja2 in a sandbox for chat templates, which come from strangers: without files, imports and attributes of Python,
+and with limits on steps, time, the size of texts and the depth of calls.
+
+The settings and functions are those that transformers gives to chat templates
+(https://huggingface.co/docs/transformers/chat_templating_writing). Loops, calls and joined texts count as steps: each
+step checks the clock, and no single step can take long, because the sizes of its texts and numbers are limited.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.utils import Cycler, Joiner, Namespace
+
+SECONDS = 5.0
+STEPS = 1_000_000
+TEXT_LIMIT = 16 << 20  # characters of any text that a template makes
+WIDTH_LIMIT = 1 << 10  # columns of an indentation, digits of a number
+SOURCE_LIMIT = 1 << 20  # characters of a template
+NUMBER_LIMIT = 1 << 62
+RANGE_LIMIT = 100_000
+# Filters and methods of jinja2 and str that pad or format to any width, and that no chat template needs.
+FILTERS = frozenset(
+    ("center", "wordwrap", "format", "urlize", "xmlattr", "pprint", "filesizeformat", "random", "batch")
+)
+METHODS = frozenset(("center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "translate", "encode"))
+
+
+class TemplateLimit(Exception):
+    """A template reached a limit."""
+
+
+class TemplateRefusal(Exception):
+    """`raise_exception` of a template: the messages do not fit it."""
+
+
+class _Budget:
+    """What one rendering may still use."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self._steps = 0
+        self._deadline = time.monotonic() + SECONDS
+
+    def step(self) -> None:
+        self._steps += 1
+        if self._steps > STEPS:
+            raise TemplateLimit(f"it takes more than {STEPS:,} steps")
+        if not self._steps & 63 and time.monotonic() > self._deadline:
+            raise TemplateLimit(f"it takes more than {SECONDS:g} seconds")
+
+
+def sized(text: Any) -> Any:
+    """The value; TemplateLimit for a text or number that is too large."""
+    if isinstance(text, str | list | tuple) and len(text) > TEXT_LIMIT:
+        raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+    if isinstance(text, int) and abs(text) > NUMBER_LIMIT:
+        raise TemplateLimit("it makes a number of more than 62 bits")
+    return text
+
+
+def joined(parts: Iterable[Any]) -> str:
+    """The texts one after another."""
+    found: list[str] = []
+    total = 0
+    for part in parts:
+        found.append(str(part))
+        total += len(found[-1])
+        if total > TEXT_LIMIT:
+            raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+    return "".join(found)
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks what the model wrote, for training; here its content is text like other text."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Any) -> Any:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class _Names(Namespace):
+    """`namespace`, without names that begin with an underscore."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, rest = args[0], args[1:]
+        values = dict(*rest, **kwargs)
+        for name in values:
+            _check_name(name)
+        Namespace.__init__(self, values)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        Namespace.__setitem__(self, name, value)
+
+
+def _check_name(name: Any) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace cannot have the name {name!r:.60}")
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Counts the steps of templates. One environment renders one text at a time."""
+
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+
+    def __init__(self) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[_Generation, loopcontrols])
+        self.budget = _Budget(datetime.now())
+        self.concat = joined
+        for name in FILTERS:
+            self.filters.pop(name, None)
+        self.filters |= {
+            "tojson": _tojson, "indent": _limited(self.filters["indent"]), "replace": self._replace,
+            "round": _limited(self.filters["round"]), "join": self._join, "_counted": self._counted,
+            "_joined": self._concatenate,
+        }  # fmt: skip
+        self.globals = {
+            "raise_exception": _refuse, "strftime_now": lambda form: self.budget.now.strftime(_short(form)),
+            "namespace": _Names, "dict": lambda *args, **values: dict(*args, **values), "range": self._range,
+            "cycler": Cycler, "joiner": Joiner,
+        }  # fmt: skip
+
+    def _generate(self, source: nodes.Template, name: Any, filename: Any, defer_init: bool = False) -> str:
+        """Before a template becomes Python: loops and joined texts go through the functions that count."""
+        for loop in source.find_all(nodes.For):
+            if loop.recursive:
+                raise TemplateLimit("it has a recursive loop, which is not supported")
+            loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.lineno)
+        _replace_concatenations(source)
+        code: str = super()._generate(source, name, filename, defer_init)
+        return code
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        self.budget.step()
+        if operator == "*":
+            for text, count in ((left, right), (right, left)):
+                if isinstance(text, str | list | tuple) and isinstance(count, int) and len(text) * count > TEXT_LIMIT:
+                    raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+        elif operator == "**" and isinstance(right, int) and abs(right) > 64:
+            raise TemplateLimit(f"it raises a number to the power {right}")
+        elif operator == "%" and isinstance(left, str):
+            raise SecurityError("texts cannot be formatted with %")
+        return sized(super().call_binop(context, operator, left, right))
+
+    def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        self.budget.step()
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, str) and function.__name__ == "replace":
+            _check_replacement(owner, *args)
+        if isinstance(owner, str) and function.__name__ == "join":
+            return joined(_between(owner, *args))
+        return sized(super().call(context, function, *args, **kwargs))
+
+    def is_safe_attribute(self, obj: Any, attribute: str, value: Any) -> bool:
+        if isinstance(obj, str) and attribute in METHODS:
+            return False
+        return bool(super().is_safe_attribute(obj, attribute, value))
+
+    def wrap_str_format(self, value: Any) -> None:
+        """jinja2 would replace `format`; here it is an unsafe attribute."""
+
+    def _counted(self, items: Any) -> Iterator[Any]:
+        for item in items:
+            self.budget.step()
+            yield item
+
+    def _concatenate(self, parts: Sequence[Any]) -> str:
+        self.budget.step()
+        return joined(parts)
+
+    def _range(self, *numbers: int) -> range:
+        self.budget.step()
+        found = range(*numbers)
+        if len(found) > RANGE_LIMIT:
+            raise TemplateLimit(f"it counts further than {RANGE_LIMIT:,}")
+        return found
+
+    def _replace(self, text: Any, old: str, new: str, count: int | None = None) -> str:
+        self.budget.step()
+        text, old, new = str(text), str(old), str(new)
+        _check_replacement(text, old, new)
+        return text.replace(old, new, -1 if count is None else count)
+
+    def _join(self, values: Iterable[Any], separator: Any = "", attribute: Any = None) -> str:
+        self.budget.step()
+        if attribute is not None:
+            values = [self.getitem(value, attribute) for value in values]
+        return joined(_between(str(separator), values))
+
+
+def _between(separator: str, values: Iterable[Any]) -> Iterator[Any]:
+    for index, value in enumerate(values):
+        if index:
+            yield separator
+        yield value
+
+
+def _check_replacement(text: str, old: Any = "", new: Any = "", *_: Any) -> None:
+    if isinstance(old, str) and isinstance(new, str) and len(text) + text.count(old) * len(new) > TEXT_LIMIT:
+        raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+
+
+def _limited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter whose whole numbers are limited."""
+
+    def call(value: Any, *args: Any, **kwargs: Any) -> Any:
+        for number in (*args, *kwargs.values()):
+            if isinstance(number, int | float | str) and _width(number) > WIDTH_LIMIT:
+                raise TemplateLimit(f"a width is more than {WIDTH_LIMIT:,}")
+        if isinstance(value, str) and value.count("\n") * WIDTH_LIMIT > TEXT_LIMIT:
+            widest = max((_width(number) for number in (*args, *kwargs.values())), default=4)
+            if value.count("\n") * widest > TEXT_LIMIT:
+                raise TemplateLimit(f"it makes a text of more than {TEXT_LIMIT:,} characters")
+        return function(value, *args, **kwargs)
+
+    return call
+
+
+def _width(value: Any) -> float:
+    return len(value) if isinstance(value, str) else abs(value) if isinstance(value, int | float) else 0
+
+
+def _short(form: Any) -> str:
+    """A format of a date. Numbers in it are widths."""
+    if not isinstance(form, str) or len(form) > WIDTH_LIMIT or re.search(r"%[^A-Za-z%]*\d{3}", form):
+        raise TemplateLimit("a format of a date is too long")
+    return form
+
+
+def _tojson(
+    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    """JSON as transformers writes it: jinja2's own filter escapes the signs of HTML."""
+    if _width(indent) > 64:
+        raise TemplateLimit("an indentation is wider than 64")
+    text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return str(sized(text))
+
+
+def _refuse(message: Any) -> Any:
+    raise TemplateRefusal(str(message))
+
+
+def _replace_concatenations(node: Any) -> None:
+    """Turns `a ~ b` into a filter that joins within the limits."""
+    for name, value in list(node.iter_fields()):
+        if isinstance(value, list):
+            value[:] = [_without_concatenation(item) if isinstance(item, nodes.Node) else item for item in value]
+        elif isinstance(value, nodes.Node):
+            setattr(node, name, _without_concatenation(value))
+
+
+def _without_concatenation(node: Any) -> Any:
+    _replace_concatenations(node)
+    if isinstance(node, nodes.Concat):
+        parts = nodes.List(node.nodes, lineno=node.lineno)
+        return nodes.Filter(parts, "_joined", [], [], None, None, lineno=node.lineno)
+    return node
+
+
+@lru_cache(maxsize=16)
+def _compiled(source: str) -> tuple[_Environment, Any]:
+    environment = _Environment()
+    return environment, environment.from_string(source)
+
+
+def render_source(source: str, variables: Mapping[str, Any], now: datetime | None = None) -> str:
+    """The text of a template. Raises TemplateLimit, TemplateRefusal, jinja2's errors, and those of the operations in
+    it (TypeError, ValueError, …).
+    """
+    if len(source) > SOURCE_LIMIT:
+        raise TemplateLimit(f"it has more than {SOURCE_LIMIT:,} characters")
+    with _ONE_AT_A_TIME:
+        environment, template = _compiled(source)
+        environment.budget = _Budget(now or datetime.now())
+        return joined(template.generate(**variables))
+
+
+_ONE_AT_A_TIME = threading.Lock()
+TEMPLATE_ERRORS: tuple[type[Exception], ...] = (
+    jinja2.TemplateError, TemplateLimit, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
+    RecursionError, MemoryError, SyntaxError, AssertionError, RuntimeError,
+)  # fmt: skip
