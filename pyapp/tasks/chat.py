@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Done, Notice, Token
-from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.options import SamplingOptions, check_number
-from pyapp.text.plain_chat import STOP, PlainChat
 
 from .core import Breath, Events, Result, task
 from .keeper import keeper
 
 if TYPE_CHECKING:
+    from pyapp.text.chat_template import ChatTemplate
+    from pyapp.text.plain_chat import PlainChat
     from pyapp.text.session import Session
 
 CONTEXT = 4096  # tokens, unless the caller wants more or the model has fewer: the cache's memory grows with them
@@ -67,6 +67,9 @@ kept = Kept()
 
 def form_of(tokenizer: Any) -> ChatTemplate | PlainChat:
     """The chat template of a tokenizer, or the plain form."""
+    from pyapp.text.chat_template import ChatTemplate, sources
+    from pyapp.text.plain_chat import PlainChat
+
     return ChatTemplate(tokenizer) if sources(tokenizer.settings) else PlainChat(tokenizer)
 
 
@@ -75,6 +78,8 @@ async def load_chat(model: Any = None, *, key: object = None, cancel: Cancel | N
     """Loads a model ahead of its first turn. A Notice tells that it has no chat template. Done carries `name`,
     `config`, `template` (whether it has one) and `context`, the most tokens that it reads.
     """
+    from pyapp.text.plain_chat import PlainChat
+
     async with aclosing(keeper.get("generate", model, None, key, cancel or Cancel())) as events:
         async for event in events:
             if not isinstance(event, Result):
@@ -106,6 +111,7 @@ async def chat(
     `context` and `context_used`.
     """
     from pyapp.text.generate import check_tokenizer, generate_from
+    from pyapp.text.plain_chat import STOP, PlainChat
 
     cancel = cancel or Cancel()
     if not isinstance(options, SamplingOptions):
@@ -201,5 +207,4 @@ def _prompt(conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -
     # The border is exact only at a special token: no token extends across it.
     if rest is not None and (not rest or rest.startswith(tuple(tokenizer.special_names))):
         return [*conversation.ids, *(tokenizer.encode_guarded(rest) if rest else ())]
-    begin = form.begin() if isinstance(form, PlainChat) else []
-    return [*begin, *tokenizer.encode_guarded(text)]
+    return [*form.begin(), *tokenizer.encode_guarded(text)]
