@@ -39,6 +39,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.install("numpy"));
   }
 
+  /** What renders the chat templates of models. */
+  const templates = () => Promise.all(["markupsafe", "jinja2"].map((name) => python.install(name)));
+
   return {
     ping: async () => ({}),
 
@@ -55,9 +58,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     load: (params, context) => withModel("load", params, context),
 
-    chat: ({ model, ...values }, context) => withModel("chat", { model, json: JSON.stringify(values) }, context),
+    chat: ({ model, ...values }, context) => withModel("chat", { model, json: JSON.stringify(values) }, context, templates()),
 
-    "chat.load": (params, context) => withModel("chat.load", params, context),
+    "chat.load": (params, context) => withModel("chat.load", params, context, templates()),
 
     "speech.load": (params, context) => withSpeechModel("speech.load", params, context),
 

@@ -64,7 +64,7 @@ export class Python {
   /**
    * A wheel of the site, once. NumPy is not needed for a story: it is fetched and installed when someone needs it, or in idle
    * time; "numpy-later", the parts of it that hearing does not need, in idle time.
-   * @param {"numpy" | "numpy-later"} name
+   * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe"} name
    */
   async install(name) {
     const { pyodide, lock, wheels } = await this.runtime;
