@@ -45,6 +45,8 @@ LIBRARIES = {
     "tokenizers/tokenizers.min.mjs": "@huggingface/tokenizers/dist/tokenizers.min.mjs",
     "mediabunny/mediabunny.min.mjs": "mediabunny/dist/bundles/mediabunny.min.mjs",
 }
+# What a package of the lock file needs besides itself.
+DEPENDS = {"numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
 SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing
 INCOMPRESSIBLE = {".png", ".woff2", ".jpg", ".gif"}
 
@@ -109,7 +111,7 @@ def lock_entry(wheel: Path) -> dict[str, Any]:
         "sha256": file_sha256(wheel),
         "package_type": "package",
         "imports": [name],
-        "depends": [NUMPY_LATER] if name == "numpy" else [],
+        "depends": DEPENDS.get(name, []),
         "unvendored_tests": False,
     }
 
@@ -180,7 +182,7 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     pyodide = staged / "pyodide"
     pyodide.mkdir()
     files = [NODE_MODULES / "pyodide" / name for name in PYODIDE_FILES]
-    packages = [archives[ours.name], *wheels.download("page")]
+    packages = [archives[ours.name], *map(wheels.pure, wheels.download("page"))]
     for path in [*files, archives["python_stdlib.zip"], *packages]:
         shutil.copyfile(path, pyodide / path.name)
     lock = lock_file([*packages, *split_numpy(archives[numpy.name], pyodide)])

@@ -6,12 +6,14 @@ python -m scripts.wheels [host] [wasm] [--out build/wheels]
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import os
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -74,6 +76,30 @@ def download(group: str) -> list[Path]:
         command += ["--python-version", "3.14", "--only-binary", ":all:", "--require-hashes"]
         subprocess.run([*command, "-d", str(folder), "-r", str(requirements)], check=True, stdin=subprocess.DEVNULL)
     return sorted(folder.glob("*.whl"))
+
+
+def pure(wheel: Path) -> Path:
+    """A wheel without its compiled modules, for a package whose Python modules do the same."""
+    if wheel.name.endswith("-none-any.whl"):
+        return wheel
+    name, version = wheel.name.split("-")[:2]
+    target = wheel.parent / "pure" / f"{name}-{version}-py3-none-any.whl"
+    target.parent.mkdir(exist_ok=True)
+    record: list[str] = []
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for entry in source.namelist():
+            data = source.read(entry)
+            if entry.endswith((".so", ".pyd", ".c")):
+                continue
+            if entry.endswith(".dist-info/WHEEL"):
+                data = re.sub(rb"Root-Is-Purelib: \w+", b"Root-Is-Purelib: true", data)
+                data = re.sub(rb"(Tag: .*\n)+", b"Tag: py3-none-any\n", data.replace(b"\r\n", b"\n"))
+            if entry.endswith(".dist-info/RECORD"):
+                data = "\n".join([*record, f"{entry},,", ""]).encode()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record.append(f"{entry},sha256={digest},{len(data)}")
+            archive.writestr(zipfile.ZipInfo(entry), data, zipfile.ZIP_DEFLATED)  # the same bytes each time
+    return target
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ function lineWriter() {
 async function start() {
   const folder = new URL("pyodide/", SITE).href;
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
-  const wanted = ["numpy", "pyapp", "micropip"];
+  const wanted = ["numpy", "pyapp", "micropip", "jinja2"];
   const loaded = await pyodide.loadPackage(wanted, { messageCallback: () => {} });
   const missing = wanted.filter((name) => !loaded.some((item) => item.name === name));
   if (missing.length) throw new Error(`not loaded, or with a wrong hash: ${missing.join(", ")}`);
