@@ -33,6 +33,7 @@ class Conversation:
 
     session: Session
     form: ChatTemplate | PlainChat
+    begin: Sequence[int]  # tokens before the rendered text
     text: str = ""
     ids: tuple[int, ...] = ()
 
@@ -49,14 +50,16 @@ class Kept:
 
     def get(self, loaded: Any, context: int) -> Conversation:
         """The conversation with a loaded model, whose session holds `context` tokens."""
+        from pyapp.text.plain_chat import PlainChat
         from pyapp.text.session import Session
 
         kept = self._conversation if self._model is not None and self._model() is loaded else None
         if kept is None or kept.session.capacity != context:
-            form = kept.form if kept is not None else form_of(loaded.tokenizer)
-            self.drop()  # before the new cache needs the memory
             kept = None
-            self._conversation = Conversation(Session(loaded.model, context), form)
+            self.drop()  # before the new cache needs the memory
+            form = form_of(loaded.tokenizer)
+            begin = form.begin() if isinstance(form, PlainChat) else ()
+            self._conversation = Conversation(Session(loaded.model, context), form, begin)
             self._model = weakref.ref(loaded, self.drop)
         assert self._conversation is not None
         return self._conversation
@@ -207,4 +210,4 @@ def _prompt(conversation: Conversation, messages: Sequence[Mapping[str, Any]]) -
     # The border is exact only at a special token: no token extends across it.
     if rest is not None and (not rest or rest.startswith(tuple(tokenizer.special_names))):
         return [*conversation.ids, *(tokenizer.encode_guarded(rest) if rest else ())]
-    return [*form.begin(), *tokenizer.encode_guarded(text)]
+    return [*conversation.begin, *tokenizer.encode_guarded(text)]

@@ -214,21 +214,31 @@ export class ChatView {
   }
 
   /** The user's turn, after the turn `parent`; stored before its draft is forgotten. */
-  async #say(text, parent) {
+  #say(text, parent) {
+    this.over = this.#sayAndAnswer(text, parent);
+    return this.over;
+  }
+
+  async #sayAndAnswer(text, parent) {
     await this.button.interrupt();
     const turn = this.conversation.add("user", text, parent);
     this.render();
     await this.save();
     if (!this.failedToSave) drafts.set(DRAFT, this.field.value);
     await this.list.render(this.conversation.id);
-    return this.answer(turn.id);
+    return this.#answer(turn.id);
   }
 
   /**
    * Lets the model answer the turn `parent`, or go on with its answer.
-   * @param {string} parent @param {import("./conversation.js").Turn} [answer]
+   * @param {string} parent @param {import("./conversation.js").Turn} [answer] @returns {Promise<void>}
    */
-  async answer(parent, answer = undefined) {
+  answer(parent, answer = undefined) {
+    this.over = this.#answer(parent, answer); // resolved when it is written and stored
+    return this.over;
+  }
+
+  async #answer(parent, answer) {
     await this.button.interrupt();
     const { conversation } = this;
     let turn = answer;
