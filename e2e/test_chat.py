@@ -71,14 +71,14 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     question = {"role": "user", "content": "Hello, fox"}
     assert first == native_answer(files, [system, question])
     expect(chat.template).to_be_hidden()
-    used = chat.last()["context_used"]
+    used = chat.last()["context_tokens"]
     second = chat.say("And then?")
     asked = [system, question, {"role": "assistant", "content": first}, {"role": "user", "content": "And then?"}]
     assert second == native_answer(files, asked)
     # What the model has read and written is not read again (its last token was not read yet).
-    assert chat.last()["reused_tokens"] == used - 1
+    assert chat.last()["reused_tokens"] == used
     expect(chat.turn(3)).to_contain_text("tokens per second")
-    expect(chat.turn(3)).to_contain_text(f"{chat.last()['context_used']} of 512 tokens of context used")
+    expect(chat.turn(3)).to_contain_text(f"{chat.last()['context_tokens']} of 512 tokens of context used")
 
     chat.turn(3).get_by_role("button", name="Go on").click()
     longer = chat.answered()
@@ -104,8 +104,8 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage) -> None:
     expect(chat.template).to_contain_text("User:")
     chat.field.fill("the fox ran. " * 200)
     chat.field.press("Enter")
-    expect(chat.error).to_contain_text("the context has room for 128")
-    expect(chat.error).to_contain_text("edit an earlier turn")
+    expect(chat.error).to_contain_text("there is room for 128")
+    expect(chat.error).to_contain_text("edit earlier messages")
     assert chat.texts()[-1].startswith("the fox ran.")  # the message is not lost
     chat.page.evaluate("pyappPage.chat.begin()")
     chat.settings(max_new_tokens=288, context=4096)
@@ -171,7 +171,7 @@ def imported(chat: ChatPage, folder: Path, answer: str) -> None:
     """Shows a conversation with this answer."""
     turns = [
         {"id": "a", "parent": None, "role": "user", "text": "Show me <b>everything</b>", "created": 1},
-        {"id": "b", "parent": "a", "role": "assistant", "text": answer, "created": 2, "model": "A model", "reason": "stop",
+        {"id": "b", "parent": "a", "role": "assistant", "text": answer, "thoughts": "First, *look*.", "created": 2, "model": "A model", "reason": "stop",
          "figures": {"tokens": 120, "speed": 41.5, "context": 4096, "used": 160}},
     ]  # fmt: skip
     one = {"id": "fixed", "title": "Markdown", "system": "", "created": 1, "updated": 2, "leaf": "b", "turns": turns}
@@ -184,7 +184,7 @@ def imported(chat: ChatPage, folder: Path, answer: str) -> None:
 
 def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserContext, tmp_path: Path) -> None:
     browser.grant_permissions(["clipboard-read", "clipboard-write"])
-    imported(chat, tmp_path, f"<think>First, *look*.</think>{HOSTILE}")
+    imported(chat, tmp_path, HOSTILE)
     answer = chat.turn(1)
     assert chat.turn(0).locator(".turn-text").inner_text() == "Show me <b>everything</b>"
     expect(answer.locator("h4")).to_have_text("Title")
@@ -193,6 +193,7 @@ def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserCont
     expect(answer).to_contain_text("<script>")
     assert chat.page.evaluate("globalThis.hacked") is None
     links = answer.locator("a[href]").evaluate_all("(all) => all.map((a) => [a.href, a.rel])")
+    expect(answer.locator("li input[type=checkbox]")).to_be_checked()
     assert [link for link, _ in links] == ["https://example.org/a", "https://example.org/track.png"]
     assert all("noopener" in rel for _, rel in links)
     expect(answer.locator(".thoughts .markdown")).to_have_text("First, look.")

@@ -18,7 +18,7 @@ from pyapp import tasks
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled
-from pyapp.events import Cancel, Done, Event, Metric, Partial, Token
+from pyapp.events import Cancel, Done, Event, Metric, Partial, Thought, Token
 from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
 from pyapp.tasks.core import Result
@@ -126,7 +126,7 @@ class Channel:
         if isinstance(event, Partial) and self._waiting and self._waiting[-1]["type"] == "partial":
             self._waiting.pop()  # it was not sent yet
         self._waiting.append(event.to_dict())
-        if not isinstance(event, (Token, Partial)) or time.perf_counter() >= self._due:
+        if not isinstance(event, (Token, Thought, Partial)) or time.perf_counter() >= self._due:
             self.flush()
 
     def flush(self) -> None:
@@ -180,8 +180,9 @@ def chat(params: Any, cancel: Cancel) -> tasks.Events:
     """`json`: `messages`, `options` and `context` of tasks.chat."""
     values = json.loads(params.json)
     return tasks.chat(
-        named_files(params), values["messages"], values["options"], context=values["context"], key=params.key, cancel=cancel
-    )
+        named_files(params), values["messages"], values["options"], plain=True, context=values["context"],
+        key=params.key, cancel=cancel,
+    )  # fmt: skip
 
 
 def transcribe(params: Any, cancel: Cancel) -> tasks.Events:

@@ -49,8 +49,8 @@ class Token(Event):
     `text` may be empty (an incomplete UTF-8 character, or a possible start of a stop string, is held back). `id` is
     None for text that was held back until the end. `index` counts the new tokens from 0.
 
-    If asked for: `logprob` is the natural logarithm of the token's probability, `top_logprobs` are the likeliest tokens,
-    mappings with id, text and logprob. `sample` is the number of the text, from 0, if several are generated.
+    If asked for: `logprob` is the natural logarithm of the token's probability, `top_logprobs` are the likeliest
+    tokens, mappings with id, text and logprob. `sample` is the number of the text, from 0, if several are generated.
     """
 
     type: ClassVar[str] = "token"

@@ -15,6 +15,8 @@ from typing import Any
 import click
 
 from pyapp import __version__
+from pyapp.cli.chat import chat
+from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
     forward,
@@ -30,15 +32,15 @@ from pyapp.cli.views import (
     JsonView,
     ModelsView,
     QuantizeView,
+    SeveralView,
     SpeechTrainView,
     StoryView,
     TrainView,
     View,
 )
 from pyapp.interrupts import STOPPED, raise_again
-from pyapp.text.options import SEEDS, SamplingOptions
+from pyapp.text.options import SEEDS
 
-DEFAULTS = SamplingOptions()
 PROMPT_LIMIT = 16 << 20  # bytes
 
 
@@ -105,47 +107,25 @@ def cli(verbose: bool) -> None:
 
 
 cli.add_command(transcribe)
+cli.add_command(chat)
 
 
-@cli.command()
+@cli.command(cls=GroupedCommand)
 @click.argument("model", required=False)
 @click.option("-p", "--prompt", default="", help='How the text begins; "-" reads it from stdin.')
-@click.option(
-    "-n", "--max-new-tokens", type=click.IntRange(min=1), default=DEFAULTS.max_new_tokens, show_default=True,
-    help="Length at most.",
-)  # fmt: skip
-@click.option(
-    "--temperature", type=click.FloatRange(0, 100), default=DEFAULTS.temperature, show_default=True,
-    help="0 takes the most likely token; higher is more random.",
-)  # fmt: skip
-@click.option(
-    "--top-p", type=click.FloatRange(0, 1), default=DEFAULTS.top_p, show_default=True,
-    help="Only the most likely tokens that together have this probability.",
-)  # fmt: skip
-@click.option(
-    "--top-k", type=click.IntRange(min=0), default=DEFAULTS.top_k, help="Only the K most likely tokens. [default: all]"
-)
-@click.option(
-    "--min-p", type=click.FloatRange(0, 1), default=DEFAULTS.min_p,
-    help="Only tokens with this fraction of the highest probability. [default: all]",
-)  # fmt: skip
-@click.option(
-    "--repetition-penalty", type=click.FloatRange(0.01, 100), default=DEFAULTS.repetition_penalty, show_default=True,
-    help="Above 1, tokens that occurred become less likely.",
-)  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same text. [default: random]")
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
 @json_option
+@generation_options(DEFAULTS.max_new_tokens)
 def generate(
     model: str | None,
     prompt: str,
     tokenizer: str | None,
     echo: bool,
     eager: bool,
+    draft: str | None,
     threads: int | None,
     as_json: bool,
     **settings: Any,
@@ -158,10 +138,15 @@ def generate(
     from pyapp import tasks
 
     prompt = read_prompt(prompt)
+    options = settings_of(settings)
     use_threads(threads)
-    view: View = JsonView() if as_json else StoryView(prompt if echo else "")
+    several = max(options["samples"], options["beams"]) > 1
+    plain: View = SeveralView(prompt if echo else "") if several else StoryView(prompt if echo else "")
     return forward(
-        lambda cancel: tasks.generate(model, prompt, settings, tokenizer=tokenizer, eager=eager, cancel=cancel), view
+        lambda cancel: tasks.generate(
+            model, prompt, options, tokenizer=tokenizer, draft=draft, eager=eager, cancel=cancel
+        ),
+        JsonView() if as_json else plain,
     )
 
 

@@ -103,6 +103,7 @@ class StoryView(View):
         "context": "the context is full",
         "stop_string": "met a stop text",
         "cancelled": "stopped",
+        "complete": "all texts ended",
     }
 
     def __init__(self, prompt: str) -> None:
@@ -149,6 +150,22 @@ class StoryView(View):
             parts.append(f"seed {event.results['seed']}")
         parts.append(self.REASONS.get(event.reason, event.reason))
         click.echo(f"[{', '.join(parts)}]", err=True)
+
+
+class SeveralView(StoryView):
+    """Several texts, one after another, when all are complete."""
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, Token):
+            View.show(self, event)
+
+    def done(self, event: Done) -> None:
+        for number, text in enumerate(event.results.get("texts", ()), 1):
+            score = f", log-probability {text['score']:.2f} for its length" if "score" in text else ""
+            seed = f", seed {text['seed']}" if "seed" in text else ""
+            click.echo(f"[{number}: {self.REASONS.get(text['reason'], text['reason'])}{seed}{score}]", err=True)
+            click.echo(self._prompt + text["text"])
+        super().done(event)
 
 
 class InspectView(View):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 MODULES = {
     "caches": """
-        CrossCache FixedCache GrowingCache Int8CrossCache KVCache RotatingCache
+        BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache RotatingCache
     """,
     "layers.activation": """
         CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU RReLU

@@ -7,7 +7,8 @@ queries (T, H, D) to the stored keys and values; H is a multiple of KV.
   a tensor and can be captured in a Graph; `GrowingCache` grows with the text; `RotatingCache` keeps the last tokens.
 - `SequenceCache`: another sequence; every query attends to all of it. `CrossCache` in float32, `Int8CrossCache` in
   int8.
-- `TextCache`: the `LayerCache`s of all layers of a decoder. `KVCache` has a `FixedCache` for each.
+- `TextCache`: the `LayerCache`s of all layers of a decoder. `KVCache` has a `FixedCache` for each, `BatchCache` one for
+  several texts.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from typing import Any, Protocol
 
 from ..engine import Device, Tensor, no_grad, ops
 from ..engine.device import cpu
-from ..engine.dtype import int32, uint8
+from ..engine.dtype import as_dtype, int32, q8_0, uint8
 from ..engine.ops import arange, cat, empty, where, zeros
 from ..engine.ops.full_attention import check_score_options
 from ..engine.ops.int8_attention import LARGEST_HEAD, int8_attention, pack_keys_int8, pack_values_int8, packed_bytes
+from ..engine.ops.kv_cache import row_bytes
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 
-__all__ = ["CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "RotatingCache"]
+__all__ = ["BatchCache", "CrossCache", "FixedCache", "GrowingCache", "Int8CrossCache", "KVCache", "RotatingCache"]
 
 
 class LayerCache(Protocol):
@@ -202,11 +204,26 @@ class GrowingCache(_LayerCache):
         super().rewind(length)
 
 
+def _cache_layout(name: str, dtype: Any, head_dim: int) -> tuple[Any, int]:
+    """(dtype of the memory, size of its last dim) of a cache for heads of `head_dim`."""
+    kind = as_dtype(dtype)
+    if kind is q8_0:
+        return uint8, row_bytes(head_dim)
+    if not kind.is_floating_point or kind.is_quantized:
+        raise ArgumentError(f"{name}: a cache holds float32, float16 or q8_0, not {kind.name}")
+    return kind, head_dim
+
+
 class FixedCache(_LayerCache):
     """Allocates memory for `capacity` tokens at the start: `keys` and `values` (KV, capacity, D).
 
+    dtype "float16" halves the memory of "float32"; "q8_0" takes little more than a quarter, and `keys` and `values` are
+    uint8 (KV, capacity, row_bytes(D)) (engine/ops/kv_cache.py). What is written is rounded, queries and results are
+    float32.
+
     `write`, `attend` and `rotary_attention` take the position from a tensor and do not change `length`, so a Graph can
-    replay them. `append` advances `length` and returns views of the memory. IndexError past the capacity.
+    replay them; an earlier position takes the text back. `append` advances `length` and returns views of the memory,
+    which a cache in q8_0 does not have. IndexError past the capacity.
     """
 
     def __init__(
@@ -216,19 +233,23 @@ class FixedCache(_LayerCache):
             raise ArgumentError(
                 f"{type(self).__name__}: {capacity} tokens of {kv_heads} heads of {head_dim}; each must be 1 or more"
             )
-        self._take(*(zeros(kv_heads, capacity, head_dim, dtype=dtype, device=device) for _ in range(2)))
+        kind, width = _cache_layout(type(self).__name__, dtype, head_dim)
+        keys, values = (zeros(kv_heads, capacity, width, dtype=kind, device=device) for _ in range(2))
+        self._take(keys, values, head_dim)
 
     @classmethod
-    def over(cls, keys: Tensor, values: Tensor) -> FixedCache:
-        """An empty cache in existing memory: `keys` and `values` (KV, capacity, D), dense."""
+    def over(cls, keys: Tensor, values: Tensor, head_dim: int | None = None) -> FixedCache:
+        """An empty cache in existing memory: `keys` and `values` (KV, capacity, D), or (B, KV, capacity, D) for B
+        texts, dense. head_dim is D, which memory in q8_0 does not tell.
+        """
         self = cls.__new__(cls)
-        self._take(keys, values)
+        self._take(keys, values, keys.shape[-1] if head_dim is None else head_dim)
         return self
 
-    def _take(self, keys: Tensor, values: Tensor) -> None:
+    def _take(self, keys: Tensor, values: Tensor, head_dim: int) -> None:
         super().__init__()
-        self.keys, self.values = keys, values
-        self.capacity = keys.shape[1]
+        self.keys, self.values, self.head_dim = keys, values, head_dim
+        self.capacity = keys.shape[-2]
 
     @property
     def nbytes(self) -> int:
@@ -252,11 +273,15 @@ class FixedCache(_LayerCache):
         slopes: Tensor | None = None, head_dim: int | None = None,
     ) -> Tensor:  # fmt: skip
         """As LayerCache.rotary_attention, in one call of the kernels."""
+        if head_dim not in (None, self.head_dim):
+            raise ArgumentError(f"{type(self).__name__}: has heads of {self.head_dim}, not of {head_dim}")
         return ops.cached_self_attention(
-            qkv, table, position, self.keys, self.values, interleaved, scale, window, softcap, slopes, head_dim
+            qkv, table, position, self.keys, self.values, interleaved, scale, window, softcap, slopes, self.head_dim
         )
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        if self.keys.ndim != 3 or self.keys.dtype is uint8:
+            raise ArgumentError("FixedCache: of several texts, or in q8_0, it has write and attend, but no append")
         end = self.length + keys.shape[1]
         if end > self.capacity:
             raise IndexError(f"FixedCache: {end} tokens do not fit into {self.capacity}")
@@ -276,6 +301,8 @@ class RotatingCache(_LayerCache):
         self, capacity: int, kv_heads: int, head_dim: int, dtype: Any = "float32", device: Device | str = cpu
     ) -> None:
         super().__init__()
+        if as_dtype(dtype) is q8_0:
+            raise ArgumentError("RotatingCache: holds float32 or float16, not q8_0; take a FixedCache with a window")
         ring = FixedCache(capacity, kv_heads, head_dim, dtype, device)
         self.capacity, self.keys, self.values, self.nbytes = capacity, ring.keys, ring.values, ring.nbytes
         self.positions = arange(0)
@@ -320,29 +347,36 @@ class RotatingCache(_LayerCache):
 class KVCache:
     """The caches of a decoder's layers: `layers[i]` is the cache of layer i, with memory for `capacity` tokens.
 
-    All are in `memory` (2 * layers, KV, capacity, D): the keys of layer i at 2 i, its values at 2 i + 1.
+    All are in `memory` (2 * layers, KV, capacity, D): the keys of layer i at 2 i, its values at 2 i + 1. dtype is
+    "float32", "float16" or "q8_0", as in FixedCache.
     """
 
-    def __init__(self, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu) -> None:
+    def __init__(
+        self, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
+        dtype: Any = "float32",
+    ) -> None:  # fmt: skip
         if min(layers, kv_heads, capacity, head_dim) < 1:
             raise ArgumentError(
                 f"KVCache: {capacity} tokens of {layers} layers of {kv_heads} heads of {head_dim}; each must be 1 or "
                 "more"
             )
-        self.capacity = capacity
-        self.memory = zeros(2 * layers, kv_heads, capacity, head_dim, device=device)
-        self.layers = self._layers(kv_heads)
+        kind, width = _cache_layout("KVCache", dtype, head_dim)
+        self._take(zeros(2 * layers, kv_heads, capacity, width, dtype=kind, device=device), head_dim, kv_heads)
 
-    def _layers(self, kv_heads: int) -> list[FixedCache]:
-        parts = [part.squeeze(0).narrow(0, 0, kv_heads) for part in self.memory.split(1)]  # (KV, capacity, D) each
-        return [FixedCache.over(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+    def _take(self, memory: Tensor, head_dim: int, kv_heads: int) -> KVCache:
+        self.memory, self.head_dim, self.capacity = memory, head_dim, memory.shape[2]
+        parts = [part.squeeze(0).narrow(0, 0, kv_heads) for part in memory.split(1)]  # (KV, capacity, D) each
+        self.layers = [FixedCache.over(*pair, head_dim) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        return self
+
+    @classmethod
+    def over(cls, memory: Tensor, head_dim: int) -> KVCache:
+        """A cache in existing memory (2 * layers, KV, capacity, D); each layer's is dense."""
+        return cls.__new__(cls)._take(memory, head_dim, memory.shape[1])
 
     def of_heads(self, count: int) -> KVCache:
         """A cache of the first `count` key and value heads, over the same memory."""
-        view = KVCache.__new__(KVCache)
-        view.capacity, view.memory = self.capacity, self.memory
-        view.layers = view._layers(count)
-        return view
+        return KVCache.__new__(KVCache)._take(self.memory, self.head_dim, count)
 
     @property
     def keys(self) -> list[Tensor]:
@@ -353,6 +387,85 @@ class KVCache:
     def values(self) -> list[Tensor]:
         """The values (KV, capacity, D) of each layer."""
         return [layer.values for layer in self.layers]
+
+    @property
+    def nbytes(self) -> int:
+        return self.memory.nbytes
+
+
+class BatchCache:
+    """The caches of a decoder's layers for `texts` texts that are decoded together: a KVCache with one more dim.
+
+    `layers[i]` takes keys, values and queries (B, T, heads, D) or qkv (B, T, columns), and `position` is int32 (B,):
+    token t of text b has the position position[b] + t. So each text has its own length; linear layers run over all B *
+    T rows at once, and attention for each text. A Graph can replay it.
+
+    T tokens of texts of unequal lengths are padded at their ends: the keys and values of padding are behind the text's
+    own, where none of its tokens sees them, and its next tokens overwrite them; only the results of the padding must be
+    ignored. `position[b] + T` may not exceed the capacity. To go back in a text, give an earlier position.
+
+    All is in `memory` (2 * layers, B, KV, capacity, D): the keys of layer i at 2 i, its values at 2 i + 1. dtype is
+    "float32", "float16" or "q8_0", as in FixedCache.
+    """
+
+    def __init__(
+        self, texts: int, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
+        dtype: Any = "float32",
+    ) -> None:  # fmt: skip
+        if min(texts, layers, kv_heads, capacity, head_dim) < 1:
+            raise ArgumentError(
+                f"BatchCache: {texts} texts of {capacity} tokens, {layers} layers of {kv_heads} heads of {head_dim}; "
+                "each must be 1 or more"
+            )
+        kind, width = _cache_layout("BatchCache", dtype, head_dim)
+        self.texts, self.capacity, self.head_dim = texts, capacity, head_dim
+        self.memory = zeros(2 * layers, texts, kv_heads, capacity, width, dtype=kind, device=device)
+        parts = [part.squeeze(0) for part in self.memory.split(1)]  # (B, KV, capacity, D) each
+        self.layers = [FixedCache.over(*pair, head_dim) for pair in zip(parts[::2], parts[1::2], strict=True)]
+
+    def text(self, index: int) -> KVCache:
+        """The cache of one text over the same memory, for tokens (T,) of this text alone, such as a prompt."""
+        return KVCache.over(self._slot(index).squeeze(1), self.head_dim)
+
+    def _slot(self, index: int) -> Tensor:
+        if not 0 <= index < self.texts:
+            raise ArgumentError(f"BatchCache: has the texts 0 .. {self.texts - 1}, not {index}")
+        return self.memory.narrow(1, index, 1)  # (2 layers, 1, KV, capacity, D)
+
+    def copy(self, source: int, target: int, length: int | None = None) -> None:
+        """Copies the first `length` tokens (all, by default) of text `source` to text `target`."""
+        self._copy(self._slot(target), self._slot(source), length)
+
+    def _copy(self, target: Tensor, source: Tensor, length: int | None) -> None:
+        if length is None:
+            length = self.capacity
+        if not 0 <= length <= self.capacity:
+            raise ArgumentError(f"BatchCache: {length} tokens are not within the capacity of {self.capacity}")
+        with no_grad():
+            target.narrow(3, 0, length).copy_(source.narrow(3, 0, length))
+
+    def reorder(self, order: Sequence[int], length: int | None = None) -> None:
+        """Text i becomes what text order[i] was, as beam search and samplers need it: the first `length` tokens (all,
+        by default). Texts that stay are not touched.
+        """
+        if len(order) != self.texts:
+            raise ArgumentError(f"BatchCache: the order has {len(order)} entries for {self.texts} texts")
+        slots = [self._slot(index) for index in range(self.texts)]
+        for source in order:
+            self._slot(source)
+        waiting = {target: source for target, source in enumerate(order) if source != target}
+        while waiting:
+            needed = set(waiting.values())
+            free = [target for target in waiting if target not in needed]
+            if free:
+                self._copy(slots[free[0]], slots[waiting.pop(free[0])], length)
+                continue
+            target, source = waiting.popitem()  # what is left are rings: one text waits outside
+            kept = slots[target].clone()
+            self._copy(slots[target], slots[source], length)
+            while source != target:
+                place, source = source, waiting.pop(source)
+                self._copy(slots[place], kept if source == target else slots[source], length)
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,5 @@
-"""Frequencies of rotary positions (Su et al. 2021, arXiv 2104.09864), with the scalings that models of long contexts use.
+"""Frequencies of rotary positions (Su et al. 2021, arXiv 2104.09864), with the scalings that models of long contexts
+use.
 
 `rotary_frequencies` reads a configuration of Hugging Face's transformers, `gguf_rotary_frequencies` the metadata of a
 GGUF file. `RotaryFrequencies.table` makes the table for `ops.rope` and the caches.
@@ -27,8 +28,8 @@ LARGEST_HEAD = 1 << 16
 
 @dataclass(frozen=True)
 class RotaryFrequencies:
-    """The angles of rotary positions: pair i of a head turns by `per_position[i]` radians for each position. cos and sin
-    are multiplied by `attention_factor`.
+    """The angles of rotary positions: pair i of a head turns by `per_position[i]` radians for each position. cos and
+    sin are multiplied by `attention_factor`.
     """
 
     per_position: tuple[float, ...]
@@ -243,9 +244,9 @@ def gguf_rotary_frequencies(
     """The frequencies that a GGUF file asks for (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): its keys
     `ARCHITECTURE.rope.*`.
 
-    The sequences are the numbers of the tensors rope_freqs.weight (by which frequencies are divided: Llama 3's scaling),
-    rope_factors_short.weight and rope_factors_long.weight. `length` as in rotary_frequencies. ModelError for an unknown
-    scaling and for numbers that mean nothing.
+    The sequences are the numbers of the tensors rope_freqs.weight (by which frequencies are divided: Llama 3's
+    scaling), rope_factors_short.weight and rope_factors_long.weight. `length` as in rotary_frequencies. ModelError for
+    an unknown scaling and for numbers that mean nothing.
     """
 
     def get(name: str) -> Any:

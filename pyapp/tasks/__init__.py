@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from pyapp.errors import OptionError
 from pyapp.events import (
     Cancel,
     Done,
@@ -23,11 +24,12 @@ from pyapp.events import (
     Partial,
     Progress,
     Segment,
+    Thought,
     Token,
 )  # fmt: skip
 from pyapp.text.options import SamplingOptions, check_number
 
-from .chat import chat, load_chat
+from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
@@ -35,8 +37,9 @@ from .training import train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Segment", "Token", "chat", "error_event", "generate", "inspect", "listen", "load", "load_chat", "load_speech", "models",
-    "quantize", "set_threads", "task", "train_speech", "train_story", "transcribe", "unload",
+    "Progress", "Segment", "Thought", "Token", "chat", "error_event", "generate", "inspect", "listen", "load",
+    "load_chat", "load_speech", "models", "quantize", "set_threads", "task", "train_speech", "train_story",
+    "transcribe", "unload",
 ]  # fmt: skip
 
 
@@ -63,16 +66,18 @@ async def generate(
     options: SamplingOptions | Mapping[str, Any] | None = None,
     *,
     tokenizer: Any = None,
+    draft: Any = None,
     key: object = None,
     eager: bool = False,
     cancel: Cancel | None = None,
 ) -> Events:
     """Continues `prompt`: Progress and the Metric load_time while the model is loaded, then the events of
-    pyapp.text.generate.generate.
+    pyapp.text.generate.generate, or, for several samples and beams, of pyapp.text.several.generate_several.
 
-    `model` is a name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it
-    is not beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a
-    dict of JSON values. `eager` runs without Graph, for reference.
+    `draft` is a smaller model with the same tokenizer, which guesses tokens (pyapp/text/speculation.py). `model` is a
+    name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it is not
+    beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a dict of
+    JSON values. `eager` runs without Graph, for reference.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events
@@ -88,10 +93,26 @@ async def generate(
                     loaded = event.value
                 else:
                     yield event
+    drafter = None
+    if draft is not None:
+        async with aclosing(drafter_of(draft, cancel)) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    drafter = event.value
+                else:
+                    yield event
     breath = Breath()
     await breath.take()
-    session = Session(loaded.model, eager=eager)
-    for event in generate_events(session, loaded.tokenizer, prompt, options, cancel):
+    if max(options.samples, options.beams) > 1:
+        from pyapp.text.several import generate_several
+
+        if drafter is not None or eager:
+            raise OptionError("excludes several samples and beams", where="eager" if eager else "draft")
+        stream = generate_several(loaded.model, loaded.tokenizer, prompt, options, cancel)
+    else:
+        session = Session(loaded.model, eager=eager)
+        stream = generate_events(session, loaded.tokenizer, prompt, options, cancel, drafter)
+    for event in stream:
         yield event
         await breath.take()
 

@@ -45,9 +45,23 @@ class Keeper:
     def __init__(self) -> None:
         self._key: object = None
         self._model: Any = None
+        self._session: Any = None
 
     def drop(self) -> None:
-        self._key = self._model = None
+        self._key = self._model = self._session = None
+
+    def session_of(self, model: Any, capacity: int | None = None) -> Any:
+        """The session of the last conversation with a language model, which has read its messages; else a new one.
+
+        `capacity` is the number of tokens that it holds, if they are fewer than the model's context.
+        """
+        from pyapp.text.session import Session
+
+        capacity = min(capacity or model.config.max_seq_len, model.config.max_seq_len)
+        if self._session is None or self._session.model is not model or self._session.capacity != capacity:
+            self._session = None  # before the new one needs the memory
+            self._session = Session(model, capacity)
+        return self._session
 
     async def get(
         self, task: str, source: Any, tokenizer: Any, key: object, cancel: Cancel

@@ -1,8 +1,8 @@
 """Regular languages over bytes: expressions, and the deterministic automata that recognise them.
 
-An expression is built from the classes below; `compile_expression` makes an automaton of it (Thompson's construction, then
-subsets; Hopcroft, Motwani and Ullman, "Introduction to Automata Theory", chapters 2 and 3). UTF-8 text is a language
-over bytes too: `characters` gives the expression of a set of characters.
+An expression is built from the classes below; `compile_expression` makes an automaton of it (Thompson's construction,
+then subsets; Hopcroft, Motwani and Ullman, "Introduction to Automata Theory", chapters 2 and 3). UTF-8 text is a
+language over bytes too: `characters` gives the expression of a set of characters.
 """
 
 from __future__ import annotations
@@ -116,12 +116,20 @@ def common(one: Iterable[tuple[int, int]], other: Iterable[tuple[int, int]]) -> 
 def characters(ranges: Iterable[tuple[int, int]]) -> Expression:
     """One character of these, in UTF-8."""
     valid = common(ranges, others([SURROGATES]))
-    return Either(tuple(Joined(tuple(part)) for low, high in valid for part in _utf8(low, high)))
+    return _by_endings([tuple(part) for low, high in valid for part in _utf8(low, high)])
+
+
+def _by_endings(sequences: Iterable[tuple[Byte, ...]]) -> Expression:
+    """One of these sequences. What ends alike is written once, so that the automaton is small."""
+    groups: dict[Byte | None, list[tuple[Byte, ...]]] = {}
+    for part in sequences:
+        groups.setdefault(part[-1] if part else None, []).append(part[:-1])
+    return Either(tuple(EMPTY if end is None else joined(_by_endings(start), end) for end, start in groups.items()))
 
 
 def _utf8(low: int, high: int) -> Iterator[list[Byte]]:
-    """Sequences of byte ranges that are the characters low .. high: their encodings have one length, and every byte runs
-    over a range by itself.
+    """Sequences of byte ranges that are the characters low .. high: their encodings have one length, and every byte
+    runs over a range by itself.
     """
     for last in (0x7F, 0x7FF, 0xFFFF):
         if low <= last < high:
@@ -144,8 +152,8 @@ def _utf8(low: int, high: int) -> Iterator[list[Byte]]:
 
 @dataclass(frozen=True)
 class Automaton:
-    """A deterministic automaton: state 0 is the first; `rows[state][column]` is the next state, or -1, for the bytes of a
-    column; `column_of[byte]`; `accepting[state]`.
+    """A deterministic automaton: state 0 is the first; `rows[state][column]` is the next state, or -1, for the bytes
+    of a column; `column_of[byte]`; `accepting[state]`.
     """
 
     rows: list[list[int]]

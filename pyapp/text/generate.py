@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
@@ -14,15 +15,18 @@ from pyapp.text.sampling import Sampler, log_probabilities
 from pyapp.text.session import LanguageModel, LanguageModelConfig, Session
 from pyapp.text.speculation import Drafter, PromptLookup, Speculation
 from pyapp.text.stream import StopMatcher, StreamDecoder
-from pyapp.text.structured import TextForm, form_of
 from pyapp.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from pyapp.text.structured import TextForm
+
 __all__ = [
-    "Clock", "LanguageModel", "LanguageModelConfig", "Session", "Writer", "check_tokenizer", "fitting", "generate",
-    "generate_from", "prompt_ids",
+    "Clock", "LanguageModel", "LanguageModelConfig", "Session", "Writer", "check_tokenizer", "fitting", "form_of",
+    "generate", "generate_from", "new_tokens", "prompt_ids",
 ]  # fmt: skip
 
 GUESSES = 8  # of a draft model at a time, unless `lookup` says otherwise
+
 
 def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> None:
     """ModelError if the tokenizer cannot belong to the model: it is larger, or smaller by more than a plausible
@@ -55,14 +59,20 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None) -
 
 
 def fitting(ids: list[int], capacity: int, keep: int) -> list[int]:
-    """A text for a rolling context: if `ids` are more than `capacity`, the first `keep` and the last ones, which fill half
-    of what is left, so that rolling is rare.
+    """A text for a rolling context: if `ids` are more than `capacity`, the first `keep` and the last ones, which fill
+    half of what is left, so that rolling is rare.
     """
     if len(ids) <= capacity:
         return ids
     if keep >= capacity:
         raise OptionError(f"must be less than the context of {capacity} tokens, not {keep}", where="keep")
     return [*ids[:keep], *ids[-((capacity - keep + 1) // 2) :]]
+
+
+def new_tokens(options: SamplingOptions, capacity: int, ids: Sequence[int]) -> int:
+    """The most tokens that may follow a prompt; the last one needs no place in the context."""
+    room = capacity + 1 - len(ids)
+    return room if options.max_new_tokens is None else min(options.max_new_tokens, room)
 
 
 def generate(
@@ -76,9 +86,9 @@ def generate(
     """Continues `prompt`: Progress over the prompt, a Token each, Metrics, and Done with the reason.
 
     Reasons: "stop" (the model ended the text, or its form is complete), "length" (max_new_tokens), "context" (the cache
-    is full), "stop_string", "cancelled". The session is reset first. `drafter` guesses tokens (pyapp/text/speculation.py).
-    Raises OptionError for a prompt that is too long, ModelError for a tokenizer of another model and for weights that
-    give NaN.
+    is full), "stop_string", "cancelled". The session is reset first. `drafter` guesses tokens
+    (pyapp/text/speculation.py). Raises OptionError for a prompt that is too long, ModelError for a tokenizer of
+    another model and for weights that give NaN.
     """
     options = options or SamplingOptions()
     check_tokenizer(tokenizer, session.vocab_size)
@@ -96,18 +106,16 @@ def generate_from(
     drafter: Drafter | None = None,
     continuing: bool = True,
 ) -> Iterator[Event]:
-    """As `generate`, for the tokens of a prompt that fits the context. What the session has read of it is not read again.
+    """As `generate`, for the tokens of a prompt that fits the context. What the session has read of it is not read
+    again.
 
     `continuing`: the new text follows other text, so a space at its beginning is kept.
     """
     cancel = cancel or Cancel()
     clock = Clock()
     ids = fitting(list(ids), session.capacity, options.keep)
-    most = options.max_new_tokens
-    if not options.rolling:
-        room = session.capacity + 1 - len(ids)
-        most = room if most is None else min(most, room)
-    form = form_of(options, tokenizer, session, most) if options.has_form else None
+    most = options.max_new_tokens if options.rolling else new_tokens(options, session.capacity, ids)
+    form = form_of(options, tokenizer, session, most)
     sampler = Sampler(options, session.vocab_size, session.capacity + 1, session.device, form)
     sampler.accept(ids, prompt=True)
     writer = Writer(tokenizer, options, continuing or form is not None)
@@ -133,8 +141,11 @@ def generate_from(
                 break
             sampler.accept((token,))
             yield writer.write(token) if options.logprobs is None else writer.write_scored(token, logits)
-            if ending := writer.ending(steps, form):
+            if ending := writer.ending(form):
                 reason = ending
+                break
+            if steps.position >= session.capacity and not options.rolling:
+                reason = "context"
                 break
             logits = step(token) if steps.position < session.capacity else _roll(session, steps, options, token)
     if isinstance(steps, Speculation):
@@ -148,6 +159,15 @@ def generate_from(
     if isinstance(steps, Speculation):
         results |= {"guessed_tokens": steps.guessed, "accepted_tokens": steps.accepted, "passes": steps.passes}
     yield Done(reason, results)
+
+
+def form_of(options: SamplingOptions, tokenizer: Tokenizer, session: Session, left: int | None) -> TextForm | None:
+    """The form that the options ask for, of a text of at most `left` tokens; None if any text will do."""
+    if not options.has_form:
+        return None
+    from pyapp.text import structured  # the page's first token does without
+
+    return structured.form_of(options, tokenizer, session.vocab_size, session.device, left)
 
 
 def _steps(session: Session, options: SamplingOptions, drafter: Drafter | None) -> Session | Speculation:
@@ -177,7 +197,6 @@ class Writer:
         self._decoder = StreamDecoder(tokenizer, continuing)
         self._matcher = StopMatcher(options.stop)
         self._most = options.max_new_tokens
-        self._rolling = options.rolling
         self._tokenizer = tokenizer
         self._logprobs = options.logprobs or 0
         self._sample = sample
@@ -201,15 +220,13 @@ class Writer:
     def _text_of(self, token: int) -> str:
         return self._tokenizer.token_bytes(token).decode("utf-8", "replace")
 
-    def ending(self, steps: Session | Speculation, form: TextForm | None) -> str | None:
-        """The reason why the text ends after this token, or None."""
+    def ending(self, form: TextForm | None = None) -> str | None:
+        """The reason why the text ends after this token, or None. `form` is the form that the text must have."""
         if self.stop_string is not None:
             return "stop_string"
         if form is not None and form.complete:
             return "stop"
-        if self.count == self._most:
-            return "length"
-        return "context" if steps.position >= steps.capacity and not self._rolling else None
+        return "length" if self.count == self._most else None
 
     def finish(self) -> Token | None:
         """The text that was held back and turned out not to be a stop string."""

@@ -1,9 +1,9 @@
 """The JSON texts of a JSON Schema as an expression over bytes (https://json-schema.org, draft 2020-12).
 
-A subset of the schema language, documented in docs/generation.md; other keywords are refused by name, never ignored. The
-texts are a subset of those that the schema allows, so that every one of them fits it: properties come in the schema's
-order and no others come, there is at most one space after a comma and a colon, numbers have at most fifteen digits
-before and after the point.
+A subset of the schema language, documented in docs/generation.md; other keywords are refused by name, never ignored.
+The texts are a subset of those that the schema allows, so that every one of them fits it: properties come in the
+schema's order and no others come, there is at most one space after a comma and a colon, numbers have at most fifteen
+digits before and after the point.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pyapp.text.automata import (
     literal,
     optional,
     others,
+    too_large,
 )
 from pyapp.text.patterns import Pattern
 
@@ -46,6 +47,7 @@ KEYWORDS = {
 }
 DIGITS = 15  # all whole numbers of so many digits are exact as float64
 LARGEST = 10**DIGITS - 1
+MOST_ITEMS = 300  # that are counted in an array
 NESTING = 4  # of arrays and objects in a value of which the schema says nothing
 DATE = r"[12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
 TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
@@ -87,6 +89,11 @@ def quoted(ranges: Iterable[tuple[int, int]]) -> Expression:
 
 
 def any_character() -> Expression:
+    """Any character inside a JSON string: as itself, or by one of the escapes of one letter."""
+    return Either((characters(others(ESCAPED)), joined(literal("\\"), _any_of('"\\/bfnrt'))))
+
+
+def any_spelling() -> Expression:
     """Any character inside a JSON string, with every escape that JSON knows; the two halves of a pair are one."""
     low_half = joined(literal("\\u"), _any_of("dD"), _any_of("cdefCDEF"), HEX, HEX)
     after_u = (
@@ -103,7 +110,7 @@ def string(content: Expression) -> Expression:
 
 
 def any_string() -> Expression:
-    return string(Repeat(any_character(), 0, None))
+    return string(Repeat(any_spelling(), 0, None))
 
 
 def any_value(nesting: int = NESTING) -> Expression:
@@ -144,8 +151,8 @@ def _naturals(low: int, high: int) -> Expression:
 
 def _between(low: str, high: str) -> Expression:
     """The numbers of one length from low to high."""
-    if not low:
-        return EMPTY
+    if set(low) <= {"0"} and set(high) <= {"9"}:
+        return Repeat(DIGIT, len(low), len(low))
     rest = len(low) - 1
     if low[0] == high[0]:
         return joined(literal(low[0]), _between(low[1:], high[1:]))
@@ -227,7 +234,9 @@ class Schema:
 
     def _types(self, asked: Mapping[str, Any], place: str) -> list[str]:
         """The types in `type`; without it, those to which the keywords belong."""
-        given = asked.get("type", [kind for kind, known in KEYWORDS.items() if known & asked.keys() and kind != "integer"])
+        given = asked.get(
+            "type", [kind for kind, known in KEYWORDS.items() if known & asked.keys() and kind != "integer"]
+        )
         types = [given] if isinstance(given, str) else given
         if not isinstance(types, list) or not all(isinstance(kind, str) and kind in KEYWORDS for kind in types):
             raise self._error(f"unknown type {given!r:.60}", place)
@@ -290,7 +299,9 @@ class Schema:
                 raise self._error(f"unknown format {asked['format']!r:.40}", f"{place}/format", f"Known are {known}")
             return string(Pattern(FORMATS[asked["format"]], self._where, quoted).whole())
         least, most = self._counts(asked, "minLength", "maxLength", place)
-        return string(Repeat(any_character(), least, most))
+        if (least, most) == (0, None):
+            return any_string()
+        return string(Repeat(any_character(), least, most))  # few states for each character
 
     def _array(self, asked: Mapping[str, Any], place: str) -> Expression:
         least, most = self._counts(asked, "minItems", "maxItems", place)
@@ -310,6 +321,8 @@ class Schema:
             return joined(literal("["), several if least else optional(several), literal("]"))
         # Items in order: one may be missing only if all that follow are, too.
         count = max(least, len(parts)) if most is None else most
+        if count > MOST_ITEMS:
+            raise too_large(f"{self._where}: {place}")
         items = [parts[index] if index < len(parts) else item for index in range(count)]
         tail: Expression = EMPTY if most is not None else Repeat(joined(COMMA, item), 0, None)
         for index in reversed(range(count)):

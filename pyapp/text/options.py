@@ -42,6 +42,11 @@ class SamplingOptions:
       `keep` is the number of tokens at the beginning of the prompt that are never dropped.
     - lookup: the most tokens that are copied from an earlier occurrence of the last tokens and verified in one pass
       (prompt-lookup decoding; Saxena, 2023); 0: off. The tokens do not change.
+    - samples: the number of texts; each draws with its own seed, one higher than the last.
+    - beams: the number of texts that beam search follows; 1: off. The texts are the most likely ones that it finds,
+      without sampling. A text's score is its log-probability / length ** length_penalty. early_stopping: true ends
+      the search with the first `beams` complete texts; false, when better ones are unlikely; "never", when there can
+      be none.
     - json_schema, regex, choice: the form of the text (pyapp/text/structured.py); at most one of them.
     """
 
@@ -63,6 +68,10 @@ class SamplingOptions:
     rolling: bool = False
     keep: int = 0
     lookup: int = 0
+    samples: int = 1
+    beams: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | str = False
     json_schema: Mapping[str, Any] | bool | None = None
     regex: str | None = None
     choice: tuple[str, ...] = ()
@@ -84,6 +93,13 @@ class SamplingOptions:
             check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
         if self.max_new_tokens is not None:
             check_number("max_new_tokens", self.max_new_tokens, 1, 1 << 31, whole=True)
+        check_number("samples", self.samples, 1, 256, whole=True)
+        check_number("beams", self.beams, 1, 256, whole=True)
+        check_number("length_penalty", self.length_penalty, -10, 10)
+        if self.early_stopping not in (True, False, "never"):
+            raise OptionError(
+                f'must be true, false or "never", not {self.early_stopping!r:.80}', where="early_stopping"
+            )
         if not isinstance(self.rolling, bool):
             raise OptionError(f"must be true or false, not {self.rolling!r:.80}", where="rolling")
         object.__setattr__(self, "stop", check_texts("stop", self.stop))
@@ -91,6 +107,18 @@ class SamplingOptions:
         object.__setattr__(self, "stop_tokens", check_ids("stop_tokens", self.stop_tokens))
         object.__setattr__(self, "logit_bias", check_bias(self.logit_bias))
         self._check_form()
+        self._check_beams()
+
+    def _check_beams(self) -> None:
+        """Beam search and several texts at once exclude settings that they would not follow."""
+        several = "beams" if self.beams > 1 else "samples" if self.samples > 1 else None
+        used = {"rolling": self.rolling, "lookup": self.lookup > 0}
+        if self.beams > 1:
+            used |= {"logprobs": self.logprobs is not None, "stop": bool(self.stop), "penalties": self.has_penalties}
+            used |= {"repetition_penalty": self.repetition_penalty != 1, "samples": self.samples > self.beams}
+        wrong = [name for name, given in used.items() if given]
+        if several and wrong:
+            raise OptionError(f"excludes {wrong[0]}", where=several, hint=f"Give {several} without {wrong[0]}")
 
     def _check_form(self) -> None:
         if self.regex is not None and not isinstance(self.regex, str):

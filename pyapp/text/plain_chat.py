@@ -14,7 +14,7 @@ STOP = "\nUser:"  # where a model would go on with the user's next turn
 
 class PlainChat:
     """Turns as lines `User: …` and `Assistant: …`; a system prompt stands alone above them. The methods are those of
-    pyapp.text.chat_template.ChatTemplate.
+    pyapp.text.chat_template.ChatTemplate. OptionError for tools, and for a role without a name.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -23,10 +23,14 @@ class PlainChat:
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
+        **variables: Any,
     ) -> str:
-        """The text of a conversation, after the token that begins a text. OptionError for a role without a name."""
+        """The text of a conversation, after the token that begins a text. It has no use for variables."""
+        if tools is not None:
+            raise OptionError("a model without a chat template knows no tools", where="tools")
         parts = []
         for index, message in enumerate(messages):
             role, content = message["role"], message["content"]
@@ -34,12 +38,18 @@ class PlainChat:
                 raise OptionError(f"the role {role!r:.30} has no plain form", where=f"message {index}")
             parts.append(content if role == "system" else f"{NAMES[role]}: {content}")
         if add_generation_prompt:
-            parts.append("Assistant:")
+            parts.append(f"{NAMES['assistant']}:")
         return "\n".join(parts) + ("" if continue_final_message or add_generation_prompt else "\n")
 
-    def begin(self) -> list[int]:
-        """The token that begins a text, if the tokenizer has one."""
-        return [] if self.tokenizer.bos_id is None else [self.tokenizer.bos_id]
+    def render_guarded(self, messages: Sequence[Mapping[str, Any]], tools: Any = None, **options: Any) -> str:
+        """As `render`; names of special tokens in the messages are marked as text."""
+        guard = self.tokenizer.guard
+        return self.render([{**message, "content": guard(message["content"])} for message in messages], tools, **options)
+
+    def encode_guarded(self, text: str) -> list[int]:
+        """The token ids of a text of `render_guarded`, after the token that begins a text, if there is one."""
+        begin = [] if self.tokenizer.bos_id is None else [self.tokenizer.bos_id]
+        return [*begin, *self.tokenizer.encode_guarded(text)]
 
     def stop_ids(self) -> frozenset[int]:
         """The ids that end a text."""

@@ -10,6 +10,7 @@ from pyapp.engine.buffers import int32_tensor, writer
 from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
+from pyapp.nn.caches import FixedCache
 
 # Tokens of a prompt per pass: enough for the speed of matrix products, few enough to cancel soon and show progress.
 PROMPT_PASS = 128
@@ -53,6 +54,8 @@ class Session:
         self.vocab_size = model.config.vocab_size
         self.position = 0
         self.tokens: list[int] = []
+        # A conversation up to the end of the model's answer, as rendered by its template, and the tokens that it was.
+        self.rendered: tuple[str, tuple[int, ...]] = ("", ())
         self.eager = eager
         self.cache = model.new_cache(self.capacity)
         self.device = getattr(model, "device", cpu)
@@ -74,6 +77,17 @@ class Session:
         self.position = position
         del self.tokens[position:]
 
+    def copy_from(self, other: Session) -> None:
+        """Takes over the text of another session of the same model. ModelError if its cache cannot be copied."""
+        count = other.position
+        if count > self.capacity:
+            raise ModelError(f"{count} tokens do not fit the context of {self.capacity}")
+        pairs = zip(getattr(self.cache, "layers", ()), getattr(other.cache, "layers", ()), strict=True)
+        with no_grad():
+            for mine, theirs in pairs:
+                copy_layer(mine, theirs, count)
+        self.position, self.tokens = count, list(other.tokens)
+
     def reuse(self, ids: Sequence[int]) -> int:
         """Forgets what does not agree with the text `ids`; returns how many of its tokens need not be read again.
 
@@ -92,6 +106,7 @@ class Session:
     def continue_from(self, ids: Sequence[int]) -> Tensor:
         """The logits (V,) float32 of the token after the text `ids`. Only what differs from the text so far is read."""
         self._check(ids, 0)
+        ids = list(ids)  # they may be `tokens`, which changes
         for part in self.passes(ids[self.reuse(ids) :]):
             logits = self.feed(part)
         return logits
@@ -189,3 +204,14 @@ class Session:
                 f"token ids from {min(ids)} to {max(ids)} are outside the model's vocabulary of {self.vocab_size}",
                 hint="The tokenizer does not belong to this model",
             )
+
+
+def copy_layer(mine: Any, theirs: Any, count: int) -> None:
+    """Copies the first `count` tokens of a layer's cache: keys and values (KV, capacity, D)."""
+    if not isinstance(theirs, FixedCache):
+        raise ModelError(
+            f"the cache {type(theirs).__name__} of this model cannot be copied",
+            hint="Generate one text at a time, without beams",
+        )
+    for to, source in ((mine.keys, theirs.keys), (mine.values, theirs.values)):
+        to.narrow(1, 0, count).copy_(source.narrow(1, 0, count))

@@ -1,4 +1,4 @@
-"""Speculative decoding: several guessed tokens are read in one pass, and those that the model would have chosen are kept.
+"""Speculative decoding: guessed tokens are read in one pass, and those that the model would have chosen are kept.
 
 A pass over a few tokens costs little more than one over a single token, because the weights are read once (Leviathan
 et al., 2023). A guess is kept if the sampler, asked for the token in its place, chooses it; so the tokens are those of
@@ -28,7 +28,8 @@ class Drafter(Protocol):
 
 
 class PromptLookup:
-    """Guesses that the text repeats itself: what followed the latest occurrence of its last tokens follows again (Saxena,
+    """Guesses that the text repeats itself: what followed the latest occurrence of its last tokens follows again
+    (Saxena,
     "Prompt lookup decoding", 2023; https://github.com/apoorvumang/prompt-lookup-decoding). Three tokens are looked for,
     then two.
     """
@@ -89,10 +90,6 @@ class Speculation:
         self._rows: Tensor | None = None  # (T, V): the logits after each token of the last pass
         self._right = 0
         self.passes = self.guessed = self.accepted = 0
-
-    @property
-    def capacity(self) -> int:
-        return self.session.capacity
 
     @property
     def position(self) -> int:

@@ -1,11 +1,11 @@
 """Text of a given form: the JSON of a schema, the matches of a regular expression, one of some choices.
 
-The form is an automaton over bytes (automata.py). For each state of it a mask says which tokens the text may go on with:
-those whose bytes it can read. A kernel makes the mask by reading all tokens of the vocabulary, some milliseconds for
-128,000 tokens; masks are kept by state.
+The form is an automaton over bytes (automata.py). For each state of it a mask says which tokens the text may go on
+with: those whose bytes it can read. A kernel makes the mask by reading all tokens of the vocabulary, some
+milliseconds for 128,000 tokens; masks are kept by state.
 
-The text always has the form, also when max_new_tokens or the context ends it: a token is allowed only if the tokens that
-are left suffice to complete the text byte by byte. (A stop string or Stop may still cut it short.)
+The text always has the form, also when max_new_tokens or the context ends it: a token is allowed only if the tokens
+that are left suffice to complete the text byte by byte. (A stop string or Stop may still cut it short.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from pyapp.text.automata import Automaton, Either, Expression, compile_expressio
 from pyapp.text.json_forms import Schema
 from pyapp.text.options import SamplingOptions
 from pyapp.text.patterns import Pattern
-from pyapp.text.session import Session
 from pyapp.text.tokenizer import Tokenizer
 
 MASK_BYTES = 64 << 20  # of the masks that a form keeps
@@ -159,11 +158,12 @@ def expression_of(options: SamplingOptions) -> tuple[Expression, str]:
     return Either(tuple(literal(text) for text in options.choice)), "choice"
 
 
-def form_of(options: SamplingOptions, tokenizer: Tokenizer, session: Session, left: int | None) -> TextForm:
-    """The form that the options ask for, of a text of at most `left` tokens. OptionError for what is not supported."""
+def form_of(options: SamplingOptions, tokenizer: Tokenizer, size: int, device: Device, left: int | None) -> TextForm:
+    """The form that the options ask for, of a text of at most `left` tokens, for logits (size,) on a device.
+    OptionError for what is not supported.
+    """
     known = _known.setdefault(tokenizer, _Known())
     stops = sorted(tokenizer.stop_ids.union(options.stop_tokens))
-    size, device = session.vocab_size, session.device
     try:
         wanted = json.dumps([options.json_schema, options.regex, options.choice])
     except (TypeError, ValueError, RecursionError) as error:

@@ -32,7 +32,8 @@ MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
 def model_of(name: str, salt: int) -> Any:
     config = dict(CONFIGS[name])
     made = AutoConfig.for_model(config.pop("model_type"), **config)
-    made._attn_implementation = "eager"
+    # Falcon's eager attention adds its linear biases twice.
+    made._attn_implementation = "sdpa" if config.get("alibi") else "eager"
     model = AutoModelForCausalLM.from_config(made).float().eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():

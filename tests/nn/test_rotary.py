@@ -39,15 +39,31 @@ def test_table() -> None:
     [
         ({"rope_theta": 500.0}, {"rope_parameters": {"rope_theta": 500.0, "rope_type": "default"}}),
         ({"rope_scaling": None}, {"rope_parameters": {}}),
-        ({"rotary_pct": 0.25, "rotary_emb_base": 300}, {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 300}}),
-        ({"rope_scaling": {"type": "linear", "factor": 2}}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}),
         (
-            {"original_max_position_embeddings": 32, "rope_scaling": {"type": "su", "short_factor": [2] * 8, "long_factor": [3] * 8}},
-            {"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 32, "short_factor": [2] * 8, "long_factor": [3] * 8}},
+            {"rotary_pct": 0.25, "rotary_emb_base": 300},
+            {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 300}},
+        ),
+        (
+            {"rope_scaling": {"type": "linear", "factor": 2}},
+            {"rope_parameters": {"rope_type": "linear", "factor": 2.0}},
+        ),
+        (
+            {
+                "original_max_position_embeddings": 32,
+                "rope_scaling": {"type": "su", "short_factor": [2] * 8, "long_factor": [3] * 8},
+            },
+            {
+                "rope_parameters": {
+                    "rope_type": "longrope",
+                    "original_max_position_embeddings": 32,
+                    "short_factor": [2] * 8,
+                    "long_factor": [3] * 8,
+                }
+            },
         ),
         ({"head_dim": 16, "hidden_size": 999}, {}),
     ],
-)  # fmt: skip
+)
 def test_old_configurations(old: dict[str, Any], new: dict[str, Any]) -> None:
     assert rotary_frequencies({**BASE, **old}) == rotary_frequencies({**BASE, **new})
 

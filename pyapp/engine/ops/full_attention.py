@@ -163,11 +163,11 @@ def attention(
     q (B, T, H, D), k (B, S, KV, D) and v (B, S, KV, Dv) with H a multiple of KV → (B, T, H, Dv). causal: the last row
     attends to all keys, the row before it to all but the last. scale defaults to 1 / sqrt(D).
 
-    window w, for causal attention: each row attends to the last w keys at most, its own included (Mistral, Gemma); window
-    (before, after): row t attends to the keys t - before .. t + after (ModernBERT). softcap c: scores become c tanh(score
-    / c) (Gemma 2, arXiv 2408.00118). slopes (H,): slopes[h] * (key - row) is added to the scores of causal attention
-    (ALiBi, Press et al. 2021, arXiv 2108.12409; slopes are positive). mask (B or 1, H or 1, T or 1, S): bool, True where
-    attention is allowed, or added to the scores. A row without any visible key gives 0.
+    window w, for causal attention: each row attends to the last w keys at most, its own included (Mistral, Gemma);
+    window (before, after): row t attends to the keys t - before .. t + after (ModernBERT). softcap c: scores become c
+    tanh(score / c) (Gemma 2, arXiv 2408.00118). slopes (H,): slopes[h] * (key - row) is added to the scores of causal
+    attention (ALiBi, Press et al. 2021, arXiv 2108.12409; slopes are positive). mask (B or 1, H or 1, T or 1, S): bool,
+    True where attention is allowed, or added to the scores. A row without any visible key gives 0.
     """
     _check_heads(q, k, v, 2)
     if q.shape[0] != k.shape[0]:

@@ -1,8 +1,8 @@
 """Attention over keys and values in a cache.
 
 A cache is (KV, capacity, D) for one text, or (B, KV, capacity, D) for B texts that are processed together. It holds
-float32 or float16 numbers, or is uint8 (..., row_bytes(D)): rows in q8_0, which are D int8 numbers, then a float16 scale
-for each 32 of them. `position` is int32: (1,) for one text, (B,) for B texts. Row t of text b has the position
+float32 or float16 numbers, or is uint8 (..., row_bytes(D)): rows in q8_0, which are D int8 numbers, then a float16
+scale for each 32 of them. `position` is int32: (1,) for one text, (B,) for B texts. Row t of text b has the position
 position[b] + t.
 """
 
@@ -87,8 +87,8 @@ def _starts(name: str, position: Tensor, tokens: int, capacity: int) -> list[int
 @function()
 @primitive(name="cache_write")
 def cache_write(cache: Tensor, x: Tensor, position: Tensor) -> Tensor:
-    """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, or x (B, T, KV, D) into (B, KV, capacity, D) at
-    position[b] …, in place; returns the cache. A uint8 cache takes rows in q8_0. IndexError past its end.
+    """Writes x (T, KV, D) into cache (KV, capacity, D) at position[0] …, or x (B, T, KV, D) into (B, KV, capacity, D)
+    at position[b] …, in place; returns the cache. A uint8 cache takes rows in q8_0. IndexError past its end.
     """
     check_write(cache, x, position)
     tokens = x.shape[-3]
@@ -138,13 +138,13 @@ def cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float | None = None,
     window: int | None = None, softcap: float | None = None, slopes: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D); or of q (B, T,
-    H, D) at position[b] … over (B, KV, capacity, D) → (B, T, H, D). H is a multiple of KV.
+    """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D); or of q (B,
+    T, H, D) at position[b] … over (B, KV, capacity, D) → (B, T, H, D). H is a multiple of KV.
 
-    scale defaults to 1 / sqrt(D). window: each row attends to the last `window` keys at most, its own included (Beltagy et
-    al. 2020, arXiv 2004.05150; Mistral, Gemma). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv 2408.00118).
-    slopes (H,) float32: slopes[h] * (position of the key - position of the row) is added to the scores (ALiBi, Press et
-    al. 2021, arXiv 2108.12409; slopes are positive).
+    scale defaults to 1 / sqrt(D). window: each row attends to the last `window` keys at most, its own included (Beltagy
+    et al. 2020, arXiv 2004.05150; Mistral, Gemma). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv
+    2408.00118). slopes (H,) float32: slopes[h] * (position of the key - position of the row) is added to the scores
+    (ALiBi, Press et al. 2021, arXiv 2108.12409; slopes are positive).
     """
     if q.ndim not in (3, 4):
         raise ValueError(f"cached_attention: takes q (T, H, D) or (B, T, H, D), got {describe(q)}")
@@ -182,8 +182,8 @@ def cached_self_attention(
     head_dim: int | None = None,
 ) -> Tensor:  # fmt: skip
     """Self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v] is overwritten; q and k are
-    rotated by `table` as by rope (None: they are not); caches (KV, capacity, D) are written at position[0] … → (T, H * D).
-    Or for B texts: qkv (B, T, (H + 2 KV) * D), caches (B, KV, capacity, D) and position (B,) → (B, T, H * D).
+    rotated by `table` as by rope (None: they are not); caches (KV, capacity, D) are written at position[0] … → (T, H *
+    D). Or for B texts: qkv (B, T, (H + 2 KV) * D), caches (B, KV, capacity, D) and position (B,) → (B, T, H * D).
 
     The other arguments are those of cached_attention. head_dim is D; a cache in q8_0 needs it. IndexError past the end
     of the cache or the table.

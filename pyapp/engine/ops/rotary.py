@@ -13,7 +13,6 @@ from ..tensor import Tensor, empty_contiguous
 from ..user_errors import describe
 from .stacking import cat, stack
 
-
 _ROWS = 4096  # of a table that are computed at a time, in float64
 
 
@@ -68,7 +67,9 @@ def _rope(x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) 
 
 @_rope.gradient
 def _d_rope(g: Tensor, _: Any, x: Tensor, table: Tensor, position: Tensor | None, interleaved: bool) -> Any:
-    """The gradient of a rotation is the inverse rotation. (A table may scale too: the transposed matrix scales alike.)"""
+    """The gradient of a rotation is the inverse rotation. (A table may scale too: the transposed matrix scales
+    alike.)
+    """
     back = table.detach().clone()
     back[..., 1] = -table.detach()[..., 1]
     return (_rope(g, back, position, interleaved),)

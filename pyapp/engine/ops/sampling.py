@@ -146,8 +146,8 @@ def sample(
 ) -> int:
     """Draws a token id from logits (V,) float32.
 
-    In this order: the penalty of the int32 ids in `history`, temperature, top-k, top-p, min-p, typical. `uniform` in [0, 1)
-    decides the draw; temperature 0 takes the largest. KernelError for NaN logits, and where every logit is -inf.
+    In this order: the penalty of the int32 ids in `history`, temperature, top-k, top-p, min-p, typical. `uniform` in
+    [0, 1) decides the draw; temperature 0 takes the largest. KernelError for NaN logits, and where every logit is -inf.
     """
     logits = _checked_logits("sample", logits)
     vocabulary = logits.shape[0]

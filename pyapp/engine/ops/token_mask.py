@@ -54,13 +54,11 @@ def token_mask(
         fits = len(tensor.shape) == shape if isinstance(shape, int) else tensor.shape == shape
         if tensor.dtype is not kind or not fits or not tensor.is_contiguous():
             raise ValueError(
-                "token_mask: takes table int32 (S, C), columns_of uint8 (256,), distance int32 (S,), bytes_ uint8 (N,) and "
-                f"offsets int32 (V + 1,), dense; got {describe(tensor)}"
+                "token_mask: takes table int32 (S, C), columns_of uint8 (256,), distance int32 (S,), "
+                f"bytes_ uint8 (N,), offsets int32 (V + 1,), all dense; got {describe(tensor)}"
             )
     if offsets.shape[0] < 2 or not 0 <= state < table.shape[0]:
         raise ValueError(f"token_mask: state {state} of {table.shape[0]}, {offsets.shape[0] - 1} tokens")
     mask = empty_contiguous((offsets.shape[0] - 1,), _dtype.bool_, table.device)
     _token_mask(mask, table, columns_of, distance, bytes_, offsets, state, budget)
     return mask
-
-

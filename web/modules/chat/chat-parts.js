@@ -25,11 +25,10 @@ function main() {
     h("p", { class: "chat-note", id: "chat-note", role: "status", hidden: true }),
     h("button", { type: "button", class: "secondary", id: "chat-answer", hidden: true }, "Answer this"),
     h("form", { class: "composer card chat-composer", id: "chat-form", autocomplete: "off" },
-      h("label", { class: "field-label", for: "chat-field" }, "Your message"),
+      h("label", { class: "visually-hidden", for: "chat-field" }, "Your message"),
       h("textarea", { id: "chat-field", rows: 1, spellcheck: "true", placeholder: "Ask something", "aria-describedby": "chat-keys" }),
-      h("div", { class: "composer-foot" },
-        h("p", { class: "chat-keys", id: "chat-keys" }, "Enter sends, Shift+Enter begins a line, Escape stops."),
-        h("button", { class: "primary", id: "chat-send", type: "submit" }, "Send"))),
+      h("button", { class: "primary", id: "chat-send", type: "submit" }, "Send"),
+      h("p", { class: "chat-keys", id: "chat-keys" }, "Enter sends, Shift+Enter begins a line, Escape stops.")),
     h("p", { class: "visually-hidden", id: "chat-announcer", role: "status", "aria-live": "polite" }));
 }
 

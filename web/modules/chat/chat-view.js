@@ -26,14 +26,23 @@ const FIELDS = [
 const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being written
 const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
 
-export class ChatView {
-  /**
-   * @param {import("../page/app.js").App} app @param {import("../page/model-dialog.js").ModelDialog} models
-   * @param {HTMLElement} view an empty section
-   */
+/**
+ * @param {import("../page/app.js").App} app @param {import("../page/model-dialog.js").ModelDialog} models
+ * @param {HTMLElement} view an empty section @returns {Promise<ChatView>} the view with its style
+ */
+export async function openChat(app, models, view) {
+  const style = h("link", { rel: "stylesheet", href: siteUrl("css/chat.css") });
+  await new Promise((resolve, reject) => {
+    style.onload = resolve;
+    style.onerror = () => reject(new Error(style.href));
+    document.head.append(style);
+  });
+  return new ChatView(app, models, view);
+}
+
+class ChatView {
   constructor(app, models, view) {
     Object.assign(this, { app, view, engine: app.engine, choice: app.choices.chat });
-    document.head.append(h("link", { rel: "stylesheet", href: siteUrl("css/chat.css") }));
     buildChat(view);
     this.announcer = new Announcer(byId("chat-announcer"));
     this.slot = byId("chat-error");
@@ -262,17 +271,20 @@ export class ChatView {
     const settle = () => {
       cancelAnimationFrame(this.frame);
       this.progress.hide();
-      if (turn && turn.text === "" && !answer) conversation.remove(turn);
+      if (turn && turn.text === "" && !turn.thoughts && !answer) conversation.remove(turn);
     };
     this.announcer.say("Answering.");
     if (!this.engine.about) this.progress.show("Starting the engine…");
     const onEvent = (event) => {
-      if (event.type === "token") {
+      if (event.type === "token" || event.type === "thought") {
         started();
         this.progress.hide();
-        turn.text += event.text;
         delete turn.reason;
-        this.announcer.add(event.text);
+        if (event.type === "thought") turn.thoughts = (turn.thoughts ?? "") + event.text;
+        else {
+          turn.text += event.text;
+          this.announcer.add(event.text);
+        }
         this.frame ||= requestAnimationFrame(show);
         this.#saveSoon();
       } else if (event.type === "metric" && event.name === "decode_speed") {
@@ -287,7 +299,7 @@ export class ChatView {
       if (turn) {
         turn.reason = done.reason === "stop_string" ? "stop" : done.reason;
         const tokens = (begun && before.figures?.tokens ? before.figures.tokens : 0) + (done.new_tokens ?? 0);
-        turn.figures = { ...turn.figures, tokens, context: done.context, used: done.context_used };
+        turn.figures = { ...turn.figures, tokens, context: done.context_size, used: done.context_tokens };
       } else if (done.reason !== "cancelled") this.#tell("The model ended its turn without a word.");
       settle();
       this.announcer.say(done.reason === "cancelled" ? "Stopped." : `The answer is finished. ${words(turn?.text ?? "")} words.`);

@@ -3,7 +3,7 @@
  * when a turn is edited or an answer is written again.
  *
  * @typedef {{id: string, parent: string | null, role: "user" | "assistant", text: string, created: number,
- *   model?: string, reason?: string, figures?: {tokens?: number, speed?: number, context?: number, used?: number}}} Turn
+ *   thoughts?: string, model?: string, reason?: string, figures?: {tokens?: number, speed?: number, context?: number, used?: number}}} Turn
  *   `reason` is that of the event `done`; an answer without one was cut off.
  */
 import { UserError } from "../shared/protocol.js";
@@ -70,7 +70,9 @@ export class Conversation {
   /** The messages up to a turn, for the model. @param {Turn} last */
   messages(last) {
     const path = this.path;
-    const shown = path.slice(0, path.indexOf(last) + 1).map(({ role, text }) => ({ role, content: text }));
+    const shown = path.slice(0, path.indexOf(last) + 1).map(({ role, text, thoughts }) => ({
+      role, content: text, ...(thoughts && { reasoning_content: thoughts }),
+    }));
     return this.system.trim() ? [{ role: "system", content: this.system }, ...shown] : shown;
   }
 
@@ -128,10 +130,10 @@ function checked(record, where) {
     need(!known.has(turn.id), `Turn ${index + 1} is there twice.`);
     const role = turn.parent === null ? null : known.get(turn.parent)?.role;
     need(turn.parent === null ? turn.role === "user" : role !== undefined && role !== turn.role, `Turn ${index + 1} does not follow a turn of the other side.`);
-    const { parent, role: own, model, reason } = turn;
+    const { parent, role: own, thoughts, model, reason } = turn;
     known.set(turn.id, {
       id: turn.id, parent, role: own, text: turn.text, created: turn.created,
-      ...(text(model) && { model }), ...(text(reason) && { reason }), figures: numbers(turn.figures),
+      ...(text(thoughts) && { thoughts }), ...(text(model) && { model }), ...(text(reason) && { reason }), figures: numbers(turn.figures),
     });
   }
   need(known.size === 0 ? leaf === null : known.has(leaf), "It does not say which turn is shown.");

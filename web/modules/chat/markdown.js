@@ -8,6 +8,7 @@ import { copyText, h } from "../page/dom.js";
 const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "input", "li", "ol", "p",
   "pre", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];
 const ATTRIBUTES = ["align", "checked", "class", "disabled", "href", "start", "type"];
+const PLAIN_VALUES = ["align", "checked", "disabled", "start", "type"]; // attributes that are no addresses
 const SCHEMES = /^(?:https?|mailto):/i;
 const LOWEST = 4; // of the headings of an answer: the page has h1 to h3 above it
 
@@ -29,7 +30,7 @@ const marked = new Marked({
 /** @param {string} html @returns {DocumentFragment} */
 function sanitised(html) {
   const fragment = DOMPurify.sanitize(html, {
-    ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ATTRIBUTES, ALLOWED_URI_REGEXP: SCHEMES, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true,
+    ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ATTRIBUTES, ALLOWED_URI_REGEXP: SCHEMES, ADD_URI_SAFE_ATTR: PLAIN_VALUES, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true,
   });
   for (const link of fragment.querySelectorAll("a[href]")) {
     link.target = "_blank";
@@ -82,12 +83,4 @@ export class MarkdownText {
       this.blocks.push({ raw: token.raw, nodes });
     }
   }
-}
-
-/** Thoughts and answer of a reasoning model: `<think>…</think>` before the answer. @param {string} text */
-export function thoughtsAndAnswer(text) {
-  const end = text.indexOf("</think>");
-  const begins = /^\s*<think>/.exec(text);
-  if (end < 0) return begins ? { thoughts: text.slice(begins[0].length), answer: "" } : { thoughts: "", answer: text };
-  return { thoughts: text.slice(begins?.[0].length ?? 0, end).trim(), answer: text.slice(end + "</think>".length) };
 }

@@ -3,7 +3,7 @@
  */
 import { copyText, h } from "../page/dom.js";
 import { drafts } from "./conversation-store.js";
-import { MarkdownText, thoughtsAndAnswer } from "./markdown.js";
+import { MarkdownText } from "./markdown.js";
 
 const ENDINGS = {
   length: "Stopped at the length that you set.",
@@ -36,7 +36,7 @@ export class TurnItem {
   /** Shows the text so far. @param {boolean} [writing] whether the answer is being written */
   refresh(writing = false) {
     this.element.dataset.state = writing ? "writing" : "done";
-    if (this.answer) this.answer.show(this.turn.text);
+    if (this.answer) this.answer.show(this.turn);
     if (writing) this.foot.replaceChildren();
     else this.foot.replaceChildren(...this.#foot());
   }
@@ -51,7 +51,7 @@ export class TurnItem {
     if (turn.role === "user") parts.push(button("Edit", "Edit this message and go on from there", () => this.edit()));
     else {
       parts.push(button("Regenerate", "Write this answer again", context.regenerate));
-      if (last && turn.reason !== "stop") parts.push(button("Go on", "Go on with this answer", context.goOn));
+      if (last && turn.text && turn.reason !== "stop") parts.push(button("Go on", "Go on with this answer", context.goOn));
     }
     if (versions.length > 1) parts.unshift(this.#versions());
     if (turn.role === "assistant") parts.push(h("p", { class: "turn-figures" }, figuresText(turn)));
@@ -114,9 +114,8 @@ class AnswerText {
     host.append(this.body);
   }
 
-  /** @param {string} text */
-  show(text) {
-    const { thoughts, answer } = thoughtsAndAnswer(text);
+  /** @param {import("./conversation.js").Turn} turn */
+  show({ text, thoughts }) {
     if (thoughts) {
       if (!this.thoughts) {
         const body = h("div", { class: "markdown" });
@@ -125,7 +124,7 @@ class AnswerText {
       }
       this.thoughts.show(thoughts);
     }
-    this.markdown.show(answer);
+    this.markdown.show(text);
   }
 }
 

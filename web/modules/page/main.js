@@ -31,8 +31,8 @@ async function start() {
   const transcribe = new TranscribeView(app, models);
   const chat = byId("view-chat");
   onFirstShown(chat, async () => {
-    const { ChatView } = await import(siteUrl("modules/chat/chat-view.js"));
-    globalThis.pyappPage.chat = new ChatView(app, models, chat);
+    const { openChat } = await import(siteUrl("modules/chat/chat-view.js"));
+    globalThis.pyappPage.chat = await openChat(app, models, chat);
   }, app);
   setUpDropping((files, folder) => {
     if (isShown(transcribe.view)) transcribe.drop(files, folder);

@@ -1,0 +1,304 @@
+"""`pyapp chat`: a conversation in the terminal, or line by line through pipes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyapp.cli.grouped import FILE_LIMIT, GroupedCommand, generation_options, settings_of
+from pyapp.cli.running import READER_LEFT, forward, json_option, threads_option, use_threads
+from pyapp.cli.views import JsonView, StoryView, View
+from pyapp.errors import PyappError
+from pyapp.events import Done, Event, Thought, Token
+
+if TYPE_CHECKING:
+    from pyapp.text.chat import Conversation
+
+HELP = """\
+/system TEXT   set the instructions; without TEXT, remove them
+/regenerate    answer the last message again
+/undo          remove the last message and its answer
+/new           begin a new conversation
+/save FILE     write the conversation to a file
+/load FILE     go on with a conversation from a file
+/help          show this
+/exit          leave, as Ctrl-D does
+A line that ends in \\ goes on in the next one. Between lines of \"\"\" a message may have any lines.
+Ctrl-C stops an answer."""
+BLOCK = '"""'
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("model", required=False)
+@click.option("--system", metavar="TEXT", help="Instructions before the conversation.")
+@click.option("--template", "template_file", type=click.Path(exists=True, dir_okay=False),
+              help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
+@click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
+@click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
+@click.option(
+    "--thoughts/--no-thoughts", default=True, help="Show what the model thinks before it answers.  [default: thoughts]"
+)
+@generation_options(None, several=False)
+@threads_option
+@json_option
+def chat(
+    model: str | None,
+    system: str | None,
+    template_file: str | None,
+    load_file: str | None,
+    tokenizer: str | None,
+    thoughts: bool,
+    draft: str | None,
+    threads: int | None,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Talk with a language model.
+
+    MODEL is a file, a folder, or a name on the hub. Each line is a message; /help lists the commands. With standard
+    input from a pipe, every line is answered in turn. --json prints the events, one per line.
+    """
+    from pyapp.text.chat import Conversation
+
+    options = settings_of(settings)
+    use_threads(threads)
+    source = Path(template_file).read_text(encoding="utf-8") if template_file else None
+    talk = Talk(model, tokenizer, draft, source, options, as_json, thoughts)
+    if load_file:
+        talk.conversation = Conversation.from_json(read_file(load_file), load_file)
+    if system is not None:
+        talk.conversation.system = system
+    return talk.run()
+
+
+def read_file(name: str) -> str:
+    path = Path(name)
+    if path.stat().st_size > FILE_LIMIT:
+        raise PyappError(f"more than {FILE_LIMIT:,} bytes", where=name)
+    return path.read_text(encoding="utf-8-sig")
+
+
+class ChatView(StoryView):
+    """Streams an answer, thoughts dimmed; ends with its figures."""
+
+    def __init__(self, thoughts: bool) -> None:
+        super().__init__("")
+        self._thoughts = thoughts
+        self._thinking = False
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Thought):
+            self.close()
+            if self._thoughts:
+                click.secho(event.text, dim=True, nl=False, err=True)
+                self._thinking = True
+            return
+        if isinstance(event, Token) and event.text and self._thinking:
+            click.echo("\n", err=True)
+            self._thinking = False
+        super().show(event)
+
+    def done(self, event: Done) -> None:
+        self._end_line()
+        results = event.results
+        parts = [f"{results.get('new_tokens', 0)} tokens"]
+        if "decode_speed" in self.metrics:
+            parts.append(f"{self.metrics['decode_speed'].value:,.0f} tokens/s")
+        if "context_size" in results:
+            parts.append(f"context {results['context_tokens']:,} of {results['context_size']:,}")
+        if event.reason != "stop":
+            parts.append(self.REASONS.get(event.reason, event.reason))
+        click.secho(f"[{', '.join(parts)}]", dim=True, err=True)
+
+
+class Keeping(View):
+    """Shows events in another view, and keeps the last one."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self._view = view
+        self.last: Event | None = None
+
+    def show(self, event: Event) -> None:
+        self.last = event
+        self._view.show(event)
+        self.outcome = self._view.outcome
+
+    def close(self) -> None:
+        self._view.close()
+
+
+class Talk:
+    """The loop over messages and commands."""
+
+    def __init__(
+        self, model: Any, tokenizer: Any, draft: Any, template: str | None, options: dict[str, Any], as_json: bool,
+        thoughts: bool,
+    ) -> None:  # fmt: skip
+        from pyapp.text.chat import Conversation
+
+        self.conversation: Conversation = Conversation()
+        self._model, self._tokenizer, self._draft, self._template = model, tokenizer, draft, template
+        self._options, self._as_json, self._thoughts = options, as_json, thoughts
+        self._typed = sys.stdin is not None and sys.stdin.isatty()
+        self._code = 0
+
+    def run(self) -> int:
+        from pyapp import tasks
+
+        view: View = JsonView() if self._as_json else View()
+        code = forward(lambda cancel: tasks.load(self._model, tokenizer=self._tokenizer, cancel=cancel), view)
+        if code:
+            return code
+        if self._typed and not self._as_json:
+            click.echo("Type a message, or /help.", err=True)
+        if self._typed:
+            try:
+                import readline  # noqa: F401 (gives input() a history)
+            except ImportError:
+                pass
+        for message in self._messages():
+            if message.startswith("/"):
+                if not self._command(message):
+                    break
+            elif message.strip():
+                self.conversation.ask(message)
+                if self._answer() == READER_LEFT:
+                    return READER_LEFT
+        return self._code
+
+    # -- input
+
+    def _messages(self) -> Iterator[str]:
+        """Messages and commands until the end of the input."""
+        while (line := self._line("> ")) is not None:
+            if line.strip().startswith(BLOCK):
+                yield self._block(line.strip()[len(BLOCK) :])
+                continue
+            lines = []
+            while line is not None and line.endswith("\\"):
+                lines.append(line[:-1])
+                line = self._line("… ")
+            yield "\n".join([*lines, line or ""])
+
+    def _block(self, first: str) -> str:
+        lines, line = [], first
+        while line is not None and not line.rstrip().endswith(BLOCK):
+            lines.append(line)
+            line = self._line("… ")
+        if line is not None:
+            lines.append(line.rstrip()[: -len(BLOCK)])
+        return "\n".join(lines).strip("\n")
+
+    def _line(self, prompt: str) -> str | None:
+        """The next line without its line break; None at the end of the input."""
+        while sys.stdin is not None:
+            try:
+                if self._typed:
+                    return input(prompt)
+                line = sys.stdin.readline()
+                return line.rstrip("\r\n") if line else None
+            except EOFError:
+                click.echo(err=True)
+                return None
+            except KeyboardInterrupt:
+                if not self._typed:
+                    raise
+                click.echo("\nCtrl-D leaves.", err=True)
+            except UnicodeDecodeError as error:
+                self._note(f"standard input is not UTF-8 text ({error.reason})", failed=True)
+                return None
+        return None
+
+    # -- commands
+
+    def _command(self, line: str) -> bool:
+        """Runs a command; False to leave."""
+        name, _, rest = line[1:].partition(" ")
+        commands: dict[str, Callable[[str], None]] = {
+            "system": self._system, "regenerate": self._regenerate, "undo": self._undo, "new": self._new,
+            "save": self._save, "load": self._load, "help": lambda _: click.echo(HELP, err=True),
+        }  # fmt: skip
+        if name in ("exit", "quit"):
+            return False
+        if name not in commands:
+            self._note(f"there is no command /{name}; /help lists them", failed=True)
+            return True
+        try:
+            commands[name](rest.strip())
+        except PyappError as error:
+            self._note(error.message, failed=True)
+        except (OSError, UnicodeError) as error:
+            self._note(str(error), failed=True)
+        return True
+
+    def _system(self, text: str) -> None:
+        self.conversation.system = text
+        self._note("instructions set" if text else "instructions removed")
+
+    def _regenerate(self, _: str) -> None:
+        if self.conversation.reopen():
+            self._answer()
+        else:
+            self._note("there is no message to answer", failed=True)
+
+    def _undo(self, _: str) -> None:
+        text = self.conversation.undo()
+        self._note(
+            "there is no message" if text is None else f"removed: {text.splitlines()[0]:.60}", failed=text is None
+        )
+
+    def _new(self, _: str) -> None:
+        from pyapp.text.chat import Conversation
+
+        system, self.conversation = self.conversation.system, Conversation()
+        self.conversation.system = system
+        self._note("a new conversation")
+
+    def _save(self, name: str) -> None:
+        Path(self._named(name)).write_text(self.conversation.to_json() + "\n", encoding="utf-8")
+        self._note(f"saved to {name}")
+
+    def _load(self, name: str) -> None:
+        from pyapp.text.chat import Conversation
+
+        self.conversation = Conversation.from_json(read_file(self._named(name)), name)
+        self._note(f"{len(self.conversation.messages)} messages from {name}")
+
+    @staticmethod
+    def _named(name: str) -> str:
+        if not name:
+            raise PyappError("give the name of a file")
+        return name
+
+    def _note(self, text: str, failed: bool = False) -> None:
+        click.secho(text, fg="red" if failed else None, dim=not failed, err=True)
+        self._code = 1 if failed and not self._typed else self._code
+
+    # -- answers
+
+    def _answer(self) -> int:
+        """Answers the last message; without success the message is removed."""
+        from pyapp import tasks
+
+        kept = Keeping(JsonView() if self._as_json else ChatView(self._thoughts))
+        try:
+            code = forward(
+                lambda cancel: tasks.chat(
+                    self._model, self.conversation.messages, self._options, template=self._template,
+                    tokenizer=self._tokenizer, draft=self._draft, cancel=cancel,
+                ),
+                kept,
+            )  # fmt: skip
+        except KeyboardInterrupt:  # a second Ctrl-C
+            code = 0
+        if isinstance(kept.last, Done) and "text" in kept.last.results:
+            self.conversation.answer(kept.last.results["text"], kept.last.results["thoughts"])
+        else:
+            self.conversation.undo()
+            self._code = self._code if self._typed else 1
+        return code

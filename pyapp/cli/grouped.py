@@ -1,0 +1,167 @@
+"""Options of the command line in groups, and those of generation, which several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pyapp.errors import OptionError
+from pyapp.text.options import SEEDS, SamplingOptions
+
+DEFAULTS = SamplingOptions()
+FILE_LIMIT = 16 << 20  # bytes
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class GroupedOption(click.Option):
+    """An option that the help shows under the heading `group`."""
+
+    def __init__(self, *names: Any, group: str = "Options", **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose help shows the options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(getattr(parameter, "group", "Options"), []).append(record)
+        for name, records in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
+def option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:
+    return click.option(*names, cls=GroupedOption, group=group, **settings)
+
+
+CHOICE, REPETITION, ENDING, FORM, SPEED, SEVERAL = (
+    "Choice of tokens", "Repetition", "Length and end", "Form of the text", "Speculation", "Several texts",
+)  # fmt: skip
+
+
+def _of_choice() -> list[Callable[[F], F]]:
+    return [
+        option(CHOICE, "--temperature", type=click.FloatRange(0, 100), default=DEFAULTS.temperature, show_default=True,
+               help="0 takes the most likely token; higher is more random."),
+        option(CHOICE, "--top-p", type=click.FloatRange(0, 1), default=DEFAULTS.top_p, show_default=True,
+               help="Only the most likely tokens that together have this probability."),
+        option(CHOICE, "--top-k", type=click.IntRange(min=0), default=DEFAULTS.top_k,
+               help="Only the K most likely tokens. [default: all]"),
+        option(CHOICE, "--min-p", type=click.FloatRange(0, 1), default=DEFAULTS.min_p,
+               help="Only tokens with this fraction of the highest probability. [default: all]"),
+        option(CHOICE, "--typical-p", type=click.FloatRange(0, 1), default=DEFAULTS.typical_p,
+               help="Only tokens of typical surprise that together have this probability. [default: all]"),
+        option(CHOICE, "--logit-bias", multiple=True, metavar="ID=NUMBER",
+               help="Add a number from -100 to 100 to a token's logit; may be given several times."),
+        option(CHOICE, "--seed", type=click.IntRange(0, SEEDS - 1),
+               help="The same seed gives the same text. [default: random]"),
+    ]  # fmt: skip
+
+
+def _of_repetition() -> list[Callable[[F], F]]:
+    return [
+        option(REPETITION, "--repetition-penalty", type=click.FloatRange(0.01, 100), show_default=True,
+               default=DEFAULTS.repetition_penalty, help="Above 1, tokens that occurred become less likely."),
+        option(REPETITION, "--frequency-penalty", type=click.FloatRange(-2, 2), default=DEFAULTS.frequency_penalty,
+               show_default=True, help="Lower the logits of tokens of the new text for each time they occurred."),
+        option(REPETITION, "--presence-penalty", type=click.FloatRange(-2, 2), default=DEFAULTS.presence_penalty,
+               show_default=True, help="Lower the logits of tokens that occurred in the new text."),
+        option(REPETITION, "--no-repeat-ngram", type=click.IntRange(0, 1000), default=DEFAULTS.no_repeat_ngram,
+               metavar="N", help="No sequence of N tokens occurs twice. [default: off]"),
+    ]  # fmt: skip
+
+
+def _of_ending(most: int | None) -> list[Callable[[F], F]]:
+    return [
+        option(ENDING, "-n", "--max-new-tokens", type=click.IntRange(min=1), default=most,
+               show_default=most is not None,
+               help="Length at most." + ("" if most else " [default: until the context is full]")),
+        option(ENDING, "--stop", multiple=True, metavar="TEXT",
+               help="End before this text; may be given several times."),
+        option(ENDING, "--rolling", is_flag=True, help="Drop the oldest tokens when the context is full."),
+        option(ENDING, "--keep", type=click.IntRange(min=0), default=0, metavar="N",
+               help="With --rolling: never drop the first N tokens. [default: 0]"),
+    ]  # fmt: skip
+
+
+def _of_form() -> list[Callable[[F], F]]:
+    return [
+        option(FORM, "--json-schema", metavar="FILE|JSON", help="Write JSON that fits this schema."),
+        option(FORM, "--regex", metavar="REGEX", help="Write a text that matches as a whole."),
+        option(
+            FORM, "--choice", multiple=True, metavar="TEXT", help="Write one of these texts; give it several times."
+        ),
+    ]
+
+
+def _of_speed() -> list[Callable[[F], F]]:
+    return [
+        option(SPEED, "--lookup", type=click.IntRange(0, 64), default=DEFAULTS.lookup, metavar="N",
+               help="Guess up to N tokens from earlier text: the same text, sooner. [default: off]"),
+        option(SPEED, "--draft", metavar="MODEL", help="Guess tokens with this smaller model of the same tokenizer."),
+    ]  # fmt: skip
+
+
+def _of_several() -> list[Callable[[F], F]]:
+    return [
+        option(SEVERAL, "--samples", type=click.IntRange(1, 256), default=DEFAULTS.samples, show_default=True,
+               help="The number of texts."),
+        option(SEVERAL, "--beams", type=click.IntRange(1, 256), default=DEFAULTS.beams,
+               help="Search for the most likely texts with so many beams. [default: off]"),
+        option(SEVERAL, "--length-penalty", type=click.FloatRange(-10, 10), default=DEFAULTS.length_penalty,
+               show_default=True, help="Above 0, beam search prefers longer texts."),
+        option(SEVERAL, "--logprobs", type=click.IntRange(0, 100), metavar="N",
+               help="With --json: log-probabilities of each token and of the N likeliest."),
+    ]  # fmt: skip
+
+
+def generation_options(most: int | None, several: bool = True) -> Callable[[F], F]:
+    """The options of SamplingOptions; `most` is the default of max_new_tokens."""
+    found: list[Callable[[F], F]] = [*_of_ending(most), *_of_choice(), *_of_repetition(), *_of_form(), *_of_speed()]
+    found += _of_several() if several else []
+
+    def decorate(function: F) -> F:
+        for entry in reversed(found):
+            function = entry(function)
+        return function
+
+    return decorate
+
+
+def settings_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """The values of generation_options, without `draft`, as SamplingOptions.from_dict takes them."""
+    values = {name: value for name, value in settings.items() if name != "draft"}
+    try:
+        values["logit_bias"] = dict(entry.split("=", 1) for entry in values["logit_bias"])
+        values["logit_bias"] = {token: float(bias) for token, bias in values["logit_bias"].items()}
+    except ValueError:
+        raise click.BadParameter("give ID=NUMBER, such as 15=-100.", param_hint="--logit-bias") from None
+    if values["json_schema"] is not None:
+        values["json_schema"] = read_schema(values["json_schema"])
+    try:
+        SamplingOptions.from_dict(values)
+    except OptionError as error:
+        raise click.BadParameter(f"{error.what}.", param_hint=f"--{(error.where or '').replace('_', '-')}") from None
+    return values
+
+
+def read_schema(text: str) -> Any:
+    """A JSON schema, given as a text or as the name of a file."""
+    try:
+        if not text.lstrip().startswith(("{", "true", "false")):
+            path = Path(text)
+            if path.stat().st_size > FILE_LIMIT:
+                raise click.BadParameter(f"{text} has more than {FILE_LIMIT:,} bytes.", param_hint="--json-schema")
+            text = path.read_text(encoding="utf-8-sig")
+        return json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise click.BadParameter(f"no JSON schema: {error!s:.200}", param_hint="--json-schema") from None

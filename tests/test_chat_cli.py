@@ -1,0 +1,151 @@
+"""`pyapp chat` in separate processes: through pipes, and in a terminal with Ctrl-C and Ctrl-D."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyapp import cli
+from tests.text.small_model import write_model
+
+pytest.importorskip("jinja2")
+pytestmark = pytest.mark.native_only
+
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+QUICK = ["--temperature", "0", "-n", "6", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The arguments: a small model and a template."""
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "chat.jinja").write_text(TEMPLATE)
+    return [str(write_model(folder)), "--template", str(folder / "chat.jinja")]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+
+
+def talk(model: list[str], text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pyapp", "chat", *model, *QUICK, *arguments]
+    return subprocess.run(command, input=text, capture_output=True, timeout=120, text=True, env=environment())
+
+
+def test_lines_of_a_pipe(model: list[str], tmp_path: Path) -> None:
+    saved = tmp_path / "talk.json"
+    lines = [
+        "/system Be kind.", "Once upon \\", "a time", '"""', "She said", "", 'hello"""', "/undo", "/regenerate",
+        "/save",
+        f"/save {saved}", "/nothing", "/help", "/exit", "never read",
+    ]  # fmt: skip
+    result = talk(model, "\n".join(lines) + "\n")
+    messages = json.loads(saved.read_text())["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
+    assert messages[0]["content"] == "Be kind." and messages[1]["content"] == "Once upon \na time"
+    answers = result.stdout.splitlines()
+    assert messages[2]["content"] in result.stdout and len(answers) == 3  # two messages, one of them twice
+    assert answers[0] == answers[2]
+    notes = result.stderr
+    assert (
+        "removed: She said" in notes and "there is no command /nothing" in notes and "give the name of a file" in notes
+    )
+    assert "context" in notes and "/regenerate    answer" in notes
+    assert result.returncode == 1  # of the wrong command
+    again = talk(model, "/regenerate\n", "--load", str(saved))
+    assert again.returncode == 0 and again.stdout.strip() == answers[0].strip()
+
+
+def test_json_lines(model: list[str]) -> None:
+    result = talk(model, "Once upon a time\nShe said\n", "--json")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    loaded, *ends = [event for event in events if event["type"] == "done"]
+    assert "name" in loaded and len(ends) == 2 and result.returncode == 0
+    assert ends[0]["context_size"] == 4096 and ends[1]["reused_tokens"] >= ends[0]["prompt_tokens"] - 3
+    text = "".join(event["text"] for event in events if event["type"] == "token")
+    assert text == ends[0]["text"] + ends[1]["text"]
+
+
+def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert talk([model[0]], "Hello\n").returncode == 1  # no template
+    missing = cli.run(["chat", str(tmp_path / "missing.bin")])
+    assert missing == 1 and "missing.bin" in capsys.readouterr().err
+    (tmp_path / "talk.json").write_text("{}")
+    assert cli.run(["chat", *model, "--load", str(tmp_path / "talk.json")]) == 1
+    assert "no conversation that pyapp saved" in capsys.readouterr().err
+    assert cli.run(["chat", *model, "--regex", "a", "--choice", "b"]) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal(model: list[str]) -> None:
+    """Ctrl-C stops the answer and the conversation goes on; Ctrl-D leaves."""
+    import pty
+
+    terminal, inner = pty.openpty()
+    long = ["--temperature", "1", "--seed", "1", "--logit-bias", "1=-100", "--logit-bias", "2=-100", "--threads", "1"]
+    command = [sys.executable, "-m", "pyapp", "chat", *model, *long]
+    process = subprocess.Popen(
+        command, stdin=inner, stdout=inner, stderr=inner, env=environment(), start_new_session=True
+    )
+    os.close(inner)
+    seen = ""
+
+    def until(text: str) -> None:
+        """Reads on to this text, and forgets what came before."""
+        nonlocal seen
+        end = time.monotonic() + 60
+        while text not in seen:
+            readable, _, _ = select.select([terminal], [], [], 1)
+            assert time.monotonic() < end, seen
+            seen += os.read(terminal, 4096).decode("utf-8", "replace") if readable else ""
+        seen = seen.partition(text)[2]
+
+    try:
+        until("> ")
+        os.write(terminal, b"Once upon a time\n")
+        until("Once upon a time")
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        until("stopped]")
+        until("> ")
+        os.write(terminal, b"/undo\n")
+        until("removed: Once upon a time")
+        until("> ")
+        os.write(terminal, b"\x04")
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        os.close(terminal)
+
+
+def test_help_shows_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, groups in (
+        ("chat", ["Form of the text"]),
+        ("generate", ["Several texts", "Speculation", "Repetition"]),
+    ):
+        assert cli.run([command, "--help"]) == 0
+        text: Any = capsys.readouterr().out
+        assert all(f"\n{group}:\n" in text for group in ["Options", "Choice of tokens", *groups]), text
+
+
+def test_generate_takes_the_new_settings(model: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3}')
+    assert cli.run(["generate", model[0], "--no-echo", "--json-schema", str(schema), "--seed", "1"]) == 0
+    assert all(isinstance(entry, bool) for entry in json.loads(capsys.readouterr().out))
+    assert cli.run(["generate", model[0], "-p", "Once", "--beams", "3", "--samples", "2", "-n", "4"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count("Once") == 2 and "log-probability" in shown.err
+    for wrong in (["--logit-bias", "x"], ["--json-schema", "{"], ["--beams", "2", "--stop", "x"], ["--keep", "-1"]):
+        assert cli.run(["generate", model[0], *wrong]) == 2, wrong
+        assert wrong[0] in capsys.readouterr().err

@@ -1,0 +1,343 @@
+"""Text of a given form: automata, regular expressions, JSON Schema, and texts of models that know nothing of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from typing import Any
+
+import pytest
+
+from pyapp.engine.device import cpu
+from pyapp.errors import OptionError
+from pyapp.events import Done, Event, Token
+from pyapp.text.automata import Automaton, characters, compile_expression, literal, others
+from pyapp.text.generate import Session, generate
+from pyapp.text.json_forms import Schema
+from pyapp.text.options import SamplingOptions
+from pyapp.text.patterns import Pattern
+from pyapp.text.structured import CompiledForm, TextForm, Vocabulary
+from tests.text.small_model import write_model
+from tests.text.table_model import TableModel, TableTokenizer
+
+TOKENIZER: Any = TableTokenizer()
+
+PERSON = {
+    "title": "A person",
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "tags": {"type": "array", "items": {"enum": ["a", "b", 3, None]}, "minItems": 1, "maxItems": 3},
+        "home": {"$ref": "#/$defs/place"},
+        "score": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+    },
+    "required": ["name", "age", "home"],
+    "additionalProperties": False,
+    "$defs": {"place": {"type": "object", "properties": {"zip": {"type": "string", "pattern": "^[0-9]{5}$"}}}},
+}
+
+
+def automaton(schema: Any) -> Automaton:
+    return compile_expression(Schema(schema).expression())
+
+
+def fits(schema: Any, value: Any) -> bool:
+    """Whether a value fits a schema: a check of its own of the keywords that these tests use."""
+    if isinstance(schema, bool):
+        return schema
+    if "$ref" in schema:
+        return fits(PERSON["$defs"]["place"], value)  # type: ignore[index]
+    if "anyOf" in schema:
+        return any(fits(option, value) for option in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    match schema.get("type"):
+        case "object":
+            known = schema.get("properties", {})
+            return (
+                isinstance(value, dict)
+                and all(name in value for name in schema.get("required", []))
+                and all(name in known and fits(known[name], inner) for name, inner in value.items())
+            )
+        case "array":
+            count = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 1 << 30)
+            return isinstance(value, list) and count and all(fits(schema["items"], item) for item in value)
+        case "string":
+            length = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", 1 << 30)
+            return isinstance(value, str) and length and re.search(schema.get("pattern", ""), value) is not None
+        case "integer":
+            return isinstance(value, int) and schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        case "number":
+            return isinstance(value, int | float)
+        case "null":
+            return value is None
+    raise AssertionError(schema)
+
+
+# -- characters and patterns
+
+
+@pytest.mark.parametrize(
+    "ranges", [[(0, 0x10FFFF)], [(0x41, 0x5A)], [(0x7F, 0x80)], [(0x7FF, 0x800)], [(0xD000, 0xE001)],
+    [(0x3A9, 0x1F600)],
+               [(0xFFFF, 0x10000), (0x20, 0x20)], [(0x10FFFF, 0x10FFFF)]], ids=str,
+)  # fmt: skip
+def test_characters_are_utf8(ranges: list[tuple[int, int]]) -> None:
+    found = compile_expression(characters(ranges))
+    edges = {edge + step for low, high in ranges for edge in (low, high) for step in (-1, 0, 1)}
+    for code in sorted(edges | {0x24, 0xE9, 0x20AC, 0x1F600, 0xD7FF, 0xE000}):
+        if 0 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF:
+            inside = any(low <= code <= high for low, high in ranges)
+            assert found.matches(chr(code).encode()) == inside, hex(code)
+    for wrong in (b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\x80", b"\xe2\x82"):  # no UTF-8
+        assert not found.matches(wrong)
+    assert others(others(ranges)) == sorted(ranges) or ranges[0][0] == 0xFFFF
+
+
+PATTERNS = [
+    r"[a-c]+|x{2,3}", r"(ab?)*c", r"\d{2}-\w\s[^\n]", r"^(yes|no)$", r"^a|b$", r"é+[α-ω]?", r"(a|b)*?abb", r"", r".{3}",
+    r"[^\d\s]\D\S", r"(?:a{0,2}b){2}", r"\x41\u00e9\.", r"a{3,}", "yes|yeah|no",
+]  # fmt: skip
+WORDS = [
+    "", "a", "b", "c", "ab", "xx", "xxx", "xxxx", "abac", "12-a b", "yes", "no", "nope", "yeah", "é", "ééω", "abb",
+    "aabb",
+    "x\ny", "ABC", "bb", "aabaab", "Aé.", "aaa", "aaaaa", "x12", "😀é.", "ab\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_match_what_python_matches(pattern: str) -> None:
+    found = compile_expression(Pattern(pattern, "regex").whole())
+    inside = compile_expression(Pattern(pattern, "regex").inside())
+    stricter = pattern.replace("$", r"\Z")  # Python's $ also matches before a last line break
+    for word in WORDS:
+        whole = re.fullmatch(stricter, word, re.ASCII) is not None
+        assert found.matches(word.encode()) == whole, word
+        assert inside.matches(word.encode()) == (re.search(stricter, word, re.ASCII) is not None), word
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        (r"(a)\1", "has groupref"), (r"a(?=b)", "has assert"), (r"\bword", "in the middle"), (r"a^b", "in the middle"),
+        (r"(?i)a", "sets flags"), (r"(?i:a)", "sets flags"), ("(", "no regular expression"), ("a" * 10_001,
+        "10,001 char"),
+        (r"((((a{99}){99}){99}){99})", "too large"), (r"(a|b)*a(a|b){30}", "too large"),
+        ("(" * 5000 + ")" * 5000, "no regular expression|too large|nested"), ("a{4294967294}", "too large"),
+    ],
+)  # fmt: skip
+def test_patterns_that_are_refused(pattern: str, message: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(OptionError, match=f"regex.*({message})"):
+        compile_expression(Pattern(pattern, "regex").whole(), "regex")
+    assert time.perf_counter() - start < 20
+
+
+# -- JSON Schema
+
+VALUES: list[tuple[Any, list[str], list[str]]] = [
+    ({"type": "integer"}, ["0", "-7", "123456789012345"], ["01", "1.0", "-", "1234567890123456"]),
+    ({"type": "integer", "minimum": -12, "maximum": 345}, [str(n) for n in range(-12, 346)],
+         ["-13", "346", "1000", "00"]),
+    ({"type": "integer", "exclusiveMinimum": 8, "exclusiveMaximum": 11}, ["9", "10"], ["8", "11", "90"]),
+    ({"type": "integer", "minimum": 1.5}, ["2", "10", "999999999999999"], ["1", "0", "-3"]),
+    ({"type": "number", "minimum": 0}, ["0", "1.25", "3e-7", "10E+2"], ["-1", ".5", "1.", "1e", "1e999"]),
+    ({"type": "boolean"}, ["true", "false"], ["True", "null", "tru"]),
+    ({"type": ["null", "boolean"]}, ["null", "true"], ["0"]),
+    ({"const": {"a": [1, "é"]}}, ['{"a": [1, "é"]}'], ["{}"]),
+    ({"type": "integer", "enum": [1, "a", 2.0, True]}, ["1", "2.0"], ['"a"', "true"]),
+    ({"type": "string"}, ['""', '"é😀"', r'"\n\"\\\u00e9\ud83d\ude00"'], ['"', '"\n"', r'"\x"', r'"\ud83d"', "'a'"]),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, ['"ab"', r'"a\n\/"', '"😀😀"'], ['"a"', '"abcd"']),
+    ({"type": "string", "pattern": "^a[\"\\\\\\n]b"}, [r'"a\"b"', r'"a\\b.."', r'"a\nbé"'], ['"a"b"', r'"xa\nb"']),
+    ({"type": "string", "format": "date"}, ['"2026-02-28"', '"1999-12-31"'], ['"2026-02-30"', '"2026-13-01"']),
+    ({"type": "string", "format": "date-time"}, ['"2026-02-28T23:59:59Z"'], ['"2026-02-28"', '"2026-02-28T24:00:00Z"']),
+    ({"type": "array", "items": {"type": "null"}}, ["[]", "[null]", "[null, null,null]"],
+         ["[null,]", "[,]", "[null,  null]"]),
+    ({"type": "array", "items": {"type": "boolean"}, "minItems": 2}, ["[true, true]", "[true,true,false]"],
+         ["[]", "[true]"]),
+    ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False}, ["[]", "[1]", "[1, 2]"],
+         ["[2]", "[1,2,3]"]),
+    ({"type": "array", "prefixItems": [{"const": 1}], "items": {"const": 0}, "minItems": 2}, ["[1,0]", "[1,0,0]"],
+         ["[1]", "[0]"]),
+    ({"type": "array", "items": {"const": 1}, "maxItems": 0}, ["[]"], ["[1]"]),
+    ({"properties": {"a": {"const": 1}, "b": {"const": 2}, "c": {"const": 3}}, "required": ["b"]},
+     ['{"b": 2}', '{"a":1,"b":2}', '{"b":2, "c": 3}', '{"a": 1, "b": 2, "c": 3}'],
+     ["{}", '{"a":1}', '{"b":2,"a":1}', '{,"b":2}', '{"b":2,}', '{"b":2,"d":4}']),
+    ({"properties": {"a": {"const": 1}, "b": {"const": 2}}}, ["{}", '{"a":1}', '{"b":2}', '{"a":1, "b":2}'],
+         ['{"a":1 "b":2}']),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, ["{}", '{"x": 1, "y\\n": -2}'], ['{"x": "1"}']),
+    ({"type": "object", "additionalProperties": False}, ["{}"], ['{"a": 1}']),
+    ({"anyOf": [{"const": "a"}, {"type": "null"}]}, ['"a"', "null"], ['"b"']),
+    ({"allOf": [{"type": "null"}]}, ["null"], ["1"]),
+    (True, ['{"a": [1, {"b": [true]}], "c": ""}', "-0.5", "null"], ["{a: 1}", "[[[[[1]]]]]", "nan"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "good", "bad"), VALUES, ids=lambda value: json.dumps(value)[:60])
+def test_schemas(schema: Any, good: list[str], bad: list[str]) -> None:
+    found = automaton(schema)
+    for text in good:
+        json.loads(text)
+        assert found.matches(text.encode()), text
+    for text in bad:
+        assert not found.matches(text.encode()), text
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "array", "uniqueItems": True}, "#: the keyword 'uniqueItems' is not supported here"),
+        (
+            {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}},
+            "#/properties/a: .*'multipleOf'",
+        ),
+        ({"oneOf": [{"type": "null"}]}, "'oneOf' is not supported here. Give anyOf"),
+        ({"type": "string", "minimum": 3}, "'minimum' is not supported here"),
+        ({"anyOf": [{"type": "null"}], "type": "null"}, "'type' beside 'anyOf'"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}, "recursion"),
+        ({"$ref": "#/$defs/b"}, "'#/\\$defs/b' is missing"),
+        ({"$ref": "http://x/y"}, "does not point into this schema"),
+        ({"type": "strin"}, "unknown type 'strin'"),
+        ({"type": "integer", "minimum": 3, "maximum": 2}, "no whole number"),
+        ({"type": "number", "minimum": 3}, "only if it is 0"),
+        ({"type": "string", "pattern": "a", "maxLength": 3}, "maxLength and pattern together"),
+        ({"type": "string", "pattern": "(?=a)"}, "#/pattern: .*assert"),
+        ({"type": "string", "format": "emoji"}, "unknown format 'emoji'. Known are date"),
+        ({"type": "object", "required": ["a"]}, "'a' is not among the properties"),
+        ({"type": "array", "minItems": 3, "maxItems": 2}, "3 is more than maxItems"),
+        ({"type": "string", "maxLength": 10**9}, "too large"),
+        ({"type": "array", "items": {"const": 1}, "maxItems": 10**9}, "too large"),
+        ({"enum": []}, "a list that is not empty"),
+        ({"allOf": [{}, {}]}, "several schemas at once"),
+        (False, "no schema that a value can fit"),
+    ],
+    ids=str,
+)
+def test_schemas_that_are_refused(schema: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=f"json_schema: .*{message}|json_schema.*{message}"):
+        compile_expression(Schema(schema).expression(), "json_schema")
+
+
+# -- texts of models
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from pyapp.models import load_model
+
+    return load_model(write_model(tmp_path_factory.mktemp("model"), max_seq_len=600))
+
+
+def written(events: list[Event]) -> tuple[str, str, int]:
+    """Text, reason, and number of tokens."""
+    assert isinstance(events[-1], Done)
+    text = "".join(event.text for event in events if isinstance(event, Token))
+    return text, events[-1].reason, events[-1].results["new_tokens"]
+
+
+def test_a_model_that_knows_nothing_writes_what_fits(small: Any) -> None:
+    """Random weights, many seeds, and lengths that end the text early."""
+    session, reasons = Session(small.model), set()
+    for seed in range(12):
+        most = [None, 70, 100, 200][seed % 4]
+        options = SamplingOptions(temperature=1.5, top_p=1, seed=seed, max_new_tokens=most, json_schema=PERSON)
+        text, reason, count = written(list(generate(session, small.tokenizer, "Once", options)))
+        assert fits(PERSON, json.loads(text)), text
+        reasons.add(reason)
+        assert count <= (most or 600)
+    assert reasons <= {"stop", "length"}
+    options = SamplingOptions(json_schema=PERSON, max_new_tokens=15)
+    with pytest.raises(OptionError, match=r"max_new_tokens: the form needs up to \d+ tokens, there is room for 15"):
+        list(generate(session, small.tokenizer, "", options))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_open_form_ends_in_time(seed: int, small: Any) -> None:
+    """A string without end is closed by the last token; an empty prompt drops no space."""
+    options = SamplingOptions(temperature=1, top_p=1, seed=seed, max_new_tokens=12, regex='"[a-z ]*"')
+    text, _, count = written(list(generate(Session(small.model), small.tokenizer, "", options)))
+    assert re.fullmatch('"[a-z ]*"', text) and count <= 12
+
+
+def test_choices() -> None:
+    found = set()
+    for seed in range(30):
+        options = SamplingOptions(temperature=1, top_p=1, seed=seed, choice=("ab", "abba", "cafe"))
+        text, reason, _ = written(list(generate(Session(TableModel()), TOKENIZER, "d", options)))
+        found.add(text)
+        assert reason == "stop"
+    assert found == {"ab", "abba", "cafe"}
+
+
+def test_speculation_and_penalties_keep_the_form(small: Any) -> None:
+    settings: dict[str, Any] = {
+        "temperature": 1.0, "top_p": 1.0, "seed": 3, "max_new_tokens": 60, "frequency_penalty": 1.0,
+        "no_repeat_ngram": 4,
+        "regex": "(one|two|three|, )+",
+    }  # fmt: skip
+    plain, fast = (
+        written(list(generate(Session(small.model), small.tokenizer, "one two", SamplingOptions(**settings, lookup=n))))
+        for n in (0, 4)
+    )
+    assert plain == fast and re.fullmatch(settings["regex"], plain[0])
+
+
+def test_what_no_token_can_write() -> None:
+    options = SamplingOptions(choice=("Z",))
+    with pytest.raises(OptionError, match="choice: no text of this form can be written with the model's tokens"):
+        list(generate(Session(TableModel()), TOKENIZER, "a", options))
+
+
+def test_masks_are_what_the_automaton_reads(small: Any) -> None:
+    """Every token, in states along random texts: allowed if and only if the automaton reads it and the text can end."""
+    words = Vocabulary(small.tokenizer, small.model.config.vocab_size, cpu)
+    compiled = CompiledForm(automaton(PERSON), words, [2], "json_schema")
+    chance = random.Random(5)
+    for _ in range(4):
+        state, form = 0, TextForm(compiled)
+        for _ in range(25):
+            mask = compiled.mask(state, None).tolist()
+            budget = chance.choice([5, 30, 80])
+            tight = compiled.mask(state, budget).tolist()
+            for token, piece in enumerate(words.pieces):
+                end = compiled.automaton.run(piece, state) if piece else -1
+                least = compiled.distance[end] if end >= 0 else -1
+                stops = token == 2 and compiled.automaton.accepting[state]
+                assert mask[token] == (least >= 0 or stops)
+                assert tight[token] == (0 <= least <= budget - 1 or stops)
+            allowed = [token for token, may in enumerate(mask) if may and words.pieces[token]]
+            if not allowed:
+                assert form.complete
+                break
+            token = chance.choice(allowed)
+            state = compiled.automaton.run(words.pieces[token], state)
+            form.accept(token)
+
+
+@pytest.mark.native_only
+def test_the_cost_of_a_large_vocabulary() -> None:
+    """A mask of 128,000 tokens takes some milliseconds (printed with -s); the limit leaves room for slow machines."""
+
+    class Large:
+        vocab_size = 128_000
+
+        def token_bytes(self, token: int) -> bytes:
+            return bytes([token % 256]) if token < 256 else f" {token:x}word"[: 2 + token % 9].encode()
+
+    words = Vocabulary(Large(), 128_000, cpu)  # type: ignore[arg-type]
+    compiled = CompiledForm(automaton(True), words, [], "json_schema")
+    inside = compiled.automaton.run(b'{"key": "val')  # the state in which the most tokens fit
+    start = time.perf_counter()
+    mask = compiled.mask(inside, None)
+    spent = time.perf_counter() - start
+    print(f"\na mask of 128,000 tokens: {spent * 1000:.1f} ms")
+    assert mask.sum().item() > 100_000 and spent < 0.5
+    assert compiled.mask(inside, None) is mask
+
+
+def test_a_form_of_its_own() -> None:
+    found = compile_expression(literal("é"))
+    assert found.matches("é".encode()) and not found.matches(b"e")
