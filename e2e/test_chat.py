@@ -75,7 +75,7 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     second = chat.say("And then?")
     asked = [system, question, {"role": "assistant", "content": first}, {"role": "user", "content": "And then?"}]
     assert second == native_answer(files, asked)
-    # What the model has read and written is not read again (its last token was not read yet).
+    # What the model has read and written is not read again.
     assert chat.last()["reused_tokens"] == used
     expect(chat.turn(3)).to_contain_text("tokens per second")
     expect(chat.turn(3)).to_contain_text(f"{chat.last()['context_tokens']} of 512 tokens of context used")

@@ -2,6 +2,7 @@
  * The chat view: a conversation with a language model, its turns, the kept conversations, model and settings. Loaded when
  * it is first shown.
  */
+import { throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { Announcer } from "../page/announcer.js";
 import { byId, h } from "../page/dom.js";
@@ -124,10 +125,14 @@ class ChatView {
   }
 
   /** Loads the chosen model before it is needed; says so if it has no chat template. */
-  async load() {
+  load() {
     const { model } = this.choice;
-    if (!model || this.loading === model || this.loaded === model || this.button.running || !isShown(this.view)) return;
+    if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
     this.loading = model;
+    this.prepared = this.#load(model); // resolved when it is loaded, or has failed
+  }
+
+  async #load(model) {
     clearError(this.slot);
     byId("chat-template").hidden = true;
     try {
@@ -254,7 +259,6 @@ class ChatView {
     const begun = answer?.text ?? "";
     const before = { ...answer };
     const messages = conversation.messages(answer ?? conversation.turns.get(parent));
-    const { context, ...options } = this.settings.options();
     const started = () => {
       if (turn) return;
       turn = conversation.add("assistant", "", parent);
@@ -293,6 +297,9 @@ class ChatView {
     };
     const running = this.button.run(async (signal) => {
       await this.app.listed();
+      await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
+      throwIfCancelled(signal);
+      const { context, ...options } = this.settings.options(); // the model may have limited them
       const params = { model: this.choice.model.id, messages, options, context };
       const done = await this.engine.call("chat", params, { signal, onEvent });
       this.last = done; // what a test compares

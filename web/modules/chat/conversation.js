@@ -133,7 +133,7 @@ function checked(record, where) {
     const { parent, role: own, thoughts, model, reason } = turn;
     known.set(turn.id, {
       id: turn.id, parent, role: own, text: turn.text, created: turn.created,
-      ...(text(thoughts) && { thoughts }), ...(text(model) && { model }), ...(text(reason) && { reason }), figures: numbers(turn.figures),
+      ...(text(thoughts) && { thoughts }), ...(text(model) && { model }), ...(text(reason) && { reason }), ...(turn.figures && { figures: numbers(turn.figures) }),
     });
   }
   need(known.size === 0 ? leaf === null : known.has(leaf), "It does not say which turn is shown.");
