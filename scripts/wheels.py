@@ -89,7 +89,7 @@ def pure(wheel: Path) -> Path:
     with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in source.namelist():
             data = source.read(entry)
-            if entry.endswith((".so", ".pyd", ".c")):
+            if entry.endswith((".so", ".pyd", ".c", "/")):
                 continue
             if entry.endswith(".dist-info/WHEEL"):
                 data = re.sub(rb"Root-Is-Purelib: \w+", b"Root-Is-Purelib: true", data)
@@ -98,7 +98,9 @@ def pure(wheel: Path) -> Path:
                 data = "\n".join([*record, f"{entry},,", ""]).encode()
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             record.append(f"{entry},sha256={digest},{len(data)}")
-            archive.writestr(zipfile.ZipInfo(entry), data, zipfile.ZIP_DEFLATED)  # the same bytes each time
+            member = zipfile.ZipInfo(entry)  # without today's date: the same bytes each time
+            member.external_attr = 0o644 << 16
+            archive.writestr(member, data, zipfile.ZIP_DEFLATED)
     return target
 
 

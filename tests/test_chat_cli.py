@@ -83,7 +83,8 @@ def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "talk.json").write_text("{}")
     assert cli.run(["chat", *model, "--load", str(tmp_path / "talk.json")]) == 1
     assert "no conversation that pyapp saved" in capsys.readouterr().err
-    assert cli.run(["chat", *model, "--regex", "a", "--choice", "b"]) == 2
+    assert cli.run(["chat", *model, "--regex", "a", "--choice", "b"]) == 1
+    assert "regex: excludes choice" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
@@ -146,6 +147,6 @@ def test_generate_takes_the_new_settings(model: list[str], tmp_path: Path, capsy
     assert cli.run(["generate", model[0], "-p", "Once", "--beams", "3", "--samples", "2", "-n", "4"]) == 0
     shown = capsys.readouterr()
     assert shown.out.count("Once") == 2 and "log-probability" in shown.err
-    for wrong in (["--logit-bias", "x"], ["--json-schema", "{"], ["--beams", "2", "--stop", "x"], ["--keep", "-1"]):
+    for wrong in (["--logit-bias", "x"], ["--json-schema", "{"], ["--keep", "-1"]):
         assert cli.run(["generate", model[0], *wrong]) == 2, wrong
         assert wrong[0] in capsys.readouterr().err

@@ -14,6 +14,7 @@ from pyapp.cli.running import READER_LEFT, forward, json_option, threads_option,
 from pyapp.cli.views import JsonView, StoryView, View
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Thought, Token
+from pyapp.text.options import SamplingOptions
 
 if TYPE_CHECKING:
     from pyapp.text.chat import Conversation
@@ -65,6 +66,7 @@ def chat(
     from pyapp.text.chat import Conversation
 
     options = settings_of(settings)
+    SamplingOptions.from_dict(options)  # what is wrong is told before the model is loaded
     use_threads(threads)
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
     talk = Talk(model, tokenizer, draft, source, options, as_json, thoughts)
@@ -186,7 +188,8 @@ class Talk:
             yield "\n".join([*lines, line or ""])
 
     def _block(self, first: str) -> str:
-        lines, line = [], first
+        lines: list[str] = []
+        line: str | None = first
         while line is not None and not line.rstrip().endswith(BLOCK):
             lines.append(line)
             line = self._line("… ")

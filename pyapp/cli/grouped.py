@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import click
 
-from pyapp.errors import OptionError
 from pyapp.text.options import SEEDS, SamplingOptions
 
 DEFAULTS = SamplingOptions()
@@ -147,10 +146,6 @@ def settings_of(settings: dict[str, Any]) -> dict[str, Any]:
         raise click.BadParameter("give ID=NUMBER, such as 15=-100.", param_hint="--logit-bias") from None
     if values["json_schema"] is not None:
         values["json_schema"] = read_schema(values["json_schema"])
-    try:
-        SamplingOptions.from_dict(values)
-    except OptionError as error:
-        raise click.BadParameter(f"{error.what}.", param_hint=f"--{(error.where or '').replace('_', '-')}") from None
     return values
 
 

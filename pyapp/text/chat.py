@@ -96,10 +96,11 @@ class Conversation:
             raise FileFormatError(f"not valid JSON: {error}", where=where) from None
         if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != 1:
             raise FileFormatError("this is no conversation that pyapp saved", where=where)
-        messages = document.get("messages")
-        for index, message in enumerate(messages if isinstance(messages, list) else [None]):
+        given = document.get("messages")
+        messages: list[Any] = given if isinstance(given, list) else [None]
+        for index, message in enumerate(messages):
             fits = isinstance(message, dict) and message.get("role") in ROLES
-            if not fits or not isinstance(message.get("content"), str):  # type: ignore[union-attr]
+            if not fits or not isinstance(message.get("content"), str):
                 raise FileFormatError(f"message {index} has no role and content", where=where)
         return cls(messages)
 

@@ -66,7 +66,7 @@ def _run(template: str, values: Mapping[str, Any], now: datetime | None) -> str:
     except TemplateRefusal as refusal:
         raise OptionError(f"the messages do not fit: {refusal!s:.500}", where="chat template") from None
     except TEMPLATE_ERRORS as error:
-        name = "it is nested too deeply" if isinstance(error, RecursionError) else f"{error!s:.300}"
+        name = "it is nested too deeply" if isinstance(error, RecursionError) else f"{error!s:.300}".rstrip(".")
         line = getattr(error, "lineno", None)
         where = f"chat template, line {line}" if line else "chat template"
         raise ModelError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
@@ -153,7 +153,7 @@ def generate_from(
     if rest := writer.finish():
         yield rest
     yield from clock.metrics(len(ids) - reused)
-    results = {"prompt_tokens": len(ids), "new_tokens": writer.count, "seed": sampler.seed}
+    results: dict[str, Any] = {"prompt_tokens": len(ids), "new_tokens": writer.count, "seed": sampler.seed}
     results |= {"stop_string": writer.stop_string} if writer.stop_string else {}
     results |= {"reused_tokens": reused} if reused else {}
     if isinstance(steps, Speculation):

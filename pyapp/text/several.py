@@ -174,7 +174,8 @@ class BeamSearch:
             found += [(beam.score + v, place, t) for v, t in zip(top.tolist(), ids.tolist(), strict=True) if v > -1e9]
         found.sort(key=lambda entry: -entry[0])
         length = len(self.beams[0].tokens) + 1
-        parents, beams = [], []
+        parents: list[int] = []
+        beams: list[Beam] = []
         for rank, (score, place, token) in enumerate(found[: self._width]):
             beam = self.beams[place]
             reason = "stop" if token in self._stops else None
@@ -229,7 +230,7 @@ def _beams(
         lanes.branch(parents)
         rows = [lanes.step(place, beam.tokens[-1]) for place, beam in enumerate(search.beams)]
     left = [(beam.score, beam.tokens, "cancelled") for beam in search.beams] if cancel.is_set() else []
-    texts = []
+    texts: list[dict[str, Any]] = []
     for number, (score, tokens, reason) in enumerate((search.finished or left)[: options.samples]):
         writer = Writer(tokenizer, options, continuing or form is not None, sample=number)
         text = ""

@@ -48,9 +48,9 @@ class PromptLookup:
             for size in range(2, min(LONGEST_MATCH, end) + 1):
                 self._ends[tuple(self._ids[end - size : end])] = end
         for size in range(min(LONGEST_MATCH, count), 1, -1):
-            end = self._ends.get(tuple(self._ids[count - size :]))
-            if end is not None:
-                return self._ids[end : end + most]
+            place = self._ends.get(tuple(self._ids[count - size :]))
+            if place is not None:
+                return self._ids[place : place + most]
         return []
 
 

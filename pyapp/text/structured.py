@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from pyapp.engine.device import Device
 from pyapp.engine.dtype import int32, uint8
 from pyapp.engine.ops import full, where
-from pyapp.engine.ops.token_mask import token_mask
+from pyapp.engine.ops.token_masks import token_mask
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.text.automata import Automaton, Either, Expression, compile_expression, literal

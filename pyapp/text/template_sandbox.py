@@ -29,6 +29,10 @@ TEXT_LIMIT = 16 << 20  # characters of any text that a template makes
 WIDTH_LIMIT = 1 << 10  # columns of an indentation, digits of a number
 SOURCE_LIMIT = 1 << 20  # characters of a template
 NUMBER_LIMIT = 1 << 62
+# A browser's stack is small, and a tab does not survive its overflow: nesting is counted instead of met.
+CALLS_LIMIT = 20
+NESTING_LIMIT = 40
+LINKS_LIMIT = 400  # operators of one expression
 RANGE_LIMIT = 100_000
 # Filters and methods of jinja2 and str that pad or format to any width, and that no chat template needs.
 FILTERS = frozenset(
@@ -50,6 +54,7 @@ class _Budget:
 
     def __init__(self, now: datetime) -> None:
         self.now = now
+        self.calls = 0  # that are under way
         self._steps = 0
         self._deadline = time.monotonic() + SECONDS
 
@@ -137,6 +142,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def _generate(self, source: nodes.Template, name: Any, filename: Any, defer_init: bool = False) -> str:
         """Before a template becomes Python: loops and joined texts go through the functions that count."""
+        _check_depth(source)
         for loop in source.find_all(nodes.For):
             if loop.recursive:
                 raise TemplateLimit("it has a recursive loop, which is not supported")
@@ -164,7 +170,13 @@ class _Environment(ImmutableSandboxedEnvironment):
             _check_replacement(owner, *args)
         if isinstance(owner, str) and function.__name__ == "join":
             return joined(_between(owner, *args))
-        return sized(super().call(context, function, *args, **kwargs))
+        self.budget.calls += 1
+        if self.budget.calls > CALLS_LIMIT:
+            raise TemplateLimit(f"its calls are nested more than {CALLS_LIMIT} deep")
+        try:
+            return sized(super().call(context, function, *args, **kwargs))
+        finally:
+            self.budget.calls -= 1
 
     def is_safe_attribute(self, obj: Any, attribute: str, value: Any) -> bool:
         if isinstance(obj, str) and attribute in METHODS:
@@ -273,9 +285,47 @@ def _without_concatenation(node: Any) -> Any:
     return node
 
 
+def _check_depth(tree: nodes.Template) -> None:
+    """TemplateLimit for a tree whose expressions are nested deeply, as a chain of additions is."""
+    level: list[Any] = [tree]
+    for _ in range(2 * NESTING_LIMIT):
+        level = [child for node in level for child in node.iter_child_nodes()]
+        if not level:
+            return
+    raise TemplateLimit("it is nested too deeply")
+
+
+def _check_nesting(environment: _Environment, source: str) -> None:
+    """TemplateLimit for brackets, blocks and prefixes that are nested deeply, and for long expressions, before jinja2
+    parses them.
+    """
+    brackets = blocks = prefixes = sets = links = 0
+    begins = False
+    for _, kind, value in environment.lex(source):
+        if kind == "whitespace":
+            continue
+        if kind == "operator":
+            brackets += (value in "([{") - (value in ")]}")
+        if begins:
+            blocks += (value in _BLOCKS) - (value[:3] == "end" and value[3:] in _BLOCKS)
+            sets += value == "endset"  # `set` may or may not begin a block
+        starts = kind in ("variable_begin", "block_begin")
+        prefixes = 0 if starts else prefixes + (value in _PREFIXES)
+        links = 0 if starts else links + (kind == "operator" or value in _WORD_OPERATORS)
+        begins = kind == "block_begin"
+        if max(brackets, blocks, prefixes, sets) > NESTING_LIMIT or links > LINKS_LIMIT:
+            raise TemplateLimit("it is nested too deeply")
+
+
+_BLOCKS = frozenset("for if macro call filter block with autoescape generation".split())
+_WORD_OPERATORS = frozenset(("and", "or", "is", "in", "not"))
+_PREFIXES = frozenset(("not", "-", "+", "if", "elif", "else", "**"))
+
+
 @lru_cache(maxsize=16)
 def _compiled(source: str) -> tuple[_Environment, Any]:
     environment = _Environment()
+    _check_nesting(environment, source)
     return environment, environment.from_string(source)
 
 

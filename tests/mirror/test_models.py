@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp.events import Done, Token
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.nn import Module
-from pyapp.text.generate import Session
+from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler
+from pyapp.text.several import generate_several
 from tests.models.test_whisper import make
 from tests.models.whisper_model import CONFIGS, inputs
 
@@ -70,3 +72,48 @@ def test_whisper_encodes_and_decodes(dtype: str | None, eager: bool) -> None:
     move(model)
     for found, wanted in zip(heard(model, mel.to("mirror"), eager), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+class Letters:
+    """A tokenizer of 80 letters; token 2 ends a text."""
+
+    vocab_size, bos_id, eos_ids, stop_ids = 80, 1, frozenset({2}), frozenset({2})
+
+    def encode(self, text: str, eos: bool | None = None) -> list[int]:
+        return [1, *(ord(letter) - 45 for letter in text)]
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token + 45]) if token > 2 else b""
+
+    def joiner(self, continuing: bool = False) -> Any:
+        class Joiner:
+            push = staticmethod(self.token_bytes)
+
+        return Joiner()
+
+
+def settings_of_generation(model: Llama2c) -> list[Any]:
+    """What the settings give that need more than the sampling kernel."""
+    words: Any = Letters()
+    common = {"seed": 3, "top_p": 1.0, "temperature": 1.0, "max_new_tokens": 14}
+    found: list[Any] = []
+    for settings in (
+        {"regex": "[a-f]{3}(gh|[i-p]+)", "typical_p": 0.9},
+        {"frequency_penalty": 1.0, "logit_bias": {5: 2.0}, "repetition_penalty": 1.3, "no_repeat_ngram": 2},
+        {"logprobs": 2},
+        {"lookup": 3, "rolling": True, "max_new_tokens": 40, "temperature": 0.0},
+    ):
+        options = SamplingOptions.from_dict(common | settings)
+        found += [e.to_dict() for e in generate(Session(model), words, "abcab", options) if isinstance(e, Token)]
+    for settings in ({"samples": 2}, {"beams": 3, "samples": 3}):
+        events = list(generate_several(model, words, "abc", SamplingOptions.from_dict(common | settings)))
+        found += [event.results["texts"] for event in events if isinstance(event, Done)]
+    return found
+
+
+def test_settings_of_generation() -> None:
+    pyapp.manual_seed(0)
+    model = Llama2c(Config(dim=48, hidden_dim=96, n_layers=2, n_heads=6, n_kv_heads=3, vocab_size=80, max_seq_len=32))
+    expected = settings_of_generation(model)
+    move(model)
+    assert settings_of_generation(model) == expected and len(expected) > 40

@@ -48,7 +48,10 @@ def document(template: Any) -> dict[str, Any]:
         "added_tokens": [{"id": number, "content": name, **flags} for number, name in enumerate(names)],
         "pre_tokenizer": {"type": "Whitespace"},
         "post_processor": template,
-        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "[UNK]"},
+        "model": {
+            "type": "WordPiece", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        },
     }  # fmt: skip
 
 

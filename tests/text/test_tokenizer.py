@@ -254,36 +254,3 @@ def test_needs_no_numpy() -> None:
     code = "import sys, pyapp.text.stream; print('numpy' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"
-
-
-@pytest.mark.native_only
-def test_llama_cpps_cases_of_bert(data_path: Callable[[str], Path]) -> None:
-    """llama.cpp's vocabulary test of BGE: the ids between [CLS] and [SEP]."""
-    library = pytest.importorskip("tokenizers")
-    from pyapp.formats import GgufFile, open_checkpoint
-
-    name = "ggml-vocab-bert-bge.gguf"
-    with open_checkpoint(data_path(name)) as file:
-        assert isinstance(file, GgufFile)
-        pieces = file.values["tokenizer.ggml.tokens"]
-    # GGUF marks the beginnings of words, WordPiece the other pieces; control tokens have neither.
-    plain = {f"[{word}]" for word in ("PAD", "UNK", "CLS", "SEP", "MASK", *(f"unused{i}" for i in range(1000)))}
-    vocabulary = {}
-    for number, piece in enumerate(pieces):
-        text = piece if piece in plain else piece[1:] if piece.startswith("▁") else f"##{piece}"
-        vocabulary.setdefault(text, number)
-    native = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
-    native.normalizer = library.normalizers.BertNormalizer(lowercase=True)
-    native.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    native.post_processor = library.processors.BertProcessing(("[SEP]", 102), ("[CLS]", 101))
-    ours = Tokenizer.from_json(native.to_str())
-    texts = data_path(f"{name}.inp").read_text("utf-8").split("\n__ggml_vocab_test__\n")
-    lines = data_path(f"{name}.out").read_text("utf-8").split("\n")
-    compared = 0
-    for text, line in zip(texts, lines, strict=False):
-        ids = [int(number) for number in line.split()]
-        assert ours.encode(text) == native.encode(text).ids == [101, *ours.encode(text, bos=False, eos=False), 102]
-        if 100 not in ids and 100 not in ours.encode(text):  # words that the two cut up differently
-            assert ours.encode(text, bos=False, eos=False) == ids
-            compared += 1
-    assert compared > 30

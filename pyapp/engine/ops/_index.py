@@ -409,7 +409,7 @@ if TYPE_CHECKING:
     from .stacking import hstack as hstack
     from .stacking import stack as stack
     from .stacking import vstack as vstack
-    from .token_mask import token_mask as token_mask
+    from .token_masks import token_mask as token_mask
     from .torch_answers import dequantize as dequantize
     from .torch_answers import get_device as get_device
     from .torch_answers import is_same_size as is_same_size
@@ -891,7 +891,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "tensordot": "linalg.einsum",
     "threshold": "activation",
     "tile": "repeating",
-    "token_mask": "token_mask",
+    "token_mask": "token_masks",
     "topk": "sorting",
     "trace": "diagonals",
     "transpose": "view",
@@ -1565,7 +1565,7 @@ OP_MODULES: dict[str, str] = {
     "_svdvals": "linalg.svd",
     "_take": "index",
     "_take_back": "index",
-    "_token_mask": "token_mask",
+    "_token_mask": "token_masks",
     "_unbounded": "reduce",
     "_where": "elementwise.select",
     "_windows": "sliding_windows",
