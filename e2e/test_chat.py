@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.chat_page import ChatPage, write_chat_model
+from e2e.chat_page import ChatPage
 from e2e.conftest import OUTPUT, watched
 from e2e.test_site import serious
 from pyapp import tasks
 from pyapp.formats.source import FileSource
 from scripts.serve import SiteServer
+from tests.text.chat_model import write_chat_model
 
 GREEDY = {"temperature": 0, "top_p": 0.9, "max_new_tokens": 24}
 HOSTILE = """# Title
@@ -96,7 +97,7 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     assert chat.texts() == ["Hello, fox", first, "And then?", second]
 
 
-def test_a_model_without_a_template_and_its_limits(chat: ChatPage) -> None:
+def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Path) -> None:
     chat.page.evaluate("pyappPage.app.choices.chat.chooseById('stories')")
     chat.settings(**GREEDY, context=128)
     chat.say("Once")
@@ -104,7 +105,7 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage) -> None:
     expect(chat.template).to_contain_text("User:")
     chat.field.fill("the fox ran. " * 200)
     chat.field.press("Enter")
-    expect(chat.error).to_contain_text("there is room for 128")
+    expect(chat.error).to_contain_text("at most 128")
     expect(chat.error).to_contain_text("edit earlier messages")
     assert chat.texts()[-1].startswith("the fox ran.")  # the message is not lost
     chat.page.evaluate("pyappPage.chat.begin()")
@@ -115,8 +116,15 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage) -> None:
     chat.page.keyboard.press("Escape")
     chat.answered()
     assert chat.page.evaluate("pyappPage.chat.conversation.path[1].reason") in ("cancelled", "stop", "stop_string")
+    broken = write_chat_model(tmp_path)
+    weights = next(path for path in broken if path.suffix == ".safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    chat.use(broken)
+    expect(chat.error).to_contain_text("model.safetensors")
+    chat.page.evaluate("pyappPage.app.choices.chat.chooseById('stories')")
     chat.settings(max_new_tokens=8)
     assert chat.say("Go")
+    expect(chat.error).to_have_count(0)
 
 
 def test_nothing_is_lost_on_reload(chat: ChatPage, files: list[Path]) -> None:
@@ -158,9 +166,9 @@ def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: 
     rows.locator(".conversation-open").click()
     expect(chat.turns).to_have_count(2)
     assert page.evaluate("pyappPage.chat.conversation.toRecord().turns") == record["turns"]
-    for text, says in (("no JSON", "not JSON"), ("{}", "no conversations"), (json.dumps({
-        "format": "pyapp.conversations", "version": 1, "conversations": [{**record, "turns": [{"id": "a", "parent": "b"}]}],
-    }), "Turn 1")):  # fmt: skip
+    head = {"format": "pyapp.conversations", "version": 1}
+    stranger = {**head, "conversations": [{**record, "turns": [{"id": "a", "parent": "b"}]}]}
+    for text, says in (("no JSON", "not JSON"), ("{}", "no conversations"), (json.dumps(stranger), "Turn 1")):
         saved.write_text(text)
         page.locator("#chat-import").set_input_files(saved)
         expect(chat.error).to_contain_text(says)
@@ -171,7 +179,8 @@ def imported(chat: ChatPage, folder: Path, answer: str) -> None:
     """Shows a conversation with this answer."""
     turns = [
         {"id": "a", "parent": None, "role": "user", "text": "Show me <b>everything</b>", "created": 1},
-        {"id": "b", "parent": "a", "role": "assistant", "text": answer, "thoughts": "First, *look*.", "created": 2, "model": "A model", "reason": "stop",
+        {"id": "b", "parent": "a", "role": "assistant", "text": answer, "thoughts": "First, *look*.", "created": 2,
+         "model": "A model", "reason": "stop",
          "figures": {"tokens": 120, "speed": 41.5, "context": 4096, "used": 160}},
     ]  # fmt: skip
     one = {"id": "fixed", "title": "Markdown", "system": "", "created": 1, "updated": 2, "leaf": "b", "turns": turns}

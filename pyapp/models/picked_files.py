@@ -1,4 +1,4 @@
-"""A language model from files by name, as a user picks them or drops their folder: nothing is looked up beside a path."""
+"""A language model from files by name, as a user picks them or drops their folder."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from pyapp.text.options import SamplingOptions, check_number
 from .core import Breath, Events, Result, reported, task
 from .keeper import keeper, load_text
 
-
 NO_TEMPLATE = Notice(
     "This model has no chat template, so it was perhaps not trained to chat",
     hint='The conversation is given to it as plain text: lines that begin with "User:" and "Assistant:"',
@@ -64,8 +63,8 @@ async def chat(
     `model`, `tokenizer`, `draft`, `key` and `options` as for `generate`; max_new_tokens is None by default. `tools` are
     JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat template;
     `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the conversation as plain
-    text (pyapp/text/plain_chat.py), instead of an error. `context` is the most tokens that the conversation may have, if
-    the model's context needs too much memory. The next answer reads only what differs from this conversation.
+    text (pyapp/text/plain_chat.py), instead of an error. `context` is the most tokens that the conversation may have,
+    if the model's own context needs too much memory. The next answer reads only what differs from this conversation.
     """
     from pyapp.text.chat import DEFAULTS, answer
     from pyapp.text.chat_template import ChatTemplate, sources
@@ -96,8 +95,8 @@ async def chat(
     without = plain and template is None and not sources(loaded.tokenizer.settings)
     chosen = PlainChat(loaded.tokenizer) if without else ChatTemplate(loaded.tokenizer, source=template)
     stream = answer(
-        keeper.session_of(loaded.model, context), chosen, messages, options, tools=tools, variables=variables, cancel=cancel,
-        drafter=drafter,
+        keeper.session_of(loaded.model, context), chosen, messages, options, tools=tools, variables=variables,
+        cancel=cancel, drafter=drafter,
     )  # fmt: skip
     for event in stream:
         yield event

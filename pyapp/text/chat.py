@@ -120,16 +120,16 @@ def answer(
     thinking tags, which is not part of the Tokens' text.
 
     A conversation that ends with an assistant's message is continued inside it. What the session has read of the
-    conversation is not read again. `template` may be a PlainChat, for models without a chat template. `tools` and `variables` go to the template
-    (`enable_thinking` …). The answer ends with the tokens that end a turn. Done also carries `text`, `thoughts`,
-    `context_tokens` and `context_size`. OptionError for a conversation that does not fit the context, unless
-    `options.rolling`: then the oldest tokens are left out.
+    conversation is not read again. `template` may be a PlainChat, for models without a chat template. `tools` and
+    `variables` go to the template (`enable_thinking` …). The answer ends with the tokens that end a turn. Done also
+    carries `text`, `thoughts`, `context_tokens` and `context_size`. OptionError for a conversation that does not fit
+    the context, unless `options.rolling`: then the oldest tokens are left out.
     """
     options = options or DEFAULTS
     tokenizer = template.tokenizer
     check_tokenizer(tokenizer, session.vocab_size)
     more = dict(variables or {})
-    goes_on = bool(messages) and messages[-1]["role"] == "assistant"
+    goes_on = bool(messages) and messages[-1].get("role") == "assistant"
     if goes_on:
         more |= {"add_generation_prompt": False, "continue_final_message": True}
     ids = conversation_ids(session, template, template.render_guarded(messages, tools, **more))
@@ -139,8 +139,8 @@ def answer(
         longest = session.model.config.max_seq_len
         wider = f", allow a larger context (this model has up to {longest})" if session.capacity < longest else ""
         raise OptionError(
-            f"the conversation has {len(ids)} tokens: there is room for {session.capacity}", where="messages",
-            hint=f"Remove or edit earlier messages, start anew{wider}, or set rolling, which leaves out the oldest tokens",
+            f"the conversation has {len(ids)} tokens: there is room for at most {session.capacity}", where="messages",
+            hint=f"Remove or edit earlier messages, start anew{wider}, or set rolling: it leaves out the oldest tokens",
         )  # fmt: skip
     ids = fitting(ids, session.capacity, options.keep)
     splitter = ThinkingSplitter(template.render(messages, tools, **more))

@@ -44,7 +44,9 @@ class PlainChat:
     def render_guarded(self, messages: Sequence[Mapping[str, Any]], tools: Any = None, **options: Any) -> str:
         """As `render`; names of special tokens in the messages are marked as text."""
         guard = self.tokenizer.guard
-        return self.render([{**message, "content": guard(message["content"])} for message in messages], tools, **options)
+        return self.render(
+            [{**message, "content": guard(message["content"])} for message in messages], tools, **options
+        )
 
     def encode_guarded(self, text: str) -> list[int]:
         """The token ids of a text of `render_guarded`, after the token that begins a text, if there is one."""
