@@ -128,6 +128,7 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
 
 
 def test_nothing_is_lost_on_reload(chat: ChatPage, files: list[Path]) -> None:
+    chat.page.locator("#chat-system").fill("Be brief.")
     chat.use(files).settings(temperature=0, max_new_tokens=480)
     chat.field.fill("A long answer, please")
     chat.field.press("Enter")
@@ -139,6 +140,7 @@ def test_nothing_is_lost_on_reload(chat: ChatPage, files: list[Path]) -> None:
     chat.field.wait_for()
     chat.page.evaluate("pyappPage.chat.ready")
     assert chat.texts()[0] == "A long answer, please"
+    expect(chat.page.locator("#chat-system")).to_have_value("Be brief.")
     expect(chat.field).to_have_value("what I was about to ask")
     assert chat.texts()[1:] == [] or chat.texts()[1].startswith(written[:20])
     chat.field.fill("")

@@ -26,6 +26,7 @@ const FIELDS = [
 ];
 const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being written
 const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
+const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
 
 /**
  * @param {import("../page/app.js").App} app @param {import("../page/model-dialog.js").ModelDialog} models
@@ -86,7 +87,8 @@ class ChatView {
     });
     byId("chat-system").addEventListener("input", ({ target }) => {
       this.conversation.system = target.value;
-      this.#saveSoon();
+      if (this.conversation.empty) drafts.set(SYSTEM, target.value);
+      else this.#saveSoon();
     });
     byId("chat-answer").addEventListener("click", () => this.answer(this.conversation.leaf));
     // The page may be closed: what is written so far is stored now.
@@ -101,7 +103,7 @@ class ChatView {
     try {
       const [last] = await this.store.list();
       if (last) this.#show(new Conversation(last));
-      else this.#show(this.conversation);
+      else this.#show(this.#fresh());
       await this.list.render(this.conversation.id);
     } catch (error) {
       showError(this.slot, error, this.app.actions);
@@ -168,16 +170,21 @@ class ChatView {
     await this.button.interrupt();
     await this.save();
     clearError(this.slot);
-    this.#show(new Conversation({ system: this.conversation.system }));
+    this.#show(this.#fresh());
     await this.list.render(this.conversation.id);
     this.field.focus();
+  }
+
+  /** An empty conversation, with the system prompt that was written for it, or that of the shown one. */
+  #fresh() {
+    return new Conversation({ system: drafts.get(SYSTEM) || this.conversation.system });
   }
 
   async #removed(id) {
     if (id !== this.conversation.id) return;
     await this.button.interrupt();
     clearTimeout(this.saving);
-    this.#show(new Conversation({ system: this.conversation.system }));
+    this.#show(this.#fresh());
     this.list.current = this.conversation.id;
   }
 
@@ -204,7 +211,7 @@ class ChatView {
     const versions = this.conversation.versions(turn);
     return new TurnItem(turn, {
       versions, last, place: turn.id,
-      edit: (text) => this.#say(text, turn.parent),
+      edit: (text) => this.#say(text, turn.parent, turn.id),
       regenerate: () => this.answer(turn.parent),
       goOn: () => this.answer(turn.parent, turn),
       show: async (step) => {
@@ -221,24 +228,28 @@ class ChatView {
     const text = this.field.value;
     if (!text.trim()) return this.field.focus();
     await this.ready;
-    const sent = this.#say(text, this.conversation.leaf);
+    const sent = this.#say(text, this.conversation.leaf, null);
     this.field.value = "";
     this.#fit();
     return sent;
   }
 
-  /** The user's turn, after the turn `parent`; stored before its draft is forgotten. */
-  #say(text, parent) {
-    this.over = this.#sayAndAnswer(text, parent);
+  /** The user's turn, after the turn `parent`, in place of the turn `edited`; stored before its draft is forgotten. */
+  #say(text, parent, edited) {
+    this.over = this.#sayAndAnswer(text, parent, edited);
     return this.over;
   }
 
-  async #sayAndAnswer(text, parent) {
+  async #sayAndAnswer(text, parent, edited) {
     await this.button.interrupt();
     const turn = this.conversation.add("user", text, parent);
     this.render();
     await this.save();
-    if (!this.failedToSave) drafts.set(DRAFT, this.field.value);
+    if (!this.failedToSave) {
+      drafts.set(DRAFT, this.field.value);
+      drafts.set(SYSTEM, "");
+      if (edited) drafts.set(edited, "");
+    }
     await this.list.render(this.conversation.id);
     return this.#answer(turn.id);
   }

@@ -81,7 +81,6 @@ export class TurnItem {
     };
     const send = () => {
       if (!field.value.trim()) return field.focus();
-      drafts.set(context.place, "");
       return context.edit(field.value);
     };
     field.addEventListener("input", () => drafts.set(context.place, field.value));
