@@ -37,6 +37,20 @@ print("fox")
 ```
 """
 
+# Two tabs change the same conversation: both texts are kept. The ids differ, and how many more there are.
+TWO_TABS = """async () => {
+  const { store } = pyappPage.chat;
+  const before = await store.list();
+  const tabs = ["mine", "theirs"].map((text) => {
+    const conversation = store.read(before[0]);
+    conversation.add("user", text);
+    return conversation;
+  });
+  for (const tab of tabs) await store.put(tab);
+  const after = (await store.list()).flatMap(({ turns }) => turns.map(({ text }) => text));
+  return [tabs[0].id !== tabs[1].id, after.filter((text) => ["mine", "theirs"].includes(text)).length];
+}"""
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -93,6 +107,7 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     chat.turn(0).get_by_role("button", name="Send").click()
     chat.until("pyappPage.chat.conversation.path.length === 2")
     assert chat.answered() == native_answer(files, [system, {"role": "user", "content": "Hello, wolf"}])
+    expect(chat.page.locator(".conversation", has_text="Hello, fox")).to_have_count(1)
     chat.turn(0).get_by_role("button", name="version before").click()
     assert chat.texts() == ["Hello, fox", first, "And then?", second]
 
@@ -168,6 +183,9 @@ def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: 
     rows.locator(".conversation-open").click()
     expect(chat.turns).to_have_count(2)
     assert page.evaluate("pyappPage.chat.conversation.toRecord().turns") == record["turns"]
+    page.locator("#chat-import").set_input_files(saved)
+    expect(page.locator(".conversations-note")).to_contain_text("were here already")
+    assert page.evaluate(TWO_TABS) == [True, 2]
     head = {"format": "pyapp.conversations", "version": 1}
     stranger = {**head, "conversations": [{**record, "turns": [{"id": "a", "parent": "b"}]}]}
     for text, says in (("no JSON", "not JSON"), ("{}", "no conversations"), (json.dumps(stranger), "Turn 1")):

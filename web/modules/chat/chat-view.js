@@ -102,7 +102,7 @@ class ChatView {
     this.#fit();
     try {
       const [last] = await this.store.list();
-      if (last) this.#show(new Conversation(last));
+      if (last) this.#show(this.store.read(last));
       else this.#show(this.#fresh());
       await this.list.render(this.conversation.id);
     } catch (error) {
@@ -161,7 +161,7 @@ class ChatView {
     await this.button.interrupt();
     await this.save();
     clearError(this.slot);
-    this.#show(new Conversation((await this.store.list()).find(({ id }) => id === record.id) ?? record));
+    this.#show(this.store.read((await this.store.list()).find(({ id }) => id === record.id) ?? record));
     await this.list.render(this.conversation.id);
     this.announcer.say(`${this.conversation.title}. ${this.conversation.path.length} turns.`);
   }

@@ -21,6 +21,15 @@ export class ConversationStore {
     });
     /** Writes come one after the other. */
     this.last = Promise.resolve();
+    /** What is stored of each conversation, as far as this tab knows. @type {WeakMap<Conversation, string>} */
+    this.stored = new WeakMap();
+  }
+
+  /** The conversation of a record of the list. @param {object} record */
+  read(record) {
+    const conversation = new Conversation(record);
+    this.stored.set(conversation, contentOf(record));
+    return conversation;
   }
 
   /** @returns {Promise<object[]>} all records, the last changed first */
@@ -31,7 +40,7 @@ export class ConversationStore {
   }
 
   /**
-   * Stores a conversation. If another tab has changed it meanwhile, both are kept: this one gets a new id.
+   * Stores a conversation, if it has changed. If another tab has changed it too, both are kept: this one gets a new id.
    * @param {Conversation} conversation @returns {Promise<void>}
    */
   put(conversation) {
@@ -41,6 +50,8 @@ export class ConversationStore {
 
   async #put(conversation) {
     const database = await this.opened;
+    const content = contentOf(conversation.toRecord());
+    if (this.stored.get(conversation) === content) return;
     if (!database) {
       this.inMemory.set(conversation.id, conversation.toRecord());
       return;
@@ -52,13 +63,13 @@ export class ConversationStore {
     conversation.revision += 1;
     table.put(conversation.toRecord());
     await finished(transaction);
+    this.stored.set(conversation, content);
   }
 
   /** Stores records of a file; those that are there with other turns get new ids. @param {object[]} records */
   async add(records) {
     const known = new Map((await this.list()).map((record) => [record.id, record]));
-    const same = (a, b) => JSON.stringify(a.turns) === JSON.stringify(b.turns) && a.system === b.system;
-    const fresh = records.filter((record) => !known.has(record.id) || !same(record, known.get(record.id)));
+    const fresh = records.filter((record) => !known.has(record.id) || contentOf(record) !== contentOf(known.get(record.id)));
     for (const record of fresh) await this.put(new Conversation(known.has(record.id) ? { ...record, id: crypto.randomUUID() } : record));
     return fresh.length;
   }
@@ -74,6 +85,10 @@ export class ConversationStore {
     await finished(transaction);
   }
 }
+
+/** What a user would miss. @param {object} record */
+const contentOf = ({ system, leaf, turns }) => JSON.stringify([system, leaf,
+  ...turns.map(({ id, parent, role, text, thoughts, model, reason }) => [id, parent, role, text, thoughts, model, reason])]);
 
 function open() {
   const request = indexedDB.open(DATABASE, 1);
