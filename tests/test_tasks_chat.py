@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,21 @@ from pyapp import tasks
 from pyapp.formats import open_checkpoint
 from pyapp.formats.sharded import write_sharded_safetensors
 from pyapp.formats.source import FileSource
+from pyapp.text import tokenizer as tokenizer_module
 from tests.text.chat_model import write_chat_model
 from tests.text.small_model import write_model
 
 pytest.importorskip("jinja2")
 GREEDY = {"temperature": 0, "max_new_tokens": 12}
+
+
+@pytest.fixture(autouse=True)
+def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the browser, tests with simpler tokenizers replace the page's library."""
+    if sys.platform == "emscripten":
+        from pyapp.browser import PageTokenizer
+
+        monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
 
 
 def run(events: tasks.Events) -> tuple[str, Any, list[Any]]:
