@@ -18,7 +18,7 @@ from pyapp import tasks
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled
-from pyapp.events import Cancel, Done, Event, Metric, Partial, Token
+from pyapp.events import Cancel, Done, Event, Metric, Partial, Thought, Token
 from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
 from pyapp.tasks.core import Result
@@ -126,7 +126,7 @@ class Channel:
         if isinstance(event, Partial) and self._waiting and self._waiting[-1]["type"] == "partial":
             self._waiting.pop()  # it was not sent yet
         self._waiting.append(event.to_dict())
-        if not isinstance(event, (Token, Partial)) or time.perf_counter() >= self._due:
+        if not isinstance(event, (Token, Thought, Partial)) or time.perf_counter() >= self._due:
             self.flush()
 
     def flush(self) -> None:
@@ -150,8 +150,8 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
 
 def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
     """Starts the task `method`. `params`: `sources` (by role), `key`, and the arguments of the task."""
-    if method in SPEECH_TASKS:
-        return SPEECH_TASKS[method](params, cancel)
+    if method in OTHER_TASKS:
+        return OTHER_TASKS[method](params, cancel)
     model = PageSource(params.sources.model)
     if method == "inspect":
         return tasks.inspect(model)
@@ -163,8 +163,26 @@ def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
 
 
 def sources_of(params: Any) -> dict[str, PageSource]:
-    """A speech model's files by role."""
+    """A model's files by role."""
     return {role: PageSource(source) for role, source in params.sources.object_entries()}
+
+
+def named_files(params: Any) -> dict[str, PageSource]:
+    """A language model's files by name."""
+    return {source.name: source for source in sources_of(params).values()}
+
+
+def load_chat(params: Any, cancel: Cancel) -> tasks.Events:
+    return tasks.load_chat(named_files(params), key=params.key, cancel=cancel)
+
+
+def chat(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `messages` and `options` of tasks.chat."""
+    values = json.loads(params.json)
+    return tasks.chat(
+        named_files(params), values["messages"], values["options"], plain=True,
+        key=params.key, cancel=cancel,
+    )  # fmt: skip
 
 
 def transcribe(params: Any, cancel: Cancel) -> tasks.Events:
@@ -229,7 +247,9 @@ async def export(params: Any, cancel: Cancel) -> tasks.Events:
     yield Done("complete", {"text": format_transcript(Transcript.from_dict(values), values["format"])})
 
 
-SPEECH_TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+OTHER_TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+    "chat": chat,
+    "chat.load": load_chat,
     "export": export,
     "listen": listen,
     "overview": overview,

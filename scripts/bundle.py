@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 # The files that become bundles under the same names, and the folders whose files the bundles contain.
-ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css"]
+ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css", "modules/chat/chat-view.js", "css/chat.css"]
 PARTS = ["modules", "css"]
 # Loaded by its address, into the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]

@@ -7,7 +7,14 @@ import sys
 import pytest
 
 # The command line's libraries are not in the page; the repository's files are not there either.
-NATIVE = ["test_cli.py", "test_chat_cli.py", "test_transcribe_cli.py", "test_architecture.py", "test_packaging.py", "test_hub_names.py"]
+NATIVE = [
+    "test_cli.py",
+    "test_chat_cli.py",
+    "test_transcribe_cli.py",
+    "test_architecture.py",
+    "test_packaging.py",
+    "test_hub_names.py",
+]
 collect_ignore = NATIVE if sys.platform == "emscripten" else []
 
 

@@ -30,7 +30,7 @@ from pyapp.events import (
 )  # fmt: skip
 from pyapp.text.options import SamplingOptions, check_number
 
-from .chat import chat, drafter_of
+from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
@@ -40,8 +40,8 @@ from .training import train_speech, train_story
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
     "Progress", "Segment", "Thought", "Token", "chat", "classify", "embed", "error_event", "fill_mask", "generate",
-    "inspect", "listen", "load", "load_speech", "models", "pipeline", "quantize", "rerank", "set_threads", "task",
-    "train_speech", "train_story", "transcribe", "translate", "unload",
+    "inspect", "listen", "load", "load_chat", "load_speech", "models", "pipeline", "quantize", "rerank", "set_threads",
+    "task", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 

@@ -6,11 +6,39 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from pyapp.events import Cancel, Event
+from pyapp.events import Cancel, Done, Event, Notice
 from pyapp.text.options import SamplingOptions
 
 from .core import Breath, Events, Result, reported, task
 from .keeper import keeper, load_text
+
+NO_TEMPLATE = Notice(
+    "This model has no chat template, so it was perhaps not trained to chat",
+    hint='The conversation is given to it as plain text: lines that begin with "User:" and "Assistant:"',
+)
+
+
+@task
+async def load_chat(
+    model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None
+) -> Events:
+    """Loads a model ahead of its first answer. A Notice tells that it has no chat template. Done carries `name`,
+    `config`, `template` (whether it has one) and `context`, the most tokens that it reads.
+    """
+    from pyapp.text.chat_template import sources
+
+    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel())) as events:
+        async for event in events:
+            if not isinstance(event, Result):
+                yield event
+                continue
+            loaded = event.value
+            template = bool(sources(loaded.tokenizer.settings))
+            if not template:
+                yield NO_TEMPLATE
+            context = loaded.model.config.max_seq_len
+            known = {"name": loaded.name, "config": loaded.config, "template": template, "context": context}
+            yield Done("complete", known)
 
 
 @task
@@ -21,6 +49,7 @@ async def chat(
     *,
     tools: Sequence[Mapping[str, Any]] | None = None,
     template: str | None = None,
+    plain: bool = False,
     variables: Mapping[str, Any] | None = None,
     tokenizer: Any = None,
     draft: Any = None,
@@ -32,10 +61,12 @@ async def chat(
 
     `model`, `tokenizer`, `draft`, `key` and `options` as for `generate`; max_new_tokens is None by default. `tools` are
     JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat template;
-    `variables` go to it (`enable_thinking` …). The next answer reads only what differs from this conversation.
+    `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the conversation as plain
+    text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs from this conversation.
     """
     from pyapp.text.chat import DEFAULTS, answer
-    from pyapp.text.chat_template import ChatTemplate
+    from pyapp.text.chat_template import ChatTemplate, sources
+    from pyapp.text.plain_chat import PlainChat
 
     cancel = cancel or Cancel()
     if not isinstance(options, SamplingOptions):
@@ -57,7 +88,8 @@ async def chat(
                     yield event
     breath = Breath()
     await breath.take()
-    chosen = ChatTemplate(loaded.tokenizer, source=template)
+    without = plain and template is None and not sources(loaded.tokenizer.settings)
+    chosen = PlainChat(loaded.tokenizer) if without else ChatTemplate(loaded.tokenizer, source=template)
     stream = answer(
         keeper.session_of(loaded.model, options.context), chosen, messages, options, tools=tools, variables=variables,
         cancel=cancel, drafter=drafter,

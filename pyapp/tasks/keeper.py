@@ -19,6 +19,10 @@ Loader = Callable[..., Any]  # (source, tokenizer, report, cancel, settings)
 
 
 def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **settings: Any) -> Any:
+    if isinstance(source, Mapping):
+        from pyapp.models.picked_files import load_files
+
+        return load_files(source, report, cancel, **settings)
     from pyapp.models import load_model
 
     return load_model(source, tokenizer, report=report, cancel=cancel, **settings)

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyapp.errors import FileFormatError, OptionError
+from pyapp.errors import FileFormatError, OptionError, PyappError
 from pyapp.events import Cancel, Done, Event, Thought, Token
 from pyapp.formats.safe_json import parse_json
 from pyapp.text.chat_template import ChatTemplate
 from pyapp.text.generate import check_tokenizer, fitting, generate_from
 from pyapp.text.options import SamplingOptions
+from pyapp.text.plain_chat import STOP, PlainChat
 from pyapp.text.session import Session, context_hint
 from pyapp.text.speculation import Drafter
 from pyapp.text.thinking import ThinkingSplitter
@@ -106,7 +107,7 @@ class Conversation:
 
 def answer(
     session: Session,
-    template: ChatTemplate,
+    template: ChatTemplate | PlainChat,
     messages: Sequence[Mapping[str, Any]],
     options: SamplingOptions | None = None,
     *,
@@ -118,31 +119,41 @@ def answer(
     """The model's answer to a conversation: the events of pyapp.text.generate.generate, and a Thought for text between
     thinking tags, which is not part of the Tokens' text.
 
-    What the session has read of the conversation is not read again. `tools` and `variables` go to the template
-    (`enable_thinking` …). The answer ends with the tokens that end a turn. Done also carries `text`, `thoughts`,
-    `context_tokens` and `context_size`. OptionError for a conversation that does not fit the context, unless
-    `options.rolling`: then the oldest tokens are left out.
+    A conversation that ends with an assistant's message is continued inside it. What the session has read of the
+    conversation is not read again. `template` may be a PlainChat, for models without a chat template. `tools` and
+    `variables` go to the template (`enable_thinking` …). The answer ends with the tokens that end a turn. Done also
+    carries `text`, `thoughts`, `context_tokens` and `context_size`. OptionError for a conversation that does not fit
+    the context, unless `options.rolling`: then the oldest tokens are left out.
     """
     options = options or DEFAULTS
     tokenizer = template.tokenizer
     check_tokenizer(tokenizer, session.vocab_size)
     more = dict(variables or {})
-    ids = template.encode(messages, tools, **more)
+    goes_on = bool(messages) and messages[-1].get("role") == "assistant"
+    if goes_on:
+        more |= {"add_generation_prompt": False, "continue_final_message": True}
+    ids = conversation_ids(session, template, template.render_guarded(messages, tools, **more))
     if not ids:
         raise OptionError("the template gives no text for these messages", where="messages")
     if len(ids) > session.capacity and not options.rolling:
         raise OptionError(
             f"the conversation has {len(ids)} tokens: there is room for {session.capacity}", where="messages",
-            hint="Remove earlier messages, start anew, or set rolling, which leaves out the oldest tokens. "
+            hint="Remove or edit earlier messages, start anew, or set rolling, which leaves out the oldest tokens. "
             f"{context_hint(session)}".rstrip(),
         )  # fmt: skip
     ids = fitting(ids, session.capacity, options.keep)
     splitter = ThinkingSplitter(template.render(messages, tools, **more))
     options = replace(options, stop_tokens=tuple(sorted(template.stop_ids().union(options.stop_tokens))))
     thoughts, text, index = "", "", 0
-    for event in generate_from(session, tokenizer, ids, options, cancel, drafter, continuing=False):
+    plain = isinstance(template, PlainChat)
+    if plain:
+        options = replace(options, stop=(*options.stop, STOP))
+    tokens: list[int] = []
+    for event in generate_from(session, tokenizer, ids, options, cancel, drafter, continuing=goes_on or plain):
         if isinstance(event, Token):
+            tokens += [] if event.id is None else [event.id]
             thought, part = splitter.push(event.text)
+            part = part.lstrip() if plain and not (goes_on or text) else part  # the space after "Assistant:"
             thoughts, text, index = thoughts + thought, text + part, event.index + 1
             if thought:
                 yield Thought(thought)
@@ -155,7 +166,38 @@ def answer(
                 yield Thought(thought)
             if part:
                 yield Token(part, None, index)
+            begun = messages[-1]["content"] if goes_on else ""
+            turns = [*(messages[:-1] if goes_on else messages), {"role": "assistant", "content": begun + text}]
+            if not thoughts and event.reason != "stop_string":  # otherwise the tokens are more than the text
+                session.rendered = rendered(template, turns, tools, variables), (*ids, *tokens)
             context = {"context_tokens": session.position, "context_size": session.capacity}
             yield Done(event.reason, {**event.results, "text": text, "thoughts": thoughts, **context})
         else:
             yield event
+
+
+def conversation_ids(session: Session, template: ChatTemplate | PlainChat, text: str) -> list[int]:
+    """The token ids of a rendered conversation. For what the model itself has written they are its own, because the
+    tokenizer might divide the same text otherwise, and all of it would have to be read again.
+    """
+    known, ids = session.rendered
+    if known and text.startswith(known):
+        rest = text[len(known) :]
+        # The border is exact only at a special token: no token extends across it.
+        if not rest or rest.startswith(tuple(template.tokenizer.special_names)):
+            return [*ids, *(template.tokenizer.encode_guarded(rest) if rest else ())]
+    return template.encode_guarded(text)
+
+
+def rendered(
+    template: ChatTemplate | PlainChat,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None,
+    variables: Mapping[str, Any] | None,
+) -> str:
+    """A conversation up to the end of the last message; "" by a template that changes the message."""
+    more = {**(variables or {}), "add_generation_prompt": False, "continue_final_message": True}
+    try:
+        return template.render_guarded(messages, tools, **more)
+    except PyappError:
+        return ""

@@ -161,8 +161,17 @@ class ChatTemplate:
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None, **options: Any
     ) -> list[int]:
         """The token ids of a conversation. Names of special tokens in messages and tools stay ordinary text."""
+        return self.encode_guarded(self.render_guarded(messages, tools, **options))
+
+    def render_guarded(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None, **options: Any
+    ) -> str:
+        """As `render`; names of special tokens in messages and tools are marked as text."""
         guarded = [_map_text(message, self.tokenizer.guard) for message in messages]
-        text = self.render(guarded, None if tools is None else _map_text(list(tools), self.tokenizer.guard), **options)
+        return self.render(guarded, None if tools is None else _map_text(list(tools), self.tokenizer.guard), **options)
+
+    def encode_guarded(self, text: str) -> list[int]:
+        """The token ids of a text of `render_guarded`."""
         return self.tokenizer.encode_guarded(text)
 
     def stop_ids(self) -> frozenset[int]:

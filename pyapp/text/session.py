@@ -61,6 +61,8 @@ class Session:
         self.vocab_size = model.config.vocab_size
         self.position = 0
         self.tokens: list[int] = []
+        # A conversation up to the end of the model's answer, as rendered by its template, and the tokens that it was.
+        self.rendered: tuple[str, tuple[int, ...]] = ("", ())
         self.eager = eager
         self.cache = model.new_cache(self.capacity)
         self.device = getattr(model, "device", cpu)

@@ -18,6 +18,7 @@ export class App extends EventTarget {
     this.choices = {
       generate: new ModelChoice("generate", "model"),
       transcribe: new ModelChoice("transcribe", "speech-model"),
+      chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
     /** Running activities for the status; the last one is shown. @type {string[]} */

@@ -8,10 +8,14 @@
 import { memory } from "./dom.js";
 
 export class ModelChoice extends EventTarget {
-  /** @param {"generate" | "transcribe"} task @param {string} remembered the storage key of the choice */
-  constructor(task, remembered) {
+  /**
+   * @param {"generate" | "transcribe" | "chat"} task @param {string} remembered the storage key of the choice
+   * @param {string[]} [tasks] the tasks whose models are offered
+   */
+  constructor(task, remembered, tasks = [task]) {
     super();
     this.task = task;
+    this.tasks = tasks;
     this.remembered = remembered;
     /** @type {ListedModel | null} */
     this.model = null;
@@ -26,7 +30,7 @@ export class ModelChoice extends EventTarget {
 
   /** Sets the list of all models. The first call chooses the model of the last visit. @param {ListedModel[]} models */
   offer(models) {
-    this.models = models.filter(({ task = "generate" }) => task === this.task);
+    this.models = models.filter(({ task = "generate" }) => this.tasks.includes(task));
     if (!this.model && this.models.length) {
       const last = this.models.find(({ id, state }) => id === this.lastId && state === "ready");
       this.choose(last ?? this.models[0]);

@@ -18,6 +18,11 @@ const FILES = {
       " with its ", h("code", {}, "tokenizer.json"), "."],
     accept: ".bin,.json,.safetensors,.pt",
   },
+  chat: {
+    text: ["Drop a ", h("code", {}, ".gguf"), " file here, or the folder of a model (", h("code", {}, "config.json"), ", ",
+      h("code", {}, "model.safetensors"), ", ", h("code", {}, "tokenizer.json"), " …)."],
+    accept: ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken",
+  },
 };
 
 export class ModelDialog {
@@ -49,7 +54,7 @@ export class ModelDialog {
     byId("drop-text").replaceChildren(...text);
     byId("pick-files").accept = accept;
     clearError(byId("model-error"));
-    byId("pick-folder").closest("label").hidden = choice.task !== "transcribe";
+    byId("pick-folder").closest("label").hidden = choice.task === "generate";
     this.render();
     openDialog(this.dialog);
     if (id) byId("model-list").querySelector(`[data-model="${CSS.escape(id)}"] button`)?.focus();

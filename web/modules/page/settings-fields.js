@@ -21,13 +21,18 @@ const MORE = [
 const LARGEST_SEED = 2 ** 32 - 1;
 
 export class SettingsFields {
-  /** @param {HTMLElement} host */
-  constructor(host) {
-    this.values = memory.get("settings", {});
+  /**
+   * @param {HTMLElement} host
+   * @param {{remembered?: string, prefix?: string, main?: Field[]}} [form] the name they are remembered under, what their
+   *   ids begin with, the fields at the top
+   */
+  constructor(host, { remembered = "settings", prefix = "", main = MAIN } = {}) {
+    Object.assign(this, { remembered, prefix, fields: [...main, ...MORE] });
+    this.values = memory.get(remembered, {});
     this.inputs = new Map();
     const reset = h("button", { type: "button", class: "quiet reset", onclick: () => this.reset() }, "Reset settings");
     host.append(
-      ...MAIN.map((field) => this.#slider(field)),
+      ...main.map((field) => this.#slider(field)),
       this.#seed(),
       h("details", { class: "more" }, h("summary", {}, "More"), h("div", { class: "more-fields" }, ...MORE.map((field) => this.#slider(field)), reset)),
     );
@@ -36,7 +41,7 @@ export class SettingsFields {
   /** The options for SamplingOptions.from_dict. Draws a new seed first, if the user does not keep the seed. */
   options() {
     if (!this.keep.checked) this.rollSeed();
-    const options = Object.fromEntries([...MAIN, ...MORE].map(({ name }) => [name, Number(this.inputs.get(name).number.value)]));
+    const options = Object.fromEntries(this.fields.map(({ name }) => [name, Number(this.inputs.get(name).number.value)]));
     return { ...options, seed: Number(this.seed.value) };
   }
 
@@ -46,7 +51,7 @@ export class SettingsFields {
   }
 
   reset() {
-    for (const { name, initial } of [...MAIN, ...MORE]) this.inputs.get(name).set(initial);
+    for (const { name, initial } of this.fields) this.inputs.get(name).set(initial);
   }
 
   rollSeed() {
@@ -56,15 +61,16 @@ export class SettingsFields {
 
   #remember(name, value) {
     this.values[name] = value;
-    memory.set("settings", this.values);
+    memory.set(this.remembered, this.values);
   }
 
   /** @param {Field} field */
   #slider(field) {
     const { name, label, min, max, step, initial, help } = field;
     const bounds = { min, max, step };
-    const range = h("input", { type: "range", id: `${name}-range`, ...bounds, "aria-label": label, "aria-describedby": `${name}-help` });
-    const number = h("input", { type: "number", id: name, ...bounds, inputmode: "decimal", required: true, "aria-describedby": `${name}-help` });
+    const id = this.prefix + name;
+    const range = h("input", { type: "range", id: `${id}-range`, ...bounds, "aria-label": label, "aria-describedby": `${id}-help` });
+    const number = h("input", { type: "number", id, ...bounds, inputmode: "decimal", required: true, "aria-describedby": `${id}-help` });
     const show = (value) => {
       const highest = Number(range.max);
       const sound = Number.isFinite(value) ? Math.min(highest, Math.max(min, value)) : initial;
@@ -83,12 +89,12 @@ export class SettingsFields {
     };
     this.inputs.set(name, { number, set, limit });
     show(this.values[name] ?? initial);
-    return h("div", { class: "slider" }, h("label", { class: "field-label", for: name }, label), number, range, h("p", { class: "help", id: `${name}-help` }, help));
+    return h("div", { class: "slider" }, h("label", { class: "field-label", for: id }, label), number, range, h("p", { class: "help", id: `${id}-help` }, help));
   }
 
   #seed() {
-    this.seed = h("input", { type: "number", id: "seed", min: 0, max: LARGEST_SEED, step: 1, inputmode: "numeric" });
-    this.keep = h("input", { type: "checkbox", id: "keep-seed" });
+    this.seed = h("input", { type: "number", id: `${this.prefix}seed`, min: 0, max: LARGEST_SEED, step: 1, inputmode: "numeric" });
+    this.keep = h("input", { type: "checkbox", id: `${this.prefix}keep-seed` });
     this.seed.value = String(this.values.seed ?? 1);
     this.keep.checked = this.values.keep_seed ?? false;
     this.seed.addEventListener("change", () => {
@@ -102,8 +108,8 @@ export class SettingsFields {
     const dice = h("button", { type: "button", class: "icon-button", title: "Another seed", "aria-label": "Another seed", onclick: () => this.rollSeed() });
     dice.append(diceIcon());
     return h("div", { class: "seed-row" },
-      h("label", { class: "field-label", for: "seed" }, "Seed"), this.seed, dice,
-      h("label", { class: "check" }, this.keep, "Keep: the same seed writes the same story"));
+      h("label", { class: "field-label", for: this.seed.id }, "Seed"), this.seed, dice,
+      h("label", { class: "check" }, this.keep, "Keep: the same seed writes the same text"));
   }
 }
 

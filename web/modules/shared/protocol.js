@@ -10,6 +10,7 @@
  * @typedef {{id: number, method: string, params: object}} Request
  * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent
  * @typedef {{type: "token", text: string, id: number, index: number}} TokenEvent
+ * @typedef {{type: "thought", text: string}} ThoughtEvent
  * @typedef {{type: "segment", text: string, start: number, end: number, id: number, words?: object[]}} SegmentEvent
  * @typedef {{type: "partial", text: string, start: number}} PartialEvent
  * @typedef {{type: "language", code: string, probability?: number}} LanguageEvent
@@ -19,7 +20,7 @@
  * @typedef {{type: "done", reason?: string}} DoneEvent
  * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
  *   action?: "restart" | "storage" | "retry"}} ErrorEvent
- * @typedef {ProgressEvent | TokenEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
+ * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
  */
 
 /** An error for the user: what happened, where, and what to do. */
@@ -58,8 +59,9 @@ export function throwIfCancelled(signal) {
  * @returns {TaskEvent}
  */
 export function eventFromError(error) {
-  if (error instanceof Cancelled || error?.name === "AbortError") return { type: "done", reason: "cancelled" };
-  if (error instanceof UserError) {
+  // By their names: each bundle of the page has its own copy of these classes.
+  if (["Cancelled", "AbortError"].includes(error?.name)) return { type: "done", reason: "cancelled" };
+  if (error?.name === "UserError") {
     const { what, where, hint, fatal, action } = error;
     return { type: "error", what, where, hint, fatal, action };
   }

@@ -6,9 +6,9 @@
  */
 import { UserError } from "../shared/protocol.js";
 
-/** @param {File[]} files @param {"generate" | "transcribe"} task @returns {{title: string, files: RoleFile[]}} */
+/** @param {File[]} files @param {"generate" | "transcribe" | "chat"} task @returns {{title: string, files: RoleFile[]}} */
 export function sortFiles(files, task) {
-  const model = task === "transcribe" ? speechModel(files) : languageModel(files);
+  const model = { transcribe: speechModel, chat: chatModel, generate: languageModel }[task](files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
   return model;
@@ -31,6 +31,32 @@ function languageModel(files) {
   if (tokenizers.length === 0) throw new UserError("The tokenizer is missing.", { where: models[0].name, hint });
   if (tokenizers.length > 1) throw new UserError("There is more than one tokenizer.", { hint });
   return { title: models[0].name, files: [{ role: "model", file: models[0] }, { role: "tokenizer", file: tokenizers[0] }] };
+}
+
+const CHAT_WEIGHTS = /\.(gguf|safetensors|bin)$/i;
+const CHAT_FILES = /\.(gguf|safetensors|bin|json|model|txt|jinja|tiktoken)$/i;
+const CHAT = "Choose one .gguf file, or the folder of a model: config.json, model.safetensors, tokenizer.json …";
+
+/** Roles are the files' names: Python finds out what they are. */
+function chatModel(files) {
+  const known = files.filter(({ name }) => CHAT_FILES.test(name));
+  const gguf = known.filter(({ name }) => /\.gguf$/i.test(name));
+  if (gguf.length > 1) {
+    const parts = gguf.every(({ name }) => /-of-\d+\.gguf$/i.test(name));
+    const what = parts ? "The weights are in several parts." : `There are ${gguf.length} files that could be the weights.`;
+    const hint = parts ? "Join them first (gguf-split --merge), or choose a model of one file." : "Choose one model at a time.";
+    throw new UserError(what, { where: gguf.map(({ name }) => name).join(", "), hint });
+  }
+  const weights = known.filter(({ name }) => CHAT_WEIGHTS.test(name) && !/^tokenizer\.bin$/i.test(name));
+  if (!weights.length) {
+    const what = known.length ? "The weights are missing." : "This is not a model file.";
+    throw new UserError(what, { where: files[0]?.name, hint: CHAT });
+  }
+  const names = new Set(known.map(({ name }) => name));
+  if (!gguf.length && !names.has("config.json") && !names.has("tokenizer.bin")) {
+    throw new UserError("The file config.json is missing.", { where: weights[0].name, hint: CHAT });
+  }
+  return { title: weights[0].name, files: known.map((file) => ({ role: file.name, file })) };
 }
 
 /** Roles of the files that have fixed names in a Whisper model. */

@@ -38,6 +38,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     return withModel(method, { ...params, options: JSON.stringify(params.options ?? {}) }, context, python.install("numpy"));
   }
 
+  /** What renders the chat templates of models. */
+  const templates = () => Promise.all(["markupsafe", "jinja2"].map((name) => python.install(name)));
+
   return {
     ping: async () => ({}),
 
@@ -53,6 +56,10 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     generate: (params, context) => withModel("generate", params, context),
 
     load: (params, context) => withModel("load", params, context),
+
+    chat: ({ model, ...values }, context) => withModel("chat", { model, json: JSON.stringify(values) }, context, templates()),
+
+    "chat.load": (params, context) => withModel("chat.load", params, context, templates()),
 
     "speech.load": (params, context) => withSpeechModel("speech.load", params, context),
 

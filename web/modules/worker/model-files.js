@@ -161,7 +161,7 @@ export class ModelFiles {
 
   /**
    * Adds a model from the user's files.
-   * @param {File[]} files @param {"generate" | "transcribe"} task the model's task
+   * @param {File[]} files @param {"generate" | "transcribe" | "chat"} task the model's task
    * @param {string} [folder] the name of the folder that contained them
    * @returns {string} the id of the new model
    */

@@ -1,0 +1,245 @@
+"""Chat: the turns of a model with a template and of one without, what is kept, Markdown of strangers, looks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from e2e.chat_page import ChatPage
+from e2e.conftest import OUTPUT, watched
+from e2e.test_site import serious
+from pyapp import tasks
+from pyapp.formats.source import FileSource
+from scripts.serve import SiteServer
+from tests.text.chat_model import write_chat_model
+
+GREEDY = {"temperature": 0, "top_p": 0.9, "max_new_tokens": 24}
+HOSTILE = """# Title
+
+Some *emphasis*, `code`, <img src=x onerror="globalThis.hacked = 1"> and <script>globalThis.hacked = 2</script>.
+
+[good](https://example.org/a) [bad](javascript:globalThis.hacked=3) ![picture](https://example.org/track.png)
+
+| a | b |
+| - | - |
+| 1 | 2 |
+
+- [x] done
+
+```python
+print("fox")
+```
+"""
+
+# Two tabs change the same conversation: both texts are kept. The ids differ, and how many more there are.
+TWO_TABS = """async () => {
+  const { store } = pyappPage.chat;
+  const before = await store.list();
+  const tabs = ["mine", "theirs"].map((text) => {
+    const conversation = store.read(before[0]);
+    conversation.add("user", text);
+    return conversation;
+  });
+  for (const tab of tabs) await store.put(tab);
+  const after = (await store.list()).flatMap(({ turns }) => turns.map(({ text }) => text));
+  return [tabs[0].id !== tabs[1].id, after.filter((text) => ["mine", "theirs"].includes(text)).length];
+}"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_chat_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def chat(browser: BrowserContext, site: SiteServer) -> Iterator[ChatPage]:
+    with watched(browser.new_page(), ChatPage) as page:
+        page.open(site.url)
+        page.page.evaluate("pyappPage.chat.begin()")
+        yield page
+
+
+def native_answer(files: list[Path], messages: list[dict[str, str]]) -> str:
+    """The same turn, here."""
+
+    async def collect() -> str:
+        sources = {path.name: FileSource(path) for path in files}
+        events = [event async for event in tasks.chat(sources, messages, GREEDY, key=str(files[0]))]
+        assert events[-1].type == "done", events[-1]
+        return "".join(event.text for event in events if event.type == "token")
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, collect()).result()
+
+
+def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) -> None:
+    chat.use(files).settings(**GREEDY)
+    chat.page.locator("#chat-system").fill("Be short.")
+    system = {"role": "system", "content": "Be short."}
+    first = chat.say("Hello, fox")
+    question = {"role": "user", "content": "Hello, fox"}
+    assert first == native_answer(files, [system, question])
+    expect(chat.template).to_be_hidden()
+    used = chat.last()["context_tokens"]
+    second = chat.say("And then?")
+    asked = [system, question, {"role": "assistant", "content": first}, {"role": "user", "content": "And then?"}]
+    assert second == native_answer(files, asked)
+    # What the model has read and written is not read again.
+    assert chat.last()["reused_tokens"] == used
+    expect(chat.turn(3)).to_contain_text("tokens per second")
+    expect(chat.turn(3)).to_contain_text(f"{chat.last()['context_tokens']} of 512 tokens of context used")
+
+    chat.turn(3).get_by_role("button", name="Go on").click()
+    longer = chat.answered()
+    assert longer.startswith(second) and len(longer) > len(second)
+    chat.turn(3).get_by_role("button", name="again").click()
+    assert chat.answered() == second
+    expect(chat.turn(3).locator(".versions")).to_contain_text("2 / 2")
+
+    chat.turn(0).get_by_role("button", name="Edit").click()
+    chat.turn(0).locator("textarea").fill("Hello, wolf")
+    chat.turn(0).get_by_role("button", name="Send").click()
+    chat.until("pyappPage.chat.conversation.path.length === 2")
+    assert chat.answered() == native_answer(files, [system, {"role": "user", "content": "Hello, wolf"}])
+    expect(chat.page.locator(".conversation", has_text="Hello, fox")).to_have_count(1)
+    chat.turn(0).get_by_role("button", name="version before").click()
+    assert chat.texts() == ["Hello, fox", first, "And then?", second]
+
+
+def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Path) -> None:
+    chat.page.evaluate("pyappPage.app.choices.chat.chooseById('stories')")
+    chat.settings(**GREEDY, context=128)
+    chat.say("Once")
+    expect(chat.template).to_contain_text("no chat template")
+    expect(chat.template).to_contain_text("User:")
+    chat.field.fill("the fox ran. " * 200)
+    chat.field.press("Enter")
+    expect(chat.error).to_contain_text("there is room for 128")
+    expect(chat.error).to_contain_text("edit earlier messages")
+    assert chat.texts()[-1].startswith("the fox ran.")  # the message is not lost
+    chat.page.evaluate("pyappPage.chat.begin()")
+    chat.settings(max_new_tokens=288, context=4096)
+    chat.field.fill("One day")
+    chat.field.press("Enter")
+    chat.until("pyappPage.chat.conversation.path.length === 2")
+    chat.page.keyboard.press("Escape")
+    chat.answered()
+    assert chat.page.evaluate("pyappPage.chat.conversation.path[1].reason") in ("cancelled", "stop", "stop_string")
+    broken = write_chat_model(tmp_path)
+    weights = next(path for path in broken if path.suffix == ".safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    chat.use(broken)
+    expect(chat.error).to_contain_text("model.safetensors")
+    chat.page.evaluate("pyappPage.app.choices.chat.chooseById('stories')")
+    chat.settings(max_new_tokens=8)
+    assert chat.say("Go")
+    expect(chat.error).to_have_count(0)
+
+
+def test_nothing_is_lost_on_reload(chat: ChatPage, files: list[Path]) -> None:
+    chat.page.locator("#chat-system").fill("Be brief.")
+    chat.use(files).settings(temperature=0, max_new_tokens=480)
+    chat.field.fill("A long answer, please")
+    chat.field.press("Enter")
+    chat.until("pyappPage.chat.conversation.path[1]?.text.length > 20")
+    chat.field.fill("what I was about to ask")
+    written = chat.texts()[1]
+    chat.page.reload()
+    chat.wait_ready()
+    chat.field.wait_for()
+    chat.page.evaluate("pyappPage.chat.ready")
+    assert chat.texts()[0] == "A long answer, please"
+    expect(chat.page.locator("#chat-system")).to_have_value("Be brief.")
+    expect(chat.field).to_have_value("what I was about to ask")
+    assert chat.texts()[1:] == [] or chat.texts()[1].startswith(written[:20])
+    chat.field.fill("")
+
+
+def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:
+    page = chat.page
+    chat.use(files).settings(**GREEDY)
+    chat.say("Keep this one")
+    record = page.evaluate("pyappPage.chat.conversation.toRecord()")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export all").click()
+    saved = tmp_path / "conversations.json"
+    download.value.save_as(saved)
+    assert record["turns"] in [one["turns"] for one in json.loads(saved.read_text())["conversations"]]
+    rows = page.locator(".conversation", has_text="Keep this one")
+    rows.get_by_role("button", name="Delete").click()
+    expect(rows).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(rows).to_have_count(1)
+    rows.get_by_role("button", name="Delete").click()
+    expect(rows).to_have_count(0)
+    page.locator("#chat-import").set_input_files(saved)
+    expect(rows).to_have_count(1)
+    rows.locator(".conversation-open").click()
+    expect(chat.turns).to_have_count(2)
+    assert page.evaluate("pyappPage.chat.conversation.toRecord().turns") == record["turns"]
+    page.locator("#chat-import").set_input_files(saved)
+    expect(page.locator(".conversations-note")).to_contain_text("were here already")
+    assert page.evaluate(TWO_TABS) == [True, 2]
+    head = {"format": "pyapp.conversations", "version": 1}
+    stranger = {**head, "conversations": [{**record, "turns": [{"id": "a", "parent": "b"}]}]}
+    for text, says in (("no JSON", "not JSON"), ("{}", "no conversations"), (json.dumps(stranger), "Turn 1")):
+        saved.write_text(text)
+        page.locator("#chat-import").set_input_files(saved)
+        expect(chat.error).to_contain_text(says)
+    expect(chat.turns).to_have_count(2)
+
+
+def imported(chat: ChatPage, folder: Path, answer: str) -> None:
+    """Shows a conversation with this answer."""
+    turns = [
+        {"id": "a", "parent": None, "role": "user", "text": "Show me <b>everything</b>", "created": 1},
+        {"id": "b", "parent": "a", "role": "assistant", "text": answer, "thoughts": "First, *look*.", "created": 2,
+         "model": "A model", "reason": "stop",
+         "figures": {"tokens": 120, "speed": 41.5, "context": 4096, "used": 160}},
+    ]  # fmt: skip
+    one = {"id": "fixed", "title": "Markdown", "system": "", "created": 1, "updated": 2, "leaf": "b", "turns": turns}
+    path = folder / "one.json"
+    path.write_text(json.dumps({"format": "pyapp.conversations", "version": 1, "conversations": [one]}))
+    chat.page.locator("#chat-import").set_input_files(path)
+    chat.page.locator(".conversation-open", has_text="Markdown").first.click()
+    expect(chat.turns).to_have_count(2)
+
+
+def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserContext, tmp_path: Path) -> None:
+    browser.grant_permissions(["clipboard-read", "clipboard-write"])
+    imported(chat, tmp_path, HOSTILE)
+    answer = chat.turn(1)
+    assert chat.turn(0).locator(".turn-text").inner_text() == "Show me <b>everything</b>"
+    expect(answer.locator("h4")).to_have_text("Title")
+    expect(answer.locator("table td").first).to_have_text("1")
+    expect(answer.locator("img, script, [onerror], [style]")).to_have_count(0)
+    expect(answer).to_contain_text("<script>")
+    assert chat.page.evaluate("globalThis.hacked") is None
+    links = answer.locator("a[href]").evaluate_all("(all) => all.map((a) => [a.href, a.rel])")
+    expect(answer.locator("li input[type=checkbox]")).to_be_checked()
+    assert [link for link, _ in links] == ["https://example.org/a", "https://example.org/track.png"]
+    assert all("noopener" in rel for _, rel in links)
+    expect(answer.locator(".thoughts .markdown")).to_have_text("First, look.")
+    answer.get_by_role("button", name="Copy the python code").click()
+    expect(answer.get_by_role("button", name="Copy the python code")).to_have_text("Copied")
+    assert chat.page.evaluate("navigator.clipboard.readText()") == 'print("fox")\n'
+
+
+def test_looks_and_axe(chat: ChatPage, tmp_path: Path) -> None:
+    page = chat.page
+    imported(chat, tmp_path, HOSTILE)
+    page.emulate_media(reduced_motion="reduce")
+    for theme in ("light", "dark"):
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        page.screenshot(path=OUTPUT / f"chat-{theme}.png", full_page=True)
+        assert serious(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.screenshot(path=OUTPUT / "chat-phone.png", full_page=True)
+    assert not page.evaluate("document.documentElement.scrollWidth > 360")
+    page.evaluate("localStorage.removeItem('pyapp.theme')")

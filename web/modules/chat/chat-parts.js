@@ -1,0 +1,49 @@
+/**
+ * The elements of the chat view; they are not in index.html, because the page starts without them.
+ */
+import { h } from "../page/dom.js";
+
+/** @param {HTMLElement} view the empty section */
+export function buildChat(view) {
+  view.replaceChildren(main(), side());
+  view.removeAttribute("aria-label");
+  view.setAttribute("aria-labelledby", "chat-title");
+  // On a phone the conversation comes first; the settings are folded.
+  if (matchMedia("(max-width: 60rem)").matches) view.querySelector("details.settings").open = false;
+}
+
+function main() {
+  return h("div", { class: "workspace-main chat-main" },
+    h("h1", { class: "view-title", id: "chat-title" }, "Talk with a model ", h("em", {}, "in this tab.")),
+    h("p", { class: "chat-template", id: "chat-template", role: "status", hidden: true }),
+    h("section", { class: "chat-log", "aria-labelledby": "chat-log-title" },
+      h("h2", { class: "visually-hidden", id: "chat-log-title" }, "The conversation"),
+      h("p", { class: "chat-empty", id: "chat-empty" }, "Ask something. Nothing that you write leaves this device; conversations are kept in this browser only."),
+      h("ol", { class: "chat-turns", id: "chat-turns" })),
+    h("div", { class: "progress-line", id: "chat-progress", hidden: true }),
+    h("div", { class: "error-slot", id: "chat-error" }),
+    h("p", { class: "chat-note", id: "chat-note", role: "status", hidden: true }),
+    h("button", { type: "button", class: "secondary", id: "chat-answer", hidden: true }, "Answer this"),
+    h("form", { class: "composer card chat-composer", id: "chat-form", autocomplete: "off" },
+      h("label", { class: "visually-hidden", for: "chat-field" }, "Your message"),
+      h("textarea", { id: "chat-field", rows: 1, spellcheck: "true", placeholder: "Ask something", "aria-describedby": "chat-keys" }),
+      h("button", { class: "primary", id: "chat-send", type: "submit" }, "Send"),
+      h("p", { class: "chat-keys", id: "chat-keys" }, "Enter sends, Shift+Enter begins a line, Escape stops.")),
+    h("p", { class: "visually-hidden", id: "chat-announcer", role: "status", "aria-live": "polite" }));
+}
+
+function side() {
+  return h("div", { class: "workspace-side" },
+    h("section", { class: "card chat-list", "aria-labelledby": "chat-list-title" },
+      h("h2", { class: "card-title", id: "chat-list-title" }, "Conversations"), h("div", { class: "chat-list-body", id: "chat-list" })),
+    h("section", { class: "card model-card", id: "chat-model", "aria-labelledby": "chat-model-title" },
+      h("h2", { class: "card-title", id: "chat-model-title" }, "Model"),
+      h("p", { class: "model-name" }, "…"), h("p", { class: "model-text" }),
+      h("button", { class: "secondary", type: "button", "aria-haspopup": "dialog" }, "Choose another model…")),
+    h("details", { class: "card settings", id: "chat-settings", open: true },
+      h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
+      h("div", { class: "settings-fields" },
+        h("div", {}, h("label", { class: "field-label", for: "chat-system" }, "System prompt"),
+          h("textarea", { id: "chat-system", rows: 3, placeholder: "How the model should behave" }))),
+      h("div", { class: "settings-fields", id: "chat-settings-fields" })));
+}

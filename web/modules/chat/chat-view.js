@@ -1,0 +1,371 @@
+/**
+ * The chat view: a conversation with a language model, its turns, the kept conversations, model and settings. Loaded when
+ * it is first shown.
+ */
+import { throwIfCancelled } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
+import { Announcer } from "../page/announcer.js";
+import { byId, h } from "../page/dom.js";
+import { clearError, showError } from "../page/errors.js";
+import { ModelCard } from "../page/model-card.js";
+import { ProgressLine } from "../page/progress-line.js";
+import { RunButton } from "../page/run-button.js";
+import { SettingsFields } from "../page/settings-fields.js";
+import { isShown } from "../page/shell.js";
+import { ConversationList } from "./conversation-list.js";
+import { ConversationStore, drafts } from "./conversation-store.js";
+import { Conversation } from "./conversation.js";
+import { buildChat } from "./chat-parts.js";
+import { TurnItem } from "./turn-item.js";
+
+const FIELDS = [
+  { name: "max_new_tokens", label: "Length", min: 8, max: 4096, step: 8, initial: 1024, help: "At most so many tokens in an answer (a word is one or a few)." },
+  { name: "context", label: "Context", min: 128, max: 32768, step: 128, initial: 4096, help: "Tokens of the conversation that the model sees; more need more memory." },
+  { name: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05, initial: 0.7, help: "0 always takes the likeliest word; higher is more surprising." },
+  { name: "top_p", label: "Top-p", min: 0.05, max: 1, step: 0.05, initial: 0.9, help: "Chooses among the likeliest words that share this probability." },
+];
+const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being written
+const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
+const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
+
+/**
+ * @param {import("../page/app.js").App} app @param {import("../page/model-dialog.js").ModelDialog} models
+ * @param {HTMLElement} view an empty section @returns {Promise<ChatView>} the view with its style
+ */
+export async function openChat(app, models, view) {
+  const style = h("link", { rel: "stylesheet", href: siteUrl("css/chat.css") });
+  await new Promise((resolve, reject) => {
+    style.onload = resolve;
+    style.onerror = () => reject(new Error(style.href));
+    document.head.append(style);
+  });
+  return new ChatView(app, models, view);
+}
+
+class ChatView {
+  constructor(app, models, view) {
+    Object.assign(this, { app, view, engine: app.engine, choice: app.choices.chat });
+    buildChat(view);
+    this.announcer = new Announcer(byId("chat-announcer"));
+    this.slot = byId("chat-error");
+    app.errorSlots.push(this.slot);
+    this.progress = new ProgressLine(byId("chat-progress"));
+    this.settings = new SettingsFields(byId("chat-settings-fields"), { remembered: "chat-settings", prefix: "chat-", main: FIELDS });
+    this.button = new RunButton(app, byId("chat-send"), this.slot, "Answering");
+    this.field = byId("chat-field");
+    this.store = new ConversationStore();
+    this.conversation = new Conversation();
+    /** @type {Map<string, TurnItem>} the shown turns */
+    this.items = new Map();
+    this.list = new ConversationList(byId("chat-list"), this.store, {
+      open: (record) => this.open(record), begin: () => this.begin(), removed: (id) => this.#removed(id),
+      say: (text) => this.announcer.say(text), fail: (error) => showError(this.slot, error, this.app.actions), flush: () => this.save(),
+    });
+    new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
+    this.choice.addEventListener("model", () => this.load());
+    app.addEventListener("ready", () => this.load());
+    view.addEventListener("shown", () => this.load());
+    if (this.choice.model) this.choice.choose(this.choice.model); // the card was not there when it was chosen
+    this.#listen();
+    this.ready = this.#restore();
+  }
+
+  #listen() {
+    byId("chat-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.button.running) this.button.stop();
+      else this.send();
+    });
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      if (!this.button.running) this.send();
+    });
+    this.field.addEventListener("input", () => {
+      this.#fit();
+      this.#keepDraft();
+    });
+    byId("chat-system").addEventListener("input", ({ target }) => {
+      this.conversation.system = target.value;
+      if (this.conversation.empty) drafts.set(SYSTEM, target.value);
+      else this.#saveSoon();
+    });
+    byId("chat-answer").addEventListener("click", () => this.answer(this.conversation.leaf));
+    // The page may be closed: what is written so far is stored now.
+    addEventListener("pagehide", () => this.save());
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
+  }
+
+  /** The last conversation of the last visit, and what was being typed. */
+  async #restore() {
+    this.field.value = drafts.get(DRAFT);
+    this.#fit();
+    try {
+      const [last] = await this.store.list();
+      if (last) this.#show(this.store.read(last));
+      else this.#show(this.#fresh());
+      await this.list.render(this.conversation.id);
+    } catch (error) {
+      showError(this.slot, error, this.app.actions);
+    }
+    if (!this.store.keeps) this.#tell("This browser keeps nothing for this page (a private window, perhaps): conversations are gone when it is closed. Export them to keep them.");
+  }
+
+  #keepDraft() {
+    if (!drafts.set(DRAFT, this.field.value) && this.field.value) this.#tell("This browser's storage is full or closed: what you type is gone when the page is closed.");
+  }
+
+  #tell(text) {
+    byId("chat-note").textContent = text;
+    byId("chat-note").hidden = false;
+  }
+
+  /** The field grows with its text, up to what the style allows. */
+  #fit() {
+    this.field.style.height = "auto";
+    this.field.style.height = `${this.field.scrollHeight}px`;
+  }
+
+  /** Loads the chosen model before it is needed; says so if it has no chat template. */
+  load() {
+    const { model } = this.choice;
+    if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
+    this.loading = model;
+    this.prepared = this.#load(model); // resolved when it is loaded, or has failed
+  }
+
+  async #load(model) {
+    clearError(this.slot);
+    byId("chat-template").hidden = true;
+    try {
+      const { context } = await this.engine.call("chat.load", { model: model.id }, { onEvent: (event) => this.#loadEvent(event) });
+      if (this.choice.model === model) this.settings.inputs.get("context").limit(context);
+    } catch (error) {
+      if (this.choice.model === model) showError(this.slot, error, this.app.actions);
+    } finally {
+      if (this.loading === model) this.loading = null;
+      if (!this.button.running) this.progress.hide();
+    }
+  }
+
+  #loadEvent(event) {
+    if (event.type === "progress") this.progress.show(`${event.what === "prompt" ? "Reading the conversation" : event.what}…`, event.done, event.total);
+    if (event.type === "notice") {
+      byId("chat-template").textContent = `${event.what}. ${event.hint}.`;
+      byId("chat-template").hidden = false;
+    }
+  }
+
+  /** @param {object} record of the store */
+  async open(record) {
+    await this.button.interrupt();
+    await this.save();
+    clearError(this.slot);
+    this.#show(this.store.read((await this.store.list()).find(({ id }) => id === record.id) ?? record));
+    await this.list.render(this.conversation.id);
+    this.announcer.say(`${this.conversation.title}. ${this.conversation.path.length} turns.`);
+  }
+
+  async begin() {
+    await this.button.interrupt();
+    await this.save();
+    clearError(this.slot);
+    this.#show(this.#fresh());
+    await this.list.render(this.conversation.id);
+    this.field.focus();
+  }
+
+  /** An empty conversation, with the system prompt that was written for it, or that of the shown one. */
+  #fresh() {
+    return new Conversation({ system: drafts.get(SYSTEM) || this.conversation.system });
+  }
+
+  async #removed(id) {
+    if (id !== this.conversation.id) return;
+    await this.button.interrupt();
+    clearTimeout(this.saving);
+    this.#show(this.#fresh());
+    this.list.current = this.conversation.id;
+  }
+
+  /** @param {Conversation} conversation */
+  #show(conversation) {
+    this.conversation = conversation;
+    byId("chat-system").value = conversation.system;
+    this.render();
+    this.#toEnd();
+  }
+
+  /** Shows all turns anew. */
+  render() {
+    const { conversation } = this;
+    const { path } = conversation;
+    this.items = new Map(path.map((turn) => [turn.id, this.#item(turn, turn === path.at(-1))]));
+    byId("chat-turns").replaceChildren(...[...this.items.values()].map(({ element }) => element));
+    byId("chat-empty").hidden = path.length > 0;
+    const unanswered = path.at(-1)?.role === "user" && !this.button.running;
+    byId("chat-answer").hidden = !unanswered;
+  }
+
+  #item(turn, last) {
+    const versions = this.conversation.versions(turn);
+    return new TurnItem(turn, {
+      versions, last, place: turn.id,
+      edit: (text) => this.#say(text, turn.parent, turn.id),
+      regenerate: () => this.answer(turn.parent),
+      goOn: () => this.answer(turn.parent, turn),
+      show: async (step) => {
+        await this.button.interrupt();
+        this.conversation.show(versions[versions.indexOf(turn) + step]);
+        this.render();
+        await this.save();
+      },
+    });
+  }
+
+  /** Sends what is in the field. */
+  async send() {
+    const text = this.field.value;
+    if (!text.trim()) return this.field.focus();
+    await this.ready;
+    const sent = this.#say(text, this.conversation.leaf, null);
+    this.field.value = "";
+    this.#fit();
+    return sent;
+  }
+
+  /** The user's turn, after the turn `parent`, in place of the turn `edited`; stored before its draft is forgotten. */
+  #say(text, parent, edited) {
+    this.over = this.#sayAndAnswer(text, parent, edited);
+    return this.over;
+  }
+
+  async #sayAndAnswer(text, parent, edited) {
+    await this.button.interrupt();
+    const turn = this.conversation.add("user", text, parent);
+    this.render();
+    await this.save();
+    if (!this.failedToSave) {
+      drafts.set(DRAFT, this.field.value);
+      drafts.set(SYSTEM, "");
+      if (edited) drafts.set(edited, "");
+    }
+    await this.list.render(this.conversation.id);
+    return this.#answer(turn.id);
+  }
+
+  /**
+   * Lets the model answer the turn `parent`, or go on with its answer.
+   * @param {string} parent @param {import("./conversation.js").Turn} [answer] @returns {Promise<void>}
+   */
+  answer(parent, answer = undefined) {
+    this.over = this.#answer(parent, answer); // resolved when it is written and stored
+    return this.over;
+  }
+
+  async #answer(parent, answer) {
+    await this.button.interrupt();
+    const { conversation } = this;
+    let turn = answer;
+    const begun = answer?.text ?? "";
+    const before = { ...answer };
+    const messages = conversation.messages(answer ?? conversation.turns.get(parent));
+    const started = () => {
+      if (turn) return;
+      turn = conversation.add("assistant", "", parent);
+      turn.model = this.choice.model.title;
+      this.render();
+    };
+    const show = () => {
+      this.frame = 0;
+      const item = this.items.get(turn?.id);
+      const atEnd = this.#atEnd();
+      item?.refresh(this.button.running);
+      if (atEnd) this.#toEnd();
+    };
+    const settle = () => {
+      cancelAnimationFrame(this.frame);
+      this.progress.hide();
+      if (turn && turn.text === "" && !turn.thoughts && !answer) conversation.remove(turn);
+    };
+    this.announcer.say("Answering.");
+    if (!this.engine.about) this.progress.show("Starting the engine…");
+    const onEvent = (event) => {
+      if (event.type === "token" || event.type === "thought") {
+        started();
+        this.progress.hide();
+        delete turn.reason;
+        if (event.type === "thought") turn.thoughts = (turn.thoughts ?? "") + event.text;
+        else {
+          turn.text += event.text;
+          this.announcer.add(event.text);
+        }
+        this.frame ||= requestAnimationFrame(show);
+        this.#saveSoon();
+      } else if (event.type === "metric" && event.name === "decode_speed") {
+        if (turn) turn.figures = { ...turn.figures, speed: event.value };
+      } else this.#loadEvent(event);
+    };
+    const running = this.button.run(async (signal) => {
+      await this.app.listed();
+      await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
+      throwIfCancelled(signal);
+      const options = this.settings.options(); // the model may have limited them
+      const params = { model: this.choice.model.id, messages, options };
+      const done = await this.engine.call("chat", params, { signal, onEvent });
+      this.last = done; // what a test compares
+      if (turn) {
+        turn.reason = done.reason === "stop_string" ? "stop" : done.reason;
+        const tokens = (begun && before.figures?.tokens ? before.figures.tokens : 0) + (done.new_tokens ?? 0);
+        turn.figures = { ...turn.figures, tokens, context: done.context_size, used: done.context_tokens };
+      } else if (done.reason !== "cancelled") this.#tell("The model ended its turn without a word.");
+      settle();
+      this.announcer.say(done.reason === "cancelled" ? "Stopped." : `The answer is finished. ${words(turn?.text ?? "")} words.`);
+    }, {
+      fail: () => {
+        settle();
+        this.announcer.stop();
+      },
+      retry: () => this.answer(parent, turn && conversation.turns.has(turn.id) ? turn : undefined),
+    });
+    byId("chat-answer").hidden = true;
+    byId("chat-note").hidden = true;
+    await running;
+    const focused = document.activeElement === document.body;
+    if (this.conversation === conversation) this.render();
+    if (focused) this.field.focus();
+    await this.save();
+    await this.list.render(this.conversation.id);
+  }
+
+  #saveSoon() {
+    this.saving ??= setTimeout(() => this.save(), SAVE_INTERVAL);
+  }
+
+  /** Stores the shown conversation, if there is something in it. */
+  async save() {
+    clearTimeout(this.saving);
+    this.saving = null;
+    const { conversation } = this;
+    if (conversation.empty) return;
+    conversation.updated = Math.max(...[...conversation.turns.values()].map(({ created }) => created));
+    try {
+      await this.store.put(conversation);
+      this.failedToSave = false;
+    } catch (error) {
+      this.failedToSave = true;
+      showError(this.slot, { type: "error", what: "This conversation could not be kept.", where: String(error), hint: "Free some storage, or export it now.", action: "storage" }, this.app.actions);
+    }
+  }
+
+  #atEnd() {
+    const { scrollingElement } = document;
+    return scrollingElement.scrollHeight - scrollingElement.scrollTop - scrollingElement.clientHeight < 80;
+  }
+
+  #toEnd() {
+    if (isShown(this.view)) document.scrollingElement.scrollTop = document.scrollingElement.scrollHeight;
+  }
+}
+
+const words = (text) => text.split(/\s+/).filter(Boolean).length;

@@ -1,0 +1,143 @@
+/**
+ * A conversation: a tree of turns, in which a new version of a turn stands beside the old one, so that nothing is lost
+ * when a turn is edited or an answer is written again.
+ *
+ * @typedef {{id: string, parent: string | null, role: "user" | "assistant", text: string, created: number,
+ *   thoughts?: string, model?: string, reason?: string, figures?: {tokens?: number, speed?: number, context?: number, used?: number}}} Turn
+ *   `reason` is that of the event `done`; an answer without one was cut off.
+ */
+import { UserError } from "../shared/protocol.js";
+
+export const FORMAT = "pyapp.conversations";
+const VERSION = 1;
+const TITLE_LENGTH = 60;
+const TURNS_LIMIT = 100000;
+const ROLES = ["user", "assistant"];
+const HINT = "Choose a file that this page exported.";
+
+export class Conversation {
+  constructor({ id = crypto.randomUUID(), title = "", system = "", created = Date.now(), updated = created, revision = 0, turns = [], leaf = null } = {}) {
+    Object.assign(this, { id, title, system, created, updated, revision, leaf });
+    /** @type {Map<string, Turn>} in the order in which they were made */
+    this.turns = new Map(turns.map((turn) => [turn.id, { ...turn }]));
+  }
+
+  get empty() {
+    return this.turns.size === 0;
+  }
+
+  /** The shown turns, the first one first. @returns {Turn[]} */
+  get path() {
+    const path = [];
+    for (let turn = this.turns.get(this.leaf); turn; turn = this.turns.get(turn.parent)) path.push(turn);
+    return path.reverse();
+  }
+
+  /** The versions of a turn, itself among them. @param {Turn} turn @returns {Turn[]} */
+  versions({ parent, role }) {
+    return [...this.turns.values()].filter((other) => other.parent === parent && other.role === role);
+  }
+
+  /**
+   * Adds a turn after the turn `parent`, and shows it.
+   * @param {Turn["role"]} role @param {string} text @param {string | null} [parent]
+   */
+  add(role, text, parent = this.leaf) {
+    const turn = { id: crypto.randomUUID(), parent, role, text, created: Date.now() };
+    this.turns.set(turn.id, turn);
+    this.leaf = turn.id;
+    if (!this.title && role === "user") this.title = titleOf(text);
+    return turn;
+  }
+
+  /** Removes an answer in which nothing was written. @param {Turn} turn */
+  remove(turn) {
+    this.turns.delete(turn.id);
+    if (this.leaf === turn.id) this.leaf = turn.parent;
+  }
+
+  /** Shows another version of a turn, and what followed it last. @param {Turn} turn */
+  show(turn) {
+    let last = turn;
+    for (;;) {
+      const next = [...this.turns.values()].filter(({ parent }) => parent === last.id).at(-1);
+      if (!next) break;
+      last = next;
+    }
+    this.leaf = last.id;
+  }
+
+  /** The messages up to a turn, for the model. @param {Turn} last */
+  messages(last) {
+    const path = this.path;
+    const shown = path.slice(0, path.indexOf(last) + 1).map(({ role, text, thoughts }) => ({
+      role, content: text, ...(thoughts && { reasoning_content: thoughts }),
+    }));
+    return this.system.trim() ? [{ role: "system", content: this.system }, ...shown] : shown;
+  }
+
+  /** Plain values, as they are stored and exported. */
+  toRecord() {
+    return { ...this, turns: [...this.turns.values()] };
+  }
+}
+
+/** @param {string} text the first line, cut at a word */
+function titleOf(text) {
+  const line = text.trim().split("\n")[0].trim();
+  if (line.length <= TITLE_LENGTH) return line;
+  return `${line.slice(0, TITLE_LENGTH).replace(/\s+\S*$/, "")}…`;
+}
+
+/** @param {object[]} records @returns {string} the text of a file */
+export const exported = (records) => `${JSON.stringify({ format: FORMAT, version: VERSION, conversations: records }, null, 1)}\n`;
+
+/**
+ * The conversations of an exported file, checked field by field.
+ * @param {string} text @param {string} where the name of the file @returns {object[]} records
+ */
+export function imported(text, where) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new UserError("This is not JSON.", { where, hint: HINT });
+  }
+  if (value?.format !== FORMAT || !Array.isArray(value.conversations)) {
+    throw new UserError("This file has no conversations.", { where, hint: HINT });
+  }
+  if (value.version !== VERSION) {
+    throw new UserError(`The conversations are of version ${value.version}, this page reads version ${VERSION}.`, { where, hint: "Reload the page for its newest version." });
+  }
+  return value.conversations.map((record, index) => checked(record, `${where}, conversation ${index + 1}`));
+}
+
+/** Only the known fields, of the right types; the turns form a tree in which the parents come first. */
+function checked(record, where) {
+  const wrong = (what) => new UserError(what, { where, hint: HINT });
+  const need = (sound, what) => {
+    if (!sound) throw wrong(what);
+  };
+  const text = (value) => typeof value === "string";
+  const time = (value) => Number.isFinite(value);
+  need(record !== null && typeof record === "object" && Array.isArray(record.turns), "It has no list of turns.");
+  const { id, title, system, created, updated, leaf } = record;
+  need([id, title, system].every(text) && id !== "" && time(created) && time(updated), "Its id, title, system prompt or times are missing.");
+  need(record.turns.length <= TURNS_LIMIT, `It has more than ${TURNS_LIMIT} turns.`);
+  const known = new Map();
+  for (const [index, turn] of record.turns.entries()) {
+    need(turn !== null && typeof turn === "object" && text(turn.id) && text(turn.text) && ROLES.includes(turn.role) && time(turn.created), `Turn ${index + 1} has no id, text, role or time.`);
+    need(!known.has(turn.id), `Turn ${index + 1} is there twice.`);
+    const role = turn.parent === null ? null : known.get(turn.parent)?.role;
+    need(turn.parent === null ? turn.role === "user" : role !== undefined && role !== turn.role, `Turn ${index + 1} does not follow a turn of the other side.`);
+    const { parent, role: own, thoughts, model, reason } = turn;
+    known.set(turn.id, {
+      id: turn.id, parent, role: own, text: turn.text, created: turn.created,
+      ...(text(thoughts) && { thoughts }), ...(text(model) && { model }), ...(text(reason) && { reason }), ...(turn.figures && { figures: numbers(turn.figures) }),
+    });
+  }
+  need(known.size === 0 ? leaf === null : known.has(leaf), "It does not say which turn is shown.");
+  return { id, title, system, created, updated, revision: 0, leaf, turns: [...known.values()] };
+}
+
+const numbers = (figures) => Object.fromEntries(["tokens", "speed", "context", "used"].filter((name) => Number.isFinite(figures?.[name])).map((name) => [name, figures[name]]));

@@ -1,0 +1,139 @@
+/**
+ * One turn on the page: who, the text, its versions, its buttons, how it ended.
+ */
+import { copyText, h } from "../page/dom.js";
+import { drafts } from "./conversation-store.js";
+import { MarkdownText } from "./markdown.js";
+
+const ENDINGS = {
+  length: "Stopped at the length that you set.",
+  context: "The context is full: begin a new conversation, or edit an earlier turn.",
+  cancelled: "You stopped it here.",
+};
+const CUT = "Cut off here: the page was closed, or the engine stopped.";
+const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+
+export class TurnItem {
+  /**
+   * @param {import("./conversation.js").Turn} turn
+   * @param {{edit: (text: string) => void, regenerate: () => void, goOn: () => void, show: (step: number) => void,
+   *   versions: import("./conversation.js").Turn[], last: boolean, place: string}} context `place`: of the draft of an edit
+   */
+  constructor(turn, context) {
+    Object.assign(this, { turn, context });
+    const mine = turn.role === "user";
+    const who = mine ? "You" : (turn.model ?? "Assistant");
+    this.text = h("div", { class: "turn-text" });
+    this.foot = h("div", { class: "turn-foot" });
+    this.element = h("li", { class: "turn", "data-role": turn.role, "data-turn": turn.id },
+      h("h3", { class: "turn-who" }, who), this.text, this.foot);
+    if (mine) this.text.textContent = turn.text;
+    else this.answer = new AnswerText(this.text);
+    this.refresh();
+    if (mine && drafts.get(context.place)) this.edit();
+  }
+
+  /** Shows the text so far. @param {boolean} [writing] whether the answer is being written */
+  refresh(writing = false) {
+    this.element.dataset.state = writing ? "writing" : "done";
+    if (this.answer) this.answer.show(this.turn);
+    if (writing) this.foot.replaceChildren();
+    else this.foot.replaceChildren(...this.#foot());
+  }
+
+  #foot() {
+    const { turn, context } = this;
+    const { versions, last } = context;
+    const button = (label, name, action) => h("button", { type: "button", class: "quiet", "aria-label": name, onclick: action }, label);
+    const copy = h("button", { type: "button", class: "quiet", "aria-label": turn.role === "user" ? "Copy this message" : "Copy this answer" }, "Copy");
+    copy.addEventListener("click", () => copyText(copy, turn.text, this.text));
+    const parts = [copy];
+    if (turn.role === "user") parts.push(button("Edit", "Edit this message and go on from there", () => this.edit()));
+    else {
+      parts.push(button("Regenerate", "Write this answer again", context.regenerate));
+      if (last && turn.text && turn.reason !== "stop") parts.push(button("Go on", "Go on with this answer", context.goOn));
+    }
+    if (versions.length > 1) parts.unshift(this.#versions());
+    if (turn.role === "assistant") parts.push(h("p", { class: "turn-figures" }, figuresText(turn)));
+    return parts;
+  }
+
+  #versions() {
+    const { versions, show } = this.context;
+    const index = versions.indexOf(this.turn);
+    const step = (by, label, sign) => {
+      const there = index + by in versions;
+      return h("button", { type: "button", class: "quiet", "aria-label": label, disabled: !there, onclick: () => show(by) }, sign);
+    };
+    return h("span", { class: "versions", role: "group", "aria-label": "Versions" },
+      step(-1, "The version before", "‹"), h("span", {}, `${index + 1} / ${versions.length}`), step(1, "The next version", "›"));
+  }
+
+  /** A field in place of the text. What is typed is kept until it is sent or given up. */
+  edit() {
+    const { context, turn } = this;
+    const field = h("textarea", { rows: Math.min(12, turn.text.split("\n").length + 1), "aria-label": "Edit your message" });
+    field.value = drafts.get(context.place) || turn.text;
+    const close = () => {
+      drafts.set(context.place, "");
+      this.text.textContent = turn.text;
+      this.refresh();
+    };
+    const send = () => {
+      if (!field.value.trim()) return field.focus();
+      return context.edit(field.value);
+    };
+    field.addEventListener("input", () => drafts.set(context.place, field.value));
+    field.addEventListener("keydown", (event) => {
+      if (event.isComposing) return;
+      if (event.key === "Escape") {
+        event.stopPropagation();
+        close();
+        this.foot.querySelector("[aria-label^=Edit]").focus();
+      } else if (event.key === "Enter" && !event.shiftKey) {
+        event.preventDefault();
+        send();
+      }
+    });
+    this.text.replaceChildren(field);
+    this.foot.replaceChildren(
+      h("button", { type: "button", class: "primary", onclick: send }, "Send"),
+      h("button", { type: "button", class: "secondary", onclick: close }, "Cancel"));
+    field.focus();
+  }
+}
+
+/** An answer: the thoughts of a reasoning model folded, the answer as Markdown. */
+class AnswerText {
+  /** @param {HTMLElement} host */
+  constructor(host) {
+    this.host = host;
+    this.body = h("div", { class: "markdown" });
+    this.markdown = new MarkdownText(this.body);
+    host.append(this.body);
+  }
+
+  /** @param {import("./conversation.js").Turn} turn */
+  show({ text, thoughts }) {
+    if (thoughts) {
+      if (!this.thoughts) {
+        const body = h("div", { class: "markdown" });
+        this.thoughts = new MarkdownText(body);
+        this.host.prepend(h("details", { class: "thoughts" }, h("summary", {}, "Thoughts"), body));
+      }
+      this.thoughts.show(thoughts);
+    }
+    this.markdown.show(text);
+  }
+}
+
+/** How an answer ended, its speed, the context used. @param {import("./conversation.js").Turn} turn */
+function figuresText({ reason, figures = {} }) {
+  const { tokens, speed, context, used } = figures;
+  const parts = [];
+  if (tokens) parts.push(`${whole.format(tokens)} tokens`);
+  if (speed) parts.push(`${speed < 10 ? speed.toFixed(1) : whole.format(speed)} tokens per second`);
+  if (context) parts.push(`${whole.format(used)} of ${whole.format(context)} tokens of context used`);
+  const ending = reason ? ENDINGS[reason] : CUT;
+  return [parts.join(" · "), ending].filter(Boolean).join(" · ");
+}
