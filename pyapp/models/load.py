@@ -52,7 +52,7 @@ class LoadedModel:
 
 def load_model(
     source: Source,
-    tokenizer: Source | None = None,
+    tokenizer: Source | Mapping[str, Source] | None = None,
     *,
     config: Source | None = None,
     dtype: str | None = None,

@@ -40,7 +40,7 @@ def load_files(
         config=files.get(CONFIG),
         dtype=dtype,
         report=report,
-        cancel=cancel,  # type: ignore[arg-type]
+        cancel=cancel,
     )
     return LoadedModel(name, loaded.model, loaded.tokenizer, loaded.config)
 

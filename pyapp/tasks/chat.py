@@ -62,7 +62,8 @@ async def chat(
     `model`, `tokenizer`, `draft`, `key` and `options` as for `generate`; max_new_tokens is None by default. `tools` are
     JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat template;
     `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the conversation as plain
-    text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs from this conversation.
+    text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs from this
+    conversation.
     """
     from pyapp.text.chat import DEFAULTS, answer
     from pyapp.text.chat_template import ChatTemplate, sources
