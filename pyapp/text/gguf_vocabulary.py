@@ -85,11 +85,17 @@ class GgufVocabulary:
         return value if type(value) is int and 0 <= value < len(self.tokens) else None
 
     def _id(self, role: str) -> int | None:
-        """The id of a special token: what the file says, else the default of its kind."""
+        """The id of a special token: what the file says, else the default of its kind, if that is no ordinary token,
+        at which texts would end.
+        """
         number = self._number(f"{role}_token_id")
-        if number is None:
-            number = DEFAULTS[self._kind].get(role)
-        return number if number is not None and number < len(self.tokens) else None
+        if number is not None:
+            return number
+        number = DEFAULTS[self._kind].get(role)
+        if number is None or number >= len(self.tokens):
+            return None
+        ordinary = f"{PREFIX}token_type" in self._values and self._types[number] == NORMAL
+        return None if ordinary else number
 
     def _flag(self, name: str, default: bool) -> bool:
         value = self._values.get(PREFIX + name)

@@ -314,6 +314,25 @@ def test_a_gguf_file_without_a_usable_tokenizer() -> None:
     assert len(filled["tokenizer.ggml.tokens"]) == 410 and filled["tokenizer.ggml.token_type"][409] == 5
 
 
+def test_a_text_does_not_end_at_an_ordinary_token_of_a_gguf_file() -> None:
+    """Files that do not say the beginning of texts get a default, unless it is an ordinary token."""
+
+    def stops(values: dict[str, Any]) -> frozenset[int]:
+        sink = io.BytesIO()
+        write_gguf(sink, {}, {"general.architecture": "none", **values}, gguf_types(values))
+        return load_tokenizer(sink.getvalue(), "x.gguf").stop_ids
+
+    tokens = [chr(33 + number) for number in range(94)] + ["<|end|>"]
+    values: dict[str, Any] = {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": ["a b"], "tokenizer.ggml.eos_token_id": 94,
+        "tokenizer.ggml.token_type": [1] * 94 + [3],
+    }  # fmt: skip
+    assert stops(values) == {94}
+    falcon = values | {"tokenizer.ggml.token_type": [1] * 11 + [3] + [1] * 82 + [3]}
+    assert stops(falcon) == {11, 94}
+
+
 @pytest.mark.parametrize("name", ["spm_bpe_plain", "spm_unigram"])
 def test_damaged_sentencepiece_models(name: str) -> None:
     def read(data: bytes) -> None:
