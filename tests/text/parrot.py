@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +10,6 @@ from typing import Any
 from pyapp.engine import ops
 from pyapp.engine.dtype import float32
 from pyapp.engine.tensor import Tensor
-from pyapp.text.tokenizer import set_backend_factory
 
 TEXT = """Once upon a time there was a little girl named Lily. She loved to play outside in the park with her dog.
 One day, she saw a big, red ball. "Can I play with it?" she said. The dog said, "Woof!" They were happy all day long.
@@ -49,44 +46,6 @@ def make_vocabulary() -> tuple[list[bytes], list[float]]:
     learnt = [*learn_pieces(TEXT, 90), *sorted(set(TEXT.replace("\n", " ")) | {"é", "😀"})]
     control = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(256))]
     return [piece.encode() for piece in control + learnt], [0.0] * 259 + [-float(n) for n in range(len(learnt))]
-
-
-class PlainBackend:
-    """The simplest byte-pair encoding with byte fallback, used if the `tokenizers` library is missing."""
-
-    def __init__(self, json_text: str) -> None:
-        document = json.loads(json_text)
-        self.numbers: dict[str, int] = document["model"]["vocab"]
-        self.ranks = {tuple(pair): rank for rank, pair in enumerate(document["model"]["merges"])}
-        self.prefix: str = document["normalizer"]["prepend"]
-
-    def encode(self, text: str) -> list[int]:
-        parts: list[str] = []
-        for character in self.prefix + text:
-            known = character in self.numbers
-            parts.extend([character] if known else [f"<0x{byte:02X}>" for byte in character.encode()])
-        while True:
-            best = min(
-                (self.ranks[pair] for pair in zip(parts, parts[1:], strict=False) if pair in self.ranks), default=-1
-            )
-            if best < 0:
-                return [self.numbers[part] for part in parts]
-            parts = self._join(parts, best)
-
-    def _join(self, parts: list[str], rank: int) -> list[str]:
-        """All neighbours of this rank joined, from the left."""
-        joined: list[str] = []
-        for part in parts:
-            if joined and self.ranks.get((joined[-1], part)) == rank:
-                joined[-1] += part
-            else:
-                joined.append(part)
-        return joined
-
-
-# In Pyodide.
-if importlib.util.find_spec("tokenizers") is None:
-    set_backend_factory(PlainBackend)
 
 
 @dataclass

@@ -218,8 +218,9 @@ def test_surrogates() -> None:
 
 @pytest.fixture
 def restore_backend() -> Iterator[None]:
+    before = tokenizer_module._backend_factory
     yield
-    set_backend_factory(tokenizer_module.NativeBackend)
+    set_backend_factory(before)
 
 
 def test_another_backend(restore_backend: None) -> None:
