@@ -176,7 +176,7 @@ def test_a_model_that_lacks_a_file_can_be_deleted(visit: StoryPage, hub: FakeHub
       await engine.call("storage.remove", { keys });
       return engine.call("load", { model: "foxes" }).catch((error) => error.what);
     }""")
-    assert "not all of it" in said
+    assert "not completely" in said
     visit.page.evaluate("pyappPage.app.engine.call('storage.clear')")
     assert kept(visit) == {}
 

@@ -230,7 +230,7 @@ def test_axe_finds_nothing_serious(written: StoryPage, theme: str, part: str) ->
         expect(page.locator("#model-error [role=alert]")).to_be_visible()
     elif part == "storage-dialog":
         page.locator("#open-storage").click()
-        expect(page.locator("#storage-summary")).to_contain_text("keeps")
+        expect(page.locator("#storage-summary")).to_contain_text("stores")
     elif part == "model-dialog":
         written.open_models()
     page.mouse.move(5, 400)
