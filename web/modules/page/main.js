@@ -9,8 +9,8 @@ import { ModelDialog } from "./model-dialog.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
 import { foldSettings, isShown, setUpDialogs, setUpDropping, setUpTheme, setUpViews } from "./shell.js";
 import { StorageDialog } from "./storage-dialog.js";
-import { StoryView } from "./story-view.js";
-import { TranscribeView } from "./transcribe-view.js";
+import { StoryView } from "../views/story/story-view.js";
+import { TranscribeView } from "../views/transcribe/transcribe-view.js";
 
 async function start() {
   document.documentElement.dataset.boot = "running";
@@ -31,7 +31,7 @@ async function start() {
   const transcribe = new TranscribeView(app, models);
   const chat = byId("view-chat");
   onFirstShown(chat, async () => {
-    const { openChat } = await import(siteUrl("modules/chat/chat-view.js"));
+    const { openChat } = await import(siteUrl("modules/views/chat/chat-view.js"));
     globalThis.pyappPage.chat = await openChat(app, models, chat);
   }, app);
   setUpDropping((files, folder) => {

@@ -3,7 +3,7 @@
  *
  * Fires "time" (detail: seconds) while it plays and after seeking.
  */
-import { byId } from "./dom.js";
+import { byId } from "../../page/dom.js";
 import { clock, spoken } from "./times.js";
 import { Waveform } from "./waveform.js";
 

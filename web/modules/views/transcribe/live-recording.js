@@ -1,16 +1,16 @@
 /**
  * A recording by microphone. It is written to a WAVE file while the engine transcribes it.
  */
-import { joined, peakOf, samplesIn } from "../audio/blocks.js";
-import { LONGEST } from "../audio/decoder.js";
-import { Microphone } from "../audio/microphone.js";
-import { WavWriter } from "../audio/wav-writer.js";
+import { joined, peakOf, samplesIn } from "../../audio/blocks.js";
+import { LONGEST } from "../../audio/decoder.js";
+import { Microphone } from "../../audio/microphone.js";
+import { WavWriter } from "../../audio/wav-writer.js";
 
 const PUSH_SAMPLES = 3200; // in each message to the engine: 0.2 s
 
 export class LiveRecording {
   /**
-   * @param {import("./engine.js").Engine} engine
+   * @param {import("../../page/engine.js").Engine} engine
    * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: object) => void}} listeners
    */
   constructor(engine, { onBlock, onEvent }) {

@@ -1,9 +1,9 @@
 /**
  * The sheet of the story view: the text, which is updated once per frame, its figures, and how it ended.
  */
-import { Announcer } from "./announcer.js";
-import { byId } from "./dom.js";
-import { ProgressLine } from "./progress-line.js";
+import { Announcer } from "../../page/announcer.js";
+import { byId } from "../../page/dom.js";
+import { ProgressLine } from "../../page/progress-line.js";
 
 const ENDINGS = {
   stop: "The story is finished.",
@@ -43,7 +43,7 @@ export class StoryOutput {
     this.announcer.say("Writing the story.");
   }
 
-  /** @param {import("../shared/protocol.js").TokenEvent} event */
+  /** @param {import("../../shared/protocol.js").TokenEvent} event */
   token({ text, id }) {
     if (this.firstToken === null) {
       this.firstToken = performance.now();
@@ -73,7 +73,7 @@ export class StoryOutput {
     byId("metric-speed").textContent = perSecond < 10 ? perSecond.toFixed(1) : whole.format(perSecond);
   }
 
-  /** @param {import("../shared/protocol.js").MetricEvent} event */
+  /** @param {import("../../shared/protocol.js").MetricEvent} event */
   metric({ name, value }) {
     if (name === "decode_speed") {
       this.measured = true;

@@ -1,8 +1,8 @@
 /**
  * Saves the transcript as TXT, SRT, VTT or JSON. The engine writes the file from the edited text of the page.
  */
-import { byId, h } from "./dom.js";
-import { showError } from "./errors.js";
+import { byId, h } from "../../page/dom.js";
+import { showError } from "../../page/errors.js";
 
 const FORMATS = [
   { format: "txt", label: "TXT", title: "Plain text", type: "text/plain" },
@@ -12,7 +12,7 @@ const FORMATS = [
 ];
 
 /**
- * @param {import("./app.js").App} app
+ * @param {import("../../page/app.js").App} app
  * @param {HTMLElement} host
  * @param {() => {name: string, segments: object[], language: string | null, duration: number, task: string}} contents
  */

@@ -1,7 +1,7 @@
 /**
  * The elements of the chat view; they are not in index.html, because the page starts without them.
  */
-import { h } from "../page/dom.js";
+import { h } from "../../page/dom.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildChat(view) {

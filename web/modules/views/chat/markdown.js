@@ -3,7 +3,7 @@
  */
 import DOMPurify from "dompurify";
 import { Marked } from "marked";
-import { copyText, h } from "../page/dom.js";
+import { copyText, h } from "../../page/dom.js";
 
 const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "input", "li", "ol", "p",
   "pre", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"];

@@ -1,15 +1,15 @@
 /**
  * The transcribe view: transcribes a file, a sample or the microphone.
  */
-import { checkDuration, decode, toWav } from "../audio/decoder.js";
-import { UserError, megabytes, throwIfCancelled } from "../shared/protocol.js";
-import { siteUrl } from "../shared/site.js";
-import { byId, h, memory } from "./dom.js";
-import { clearError, showError } from "./errors.js";
+import { checkDuration, decode, toWav } from "../../audio/decoder.js";
+import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { siteUrl } from "../../shared/site.js";
+import { byId, h, memory } from "../../page/dom.js";
+import { clearError, showError } from "../../page/errors.js";
 import { LiveRecording } from "./live-recording.js";
-import { ModelCard } from "./model-card.js";
-import { RunButton } from "./run-button.js";
-import { isShown } from "./shell.js";
+import { ModelCard } from "../../page/model-card.js";
+import { RunButton } from "../../page/run-button.js";
+import { isShown } from "../../page/shell.js";
 import { SpeechSettings } from "./speech-settings.js";
 import { clock } from "./times.js";
 import { TranscriptSheet } from "./transcript-sheet.js";
@@ -20,7 +20,7 @@ const KNOWN = "speech-languages"; // the storage key of the last model's languag
 const PEAKS = 1200; // bars of a waveform: more than a screen shows
 
 export class TranscribeView {
-  /** @param {import("./app.js").App} app @param {import("./model-dialog.js").ModelDialog} models */
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models */
   constructor(app, models) {
     this.app = app;
     this.engine = app.engine;

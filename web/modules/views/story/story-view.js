@@ -1,18 +1,18 @@
 /**
  * The story view: a prompt, the settings, Generate and Stop, and the sheet.
  */
-import { byId, copyText, h, memory } from "./dom.js";
-import { clearError, showError } from "./errors.js";
-import { ModelCard } from "./model-card.js";
-import { RunButton } from "./run-button.js";
-import { SettingsFields } from "./settings-fields.js";
-import { isShown } from "./shell.js";
+import { byId, copyText, h, memory } from "../../page/dom.js";
+import { clearError, showError } from "../../page/errors.js";
+import { ModelCard } from "../../page/model-card.js";
+import { RunButton } from "../../page/run-button.js";
+import { SettingsFields } from "../../page/settings-fields.js";
+import { isShown } from "../../page/shell.js";
 import { StoryOutput } from "./story-output.js";
 
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
 
 export class StoryView {
-  /** @param {import("./app.js").App} app @param {import("./model-dialog.js").ModelDialog} models */
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models */
   constructor(app, models) {
     this.app = app;
     this.engine = app.engine;

@@ -1,8 +1,8 @@
 /**
  * The list of kept conversations: open, new, delete with undo, export and import.
  */
-import { UserError } from "../shared/protocol.js";
-import { byId, h } from "../page/dom.js";
+import { UserError } from "../../shared/protocol.js";
+import { byId, h } from "../../page/dom.js";
 import { exported, imported } from "./conversation.js";
 
 const IMPORT_LIMIT = 256 * 2 ** 20; // bytes

@@ -2,24 +2,24 @@
  * The sheet of the transcribe view: the recording with its player, the text as it arrives, the figures, and the buttons for
  * the text.
  */
-import { Announcer } from "./announcer.js";
-import { byId, copyText, h } from "./dom.js";
+import { Announcer } from "../../page/announcer.js";
+import { byId, copyText, h } from "../../page/dom.js";
 import { Player } from "./player.js";
-import { ProgressLine } from "./progress-line.js";
+import { ProgressLine } from "../../page/progress-line.js";
 import { clock } from "./times.js";
 import { Transcript } from "./transcript.js";
 import { setUpDownloads } from "./transcript-export.js";
 
 /**
  * @typedef {{duration: number, rate: number, channels: number, peaks: number[],
- *   notices: import("../shared/protocol.js").NoticeEvent[]}} Overview
+ *   notices: import("../../shared/protocol.js").NoticeEvent[]}} Overview
  * @typedef {{name: string, wav: Blob, original: Blob, overview: Overview}} Recording
  */
 
 const SCROLL_PATIENCE = 4000; // ms without automatic scrolling after the reader has scrolled
 
 export class TranscriptSheet {
-  /** @param {import("./app.js").App} app */
+  /** @param {import("../../page/app.js").App} app */
   constructor(app) {
     this.sheet = byId("transcript-sheet");
     this.announcer = new Announcer(byId("transcribe-announcer"));
@@ -116,7 +116,7 @@ export class TranscriptSheet {
     this.announcer.say(said);
   }
 
-  /** @param {import("../shared/protocol.js").TaskEvent} event */
+  /** @param {import("../../shared/protocol.js").TaskEvent} event */
   event(event) {
     if (event.type === "segment") {
       this.transcript.add(event);
@@ -150,7 +150,7 @@ export class TranscriptSheet {
     return words;
   }
 
-  /** @param {import("../shared/protocol.js").DoneEvent} done */
+  /** @param {import("../../shared/protocol.js").DoneEvent} done */
   end(done) {
     this.transcript.end();
     this.progress.hide();

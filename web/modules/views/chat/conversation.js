@@ -6,7 +6,7 @@
  *   thoughts?: string, model?: string, reason?: string, figures?: {tokens?: number, speed?: number, context?: number, used?: number}}} Turn
  *   `reason` is that of the event `done`; an answer without one was cut off.
  */
-import { UserError } from "../shared/protocol.js";
+import { UserError } from "../../shared/protocol.js";
 
 export const FORMAT = "pyapp.conversations";
 const VERSION = 1;

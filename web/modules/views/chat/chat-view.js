@@ -2,16 +2,16 @@
  * The chat view: a conversation with a language model, its turns, the kept conversations, model and settings. Loaded when
  * it is first shown.
  */
-import { throwIfCancelled } from "../shared/protocol.js";
-import { siteUrl } from "../shared/site.js";
-import { Announcer } from "../page/announcer.js";
-import { byId, h } from "../page/dom.js";
-import { clearError, showError } from "../page/errors.js";
-import { ModelCard } from "../page/model-card.js";
-import { ProgressLine } from "../page/progress-line.js";
-import { RunButton } from "../page/run-button.js";
-import { SettingsFields } from "../page/settings-fields.js";
-import { isShown } from "../page/shell.js";
+import { throwIfCancelled } from "../../shared/protocol.js";
+import { siteUrl } from "../../shared/site.js";
+import { Announcer } from "../../page/announcer.js";
+import { byId, h } from "../../page/dom.js";
+import { clearError, showError } from "../../page/errors.js";
+import { ModelCard } from "../../page/model-card.js";
+import { ProgressLine } from "../../page/progress-line.js";
+import { RunButton } from "../../page/run-button.js";
+import { SettingsFields } from "../../page/settings-fields.js";
+import { isShown } from "../../page/shell.js";
 import { ConversationList } from "./conversation-list.js";
 import { ConversationStore, drafts } from "./conversation-store.js";
 import { Conversation } from "./conversation.js";
@@ -29,7 +29,7 @@ const DRAFT = "draft"; // of the field at the bottom; that of a turn is under it
 const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
 
 /**
- * @param {import("../page/app.js").App} app @param {import("../page/model-dialog.js").ModelDialog} models
+ * @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models
  * @param {HTMLElement} view an empty section @returns {Promise<ChatView>} the view with its style
  */
 export async function openChat(app, models, view) {

@@ -1,7 +1,7 @@
 /**
  * The settings of a transcription: language, task, timestamps. They are stored for later visits.
  */
-import { h, memory } from "./dom.js";
+import { h, memory } from "../../page/dom.js";
 
 const TASKS = [["transcribe", "Transcribe"], ["translate", "Into English"]];
 const TIMES = [["segments", "Segments"], ["words", "Words"]];
@@ -35,7 +35,7 @@ export class SpeechSettings {
 
   /**
    * The options for TranscribeOptions.from_dict.
-   * @param {import("./model-choice.js").ListedModel | null} model
+   * @param {import("../../page/model-choice.js").ListedModel | null} model
    * @param {{live?: boolean}} how live sound is decoded again and again, so each time with one hypothesis only
    */
   options(model, { live = false } = {}) {

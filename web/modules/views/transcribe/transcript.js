@@ -6,7 +6,7 @@
  * @typedef {{word: string, start: number, end: number, probability: number}} Word
  * @typedef {{start: number, end: number, text: string, words?: Word[] | null}} Segment with further fields of the engine
  */
-import { h } from "./dom.js";
+import { h } from "../../page/dom.js";
 import { clock, spoken } from "./times.js";
 
 export class Transcript extends EventTarget {
