@@ -93,9 +93,7 @@ def copy_blocks(result: Tensor, x: Tensor) -> None:
 def _on_device(data: Any, device: Device) -> Tensor:
     """Copies a bytes-like object to a uint8 tensor on a device."""
     view = memoryview(data).cast("B")
-    result = empty_contiguous((len(view),), _dtype.uint8, device)
-    result.storage.write(0, view)
-    return result
+    return make(Storage.of_bytes(view, device), (len(view),), (1,), _dtype.uint8)
 
 
 def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Tensor:
@@ -111,11 +109,10 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Dev
             f"from_blocks: a {kind} matrix of shape {tuple(shape)} needs {expected} bytes, the buffer has "
             f"{memoryview(data).nbytes}"
         )
-    result = empty(shape, kind, device)
     if kind.name not in BANDED:
-        result.storage.write(0, data)
-    else:
-        pack_rows(result, 0, _on_device(data, device), rows)
+        return make(Storage.of_bytes(memoryview(data).cast("B"), device), (rows, columns), (columns, 1), kind)
+    result = empty(shape, kind, device)
+    pack_rows(result, 0, _on_device(data, device), rows)
     return result
 
 
