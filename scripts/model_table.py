@@ -71,10 +71,10 @@ def render() -> str:
         cells = (
             ", ".join(f"`{kind}`" for kind in kinds),
             ", ".join(TASKS[module_name]),
-            f"`{form.architecture}`" if lists.pop("IN_GGUF") else "",
+            "" if form is None or not lists["IN_GGUF"] else f"`{form.architecture}`",
             str(len(cases)) if cases else "",
             "yes" if cases and all(runs_in_browser(module) for _, module in cases) else "",
-            *("yes" if there else "" for there in lists.values()),
+            *("yes" if lists[key] else "" for key in ("QUANTISED", "OTHER_DEVICE")),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return HEAD + "\n".join(lines) + "\n"

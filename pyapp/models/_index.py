@@ -99,6 +99,7 @@ GGUF_ARCHITECTURES = {
     "gptneox": "gpt_neox",
     "granite": "granite",
     "llama": "llama",
+    "llama with a window": "mistral",
     "llama with experts": "mixtral",
     "modern-bert": "modernbert",
     "nomic-bert": "nomic_bert",

@@ -16,7 +16,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
 from .loading.config import check_fields, read_config, require
-from .loading.gguf import Gguf, encoder_settings
+from .loading.gguf import WITHOUT_TYPES, Gguf, encoder_settings
 from .loading.labels import Labelled
 
 EPSILON = 1e-12  # of all norms
@@ -224,7 +224,7 @@ GGUF = Gguf(
         "max_position_embeddings": "context_length", "dim": "embedding_length", "n_layers": "block_count",
         "hidden_dim": "feed_forward_length", "n_heads": "attention.head_count",
     },
-    read=_from_gguf, write=_to_gguf, index="bert without token types",
+    read=_from_gguf, write=_to_gguf, index=WITHOUT_TYPES.format("bert"),
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": DistilBert,

@@ -51,7 +51,7 @@ class LoadedModel:
 
 
 def load_model(
-    source: Source,
+    source: Source | Checkpoint,
     tokenizer: Source | Mapping[str, Source] | None = None,
     *,
     config: Source | None = None,
@@ -61,7 +61,7 @@ def load_model(
     cancel: Cancel | None = None,
 ) -> LoadedModel:
     """Loads a language model by name (embedded, or `owner/repo` or `owner/repo:file` on the hub), from a folder of
-    Hugging Face's, a path, bytes or a ByteSource.
+    Hugging Face's, a path, bytes, a ByteSource or an open checkpoint.
 
     `tokenizer` and `config` (config.json) are needed if none is beside the model or in it. `dtype` ("q4_0", "Q4_K_M",
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
@@ -83,11 +83,11 @@ def load_model(
     settings = None if config is None else read_settings(config)
     if settings is not None:
         check_architecture(settings, getattr(config, "name", "config.json"))
-    checkpoint = open_checkpoint(source)
+    checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     try:
         settings = dict(settings_of(checkpoint, settings))
         check_architecture(settings, checkpoint.source.name)
-        if tokenizer is None:
+        if tokenizer is None and not isinstance(source, Checkpoint):
             tokenizer = tokenizer_beside(source, checkpoint)
         if tokenizer is None:
             hint = "Give the tokenizer.bin or tokenizer.json too"
@@ -95,7 +95,7 @@ def load_model(
         text = load_tokenizer(tokenizer)
         model = build(checkpoint, report, cancel, settings, dtype, device)
     finally:
-        if checkpoint.source is not source:
+        if checkpoint is not source and checkpoint.source is not source:
             checkpoint.close()
     from pyapp.text.generate import check_tokenizer
 
@@ -142,20 +142,16 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
     values = getattr(checkpoint, "values", {})
     if not is_llama_cpps(checkpoint):
         return own if settings is None or "model_type" in own or "dim" in own else settings
+    from pyapp.models.loading import gguf
+
     architecture = values["general.architecture"]
-    known = [architecture]
-    if values.get(f"{architecture}.expert_count"):
-        known.insert(0, f"{architecture} with experts")
-    if "token_types.weight" not in checkpoint.tensors:
-        known.insert(0, f"{architecture} without token types")
+    known = gguf.index_names(str(architecture), values, checkpoint.tensors)
     name = next((GGUF_ARCHITECTURES[form] for form in known if form in GGUF_ARCHITECTURES), None)
     if name is None:
         raise ModelError(
             f"the architecture {str(architecture)[:50]!r} is not known", where=checkpoint.source.name,
             hint=f"Known in GGUF files: {', '.join(GGUF_ARCHITECTURES)}",
         )  # fmt: skip
-    from pyapp.models.loading import gguf
-
     module = importlib.import_module(f"pyapp.models.{name}")
     return gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
 

@@ -43,8 +43,10 @@ EXPERTS = {
     "model.layers.{}.mlp.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",
     "model.layers.{}.mlp.experts.down_proj": "blk.{}.ffn_down_exps",
 }
+# The names in the index of an architecture whose files have experts, a window, or no token types.
+WITH_EXPERTS, WITH_WINDOW, WITHOUT_TYPES = "{} with experts", "{} with a window", "{} without token types"
 # Fields of config.json, and the keys of GGUF after the architecture's name.
-WITH_EXPERTS = "{} with experts"  # the name in the index of an architecture whose files have experts
+WINDOW = {"sliding_window": "attention.sliding_window"}
 KEYS = {
     "max_position_embeddings": "context_length", "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
@@ -169,6 +171,18 @@ def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
 
 
 # -- reading
+
+
+def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[str]:
+    """The names in the index that a file of an architecture may have, the best first."""
+    found = []
+    if values.get(f"{architecture}.expert_count"):
+        found.append(WITH_EXPERTS)
+    if values.get(f"{architecture}.{WINDOW['sliding_window']}"):
+        found.append(WITH_WINDOW)
+    if "token_types.weight" not in tensors:
+        found.append(WITHOUT_TYPES)
+    return [*(name.format(architecture) for name in found), architecture]
 
 
 def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
@@ -407,6 +421,17 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
         values |= {f"{prefix}.{key}": value for key, value in _rotary_keys(config).items()}
     own = {} if form.write is None else form.write(config)
     return values | {f"{prefix}.{key}": value for key, value in own.items()}
+
+
+def refuse_windows(config: Any) -> dict[str, Any]:
+    """No keys; ModelError for a configuration whose layers have windows, where llama.cpp knows none."""
+    windows = {config.window(layer) for layer in range(config.num_hidden_layers)} - {None}
+    if windows:
+        raise ModelError(
+            f"GGUF cannot say the sliding_window {max(windows)} of some layers of this architecture",
+            hint="Write safetensors, or set use_sliding_window to false in config.json",
+        )
+    return {}
 
 
 def _global_rotary(config: Any) -> dict[str, Any]:
