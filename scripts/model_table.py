@@ -31,7 +31,7 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Other device**: tests run the model on a device whose memory the host cannot see.
 
 Models of llama2.c (`pyapp/models/llama2c.py`) and Whisper (`pyapp/models/whisper/`) have loaders of their own.
-Stacks of experts are quantised in no form yet: they are computed in float32.
+Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |
 | --- | --- | --- | --- | --- | --- | --- |

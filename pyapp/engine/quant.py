@@ -247,6 +247,23 @@ def whole_bands(x: Tensor, first: int, count: int) -> bool:
     return x.dtype.name not in BANDED or (first % BAND == 0 and (last % BAND == 0 or last == x.shape[0]))
 
 
+def words(x: Tensor, count: int) -> Tensor:
+    """The bytes of `count` matrices (N, K) that lie one below the other in a block-quantised matrix (count * N, K), as
+    a view (count, words) of whole numbers. ValueError if the matrices do not begin with whole bands.
+    """
+    rows = x.shape[0] // count
+    if x.shape[0] % count or not whole_bands(x, rows, rows):
+        raise ValueError(f"words: {tuple(x.shape)} of {x.dtype} is not {count} matrices of whole bands")
+    size = packed_bytes((rows, x.shape[1]), x.dtype)
+    kind = _dtype.int64 if size % 8 == 0 else _dtype.uint8
+    return make(x.storage, (count, size // kind.itemsize), (size // kind.itemsize, 1), kind)
+
+
+def from_words(data: Tensor, shape: Sequence[int], dtype: DType | str) -> Tensor:
+    """The block-quantised matrix with these packed bytes, in the same memory."""
+    return make(data.storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
+
+
 def copied_rows(x: Tensor, first: int, count: int) -> Tensor:
     """A copy of rows of a matrix or vector, in its type; in float32 if its bands cannot be divided there."""
     if not x.dtype.is_quantized:

@@ -129,4 +129,5 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 QUANTISED = list(CONFIGS)
 OTHER_DEVICE = [
     "llama", "mistral", "qwen3", "gemma2", "gemma3", "phi", "falcon-alibi", "gpt2", "gpt_neox", "stablelm-parallel",
+    "mixtral",
 ]  # fmt: skip
