@@ -222,18 +222,18 @@ class Stack(Module):
         )
         self.final_layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
 
-    def bias(self, first: int, tokens: int, keys: int) -> Tensor:
-        """The biases (1, H, T, S) of tokens at the positions `first` …."""
+    def bias(self, tokens: int, keys: int) -> Tensor:
+        """The biases (1, H, T, S) of the last T of S tokens."""
         buckets = distance_buckets(
             tokens, keys, self.config.relative_attention_num_buckets, self.config.relative_attention_max_distance,
-            not self.decoder, first,
+            not self.decoder, keys - tokens,
         )  # fmt: skip
         return distance_bias(self.block[0].layer[0].SelfAttention.relative_attention_bias.weight, buckets)
 
     def encode(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """ids (B, S), mask (B, 1, 1, S) → (B, S, d_model)."""
         x = self.embed_tokens(ids)
-        bias = as_bias(mask, self.bias(0, ids.shape[1], ids.shape[1]))  # (B or 1, H, S, S)
+        bias = as_bias(mask, self.bias(ids.shape[1], ids.shape[1]))  # (B or 1, H, S, S)
         for block in self.block:
             attention, dense = block.layer
             x = dense(attention.encode(x, bias))
@@ -242,7 +242,7 @@ class Stack(Module):
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """tokens (R, T) → (R, T, d_model)."""
         x = self.embed_tokens(tokens)
-        bias = self.bias(memory.first, tokens.shape[1], memory.length)
+        bias = memory.distances(self.bias)
         for i, block in enumerate(self.block):
             attention, source, dense = block.layer
             x = dense(source(attention.decode(x, memory, i, bias), memory, i))
