@@ -15,6 +15,7 @@ from ..errors import ArgumentError
 from .caches import KVCache, TextCache
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
+from .layers.experts import Experts
 from .layers.joined import JoinedLinear
 from .layers.linear import Linear, ResidualLinear
 from .module import Module
@@ -273,7 +274,9 @@ class CausalLanguageModel(Module):
             for name, parameter in list(module._parameters.items()):
                 if parameter.dtype.is_quantized:
                     if id(parameter) not in made:
-                        made[id(parameter)] = Parameter(quant.dequantize(parameter), requires_grad=False)
+                        value = quant.dequantize(parameter)
+                        value = value.reshape(module.stack_shape(name)) if isinstance(module, Experts) else value
+                        made[id(parameter)] = Parameter(value, requires_grad=False)
                     setattr(module, name, made[id(parameter)])
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:

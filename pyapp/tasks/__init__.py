@@ -141,11 +141,12 @@ async def quantize(
     cancel: Cancel | None = None,
 ) -> Events:
     """Converts a model file, or the model of a folder, to another type (formats.quantize_file): Progress in bytes; Done
-    carries `file size types weighted source_size`. A language model of Hugging Face's becomes a GGUF file of
-    llama.cpp's.
+    carries `file size types weighted source_size`. A language model or an encoder of Hugging Face's becomes a
+    GGUF file of llama.cpp's.
     """
     from pyapp.formats.convert import quantize_file
-    from pyapp.models.load import gguf_view, weights_of
+    from pyapp.models.load import weights_of
+    from pyapp.models.loading.writing_gguf import gguf_view
 
     cancel = cancel or Cancel()
 

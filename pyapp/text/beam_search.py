@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.errors import OptionError
-from pyapp.nn.sequence_to_sequence import CachedMemory, SequenceToSequence
+from pyapp.nn.sequence_to_sequence import CachedMemory, Decoding, SequenceToSequence
 
 MOST_BEAMS = 64
 MOST_TOKENS = 1 << 16
@@ -125,11 +125,10 @@ def search(
         encoded = model.encode(ids, attention_mask)  # (B, S, D)
         memory = CachedMemory(encoded, attention_mask, options.num_beams, options.max_new_tokens)
         kind = _Greedy if options.num_beams == 1 else _Beams
-        state = kind(ids.shape[0], options)
+        state, decoding = kind(ids.shape[0], options), Decoding(model, memory)
     while True:
         with no_grad():
-            tokens = ops.tensor([row[-1:] for row in state.rows], dtype="int32", device=model.device)  # (R, 1)
-            logits = model.decode(tokens, memory).squeeze(1).to("float32")  # (R, V)
+            logits = decoding.step([row[-1] for row in state.rows]).to("float32")  # (R, V)
             order = state.advance(logits)
         if order is None:
             yield state.texts()

@@ -103,6 +103,13 @@ def test_searches_find_the_texts_of_transformers(name: str, kind: str) -> None:
     assert len(steps) < MOST and set(steps) <= {None}
 
 
+@pytest.mark.parametrize("name", ["t5", "marian"])
+def test_memory_grows_with_the_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.nn.sequence_to_sequence.FIRST_CAPACITY", 3)
+    test_searches_find_the_texts_of_transformers(name, "beams")
+    test_the_cache_gives_the_logits_of_whole_texts(name)
+
+
 @cache
 def cached_model(name: str) -> Any:
     return make(name)
