@@ -115,7 +115,7 @@ async def generate(
             raise OptionError("excludes several samples and beams", where="eager" if eager else "draft")
         stream = generate_several(loaded.model, loaded.tokenizer, prompt, options, cancel)
     else:
-        session = Session(loaded.model, options.context, eager)
+        session = Session(loaded.model, options.context, eager, options.cache_type)
         stream = generate_events(session, loaded.tokenizer, prompt, options, cancel, drafter)
     for event in stream:
         yield event

@@ -198,10 +198,10 @@ def translate_texts(
     """Items with `text`: what the model writes for each text, a translation or a summary.
 
     `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `target`: the token
-    of the language to write ("de_DE" of mBART). The other options are those of text.beam_search.SearchOptions, by
-    default those of the model's generation_config.json.
+    of the language to write ("de_DE" of mBART). The other options are those of
+    text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
-    from pyapp.text.beam_search import SearchOptions, search
+    from pyapp.text.sequence_to_sequence import SearchOptions, search
 
     model, tokenizer = loaded.model, loaded.tokenizer
     if target is not None:
