@@ -53,6 +53,8 @@ LOADERS: Mapping[str, Loader] = {
     "classify": load_for("sequence-classification"),
     "fill-mask": load_for("masked-lm"),
     "translate": load_for("seq2seq-lm"),
+    "token-classification": load_for("token-classification"),
+    "question-answering": load_for("question-answering"),
 }
 KINDS = {"generate": ("writes text", "pyapp generate"), "transcribe": ("hears speech", "pyapp transcribe --model")}
 

@@ -302,7 +302,7 @@ class Schema:
                 for name in (plain, exclusive)
                 if name in asked
             ]
-            bound, is_open = max(given, default=(None, False))  # type: ignore[type-var]
+            bound, is_open = max(given) if given else (None, False)
             found.append((None if bound is None else sign * bound, is_open))
         (low, open_low), (high, open_high) = found
         return low, high, open_low, open_high
@@ -310,7 +310,7 @@ class Schema:
     def _decimal(self, number: Any, place: str) -> Decimal:
         fits = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) <= LARGEST
         value = Decimal(str(number)) if fits else Decimal(0)
-        if not fits or value.as_tuple().exponent < -DIGITS:
+        if not fits or value != round(value, DIGITS):
             raise self._error(f"must be a number of at most {DIGITS} digits before and after the point", place)
         return value
 
