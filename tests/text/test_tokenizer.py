@@ -251,7 +251,9 @@ def test_another_backend(restore_backend: None) -> None:
     assert seen == [tokenizer.to_json(), "a\ufffd", "b"]
 
 
-@pytest.mark.parametrize("make", [byte_level, byte_fallback, wordpiece, unigram, unigram_bytes], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [byte_level, byte_fallback, wordpiece, unigram, unigram_bytes], ids=lambda make: make.__name__
+)
 def test_node_gives_the_same_ids(make: Callable[[], Any], tmp_path: Path, node_ids: Callable[..., Any]) -> None:
     native = make()
     (tmp_path / "tokenizer.json").write_text(native.to_str(), encoding="utf-8")
