@@ -18,7 +18,7 @@ from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.sequence_to_sequence import CachedMemory
-from pyapp.text.beam_search import SearchOptions, search
+from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models.seeded import direction, draw
 from tests.models.sequence_configs import CONFIGS, IDS, MASK, MOST, QUANTISED, SEARCHES, TEXTS
 
