@@ -6,7 +6,9 @@ import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
 import { clearError, showError } from "./errors.js";
 import { ModelChoice } from "./model-choice.js";
+import { ProgressLine } from "./progress-line.js";
 import { isShown } from "./shell.js";
+import { megabytes } from "../shared/protocol.js";
 
 export const DEFAULT_HUB = "https://huggingface.co/";
 
@@ -23,6 +25,7 @@ export class App extends EventTarget {
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
     /** Running activities for the status; the last one is shown. @type {string[]} */
     this.work = [];
+    this.arriving = new ProgressLine(byId("engine-progress"));
     /** @type {Promise<void> | null} */
     this.listing = null;
     /** Actions of errors' buttons, by name; other parts of the page set them. @type {Record<string, () => void>} */
@@ -52,6 +55,7 @@ export class App extends EventTarget {
   }
 
   #restarted() {
+    this.arriving.hide();
     this.#status("starting", "Restarting");
     for (const choice of Object.values(this.choices)) {
       if (choice.model?.kind === "file") choice.chooseFirst(); // the new worker does not have that file
@@ -61,11 +65,19 @@ export class App extends EventTarget {
 
   #notice(notice) {
     if (notice.notice === "stage") this.#status("starting", notice.what);
+    else if (notice.notice === "bytes") this.#arrives(notice);
     else if (notice.notice === "ready") this.#ready(notice);
     else this.#failed(notice.event);
   }
 
+  /** @param {{done: number, total: number}} bytes of the files that Python needs */
+  #arrives({ done, total }) {
+    const text = done < total ? `Loading the engine: ${megabytes(done)} of ${megabytes(total)}` : "Starting the engine";
+    this.arriving.show(text, done, done < total ? total : null);
+  }
+
   #ready(about) {
+    this.arriving.hide();
     this.#showWork();
     this.errorSlots.forEach(clearError);
     const instructions = { relaxed: "relaxed SIMD", simd128: "SIMD" }[about.instructionSet] ?? about.instructionSet;
@@ -74,6 +86,7 @@ export class App extends EventTarget {
   }
 
   #failed(event) {
+    this.arriving.hide();
     this.#status("failed", "Not running");
     for (const slot of this.errorSlots) showError(slot, event, this.actions);
   }

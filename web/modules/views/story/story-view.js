@@ -96,6 +96,13 @@ export class StoryView {
     }, { fail: () => this.output.fail(), retry: () => this.generate() });
   }
 
+  /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
+  async drop([file]) {
+    this.prompt.focus();
+    this.prompt.select();
+    document.execCommand("insertText", false, (await file.text()).trim());
+  }
+
   #event(event) {
     if (event.type === "token") this.output.token(event);
     else if (event.type === "metric") this.output.metric(event);
