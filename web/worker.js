@@ -10,7 +10,7 @@ import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 /** Packages that a task needs at once. */
-const PACKAGES = { transcribe: ["numpy"] };
+const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2"], embed: ["numpy"] };
 
 const running = new Map(); // request id -> AbortController
 const inlets = new Map(); // request id -> Inlet: requests that receive sound while they run

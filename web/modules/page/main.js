@@ -5,7 +5,7 @@ import { App } from "./app.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
-import { ModelDialog } from "./model-dialog.js";
+import { Models } from "./models.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
 import { foldSettings, isShown, setUpDialogs, setUpDropping, setUpTheme, setUpViews } from "./shell.js";
 import { StorageDialog } from "./storage-dialog.js";
@@ -19,13 +19,14 @@ async function start() {
     { id: "story", title: "Story", page: "pyapp · a story in a browser tab" },
     { id: "transcribe", title: "Transcribe", page: "pyapp · speech to text in a browser tab" },
     { id: "chat", title: "Chat", page: "pyapp · chat in a browser tab" },
+    { id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab" },
   ]);
   setUpDialogs();
   foldSettings();
   if (!(await setUpServiceWorker())) return;
   document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // after a possible reload, which would interrupt it
   const app = new App([byId("story-error"), byId("transcribe-error")]);
-  const models = new ModelDialog(app);
+  const models = new Models(app);
   const storage = new StorageDialog(app);
   const story = new StoryView(app, models);
   const transcribe = new TranscribeView(app, models);
@@ -34,8 +35,14 @@ async function start() {
     const { openChat } = await import(siteUrl("modules/views/chat/chat-view.js"));
     globalThis.pyappPage.chat = await openChat(app, models, chat);
   }, app);
+  const search = byId("view-search");
+  onFirstShown(search, async () => {
+    const { openSearch } = await import(siteUrl("modules/views/search/search-view.js"));
+    globalThis.pyappPage.search = await openSearch(app, models, search);
+  }, app);
   setUpDropping((files, folder) => {
     if (isShown(transcribe.view)) transcribe.drop(files, folder);
+    else if (isShown(search) && globalThis.pyappPage.search) globalThis.pyappPage.search.drop(files, folder);
     else models.addFiles(files, isShown(chat) ? app.choices.chat : app.choices.generate, folder);
   });
   app.addEventListener("ready", () => whenIdle(app, () => {

@@ -4,6 +4,8 @@
 import { UserError } from "./protocol.js";
 import { siteUrl } from "./site.js";
 
+export const DEFAULT_HUB = "https://huggingface.co/";
+
 /** @returns {Promise<{models: import("../worker/model-files.js").Model[]}>} */
 export async function readRegistry() {
   const response = await fetch(siteUrl("registry.json"));

@@ -1,0 +1,71 @@
+/**
+ * The passages that were found, in their texts: the nearest first, with the best sentence marked.
+ */
+import { byId, h } from "../../page/dom.js";
+
+const CONTEXT = 160; // characters before and after a passage
+const WIDE = 1200; // of a passage that was opened
+
+export class ResultList {
+  /** @param {HTMLElement} host */
+  constructor(host) {
+    this.host = host;
+    host.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  clear() {
+    this.host.replaceChildren();
+  }
+
+  /** @param {import("./collection.js").Collection} collection @param {object[]} results passages with score, perhaps `best` */
+  show(collection, results) {
+    const opened = new Set([...this.host.querySelectorAll('[aria-expanded="true"]')].map(({ dataset }) => dataset.key));
+    const focused = this.host.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    this.host.replaceChildren(...results.map((result) => this.#item(collection, result, opened)));
+    if (focused) this.host.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  #item(collection, result, opened) {
+    const { text, start, end, score, best } = result;
+    const key = `${text} ${start}`;
+    const part = (from, to) => collection.slice(text, from, to);
+    const body = h("blockquote", { class: "result-text", dir: "auto" });
+    const show = (wide) => {
+      const around = wide ? WIDE : CONTEXT;
+      const passage = best
+        ? [part(start, start + best.start), h("mark", {}, part(start + best.start, start + best.end)), part(start + best.end, end)]
+        : [part(start, end)];
+      body.replaceChildren(
+        h("span", { class: "result-context" }, (start > around ? "… " : "") + part(start - around, start)), ...passage,
+        h("span", { class: "result-context" }, part(end, end + around), "…"));
+    };
+    const open = h("button", { type: "button", class: "quiet", "data-key": key, "aria-expanded": String(opened.has(key)), onclick: () => {
+      const wide = open.getAttribute("aria-expanded") !== "true";
+      open.setAttribute("aria-expanded", String(wide));
+      open.textContent = wide ? "Less of the text" : "More of the text";
+      show(wide);
+    } }, opened.has(key) ? "Less of the text" : "More of the text");
+    show(opened.has(key));
+    const percent = Math.round(Math.max(0, score) * 100);
+    return h("li", { class: "result card" },
+      h("p", { class: "result-head" }, h("strong", {}, collection.texts[text].name),
+        h("span", { class: "result-score", title: `cosine ${score.toFixed(3)}` },
+          h("meter", { min: 0, max: 1, value: Math.max(0, score), "aria-hidden": "true" }), `${percent} % alike`)),
+      body, h("p", { class: "result-foot" }, open));
+  }
+
+  /** Arrow keys go from result to result. */
+  #key(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const buttons = [...this.host.querySelectorAll("[aria-expanded]")];
+    const at = buttons.indexOf(document.activeElement);
+    if (!step || at < 0) return;
+    event.preventDefault();
+    if (at + step < 0) byId("search-question").focus();
+    else buttons[Math.min(at + step, buttons.length - 1)].focus();
+  }
+
+  focusFirst() {
+    this.host.querySelector("[aria-expanded]")?.focus();
+  }
+}
