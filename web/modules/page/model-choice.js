@@ -3,13 +3,14 @@
  *
  * Fires: "model" (another model is chosen), "models" (the list, or a state in it, has changed).
  * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file" | "kept", task?: string,
- *   precision?: string, prompts?: Record<string, string>, state: "ready" | "partial" | "absent", bytes: number, memory: number}} ListedModel
+ *   precision?: string, prompts?: Record<string, string>, state: "ready" | "partial" | "absent", bytes: number, memory: number,
+ *   received?: number, samples?: {path: string, title: string}[]}} ListedModel
  */
 import { memory } from "./dom.js";
 
 export class ModelChoice extends EventTarget {
   /**
-   * @param {import("../worker/model-files.js").Task} task @param {string} remembered the storage key of the choice
+   * @param {import("../shared/registry.js").Task} task @param {string} remembered the storage key of the choice
    * @param {string[]} [tasks] the tasks whose models are offered
    */
   constructor(task, remembered, tasks = [task]) {
@@ -30,7 +31,7 @@ export class ModelChoice extends EventTarget {
 
   /** Sets the list of all models. The first call chooses the model of the last visit. @param {ListedModel[]} models */
   offer(models) {
-    const place = ({ task }) => this.tasks.indexOf(task);
+    const place = ({ task = "" }) => this.tasks.indexOf(task);
     this.models = models.filter((model) => place(model) >= 0).sort((a, b) => place(a) - place(b)); // models of its own task first
     if (this.model) this.model = this.models.find(({ id }) => id === this.model.id) ?? this.model;
     else {

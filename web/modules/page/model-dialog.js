@@ -40,7 +40,7 @@ export class ModelDialog {
     /** The choice whose models are shown. */
     this.choice = this.app.choices.generate;
     this.dialog = byId("model-dialog");
-    /** What the hub has under the name that was looked up. @type {object[]} */
+    /** What the hub has under the name that was looked up. @type {import("./model-choice.js").ListedModel[]} */
     this.found = [];
     /** @type {Map<string, unknown>} */
     this.errors = new Map();
@@ -77,12 +77,12 @@ export class ModelDialog {
   #focus(id) {
     const row = this.dialog.querySelector(`[data-model="${CSS.escape(id)}"]`);
     if (row?.closest("details")) row.closest("details").open = true;
-    row?.querySelector("button")?.focus();
+    /** @type {HTMLElement | null} */ (row?.querySelector("button"))?.focus();
     row?.scrollIntoView({ block: "nearest" });
   }
 
   render() {
-    const focused = document.activeElement?.dataset?.key;
+    const focused = document.activeElement?.getAttribute("data-key");
     const { models } = this.choice;
     const quantised = models.some(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float"));
     const isExact = ({ kind, precision = "", state }) => quantised && kind === "hub" && precision.startsWith("float") && state === "absent";
@@ -92,7 +92,7 @@ export class ModelDialog {
     this.exact.querySelector("ul").replaceChildren(...exact.map((model) => this.#row(model)));
     const listed = new Set(models.map(({ id }) => id));
     this.results.replaceChildren(...this.found.filter(({ id }) => !listed.has(id)).map((model) => this.#row(model)));
-    if (focused) this.dialog.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    if (focused) /** @type {HTMLElement | null} */ (this.dialog.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
   }
 
   #row(model) {
@@ -262,7 +262,7 @@ export class ModelDialog {
       h("option", { value: "fast" }, "Fast: 8-bit"), h("option", { value: "exact" }, "Exact: as in the file"));
     select.value = this.models.precision;
     select.addEventListener("change", () => {
-      this.models.precision = select.value;
+      this.models.precision = /** @type {"fast" | "exact"} */ (select.value);
       this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
     });
     return h("div", { class: "precision" }, h("label", { class: "field-label", for: "model-precision" }, "Precision of models in full precision"), select,

@@ -80,7 +80,8 @@ export const textOf = async (address, signal) => (await ask(address, address, si
 
 /**
  * The models in a repository's files for a task, quantised ones first.
- * @param {HubName} name @param {HubFile[]} files @param {string} task @returns {import("./model-files.js").Model[]}
+ * @param {HubName} name @param {HubFile[]} files @param {import("./model-files.js").Task} task
+ * @returns {import("./model-files.js").Model[]}
  */
 export function modelsOf({ repo, revision, file }, files, task) {
   const beside = (path) => files.filter((one) => folderOf(one.path) === folderOf(path) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));

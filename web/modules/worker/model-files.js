@@ -2,10 +2,9 @@
  * The models that the page can use, and where their bytes are: in the site (embedded), in the user's files (of this visit,
  * or copied to the store), or in the store (downloaded from a hub).
  *
- * @typedef {"generate" | "transcribe" | "chat" | "embed"} Task
- * @typedef {{role: string, path: string, size: number | null, sha256: string | null, repo?: string, revision?: string}} WantedFile
- * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file" | "kept",
- *   task?: Task, precision?: string, repo?: string, revision?: string, files: WantedFile[]}} Model
+ * @typedef {import("../shared/registry.js").Task} Task
+ * @typedef {import("../shared/registry.js").WantedFile} WantedFile
+ * @typedef {import("../shared/registry.js").Model} Model
  */
 import { UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -123,7 +122,7 @@ export class ModelFiles {
   /**
    * The models of a repository on the hub for a task. Their architecture is checked before any weights are downloaded.
    * @param {string} name owner/name, owner/name/file or an address @param {Task} task @param {string} hub base address
-   * @param {import("./python.js").Context} context @returns {Promise<object[]>} as in `list`
+   * @param {{signal: AbortSignal}} context @returns {Promise<object[]>} as in `list`
    */
   async look(name, task, hub, context) {
     const wanted = parseHubName(name);
@@ -196,7 +195,7 @@ export class ModelFiles {
    * Opens the byte sources of a model, by role. Each has a `path` within the model. The caller closes each one after
    * reading. The key identifies the model.
    * @param {string} id
-   * @returns {Promise<{key: string, sources: Record<string, {name: string, path: string, size: number}>}>}
+   * @returns {Promise<{key: string, sources: Record<string, {name: string, path: string, size: number, close: () => void}>}>}
    */
   async open(id) {
     const dropped = this.dropped.get(id);
@@ -206,11 +205,10 @@ export class ModelFiles {
     const folder = weights.slice(0, weights.lastIndexOf("/") + 1);
     const opened = await Promise.allSettled(model.files.map(async (file) => {
       const one = await source(file);
-      one.path = file.path.startsWith(folder) ? file.path.slice(folder.length) : one.name;
-      return [file.role, one];
+      return [file.role, Object.assign(one, { path: file.path.startsWith(folder) ? file.path.slice(folder.length) : one.name })];
     }));
-    const pairs = opened.filter(({ status }) => status === "fulfilled").map(({ value }) => value);
-    const failed = opened.find(({ status }) => status === "rejected");
+    const pairs = opened.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+    const failed = opened.find((one) => one.status === "rejected");
     if (failed) {
       for (const [, one] of pairs) one.close(); // a file that stays open cannot be deleted
       throw failed.reason;

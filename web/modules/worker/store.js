@@ -163,7 +163,7 @@ export class Store {
     });
   }
 
-  /** The models that the user has added, as they were written. @returns {Promise<object[]>} */
+  /** The models that the user has added, as they were written. @returns {Promise<import("../shared/registry.js").Model[]>} */
   async models() {
     try {
       const handle = await this.root.getFileHandle(MODELS);
@@ -175,7 +175,7 @@ export class Store {
     }
   }
 
-  /** Changes the list of added models. Tabs change it one after the other. @param {(models: object[]) => object[]} change */
+  /** Changes the list of added models. Tabs change it one after the other. @param {(models: import("../shared/registry.js").Model[]) => import("../shared/registry.js").Model[]} change */
   async changeModels(change) {
     const work = async () => {
       const bytes = new TextEncoder().encode(JSON.stringify(change(await this.models())));
@@ -208,7 +208,7 @@ export class Store {
     }
   }
 
-  /** Stores a snapshot, and deletes all others. @param {string} name @param {Uint8Array} bytes */
+  /** Stores a snapshot, and deletes all others. @param {string} name @param {Uint8Array<ArrayBuffer>} bytes */
   async writeSnapshot(name, bytes) {
     const folder = await this.root.getDirectoryHandle("snapshots", { create: true });
     for await (const old of folder.keys()) await folder.removeEntry(old).catch(() => {});

@@ -11,11 +11,13 @@ export class CollectionList {
   /**
    * @param {HTMLElement} host
    * @param {import("./collection-store.js").CollectionStore} store
-   * @param {{open: (record: object) => void, begin: () => void, removed: (id: string) => void, renamed: (id: string, name: string) => void,
+   * @param {{open: (record: import("./collection.js").CollectionRecord) => void, begin: () => void, removed: (id: string) => void, renamed: (id: string, name: string) => void,
    *   removeText: (index: number) => void, fail: (error: unknown) => void}} actions
    */
   constructor(host, store, actions) {
-    Object.assign(this, { host, store, actions });
+    this.host = host;
+    this.store = store;
+    this.actions = actions;
     /** @type {Collection | null} the one that is shown */
     this.current = null;
     this.items = h("ul", { class: "collection-list", id: "collection-list" });
@@ -35,13 +37,13 @@ export class CollectionList {
   async render(current = this.current) {
     this.current = current;
     const records = await this.store.list();
-    const focused = this.host.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const focused = this.host.contains(document.activeElement) ? document.activeElement.getAttribute("data-key") : null;
     this.items.replaceChildren(...records.map((record) => this.#row(record)));
     const texts = current?.texts ?? [];
     this.texts.hidden = texts.length === 0;
     this.texts.replaceChildren(...texts.map(({ name }, i) => h("li", {}, h("span", { class: "text-name" }, name),
       h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", "data-key": `text ${i}`, onclick: () => this.actions.removeText(i) }, "×"))));
-    if (focused) (this.host.querySelector(`[data-key="${CSS.escape(focused)}"]`) ?? byId("search-new")).focus();
+    if (focused) /** @type {HTMLElement} */ (this.host.querySelector(`[data-key="${CSS.escape(focused)}"]`) ?? byId("search-new")).focus();
     byId("search-export").hidden = records.length === 0;
   }
 

@@ -6,7 +6,7 @@ const TABLE = "collections";
 
 export class CollectionStore {
   constructor() {
-    /** @type {Map<string, object>} what a browser without storage has */
+    /** @type {Map<string, import("./collection.js").CollectionRecord>} what a browser without storage has */
     this.inMemory = new Map();
     /** Whether what is written survives the page. */
     this.keeps = true;
@@ -16,14 +16,14 @@ export class CollectionStore {
     });
   }
 
-  /** @returns {Promise<object[]>} all records, the last changed first */
+  /** @returns {Promise<import("./collection.js").CollectionRecord[]>} all records, the last changed first */
   async list() {
     const database = await this.opened;
     const records = database ? await asked(database.transaction(TABLE).objectStore(TABLE).getAll()) : [...this.inMemory.values()];
     return records.sort((a, b) => b.updated - a.updated);
   }
 
-  /** @param {object} record */
+  /** @param {import("./collection.js").CollectionRecord} record */
   async put(record) {
     const database = await this.opened;
     if (!database) this.inMemory.set(record.id, record);

@@ -2,6 +2,8 @@
  * A collection: texts, their passages, and the vector of each passage. And its file: JSON, vectors as base64.
  *
  * @typedef {{text: number, start: number, end: number}} Passage `text` is an index; the others count characters (code points)
+ * @typedef {{id: string, name: string, created: number, updated: number, texts: {name: string, text: string}[], passages: Passage[],
+ *   vectors: Float32Array, dimensions: number, by: EmbeddedBy | null}} CollectionRecord
  * @typedef {{title: string, probe: string}} EmbeddedBy the model's title, and its vector of a fixed text as base64 float32
  */
 import { UserError } from "../../shared/protocol.js";
@@ -11,7 +13,7 @@ const VERSION = 1;
 const SAME_MODEL = 0.995; // cosine of two models' vectors of the same text; quantised forms of one model are above
 
 export class Collection {
-  /** @param {Partial<Collection>} [record] */
+  /** @param {Partial<CollectionRecord>} [record] */
   constructor({ id = crypto.randomUUID(), name = "Texts", created = Date.now(), updated = Date.now(), texts = [], passages = [], vectors = new Float32Array(), dimensions = 0, by = null } = {}) {
     /** @type {string} */ this.id = id;
     /** @type {string} */ this.name = name;
@@ -26,7 +28,7 @@ export class Collection {
     this.characters = new Map();
   }
 
-  /** A plain object for IndexedDB. */
+  /** A plain object for IndexedDB. @returns {CollectionRecord} */
   toRecord() {
     const { id, name, created, updated, texts, passages, vectors, dimensions, by } = this;
     return { id, name, created, updated, texts, passages, vectors, dimensions, by };
@@ -57,10 +59,10 @@ export class Collection {
 
   /** Removes a text with its passages. @param {number} index */
   remove(index) {
-    const kept = this.passages.map((passage, i) => [passage, i]).filter(([{ text }]) => text !== index);
+    const kept = this.passages.map((passage, from) => ({ passage, from })).filter(({ passage }) => passage.text !== index);
     const vectors = new Float32Array(kept.length * this.dimensions);
-    kept.forEach(([, from], i) => vectors.set(this.vectors.subarray(from * this.dimensions, (from + 1) * this.dimensions), i * this.dimensions));
-    this.passages = kept.map(([passage]) => ({ ...passage, text: passage.text - (passage.text > index ? 1 : 0) }));
+    kept.forEach(({ from }, i) => vectors.set(this.vectors.subarray(from * this.dimensions, (from + 1) * this.dimensions), i * this.dimensions));
+    this.passages = kept.map(({ passage }) => ({ ...passage, text: passage.text - (passage.text > index ? 1 : 0) }));
     this.vectors = vectors;
     this.texts = this.texts.filter((_, i) => i !== index);
     this.characters.clear();
@@ -103,13 +105,13 @@ function base64Of(numbers) {
   return btoa(letters);
 }
 
-/** @param {object[]} records @returns {string} JSON */
+/** @param {CollectionRecord[]} records @returns {string} JSON */
 export function exported(records) {
   const collections = records.map((record) => ({ ...record, vectors: base64Of(record.vectors) }));
   return JSON.stringify({ format: FORMAT, version: VERSION, collections });
 }
 
-/** The records in a file. UserError for anything else. @param {string} json @param {string} where @returns {object[]} */
+/** The records in a file. UserError for anything else. @param {string} json @param {string} where @returns {CollectionRecord[]} */
 export function imported(json, where) {
   let document;
   try {
@@ -133,7 +135,7 @@ function checked(record, where) {
   const size = (text) => Array.from(texts[text].text).length;
   const sizes = texts.map((_, i) => size(i));
   const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
-  const sound = ({ text, start, end } = {}) => isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
+  const sound = (/** @type {Partial<Passage>} */ { text, start, end } = {}) => isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
   if (!Array.isArray(passages) || !passages.every(sound)) throw wrong("a passage is not in its text");
   let vectors;
   try {

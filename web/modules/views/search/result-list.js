@@ -1,5 +1,8 @@
 /**
  * The passages that were found, in their texts: the nearest first, with the best sentence marked.
+ *
+ * @typedef {import("./collection.js").Passage & {score: number, best?: {start: number, end: number}}} Result `best`: its best
+ *   sentence, in characters of the passage
  */
 import { byId, h } from "../../page/dom.js";
 
@@ -17,12 +20,12 @@ export class ResultList {
     this.host.replaceChildren();
   }
 
-  /** @param {import("./collection.js").Collection} collection @param {object[]} results passages with score, perhaps `best` */
+  /** @param {import("./collection.js").Collection} collection @param {Result[]} results */
   show(collection, results) {
-    const opened = new Set([...this.host.querySelectorAll('[aria-expanded="true"]')].map(({ dataset }) => dataset.key));
-    const focused = this.host.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const opened = new Set([...this.host.querySelectorAll('[aria-expanded="true"]')].map((one) => one.getAttribute("data-key")));
+    const focused = this.host.contains(document.activeElement) ? document.activeElement.getAttribute("data-key") : null;
     this.host.replaceChildren(...results.map((result) => this.#item(collection, result, opened)));
-    if (focused) this.host.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    if (focused) this.#focus(`[data-key="${CSS.escape(focused)}"]`);
   }
 
   #item(collection, result, opened) {
@@ -57,8 +60,8 @@ export class ResultList {
   /** Arrow keys go from result to result. */
   #key(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const buttons = [...this.host.querySelectorAll("[aria-expanded]")];
-    const at = buttons.indexOf(document.activeElement);
+    const buttons = [...this.host.querySelectorAll("button")];
+    const at = buttons.findIndex((button) => button === document.activeElement);
     if (!step || at < 0) return;
     event.preventDefault();
     if (at + step < 0) byId("search-question").focus();
@@ -66,6 +69,10 @@ export class ResultList {
   }
 
   focusFirst() {
-    this.host.querySelector("[aria-expanded]")?.focus();
+    this.#focus("[aria-expanded]");
+  }
+
+  #focus(selector) {
+    /** @type {HTMLElement | null} */ (this.host.querySelector(selector))?.focus();
   }
 }

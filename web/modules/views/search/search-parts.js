@@ -9,7 +9,7 @@ export function buildSearch(view) {
   view.removeAttribute("aria-label");
   view.setAttribute("aria-labelledby", "search-title");
   // On a phone the search comes first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) view.querySelector("details.settings").open = false;
+  if (matchMedia("(max-width: 60rem)").matches) /** @type {HTMLDetailsElement} */ (view.querySelector("details.settings")).open = false;
 }
 
 function main() {
@@ -57,19 +57,17 @@ function side() {
     h("details", { class: "card settings", id: "search-settings", open: true },
       h("summary", { class: "card-title" }, h("h2", {}, "Settings")),
       h("div", { class: "settings-fields" },
-        number("search-size", "Length of a passage", 16, 2048, "At most so many tokens (a word is one or a few). Shorter ones are found more exactly."),
-        number("search-overlap", "Overlap", 0, 512, "Tokens at the end of a passage that the next one repeats."),
-        text("search-query-prompt", "Before a question", "Some models were trained with a word before questions, such as “query: ”."),
-        text("search-passage-prompt", "Before a passage", "Such as “passage: ”."))));
+        labelled("Length of a passage", h("input", { ...NUMBER, id: "search-size", min: 16, max: 2048 }), "At most so many tokens (a word is one or a few). Shorter ones are found more exactly."),
+        labelled("Overlap", h("input", { ...NUMBER, id: "search-overlap", min: 0, max: 512 }), "Tokens at the end of a passage that the next one repeats."),
+        labelled("Before a question", h("input", { ...TEXT, id: "search-query-prompt" }), "Some models were trained with a word before questions, such as “query: ”."),
+        labelled("Before a passage", h("input", { ...TEXT, id: "search-passage-prompt" }), "Such as “passage: ”."))));
 }
 
-function number(id, label, min, max, help) {
-  return h("div", {}, h("label", { class: "field-label", for: id }, label),
-    h("input", { type: "number", id, min, max, step: 1, inputmode: "numeric", required: true, "aria-describedby": `${id}-help` }),
-    h("p", { class: "help", id: `${id}-help` }, help));
-}
+const NUMBER = { type: "number", step: 1, inputmode: "numeric", required: true };
+const TEXT = { type: "text", spellcheck: "false" };
 
-function text(id, label, help) {
-  return h("div", {}, h("label", { class: "field-label", for: id }, label),
-    h("input", { type: "text", id, spellcheck: "false", "aria-describedby": `${id}-help` }), h("p", { class: "help", id: `${id}-help` }, help));
+/** @param {string} label @param {HTMLInputElement} field @param {string} help */
+function labelled(label, field, help) {
+  field.setAttribute("aria-describedby", `${field.id}-help`);
+  return h("div", {}, h("label", { class: "field-label", for: field.id }, label), field, h("p", { class: "help", id: `${field.id}-help` }, help));
 }

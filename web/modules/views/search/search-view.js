@@ -20,8 +20,7 @@ import { readTexts } from "./text-files.js";
 
 const PAGE = 10; // results at a time
 const MODEL_FILES = /\.(gguf|safetensors)$|^(config|tokenizer)\.json$/i;
-const NUMBERS = { size: ["search-size", 200], overlap: ["search-overlap", 40] };
-const PROMPTS = { query: "search-query-prompt", passage: "search-passage-prompt" };
+const INITIAL = { size: 200, overlap: 40 }; // tokens
 /** The names under which models keep the prompt of passages. */
 const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
 
@@ -40,8 +39,13 @@ export async function openSearch(app, models, view) {
 }
 
 class SearchView {
+  /** As openSearch. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
-    Object.assign(this, { app, models, view, engine: app.engine, choice: app.choices.embed });
+    this.app = app;
+    this.models = models;
+    this.view = view;
+    this.engine = app.engine;
+    this.choice = app.choices.embed;
     buildSearch(view);
     this.actions = { ...app.actions, models: () => models.open(this.choice) };
     this.announcer = new Announcer(byId("search-announcer"));
@@ -54,9 +58,9 @@ class SearchView {
     this.collection = new Collection();
     /** Texts that wait for a model. @type {import("./text-files.js").NamedText[]} */
     this.waiting = [];
-    /** What the loaded model says of itself. @type {{longest: number, probe: string, prompts: object} | null} */
+    /** What the loaded model says of itself. @type {{model: string, longest: number, probe: string, prompts: Record<string, string>} | null} */
     this.known = null;
-    /** All passages of the last search, the nearest first. @type {object[]} */
+    /** All passages of the last search, the nearest first. @type {import("./result-list.js").Result[]} */
     this.found = [];
     this.list = new CollectionList(byId("collections"), this.store, {
       open: (record) => this.open(record), begin: () => this.open(null), removed: (id) => id === this.collection.id && this.#show(new Collection()),
@@ -86,10 +90,10 @@ class SearchView {
       event.preventDefault();
       this.results.focusFirst();
     });
-    for (const id of ["search-files", "search-folder"]) {
-      byId(id).addEventListener("change", ({ target }) => {
-        const files = [...target.files];
-        target.value = "";
+    for (const input of [byId("search-files"), byId("search-folder")]) {
+      input.addEventListener("change", () => {
+        const files = [...input.files];
+        input.value = "";
         if (files.length) this.addFiles(files);
       });
     }
@@ -99,35 +103,41 @@ class SearchView {
   }
 
   #restoreSettings() {
-    this.values = memory.get("search-settings", {}) ?? {};
-    for (const [name, [id, initial]] of Object.entries(NUMBERS)) {
-      const field = byId(id);
-      field.value = Number.isFinite(this.values[name]) ? this.values[name] : initial;
+    const values = memory.get("search-settings", {});
+    /** @type {Record<string, any>} */
+    this.values = values !== null && typeof values === "object" ? values : {};
+    this.fields = { size: byId("search-size"), overlap: byId("search-overlap") };
+    this.prompts = { query: byId("search-query-prompt"), passage: byId("search-passage-prompt") };
+    for (const [name, field] of Object.entries(this.fields)) {
+      field.value = String(this.#number(name));
       field.addEventListener("change", () => {
-        field.setCustomValidity("");
         if (!field.checkValidity()) return field.reportValidity(); // the browser names the limits; the last sound value counts
         this.values[name] = Number(field.value);
         memory.set("search-settings", this.values);
       });
     }
-    for (const [name, id] of Object.entries(PROMPTS)) {
-      byId(id).addEventListener("change", ({ target }) => {
-        const own = { ...this.values.prompts?.[this.choice.model?.id], [name]: target.value };
-        this.values.prompts = { ...this.values.prompts, [this.choice.model?.id]: own };
+    for (const [name, field] of Object.entries(this.prompts)) {
+      field.addEventListener("change", () => {
+        const id = this.choice.model?.id ?? "";
+        this.values.prompts = { ...this.values.prompts, [id]: { ...this.values.prompts?.[id], [name]: field.value } };
         memory.set("search-settings", this.values);
       });
     }
   }
 
-  /** The settings that the fields show; a field with a wrong value counts as it was before. */
-  get options() {
-    const number = (name) => (Number.isFinite(this.values[name]) ? this.values[name] : NUMBERS[name][1]);
-    const size = number("size");
-    return { size, overlap: Math.min(number("overlap"), Math.floor(size / 2)) };
+  /** A setting; a field with a wrong value counts as it was before. */
+  #number(name) {
+    return Number.isFinite(this.values[name]) ? this.values[name] : INITIAL[name];
   }
 
+  get options() {
+    const size = this.#number("size");
+    return { size, overlap: Math.min(this.#number("overlap"), Math.floor(size / 2)) };
+  }
+
+  /** What is put before a text. @param {"query" | "passage"} name */
   prompt(name) {
-    return byId(PROMPTS[name]).value;
+    return this.prompts[name].value;
   }
 
   async #restore() {
@@ -173,11 +183,12 @@ class SearchView {
       const onEvent = (event) => event.type === "progress" && this.progress.show(`${event.what}…`, event.done, event.total);
       const known = await this.engine.call("search.load", { model: model.id }, { onEvent });
       if (this.choice.model?.id !== model.id) return;
-      this.known = { ...known, model: model.id };
-      const prompts = { ...known.prompts, ...model.prompts, ...this.values.prompts?.[model.id] };
-      byId(PROMPTS.query).value = prompts.query ?? "";
-      byId(PROMPTS.passage).value = PASSAGE_PROMPTS.map((name) => prompts[name]).find((text) => text !== undefined) ?? "";
-      byId("search-size").max = String(known.longest);
+      const { longest, probe, prompts: own } = /** @type {any} */ (known);
+      this.known = { longest, probe, prompts: own, model: model.id };
+      const prompts = { ...own, ...model.prompts, ...this.values.prompts?.[model.id] };
+      this.prompts.query.value = prompts.query ?? "";
+      this.prompts.passage.value = PASSAGE_PROMPTS.map((name) => prompts[name]).find((text) => text !== undefined) ?? "";
+      byId("search-size").max = String(longest);
       this.#checkModel();
     } catch (error) {
       if (this.choice.model === model) showError(this.slot, error, this.actions);
@@ -200,7 +211,7 @@ class SearchView {
     return false;
   }
 
-  /** @param {object | null} record of the store; null: a new collection */
+  /** @param {import("./collection.js").CollectionRecord | null} record of the store; null: a new collection */
   async open(record) {
     await this.button.interrupt();
     clearError(this.slot);
@@ -384,9 +395,10 @@ class SearchView {
 
   /** The similarity of two texts. */
   async compare() {
-    const texts = ["compare-one", "compare-two"].map((id) => byId(id).value.trim());
-    const empty = texts.findIndex((text) => !text);
-    if (empty >= 0) return byId(["compare-one", "compare-two"][empty]).focus();
+    const fields = [byId("compare-one"), byId("compare-two")];
+    const empty = fields.find(({ value }) => !value.trim());
+    if (empty) return empty.focus();
+    const texts = fields.map(({ value }) => value.trim());
     const result = byId("compare-result");
     result.textContent = "";
     this.over = this.button.run(async (signal) => {
