@@ -182,7 +182,7 @@ _dtypes: dict[str, str | None] = {}  # by the key of a model: what quick_dtype h
 
 
 def dtype_of(params: Any, files: Iterable[PageSource]) -> str | None:
-    """The type to convert a model's matrices to while they are read: None in the precision "exact", that of the file."""
+    """The type to convert a model's matrices to while they are read; None: as in the file."""
     if params.precision != "fast":
         return None
     from pyapp.models.loading.precision import quick_dtype

@@ -132,9 +132,8 @@ def known(source: Any, task: str) -> Any:
 
 
 def known_name(source: str | None, task: str) -> str:
-    """The registry's name of a model; without a name, the embedded model of the task. Other names are returned unchanged.
-
-    ModelError for a model of another task.
+    """The registry's name of a model; without a name, the embedded model of the task. Other names are returned
+    unchanged. ModelError for a model of another task.
     """
     from pyapp import hub
 

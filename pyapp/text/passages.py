@@ -15,8 +15,8 @@ Span = tuple[int, int]  # characters: begin, end
 Count = Callable[[str], int]  # tokens of a text
 
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
-# The end of a sentence: its mark with closing quotes before white space and no small letter, a mark of East Asian scripts,
-# or a line's end.
+# The end of a sentence: its mark with closing quotes, before white space and no small letter; a mark of East Asian
+# scripts; or a line's end.
 _SENTENCE = re.compile(r"""(?<=[.!?…])["')\]»”’]*\s+(?![a-z\s])|(?<=[。！？।۔])["')\]»”’]*\s*|\n\s*""")
 SMALLEST = 8  # tokens of a passage
 

@@ -90,6 +90,7 @@ def load_task_model(
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     files: Mapping[str, Any]
+    words: dict[str, Any]  # the files of the tokenizer by name
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files:
@@ -107,7 +108,10 @@ def load_task_model(
         )
     settings = read_settings(files["config"])
     check_task(settings, _where(files["config"]), task)
-    words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+    if isinstance(source, Mapping):
+        words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
+    else:
+        words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
     if not any(file in words for file in VOCABULARIES):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))

@@ -10,7 +10,7 @@ SMALLEST = 8 << 20  # bytes of the file
 
 
 def quick_dtype(source: ByteSource) -> str | None:
-    """"q8_0" for a file whose matrices are in floating point, so that they are quantised while they are read; None for
+    """ "q8_0" for a file whose matrices are in floating point, so that they are quantised while they are read; None for
     a small file, and for one that is quantised already. Reads the header only. FileFormatError for a damaged file.
     """
     if source.size < SMALLEST:

@@ -27,6 +27,8 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     const { key, sources } = await models.open(params.model);
     try {
       await ready;
+      // llama2.c's models do without NumPy, so that a story begins at once.
+      if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await python.install("numpy");
       return await python.run(method, { ...params, key, sources, precision: models.precision }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();
