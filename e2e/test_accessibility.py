@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import OUTPUT, ROOT
+from e2e.conftest import OUTPUT
 from e2e.page import StoryPage
+from e2e.test_site import AXE
 from scripts.serve import SiteServer
 
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 WIDE = {"width": 1280, "height": 860}
 PHONE = {"width": 390, "height": 780}
@@ -92,6 +92,7 @@ STATES: dict[str, Callable[[Page], object]] = {
     "transcript": transcribe,
     "transcript edited": lambda page: page.locator("#edit-transcript").click(),
     "chat": lambda page: shown(page, "chat"),
+    "search": lambda page: shown(page, "search"),
     "new version": tell_update,
 }
 

@@ -58,9 +58,9 @@ REFUSED_WHEN_READ = [text_file, truncated, absurd_header, other_tokenizer, damag
 
 
 def works_again(story: StoryPage) -> None:
-    """The embedded model still writes in the same worker."""
-    story.open_models()
-    story.model_row("Little stories").get_by_role("button", name="Use").click()
+    """The embedded model is still in use, and writes in the same worker."""
+    story.close_dialog()
+    expect(story.page.locator("#model-name")).to_have_text("Little stories")
     expect(story.error).to_have_count(0)
     story.settings(max_new_tokens=16)
     story.write("One day")
@@ -80,10 +80,9 @@ def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
 def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, broken: Broken) -> None:
     worker = story.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
     story.pick(broken(tmp_path))
-    if story.error.count() == 0 and broken is other_tokenizer:
-        story.start("the fox")  # found when text and model meet
-    expect(story.error).to_be_visible()
-    message = story.error.inner_text()
+    error = story.page.locator("#model-error [role=alert]")
+    expect(error).to_be_visible()
+    message = error.inner_text()
     assert "unexpected" not in message and "Traceback" not in message and "Error:" not in message
     assert any(name in message for name in ("model.bin", "tokenizer")), message
     works_again(story)

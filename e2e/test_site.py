@@ -8,14 +8,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import OUTPUT, Launch, watched
+from e2e.conftest import OUTPUT, ROOT, Launch, watched
 from e2e.page import StoryPage
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import MIME_TYPES, Handler, SiteServer
 from scripts.site_copy import copy_site
 
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 OFFLINE = "works offline"
 
 
@@ -270,6 +271,18 @@ def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -
     assert page_policy and worker_policy and page_policy[1] == worker_policy[1]
     assert "unsafe-inline" not in page_policy[1] and "'unsafe-eval'" not in page_policy[1]
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", index)
+
+
+def serious(page: Page) -> list[str]:
+    """What axe-core calls serious or critical."""
+    page.evaluate(AXE.read_text())
+    results = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] })")
+    return [
+        f"{found['id']}: {node['html']} {node['failureSummary']}"
+        for found in results["violations"]
+        if found["impact"] in ("serious", "critical")
+        for node in found["nodes"]
+    ]
 
 
 def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:

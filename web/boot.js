@@ -71,14 +71,15 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 
   /* For the worker's name: the task, and the model of the last visit (modules/page/app.js remembers it). */
   function whatIsShown() {
-    var speech = location.hash === "#transcribe";
+    var shown = { "#transcribe": ["transcribe", "speech-model"], "#chat": ["chat", "chat-model"], "#search": ["embed", "search-model"] };
+    var task = shown[location.hash] || ["generate", "model"];
     var model = null;
     try {
-      model = JSON.parse(localStorage.getItem(speech ? "pyapp.speech-model" : "pyapp.model"));
+      model = JSON.parse(localStorage.getItem("pyapp." + task[1]));
     } catch (error) {
       // the first of the list
     }
-    return ["pyapp", speech ? "transcribe" : "generate"].concat(model || []).join(" ");
+    return ["pyapp", task[0]].concat(model || []).join(" ");
   }
 
   /* Python takes longest, so it does not wait for the page's own modules. modules/page/engine.js takes the worker over,

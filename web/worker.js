@@ -11,7 +11,7 @@ import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 /** Packages that a task needs at once. */
-const PACKAGES = { transcribe: ["numpy"] };
+const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2"], embed: ["numpy"] };
 
 allowOwnScripts();
 const running = new Map(); // request id -> AbortController

@@ -1,26 +1,29 @@
 /**
  * What the views share: the engine and its state, the chosen models, the list of models, the actions of errors.
  */
+import { DEFAULT_HUB } from "../shared/registry.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
 import { clearError, showError } from "./errors.js";
 import { ModelChoice } from "./model-choice.js";
 import { ProgressLine } from "./progress-line.js";
-import { isShown } from "./shell.js";
 import { megabytes } from "../shared/protocol.js";
 
-export const DEFAULT_HUB = "https://huggingface.co/";
-
 export class App extends EventTarget {
-  /** @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run */
-  constructor(errorSlots) {
+  /**
+   * @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run
+   * @param {() => string} shownTask the task of the view that is shown
+   */
+  constructor(errorSlots, shownTask) {
     super();
+    this.shownTask = shownTask;
     this.errorSlots = errorSlots;
     this.choices = {
       generate: new ModelChoice("generate", "model"),
       transcribe: new ModelChoice("transcribe", "speech-model"),
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
+      embed: new ModelChoice("embed", "search-model"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
     /** Running activities for the status; the last one is shown. @type {string[]} */
@@ -36,7 +39,7 @@ export class App extends EventTarget {
 
   /** The task of the current view, and the model chosen for it, if there is one. @returns {string[]} */
   #shown() {
-    const choice = this.choices[isShown(byId("view-transcribe")) ? "transcribe" : "generate"];
+    const choice = this.choices[this.shownTask()];
     const id = choice.model?.id ?? choice.lastId;
     return id ? [choice.task, id] : [choice.task];
   }
@@ -135,15 +138,5 @@ export class App extends EventTarget {
   async afterStorageChange() {
     await this.refresh();
     for (const choice of Object.values(this.choices)) choice.dropMissing();
-  }
-
-  /**
-   * Adds files that were dropped or picked, and chooses their model.
-   * @param {File[]} files @param {ModelChoice} choice @param {string} [folder] the folder that contained them
-   */
-  async addFiles(files, choice, folder) {
-    const { id } = await this.engine.call("models.add", { files, task: choice.task, folder });
-    await this.refresh();
-    choice.chooseById(id);
   }
 }

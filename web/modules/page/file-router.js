@@ -15,7 +15,7 @@ const SHARED_CACHE = "pyapp-shared";
 
 export class FileRouter {
   /**
-   * @param {import("./app.js").App} app @param {import("./model-dialog.js").ModelDialog} models
+   * @param {import("./app.js").App} app @param {import("./models.js").Models} models
    * @param {import("./views.js").Views} views
    */
   constructor(app, models, views) {

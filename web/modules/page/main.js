@@ -4,12 +4,12 @@
 import { App } from "./app.js";
 import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
-import { ModelDialog } from "./model-dialog.js";
+import { Models } from "./models.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
 import { FileRouter } from "./file-router.js";
 import { foldSettings, setUpDialogs, setUpTheme } from "./shell.js";
 import { StorageDialog } from "./storage-dialog.js";
-import { Views, setUpViews } from "./views.js";
+import { Views, setUpViews, shownView } from "./views.js";
 
 async function start() {
   if (document.documentElement.dataset.boot === "failed") return; // boot.js says why
@@ -20,8 +20,8 @@ async function start() {
   foldSettings();
   if (!(await setUpServiceWorker())) return;
   document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // after a possible reload, which would interrupt it
-  const app = new App([byId("story-error"), byId("transcribe-error")]);
-  const models = new ModelDialog(app);
+  const app = new App([byId("story-error"), byId("transcribe-error")], () => shownView().task);
+  const models = new Models(app);
   const storage = new StorageDialog(app);
   Object.assign(globalThis, { pyappPage: { app, models, storage } }); // for tests and debugging; the views add themselves
   const views = new Views(app, models);

@@ -79,15 +79,22 @@ export function setUpDropping(take, plan) {
   });
 }
 
-/** The files directly in a folder. @param {FileSystemDirectoryEntry} folder @returns {Promise<File[]>} */
-async function filesIn(folder) {
+/**
+ * The files in a folder and in its folders, with their paths as a file field gives them.
+ * @param {FileSystemDirectoryEntry} folder @param {number} [deeper] levels of folders @returns {Promise<File[]>}
+ */
+async function filesIn(folder, deeper = 1) {
   const reader = folder.createReader();
   const files = [];
   for (;;) {
     const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (!entries.length) return files;
     for (const entry of entries) {
-      if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
+      if (entry.isDirectory && deeper > 0) files.push(...await filesIn(entry, deeper - 1));
+      if (!entry.isFile) continue;
+      const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+      Object.defineProperty(file, "webkitRelativePath", { value: entry.fullPath.slice(1) });
+      files.push(file);
     }
   }
 }

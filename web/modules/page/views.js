@@ -9,12 +9,12 @@ import { showError } from "./errors.js";
 
 /**
  * @typedef {import("./app.js").App} App
- * @typedef {import("./model-dialog.js").ModelDialog} ModelDialog
+ * @typedef {import("./models.js").Models} Models
  * @typedef {{drop?: (files: File[], folder?: string) => unknown}} LoadedView `drop` takes files that the view accepts
  * @typedef {{
  *   id: string, title: string, page: string, task: string,
  *   accepts: (kind: string, files: {size: number}[], shown: boolean) => boolean, plan: (count: number) => string,
- *   load: (app: App, models: ModelDialog, section: HTMLElement) => LoadedView | Promise<LoadedView>,
+ *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>,
  * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;
  *   `task`: whose models it uses; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always; `plan`: what it does with them
  */
@@ -44,6 +44,12 @@ export const VIEWS = [
     plan: () => "",
     load: async (app, models, section) => (await part("modules/views/chat/chat-view.js")).openChat(app, models, section),
   },
+  {
+    id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab", task: "embed",
+    accepts: (kind) => kind === "text",
+    plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),
+    load: async (app, models, section) => (await part("modules/views/search/search-view.js")).openSearch(app, models, section),
+  },
 ];
 
 /** @param {string} path of a view's scripts, which are one file */
@@ -70,7 +76,7 @@ const sectionOf = ({ id }) => byId(`view-${id}`);
 
 /** Shows one view at a time, by the address's hash, and loads it. The section of the view fires "shown". */
 export class Views {
-  /** @param {App} app @param {ModelDialog} models */
+  /** @param {App} app @param {Models} models */
   constructor(app, models) {
     this.app = app;
     this.models = models;
@@ -85,7 +91,7 @@ export class Views {
 
   /** The view that is shown. @type {View} */
   get shown() {
-    return VIEWS.find((view) => !sectionOf(view).hidden) ?? VIEWS[0];
+    return shownView();
   }
 
   /** Goes to a view. @param {View} view @returns {Promise<LoadedView>} when it is loaded */
@@ -146,6 +152,9 @@ export class Views {
     showError(slot, failed, { ...this.app.actions, retry: () => this.#show(view) });
   }
 }
+
+/** The view that is shown. */
+export const shownView = () => VIEWS.find((view) => !sectionOf(view).hidden) ?? VIEWS[0];
 
 /** Adds the links to the views, and shows the section that the address names. */
 export function setUpViews() {

@@ -12,7 +12,7 @@ import { StoryOutput } from "./story-output.js";
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
 
 export class StoryView {
-  /** @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models */
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
   constructor(app, models) {
     this.app = app;
     this.engine = app.engine;
