@@ -27,11 +27,17 @@ class ChatPage(StoryPage):
         self.page.evaluate("pyappPage.chat.ready")
         return self
 
-    def use(self, files: list[Path]) -> ChatPage:
-        """Chooses the files of a model in the dialog."""
-        self.page.locator("#chat-model").get_by_role("button").click()
+    def pick_model(self, files: list[Path]) -> ChatPage:
+        """Chooses files in the dialog."""
+        self.page.locator("#chat-model").get_by_role("button", name="another model").click()
         self.page.locator("#pick-files").set_input_files(files)
-        expect(self.page.locator("#chat-model .model-name")).to_have_text("model.safetensors")
+        return self
+
+    def use(self, files: list[Path], title: str = "model.safetensors") -> ChatPage:
+        """Chooses the files of a model, which is loaded."""
+        self.pick_model(files)
+        expect(self.page.locator("#chat-model .model-name")).to_have_text(title)
+        expect(self.page.locator("dialog[open]")).to_have_count(0)
         return self
 
     def settings(self, **values: float) -> ChatPage:

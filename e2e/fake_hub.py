@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import socket
 import threading
@@ -50,6 +52,20 @@ class FakeHub(ThreadingHTTPServer):
         file = self.files[f"/{repo}/resolve/main/{path}"] = HubFile(data)
         return file
 
+    def listing(self, repo: str) -> bytes | None:
+        """The files of a repository as the hub's API lists them; None for an unknown one."""
+        start = f"/{repo}/resolve/main/"
+        found = {path.removeprefix(start): file for path, file in self.files.items() if path.startswith(start)}
+        entries: list[dict[str, object]] = []
+        for path, file in found.items():
+            entry: dict[str, object] = {"type": "file", "path": path, "size": len(file.data), "oid": "0" * 40}
+            if path.endswith((".gguf", ".safetensors", ".bin")):
+                entry["lfs"] = {"oid": hashlib.sha256(file.data).hexdigest(), "size": len(file.data)}
+            entries.append(entry)
+        folders = {path.rpartition("/")[0] for path in found if "/" in path}
+        entries += [{"type": "directory", "path": path, "size": 0, "oid": "0" * 40} for path in sorted(folders)]
+        return json.dumps(entries).encode() if found else None
+
     def asked(self, name: str) -> list[HubRequest]:
         """The requests for files whose path ends so."""
         return [request for request in self.requests if request.path.endswith(name)]
@@ -75,6 +91,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(self.path)
         self.server.requests.append(HubRequest(path, self.headers["Range"]))
+        if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/main\?recursive=true", path):
+            listing = self.server.listing(match.group(1))
+            return self.empty(404) if listing is None else self.answer(listing)
         file = self.server.files.get(path)
         if file is None:
             return self.empty(404)
@@ -92,6 +111,13 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(file.data) - 1}/{len(file.data)}")
         self.end_headers()
         self.body(file, start or 0)
+
+    def answer(self, data: bytes) -> None:
+        self.send_response(200)
+        self.cors()
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
     def start_of(self, file: HubFile) -> int | None:
         match = re.fullmatch(r"bytes=(\d+)-", self.headers["Range"] or "")

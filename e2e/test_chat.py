@@ -134,12 +134,49 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
     broken = write_chat_model(tmp_path)
     weights = next(path for path in broken if path.suffix == ".safetensors")
     weights.write_bytes(weights.read_bytes()[:-1000])
-    chat.use(broken)
-    expect(chat.error).to_contain_text("model.safetensors")
-    chat.page.evaluate("pyappPage.app.choices.chat.chooseById('stories')")
+    chat.pick_model(broken)
+    expect(chat.page.locator("#model-error [role=alert]")).to_contain_text("model.safetensors")
+    chat.close_dialog()
+    expect(chat.page.locator("#chat-model .model-name")).to_have_text("Little stories")  # it stays in use
     chat.settings(max_new_tokens=8)
     assert chat.say("Go")
     expect(chat.error).to_have_count(0)
+
+
+def test_a_gguf_file_answers_and_can_be_kept(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:
+    """A model of this visit is copied to the browser's storage, and is there after a reload."""
+    gguf = tmp_path / "small.gguf"
+
+    async def write() -> None:
+        events = [event async for event in tasks.quantize(str(files[0].parent), gguf, "q8_0")]
+        assert events[-1].type == "done", events[-1]
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, write()).result()
+    chat.use([gguf], "small.gguf").settings(**GREEDY)
+    first = chat.say("Hello, fox")
+    assert first == native_answer([gguf], [{"role": "user", "content": "Hello, fox"}])
+    expect(chat.template).to_be_hidden()
+    chat.page.get_by_role("button", name="Keep it here").click()
+    row = chat.model_row("small.gguf")
+    row.get_by_role("button", name="Keep here").click()
+    expect(row).to_contain_text("kept")
+    chat.close_dialog()
+    asked: list[str] = []
+    chat.page.on("request", lambda request: asked.append(request.url))
+    chat.page.reload()
+    chat.wait_ready()
+    chat.field.wait_for()
+    chat.page.evaluate("pyappPage.chat.ready")
+    expect(chat.page.locator("#chat-model .model-name")).to_have_text("small.gguf")
+    chat.page.evaluate("pyappPage.chat.begin()")
+    chat.settings(**GREEDY)
+    assert chat.say("Hello, fox") == first
+    assert not [
+        url for url in asked if "models/" in url and ".bin" in url
+    ]  # the story model is not fetched for nothing
+    chat.page.evaluate("pyappPage.app.engine.call('storage.clear').then(() => pyappPage.app.afterStorageChange())")
+    expect(chat.page.locator("#chat-model .model-name")).to_have_text("Little stories")
 
 
 def test_nothing_is_lost_on_reload(chat: ChatPage, files: list[Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -57,9 +58,9 @@ REFUSED_WHEN_READ = [text_file, truncated, absurd_header, other_tokenizer, damag
 
 
 def works_again(story: StoryPage) -> None:
-    """The embedded model still writes in the same worker."""
-    story.open_models()
-    story.model_row("Little stories").get_by_role("button", name="Use").click()
+    """The embedded model is still in use, and writes in the same worker."""
+    story.close_dialog()
+    expect(story.page.locator("#model-name")).to_have_text("Little stories")
     expect(story.error).to_have_count(0)
     story.settings(max_new_tokens=16)
     story.write("One day")
@@ -79,10 +80,9 @@ def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
 def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, broken: Broken) -> None:
     worker = story.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
     story.pick(broken(tmp_path))
-    if story.error.count() == 0 and broken is other_tokenizer:
-        story.start("the fox")  # found when text and model meet
-    expect(story.error).to_be_visible()
-    message = story.error.inner_text()
+    error = story.page.locator("#model-error [role=alert]")
+    expect(error).to_be_visible()
+    message = error.inner_text()
     assert "unexpected" not in message and "Traceback" not in message and "Error:" not in message
     assert any(name in message for name in ("model.bin", "tokenizer")), message
     works_again(story)
@@ -110,19 +110,90 @@ def test_incomplete_choices_are_explained(story: StoryPage, tmp_path: Path, name
     story.write("One day")
 
 
-DROP = """([names, sizes]) => {
+# Drops or pastes files of these names, types and contents (base64); "dragenter" only shows what would happen.
+GIVE = """([how, files]) => {
   const transfer = new DataTransfer();
-  names.forEach((name, i) => transfer.items.add(new File([new Uint8Array(sizes[i])], name)));
-  for (const type of ["dragenter", "dragover", "drop"])
-    document.body.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
+  for (const [name, type, data] of files)
+    transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name, { type }));
+  const usual = { bubbles: true, cancelable: true };
+  if (how === "paste") document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData: transfer, ...usual }));
+  else for (const type of how === "drop" ? ["dragenter", "dragover", "drop"] : [how])
+    document.body.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, ...usual }));
+}"""
+# What another app shares with the installed page arrives as this request.
+SHARE = """async (name) => {
+  await navigator.serviceWorker.ready;
+  const form = new FormData();
+  form.append("files", new File(["Long ago, in a shared text,"], name, { type: "text/plain" }));
+  const { url, redirected } = await fetch("share", { method: "POST", body: form });
+  return redirected && url;
 }"""
 
 
-def test_a_text_dropped_by_mistake(story: StoryPage) -> None:
-    story.page.evaluate(DROP, [["holiday.jpg"], [1000]])
-    expect(story.page.locator("#model-error [role=alert]")).to_contain_text("not a model file")
-    expect(story.page.locator("#drop-overlay")).to_be_hidden()
+def gguf_of(architecture: str) -> bytes:
+    """The header of a GGUF file whose third value is its architecture, and nothing else."""
+
+    def text(value: str) -> bytes:
+        return len(value).to_bytes(8, "little") + value.encode()
+
+    def number(value: int) -> bytes:
+        return value.to_bytes(4, "little")
+
+    values = [
+        text("general.alignment") + number(4) + number(32),
+        text("general.tags") + number(9) + number(8) + (2).to_bytes(8, "little") + text("a") + text("b"),
+        text("general.architecture") + number(8) + text(architecture),
+    ]
+    counts = (0).to_bytes(8, "little") + len(values).to_bytes(8, "little")
+    return b"GGUF" + number(3) + counts + b"".join(values)
+
+
+def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> None:
+    page = story.page
+    refused = page.locator("#view-error [role=alert]")
+    overlay = page.locator("#drop-overlay")
+
+    def give(how: str, *files: tuple[str, str, bytes]) -> None:
+        page.evaluate(GIVE, [how, [(name, kind, base64.b64encode(data).decode()) for name, kind, data in files]])
+
+    give("drop", ("holiday.jpg", "image/jpeg", b"no"))
+    expect(refused).to_contain_text("cannot use this kind of file")
+    expect(refused).to_contain_text("holiday.jpg")
+    expect(overlay).to_be_hidden()
+
+    give("dragenter", ("", "text/plain", b"x"))
+    expect(overlay).to_have_text("Drop to begin a story with this text")
+    give("drop", ("fox.txt", "text/plain", b"Long ago there was a fox\n"))
+    expect(page.locator("#prompt")).to_have_value("Long ago there was a fox")
+    expect(refused).to_have_count(0)
+
+    clip = next((dist / "models" / "speech").rglob("*.wav")).read_bytes()
+    give("dragenter", ("", "audio/wav", b"x"))
+    expect(overlay).to_have_text("Drop to transcribe this recording")
+    give("drop", ("talk.wav", "audio/wav", clip), ("holiday.jpg", "image/jpeg", b"no"))
+    page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=60_000)
+    assert page.url.endswith("#transcribe") and page.evaluate("pyappPage.transcribe.sheet.transcript.text")
+    expect(refused).to_contain_text("One file was left out")
+
+    give("paste", ("tiny.gguf", "", gguf_of("llama")))  # on another view than its own
+    expect(page.locator("#view-chat [role=alert]")).to_contain_text("tiny.gguf", timeout=60_000)
+    assert page.url.endswith("#chat")
+    folder = [
+        ("config.json", "", b'{"model_type": "whisper"}'),
+        ("model.safetensors", "", b""),
+        ("README.md", "", b"A model"),
+    ]
+    give("drop", *folder)
+    expect(page.locator("#model-error [role=alert]")).to_contain_text("tokenizer.json is missing")
+    assert page.url.endswith("#transcribe")
     story.close_dialog()
+
+    page.evaluate("location.hash = '#story'")
+    address = page.evaluate(SHARE, "once upon.txt")  # without the hash, which a fetch does not tell
+    page.goto("about:blank")
+    page.goto(f"{address}#shared")
+    expect(page.locator("#prompt")).to_have_value("Long ago, in a shared text,")
+    assert not page.url.endswith("#shared")
 
 
 @pytest.mark.parametrize(

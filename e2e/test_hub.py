@@ -3,9 +3,11 @@ full."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from e2e.conftest import Launch, watched
 from e2e.fake_hub import FakeHub, HubFile
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
+from pyapp import tasks
 from scripts.serve import SiteServer
 from scripts.site_copy import copy_site
+from tests.text.chat_model import write_chat_model
 
 MODEL, TOKENIZER = "tests/foxes/resolve/main/foxes.bin", "tests/foxes/resolve/main/tokenizer.bin"
 SIZE_OF_PIECE = 1 << 16
@@ -39,7 +43,14 @@ def hub_site(dist: Path, tmp_path_factory: pytest.TempPathFactory, files: tuple[
     """The site, with models of the fake hub in its registry."""
     model, tokenizer = files
     registry = json.loads((dist / "registry.json").read_text())
-    common = {"kind": "hub", "license": "MIT", "repo": "tests/foxes", "revision": "main", "description": "For tests."}
+    common = {
+        "kind": "hub",
+        "task": "generate",
+        "license": "MIT",
+        "repo": "tests/foxes",
+        "revision": "main",
+        "description": "For tests.",
+    }
     pair = [file_entry("model", "foxes.bin", model), file_entry("tokenizer", "tokenizer.bin", tokenizer)]
     damaged = [{**pair[0], "sha256": "0" * 64}, pair[1]]
     registry["models"] = [
@@ -261,3 +272,77 @@ def test_a_hub_address_must_be_one(visit: StoryPage) -> None:
     field.blur()
     expect(visit.page.locator("#hub-error")).to_be_empty()
     assert visit.page.evaluate("pyappPage.app.hub") == "https://mirror.example.org/models/"
+
+
+FOLDER = "tests/bird"
+
+
+def find(visit: StoryPage, name: str) -> None:
+    if not visit.page.locator("#model-dialog").is_visible():
+        visit.open_models()
+    visit.page.locator("#hub-name").fill(name)
+    visit.page.locator("#hub-find").click()
+
+
+def test_models_are_found_by_their_names(visit: StoryPage, hub: FakeHub, tmp_path: Path) -> None:
+    """Quantised files first, with sizes; kept under their names; an unknown architecture is refused by name."""
+    folder = tmp_path / "chat"
+    for path in write_chat_model(folder):
+        hub.add(FOLDER, path.name, path.read_bytes())
+    for kind in ("q8_0", "q4_0"):
+        file = tmp_path / f"bird-{kind}.gguf"
+        quantized(folder, file, kind)
+        hub.add(f"{FOLDER}-GGUF", file.name, file.read_bytes())
+    hub.add(f"{FOLDER}-GGUF", "bird-f16.gguf", b"GGUF" + bytes(5000))
+    find(visit, f"{FOLDER}-GGUF")
+    results = visit.page.locator("#hub-found .model-row")
+    expect(results).to_have_count(3)
+    titles = results.locator(".row-title").all_inner_texts()
+    assert [title.split(".gguf")[0] for title in titles] == ["bird-q4_0", "bird-q8_0", "bird-f16"]
+    expect(results.first).to_contain_text("kB")
+    expect(results.first).to_contain_text("MB of memory")
+    results.nth(1).get_by_role("button", name="Download").click()
+    expect(visit.page.locator("#model-name")).to_have_text("bird-q8_0.gguf")
+    visit.settings(temperature=0, max_new_tokens=8)
+    text = visit.write("the bird")
+
+    visit.page.reload()
+    visit.wait_ready()
+    expect(visit.page.locator("#model-name")).to_have_text("bird-q8_0.gguf")
+    visit.set_hub(hub.url)
+    visit.settings(temperature=0, max_new_tokens=8)
+    assert visit.write("the bird") == text
+    find(visit, f"https://huggingface.co/{FOLDER}/tree/main")  # an address of the hub's page
+    expect(results).to_have_count(1)
+    results.first.get_by_role("button", name="Download").click()
+    expect(visit.page.locator("#model-name")).to_have_text("bird")
+    assert visit.write("the bird").startswith("the bird")
+
+    strange = json.loads((folder / "config.json").read_text()) | {"model_type": "strangely_new"}
+    hub.add("tests/strange", "config.json", json.dumps(strange).encode())
+    hub.add("tests/strange", "model.safetensors", bytes(1000))
+    header = (tmp_path / "bird-q8_0.gguf").read_bytes().replace(b"llama", b"lemma", 1)
+    hub.add("tests/strange-GGUF", "new.gguf", header)
+    hub.add("tests/empty", "README.md", b"nothing")
+    error = visit.page.locator("#hub-find-error [role=alert]")
+    for name, says in (
+        ("tests/strange", "'strangely_new' is not known"), ("tests/strange-GGUF", "'lemma' is not known"),
+        ("tests/empty", "no model for this view"), ("tests/nobody", "no such model"), ("nobody", "no model's name"),
+        (f"{FOLDER}-GGUF/other.gguf", "no such model file"), ("../../etc", "no model's name"),
+    ):  # fmt: skip
+        find(visit, name)
+        expect(error).to_contain_text(says)
+    assert not hub.asked("strange/resolve/main/model.safetensors")
+    visit.close_dialog()
+    expect(visit.page.locator("#model-name")).to_have_text("bird")
+
+
+def quantized(folder: Path, file: Path, kind: str) -> None:
+    """Writes the GGUF file of a model's folder."""
+
+    async def write() -> None:
+        events = [event async for event in tasks.quantize(str(folder), file, kind)]
+        assert events[-1].type == "done", events[-1]
+
+    with ThreadPoolExecutor(1) as pool:  # playwright's own loop runs in this thread
+        pool.submit(asyncio.run, write()).result()

@@ -1,50 +1,197 @@
-"""The number of hypotheses in the transcribe view's beam search."""
+"""Search: texts are split and embedded as natively, found by meaning, kept, exported; models of hub and folder."""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext
+from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import watched
-from e2e.transcribe_page import TranscribePage
+from e2e.conftest import OUTPUT, watched
+from e2e.fake_hub import FakeHub
+from e2e.page import StoryPage
+from e2e.test_site import serious
+from pyapp.events import Item
+from pyapp.models.loading.by_task import load_task_model
+from pyapp.tasks.search import best_sentences, index_texts, unit_vectors
 from scripts.serve import SiteServer
+from tests.text.embedder import TEXTS, write_embedder
 
-ASKED = """() => {
-  const { engine } = pyappPage.app;
-  const call = engine.call.bind(engine);
-  globalThis.asked = [];
-  engine.call = (method, params, ...rest) => {
-    if (method === "transcribe") globalThis.asked.push(params.options.beam_size);
-    return call(method, params, ...rest);
-  };
-}"""
-BIG = "pyappPage.transcribe.settings.options({ bytes: 154e6 }).beam_size"
-LIVE = "pyappPage.transcribe.settings.options({ bytes: 2e6 }, { live: true }).beam_size"
-UNKNOWN = "pyappPage.transcribe.settings.options({ bytes: 0 }).beam_size"
+SIZE = 16
+REPO = "tests/encoder"
+
+
+class SearchPage(StoryPage):
+    """The search view in one tab."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page)
+        self.error = page.locator("#search-error [role=alert]")
+        self.note = page.locator("#search-note")
+        self.results = page.locator("#search-list .result")
+        self.model = page.locator("#search-model .model-name")
+
+    def open(self, url: str) -> SearchPage:
+        super().open(f"{url}#search")
+        self.page.locator("#search-question").wait_for()
+        self.page.evaluate("pyappPage.search.ready")
+        return self
+
+    def over(self) -> None:
+        """Waits for what runs."""
+        self.page.evaluate("pyappPage.search.over")
+        self.page.evaluate("pyappPage.search.over")
+
+    def ask(self, question: str) -> None:
+        self.page.locator("#search-question").fill(question)
+        self.page.locator("#search-question").press("Enter")
+        self.over()
+
+    def marked(self) -> list[str]:
+        return self.results.locator("mark").all_inner_texts()
+
+    def state(self, expression: str) -> Any:
+        return self.page.evaluate(f"pyappPage.search.{expression}")
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder")
+    write_embedder(folder)
+    return folder
 
 
 @pytest.fixture
-def transcribe(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
-    with watched(browser.new_page(), TranscribePage) as page:
-        yield page.open(site.url)
+def search(browser: BrowserContext, site: SiteServer, hub: FakeHub, encoder: Path) -> Iterator[SearchPage]:
+    for path in encoder.rglob("*"):
+        if path.is_file():
+            hub.add(REPO, path.relative_to(encoder).as_posix(), path.read_bytes())
+    with watched(browser.new_page(), SearchPage) as page:
+        page.open(site.url)
+        page.set_hub(hub.url)
+        yield page
 
 
-def test_small_models_search_thoroughly_by_themselves(transcribe: TranscribePage, site: SiteServer) -> None:
-    page = transcribe.page
-    page.evaluate(ASKED)
-    page.locator("#samples button").first.click()
-    transcribe.wait_done()
-    assert page.evaluate("asked") == [5] and transcribe.text().startswith("Two tickets to Rome")
-    assert [page.evaluate(one) for one in (BIG, UNKNOWN, LIVE)] == [None] * 3
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    page.select_option("#speech-search", "1")
-    transcribe.button.click()
-    transcribe.wait_done()
-    assert page.evaluate("asked") == [5, None]
-    transcribe.open(site.url)  # the choice is remembered
-    assert page.locator("#speech-search").input_value() == "1"
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    page.select_option("#speech-search", "5")
-    assert page.evaluate(BIG) == 5
+def native(encoder: Path, question: str) -> tuple[list[dict[str, Any]], np.ndarray, list[str]]:
+    """The passages, their cosines to the question, and the best sentences of the three best, computed here."""
+    loaded = load_task_model(encoder, "features")
+    texts = list(TEXTS.values())
+    found = [event.values for event in index_texts(loaded, texts, size=SIZE, overlap=4, prompt="passage : ")
+             if isinstance(event, Item)]  # fmt: skip
+    [asked] = [event.values["embedding"] for event in unit_vectors(loaded, [question], prompt="query : ")
+               if isinstance(event, Item)]  # fmt: skip
+    scores = np.array([one["embedding"] for one in found]) @ np.array(asked)
+    best = [texts[found[i]["text"]][found[i]["start"] : found[i]["end"]] for i in np.argsort(-scores)[:3]]
+    events = best_sentences(loaded, question, best, query_prompt="query : ", prompt="passage : ")
+    spans = [event.values for event in events if isinstance(event, Item)]
+    marked = [text[span["start"] : span["end"]] for text, span in zip(best, spans, strict=True)]
+    return [dict(one) for one in found], scores, marked
+
+
+def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, encoder: Path, tmp_path: Path) -> None:
+    page = search.page
+    for name, text in TEXTS.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    # Without a model the texts wait for one; models of the hub are offered.
+    expect(search.model).to_have_text("No model yet")
+    expect(page.locator("#search-offer")).to_contain_text("all-MiniLM-L6-v2")
+    page.locator("#search-size").fill(str(SIZE))
+    page.locator("#search-overlap").fill("4")
+    page.locator("#search-overlap").blur()
+    page.locator("#search-files").set_input_files([tmp_path / name for name in (*TEXTS, "picture.png")])
+    expect(search.error).to_contain_text("no model")
+    search.error.get_by_role("button", name="Open models").click()
+    page.locator("#hub-name").fill(REPO)
+    page.locator("#hub-find").click()
+    page.locator("#hub-found").get_by_role("button", name="Download").click()
+    expect(search.model).to_have_text("encoder")
+    search.until("pyappPage.search.collection.passages.length > 0")
+    search.over()
+    expect(page.locator("#search-query-prompt")).to_have_value("query : ")
+
+    question = "the fox in the snow"
+    found, scores, marked = native(encoder, question)
+    assert [{key: one[key] for key in ("text", "start", "end")} for one in found] == search.state("collection.passages")
+    vectors = np.array(search.state("collection.vectors && [...pyappPage.search.collection.vectors]"))
+    np.testing.assert_allclose(vectors, np.ravel([one["embedding"] for one in found]), atol=2e-4)
+    search.ask(question)
+    shown = [result["score"] for result in search.state("found")]
+    np.testing.assert_allclose(shown, np.sort(scores)[::-1], atol=2e-4)
+    assert search.marked()[:3] == marked
+    expect(search.results.first).to_contain_text("animals.txt")
+    page.locator("#search-question").press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(search.results.first.get_by_role("button")).to_have_text("Less of the text")
+    expect(search.results.first).to_contain_text("The cat slept on the mat.")
+
+    page.locator(".search-compare summary").click()
+    page.locator("#compare-one").fill("We baked bread.")
+    page.locator("#compare-two").fill("we baked bread.")
+    page.locator("#compare").click()
+    expect(page.locator("#compare-result")).to_contain_text("100 % alike")
+
+    # It is there after a reload, with the model, and nothing is downloaded or embedded again.
+    page.get_by_role("button", name="Rename animals.txt").click()
+    page.get_by_label("Name of the collection").fill("Notes")
+    page.keyboard.press("Enter")
+    asked = len(hub.requests)
+    page.reload()
+    search.wait_ready()
+    page.locator("#search-question").wait_for()
+    search.state("ready")
+    expect(page.locator(".collection-open")).to_contain_text("Notes")
+    search.ask(question)
+    assert search.marked()[:3] == marked and len(hub.requests) == asked
+
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export all").click()
+    saved = tmp_path / "saved.json"
+    download.value.save_as(saved)
+    [kept] = json.loads(saved.read_text())["collections"]
+    assert np.frombuffer(base64.b64decode(kept["vectors"]), "f4").tolist() == pytest.approx(vectors.tolist())
+    page.get_by_role("button", name="Delete Notes").click()
+    expect(page.locator(".collection")).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".collection")).to_have_count(1)
+    page.get_by_role("button", name="Delete Notes").click()
+    page.locator("#search-import").set_input_files(saved)
+    page.locator(".collection-open").click()
+    search.ask(question)
+    assert search.marked()[:3] == marked
+    for change, says in (
+        ({"passages": [{"text": 9, "start": 0, "end": 1}]}, "a passage"),
+        ({"vectors": "AAAA"}, "vectors"),
+    ):
+        saved.write_text(json.dumps({"format": "pyapp.search", "version": 1, "collections": [kept | change]}))
+        page.locator("#search-import").set_input_files(saved)
+        expect(search.error).to_contain_text(says)
+
+    # Another model: its vectors cannot be compared with those of the first.
+    for path in write_embedder(tmp_path / "other", seed=8):
+        hub.add("tests/other", path.relative_to(tmp_path / "other").as_posix(), path.read_bytes())
+    page.locator("#search-model").get_by_role("button", name="another model").click()
+    page.locator("#pick-folder").set_input_files(tmp_path / "other")
+    expect(search.model).to_have_text("other")
+    expect(search.note).to_contain_text("made with encoder")
+    search.ask(question)
+    expect(search.error).to_contain_text("made with encoder")
+    search.note.get_by_role("button", name="Embed again").click()
+    search.over()
+    search.ask(question)
+    expect(search.error).to_have_count(0)
+    expect(search.results.first).to_contain_text("fox")
+
+    page.emulate_media(reduced_motion="reduce")
+    for theme in ("light", "dark"):
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        page.screenshot(path=OUTPUT / f"search-{theme}.png", full_page=True)
+        assert serious(page) == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.screenshot(path=OUTPUT / "search-phone.png", full_page=True)
+    assert not page.evaluate("document.documentElement.scrollWidth > 360")

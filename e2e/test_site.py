@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from e2e.conftest import OUTPUT, ROOT, Launch, watched
 from e2e.page import StoryPage
 from e2e.transcribe_page import TranscribePage
-from scripts.serve import MIME_TYPES, SiteServer
+from scripts.serve import MIME_TYPES, Handler, SiteServer
 from scripts.site_copy import copy_site
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -80,6 +81,80 @@ def test_works_without_a_service_worker(launch: Launch, site: SiteServer) -> Non
     context.close()
 
 
+# Values that another page of the same origin may have stored under our names.
+FOREIGN = """() => {
+  const values = { settings: "null", model: "[1, 2]", "speech-settings": "3", prompt: "{}", hub: "[]", theme: "blue" };
+  for (const [name, value] of Object.entries(values)) localStorage.setItem(`pyapp.${name}`, value);
+}"""
+DOWNLOAD = """async () => {
+  const { app } = pyappPage;
+  const { id } = app.choices.transcribe.models.find(({ kind }) => kind === "hub");
+  const begun = performance.now();
+  try {
+    await app.engine.call("models.download", { model: id, hub: "https://hub.invalid/" });
+  } catch ({ what }) {
+    return [what, performance.now() - begun];
+  }
+}"""
+
+
+def test_a_slow_first_visit(launch: Launch, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows how much has arrived. Settings of other kinds are not ours. Offline is said at once."""
+    send = Handler.body
+
+    def slow(self: Handler, source: Path, first: int, last: int) -> None:
+        if "pyodide.asm.wasm" not in source.name:
+            return send(self, source, first, last)
+        middle = (first + last) // 2
+        send(self, source, first, middle)
+        shown.wait(30)
+        send(self, source, middle, last)
+
+    shown = threading.Event()
+    monkeypatch.setattr(Handler, "body", slow)
+    context = launch()
+    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
+        story.page.add_init_script(f"({FOREIGN})()")
+        story.page.goto(server.url)
+        progress = story.page.locator("#engine-progress")
+        expect(progress).to_contain_text(re.compile(r"Loading the engine: [\d.]+ MB of [\d.]+ MB"))
+        bar = progress.locator("progress")
+        assert 0 < float(bar.get_attribute("value") or 0) / float(bar.get_attribute("max") or 0) < 0.9
+        story.page.screenshot(path=OUTPUT / "loading.png")
+        shown.set()
+        story.wait_ready()
+        expect(progress).to_be_hidden()
+        assert story.page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
+        assert story.page.locator("#temperature").input_value() == "0.8" and story.model_name() != "…"
+        assert story.page.evaluate("pyappPage.app.hub").startswith("https://")
+        context.set_offline(True)
+        what, milliseconds = story.page.evaluate(DOWNLOAD)
+        assert "offline" in what and milliseconds < 1000
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("delete Array.prototype.findLast", "Array.findLast"),
+        ("", "JavaScript"),
+    ],
+    ids=["an old browser", "without JavaScript"],
+)
+def test_what_cannot_start_says_why(launch: Launch, site: SiteServer, script: str, says: str) -> None:
+    context = launch(java_script_enabled=bool(script))
+    page = context.new_page()
+    if script:
+        page.add_init_script(script)
+    page.goto(site.url)
+    expect(page.locator("#boot-reason" if script else ".noscript")).to_contain_text(says)
+    expect(page.locator("#boot-message")).to_be_visible(visible=bool(script))
+    expect(page.locator("#view-story")).to_be_hidden()
+    if not script:
+        expect(page.locator("#engine-status")).to_be_hidden()  # nothing starts
+    context.close()
+
+
 def test_isolation_headers_of_the_host_are_enough(launch: Launch, dist: Path) -> None:
     context = launch()
     with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
@@ -111,7 +186,7 @@ def test_stop_while_the_engine_starts(launch: Launch, dist: Path) -> None:
     context = launch()
     with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
         story.page.goto(server.url)
-        story.until("globalThis.pyappPage !== undefined && (pyappPage.story.generate(), true)")
+        story.until("globalThis.pyappPage?.story !== undefined && (pyappPage.story.generate(), true)")
         expect(story.generate_button).to_have_text("Stop")
         story.generate_button.click()
         expect(story.generate_button).to_have_text("Generate")
@@ -176,12 +251,13 @@ def test_a_host_that_does_not_know_webassembly(launch: Launch, dist: Path, monke
 
 
 def test_a_visit_asks_for_few_files(launch: Launch, dist: Path) -> None:
-    """Scripts and styles come in one file each, and of the models only the one that is shown."""
+    """Scripts and styles come in one file each, those of the view too, and of the models only the shown one."""
     context = launch()
     with SiteServer(dist, isolated=True) as server, watched(context.new_page(), TranscribePage) as tab:
         tab.open(server.url)
         asked = [path for path in server.requests if path.endswith((".js", ".css")) or "/models/" in path]
     ours = ["boot.js", "css/page.css", "modules/page/main.js", "service-worker.js", "worker.js"]
+    ours += ["css/transcribe.css", "modules/views/transcribe/transcribe-view.js"]
     models = json.loads((dist / "registry.json").read_text())["models"]
     model = next(model for model in models if model["kind"] == "embedded" and model["task"] == "transcribe")
     assert {path.removeprefix("/") for path in asked} == {*ours, *(file["path"] for file in model["files"])}
@@ -197,15 +273,6 @@ def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", index)
 
 
-@pytest.fixture(scope="module")
-def written(browser: BrowserContext, site: SiteServer) -> StoryPage:
-    """The page with a story on it."""
-    story = StoryPage(browser.new_page()).open(site.url)
-    story.settings(temperature=0.8, seed=3, max_new_tokens=200)
-    story.write("Once upon a time, there was a little")
-    return story
-
-
 def serious(page: Page) -> list[str]:
     """What axe-core calls serious or critical."""
     page.evaluate(AXE.read_text())
@@ -216,26 +283,6 @@ def serious(page: Page) -> list[str]:
         if found["impact"] in ("serious", "critical")
         for node in found["nodes"]
     ]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("part", ["page", "model-dialog", "storage-dialog", "error"])
-def test_axe_finds_nothing_serious(written: StoryPage, theme: str, part: str) -> None:
-    page = written.page
-    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-    page.evaluate("document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close())")
-    if part == "error":
-        page.evaluate("pyappPage.models.addFiles([new File(['text'], 'diary.txt')])")
-        expect(page.locator("#model-error [role=alert]")).to_be_visible()
-    elif part == "storage-dialog":
-        page.locator("#open-storage").click()
-        expect(page.locator("#storage-summary")).to_contain_text("stores")
-    elif part == "model-dialog":
-        written.open_models()
-    page.mouse.move(5, 400)
-    page.screenshot(path=OUTPUT / f"{part}-{theme}.png")
-    assert serious(page) == []
 
 
 def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:
@@ -253,23 +300,3 @@ def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserCo
         story.page.reload()
         assert story.page.evaluate(theme) == "dark"
         story.page.evaluate("localStorage.removeItem('pyapp.theme')")
-
-
-def test_phone_width(browser: BrowserContext, site: SiteServer) -> None:
-    with watched(browser.new_page()) as story:
-        story.page.set_viewport_size({"width": 360, "height": 740})
-        story.open(site.url)
-        story.settings(max_new_tokens=120, seed=3)
-        story.write("Once upon a time, there was a little")
-        story.page.screenshot(path=OUTPUT / "phone.png", full_page=True)
-        wide = "document.documentElement.scrollWidth > 360"
-        assert not story.page.evaluate(wide)
-        story.open_models()
-        story.page.screenshot(path=OUTPUT / "phone-models.png")
-        assert not story.page.evaluate(wide)
-        boxes = story.page.evaluate(
-            "[...document.querySelectorAll('button, input:not([type=file]), summary')]"
-            ".map((element) => element.getBoundingClientRect())"
-            ".filter((b) => b.width).map((b) => [b.left, b.right])"
-        )
-        assert all(left >= -1 and right <= 361 for left, right in boxes)

@@ -154,7 +154,7 @@ def test_a_language_chosen_before_the_model_is_there(launch: Launch, dist: Path,
     with SiteServer(site, isolated=True) as server, watched(context.new_page(), TranscribePage) as tab:
         tab.page.add_init_script("localStorage.setItem('pyapp.speech-settings', '{\"language\": \"de\"}')")
         tab.page.goto(f"{server.url}#transcribe")
-        tab.until(f"globalThis.pyappPage !== undefined && (pyappPage.transcribe.trySample({sample}), true)")
+        tab.until(f"globalThis.pyappPage?.transcribe !== undefined && (pyappPage.transcribe.trySample({sample}), true)")
         assert tab.engine() is None, "the engine was there before the click"
         tab.wait_done()
         expect(tab.page.locator("#metric-language")).to_have_text("German")

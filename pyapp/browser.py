@@ -7,18 +7,21 @@ Writing a story does not import NumPy.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
+import struct
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
-from pyapp.errors import Cancelled
-from pyapp.events import Cancel, Done, Event, Metric, Partial, Thought, Token
+from pyapp.errors import Cancelled, ModelError
+from pyapp.events import Cancel, Done, Event, Item, Metric, Partial, Thought, Token
+from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import check_range
 from pyapp.late_linalg import defer_linalg
 from pyapp.tasks.core import Result
@@ -149,17 +152,11 @@ async def run(number: int, method: str, params: Any, send: Callable[[str], None]
 
 
 def start(method: str, params: Any, cancel: Cancel) -> tasks.Events:
-    """Starts the task `method`. `params`: `sources` (by role), `key`, and the arguments of the task."""
-    if method in OTHER_TASKS:
-        return OTHER_TASKS[method](params, cancel)
-    model = PageSource(params.sources.model)
-    if method == "inspect":
-        return tasks.inspect(model)
-    tokenizer = PageSource(params.sources.tokenizer)
-    if method == "load":
-        return tasks.load(model, tokenizer=tokenizer, key=params.key, cancel=cancel)
-    options = params.options.to_py()
-    return tasks.generate(model, params.prompt, options, tokenizer=tokenizer, key=params.key, cancel=cancel)
+    """Starts the task `method`. `params`: `sources` (by role), `key`, `precision`, and the arguments of the task."""
+    return TASKS[method](params, cancel)
+
+
+# -- models
 
 
 def sources_of(params: Any) -> dict[str, PageSource]:
@@ -168,33 +165,197 @@ def sources_of(params: Any) -> dict[str, PageSource]:
 
 
 def named_files(params: Any) -> dict[str, PageSource]:
-    """A language model's files by name."""
-    return {source.name: source for source in sources_of(params).values()}
+    """A model's files by their paths in its folder."""
+    sources = params.sources.object_values()
+    return {source.path: PageSource(source) for source in sources}
+
+
+def text_files(params: Any) -> tuple[Any, PageSource | None]:
+    """What the loader of language models takes: the weights and the tokenizer by role, or all files by name."""
+    sources = sources_of(params)
+    if "model" in sources and len(sources) <= 2:
+        return sources["model"], sources.get("tokenizer")
+    return named_files(params), None
+
+
+_dtypes: dict[str, str | None] = {}  # by the key of a model: what quick_dtype has found
+
+
+def dtype_of(params: Any, files: Iterable[PageSource]) -> str | None:
+    """The type to convert a model's matrices to while they are read; None: as in the file."""
+    if params.precision != "fast":
+        return None
+    from pyapp.models.loading.precision import quick_dtype
+
+    key: str = params.key
+    if key not in _dtypes:
+        weights = max(files, key=lambda file: file.size)
+        _dtypes[key] = quick_dtype(weights)
+    return _dtypes[key]
+
+
+def settings_of(params: Any) -> dict[str, Any]:
+    """`key`, and `dtype` if the matrices are converted: arguments of tasks."""
+    dtype = dtype_of(params, sources_of(params).values())
+    return {"key": params.key} | ({} if dtype is None else {"dtype": dtype})
+
+
+async def loaded(task: str, params: Any, cancel: Cancel) -> AsyncGenerator[Event | Result[Any], None]:
+    """The events of loading a model, if it is not loaded yet, and the model."""
+    settings = settings_of(params)
+    tokenizer = None
+    if task == "generate":
+        source, tokenizer = text_files(params)
+    else:
+        source = sources_of(params) if task == "transcribe" else named_files(params)
+    if task == "embed":
+        settings.setdefault("dtype", None)  # its loader always has one
+    async with aclosing(keeper.get(task, source, tokenizer, settings.pop("key"), cancel, **settings)) as events:
+        async for event in events:
+            yield event
+
+
+@tasks.task
+async def with_model(task: str, params: Any, cancel: Cancel, work: Callable[[Any], tasks.Events]) -> tasks.Events:
+    """The events of loading, then those of `work(model)`."""
+    async with aclosing(loaded(task, params, cancel)) as events:
+        async for event in events:
+            if not isinstance(event, Result):
+                yield event
+                continue
+            async with aclosing(work(event.value)) as working:
+                async for made in working:
+                    yield made
+
+
+def inspect(params: Any, cancel: Cancel) -> tasks.Events:
+    return tasks.inspect(sources_of(params)["model"])
+
+
+@tasks.task
+async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
+    """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
+    from pyapp.models.load import module_of
+    from pyapp.models.whisper.files import check_architecture
+
+    settings = json_object(params.json)
+    if not settings:
+        raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
+    if params.task == "transcribe":
+        check_architecture(settings, params.where)
+    else:
+        module_of(settings, params.where, "features" if params.task == "embed" else "causal-lm")
+    yield Done("complete", {"model_type": settings.get("model_type")})
+
+
+@tasks.task
+async def check_header(params: Any, cancel: Cancel) -> tasks.Events:
+    """Refuses a GGUF file whose first bytes (`bytes`) name an architecture that no task here knows."""
+    from pyapp.formats.gguf_header import architecture_of
+    from pyapp.models._index import GGUF_ARCHITECTURES, TASKS
+
+    name = architecture_of(params.bytes.to_bytes(), params.where)
+    task = "features" if params.task == "embed" else "causal-lm"
+    known = [key for key, module in GGUF_ARCHITECTURES.items() if task in TASKS[module]]
+    if name is not None and name not in known and name != "pyapp":
+        raise ModelError(
+            f"the architecture {name!r:.60} is not known here", where=params.where,
+            hint=f"Known in GGUF files: {', '.join(known) or 'none for this task'}",
+        )  # fmt: skip
+    yield Done("complete", {"architecture": name})
+
+
+# -- texts
+
+
+def load(params: Any, cancel: Cancel) -> tasks.Events:
+    model, tokenizer = text_files(params)
+    return tasks.load(model, tokenizer=tokenizer, cancel=cancel, **settings_of(params))
+
+
+def generate(params: Any, cancel: Cancel) -> tasks.Events:
+    def work(model: Any) -> tasks.Events:
+        return tasks.generate(model, params.prompt, params.options.to_py(), cancel=cancel)
+
+    return with_model("generate", params, cancel, work)
 
 
 def load_chat(params: Any, cancel: Cancel) -> tasks.Events:
-    return tasks.load_chat(named_files(params), key=params.key, cancel=cancel)
+    model, tokenizer = text_files(params)
+    return tasks.load_chat(model, tokenizer=tokenizer, cancel=cancel, **settings_of(params))
 
 
 def chat(params: Any, cancel: Cancel) -> tasks.Events:
     """`json`: `messages` and `options` of tasks.chat."""
     values = json.loads(params.json)
-    return tasks.chat(
-        named_files(params), values["messages"], values["options"], plain=True,
-        key=params.key, cancel=cancel,
-    )  # fmt: skip
+
+    def work(model: Any) -> tasks.Events:
+        return tasks.chat(model, values["messages"], values["options"], plain=True, cancel=cancel)
+
+    return with_model("generate", params, cancel, work)
+
+
+# -- search
+
+
+def packed(vector: Sequence[float]) -> str:
+    """A vector as base64 of float32 numbers: a fifth of the length of a JSON list."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode("ascii")
+
+
+def load_search(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries what tasks.search.describe_embedder says, `probe` as base64."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        from pyapp.tasks.search import describe_embedder
+
+        known = describe_embedder(model)
+        yield Done("complete", {**known, "name": model.name, "probe": packed(known["probe"])})
+
+    return with_model("embed", params, cancel, work)
+
+
+def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
+    """A task of tasks.search by name; `json` has `arguments` and `options`. Embeddings are sent as base64."""
+
+    def start(params: Any, cancel: Cancel) -> tasks.Events:
+        values = json.loads(params.json)
+
+        @tasks.task
+        async def work(model: Any) -> tasks.Events:
+            from pyapp.tasks import search as module
+
+            stream = getattr(module, name)(*values["arguments"], model=model, cancel=cancel, **values["options"])
+            async with aclosing(stream) as events:
+                async for event in events:
+                    if isinstance(event, Item) and "embedding" in event.values:
+                        event = Item(event.index, {**event.values, "embedding": packed(event.values["embedding"])})
+                    yield event
+
+        return with_model("embed", params, cancel, work)
+
+    return start
+
+
+# -- speech
 
 
 def transcribe(params: Any, cancel: Cancel) -> tasks.Events:
     """`audio` is a source of a WAVE file, `options` JSON."""
     audio, options = PageSource(params.audio), json.loads(params.options)
-    return tasks.transcribe(audio, options, model=sources_of(params), key=params.key, cancel=cancel)
+    return with_model(
+        "transcribe", params, cancel, lambda model: tasks.transcribe(audio, options, model=model, cancel=cancel)
+    )
 
 
 def listen(params: Any, cancel: Cancel) -> tasks.Events:
     """`inlet.take()` is a promise of the next samples at 16 kHz, or of nothing at the end."""
     options = json.loads(params.options)
-    return tasks.listen(heard(params.inlet), options, model=sources_of(params), key=params.key, cancel=cancel)
+    return with_model(
+        "transcribe", params, cancel,
+        lambda model: tasks.listen(heard(params.inlet), options, model=model, cancel=cancel),
+    )  # fmt: skip
 
 
 async def heard(inlet: Any) -> AsyncGenerator[Any, None]:
@@ -207,18 +368,18 @@ async def heard(inlet: Any) -> AsyncGenerator[Any, None]:
 async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
     """Done carries the results of tasks.load, `languages` (the codes of the model) and `translates`."""
     fresh = False
-    async with aclosing(keeper.get("transcribe", sources_of(params), None, params.key, cancel)) as events:
+    async with aclosing(loaded("transcribe", params, cancel)) as events:
         async for event in events:
             if not isinstance(event, Result):
                 fresh |= isinstance(event, Metric)  # fraction of the time of reading
                 yield event
                 continue
-            loaded = event.value
+            speech = event.value
             if fresh:
-                loaded.model.encoder.warm_up()
-            several = loaded.tokenizer.multilingual
-            languages = list(loaded.tokenizer.all_language_codes) if several else ["en"]
-            known = {"name": loaded.name, "config": loaded.config, "languages": languages, "translates": several}
+                speech.model.encoder.warm_up()
+            several = speech.tokenizer.multilingual
+            languages = list(speech.tokenizer.all_language_codes) if several else ["en"]
+            known = {"name": speech.name, "config": speech.config, "languages": languages, "translates": several}
             yield Done("complete", known)
             import numpy  # noqa: F401  while the page shows the model: the first sound needs it
 
@@ -247,12 +408,21 @@ async def export(params: Any, cancel: Cancel) -> tasks.Events:
     yield Done("complete", {"text": format_transcript(Transcript.from_dict(values), values["format"])})
 
 
-OTHER_TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "chat": chat,
     "chat.load": load_chat,
+    "check.config": check_config,
+    "check.header": check_header,
     "export": export,
+    "generate": generate,
+    "inspect": inspect,
     "listen": listen,
+    "load": load,
     "overview": overview,
+    "search.index": search("index"),
+    "search.load": load_search,
+    "search.embed": search("vectors"),
+    "search.sentences": search("nearest_sentences"),
     "speech.load": load_speech,
     "transcribe": transcribe,
 }

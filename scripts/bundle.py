@@ -10,9 +10,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# The files that become bundles under the same names, and the folders whose files the bundles contain. A view that is
-# loaded when it is first opened has a bundle of its own.
-ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css", "modules/views/chat/chat-view.js", "css/chat.css"]
+# The files that become bundles under the same names, and the folders whose files the bundles contain. A view or a
+# dialog that is loaded when it is first opened has a bundle of its own.
+ENTRIES = [
+    "boot.js", "worker.js", "modules/page/main.js", "modules/page/model-dialog.js", "css/page.css",
+    "modules/views/transcribe/transcribe-view.js", "css/transcribe.css", "modules/views/chat/chat-view.js",
+    "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
+]  # fmt: skip
 PARTS = ["modules", "css"]
 # Loaded by its address, into the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]
@@ -25,11 +29,18 @@ def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
     for name in ENTRIES:
         command = [
             str(node_modules / ".bin" / "esbuild"), str(source / name), f"--outfile={target / name}", "--bundle",
-            "--minify", "--target=es2022", "--log-level=warning",
+            "--minify", "--log-level=warning",
         ]  # fmt: skip
-        if name.endswith(".js"):
+        if name == "boot.js":  # it tells old browsers that they are too old
+            command += ["--target=es2015", "--format=iife"]
+        elif name.endswith(".js"):
             place = f'new URL("{"../" * name.count("/")}{PLACE}", import.meta.url).href'
-            command += ["--format=esm", "--define:import.meta.url=PLACE", f"--banner:js=const PLACE = {place};"]
+            command += [
+                "--target=es2022",
+                "--format=esm",
+                "--define:import.meta.url=PLACE",
+                f"--banner:js=const PLACE = {place};",
+            ]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     for name in ALONE:
         (target / name).parent.mkdir(parents=True, exist_ok=True)

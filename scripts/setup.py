@@ -28,7 +28,7 @@ SYSTEM = {
         "node": ["nodejs"],
         "npm": ["npm"],
     },
-    "browser": {"chromium": ["chromium"]},
+    "browser": {"chromium": ["chromium"], "firefox-esr": ["firefox-esr"]},
     "lint": {"clang-format-19": ["clang-format-19"]},
 }
 

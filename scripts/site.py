@@ -6,6 +6,7 @@
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
     dist/mediabunny/           a library that reads containers of recordings
+    dist/model-tasks.json      the task of each architecture
     dist/manifest.json         {"version", "files": [{"path", "bytes", "sha256"}]}: what the service worker stores
     dist/*.br, dist/*.gz       precompressed copies
 
@@ -30,6 +31,8 @@ from typing import Any
 
 import brotli
 
+from pyapp.models._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
+
 from . import wheels
 from .bundle import copy_bundled
 from .numpy_parts import PACKAGE as NUMPY_LATER
@@ -45,6 +48,8 @@ LIBRARIES = {
     "tokenizers/tokenizers.min.mjs": "@huggingface/tokenizers/dist/tokenizers.min.mjs",
     "mediabunny/mediabunny.min.mjs": "mediabunny/dist/bundles/mediabunny.min.mjs",
 }
+# The page's name of a model's task.
+PAGE_TASKS = {"causal-lm": "chat", "features": "embed"}
 # What a package of the lock file needs besides itself.
 DEPENDS = {"numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
 SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing
@@ -172,6 +177,21 @@ def compress(out: Path, quality: int) -> None:
             pass
 
 
+def model_tasks() -> dict[str, dict[str, str]]:
+    """The page's task of each architecture, by `model_type` and by GGUF's name: for files that are dropped on it."""
+
+    def task_of(module: str) -> str | None:
+        return next((PAGE_TASKS[task] for task in TASKS[module] if task in PAGE_TASKS), None)
+
+    indexes = {"model_types": MODEL_TYPES, "gguf": GGUF_ARCHITECTURES}
+    found = {
+        index: {name: task for name, module in names.items() if (task := task_of(module))}
+        for index, names in indexes.items()
+    }
+    found["model_types"]["whisper"] = "transcribe"  # a loader of its own, not in the index
+    return found
+
+
 def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     """Writes the whole site into `out`, in place of what was there. Quality 0: without precompressed copies."""
     ours, numpy = wheels.build("wasm"), wheels.numpy()
@@ -188,11 +208,14 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     lock = lock_file([*packages, *split_numpy(archives[numpy.name], pyodide)])
     # A memory snapshot of Python remembers where modules lie in this archive: the page keeps one per archive.
     lock["info"]["stdlib_sha256"] = file_sha256(pyodide / "python_stdlib.zip")
+    # For the progress of a first visit: the bytes that arrive, decompressed.
+    lock["info"]["sizes"] = {path.name: path.stat().st_size for path in sorted(pyodide.iterdir())}
     (pyodide / LOCK_FILE).write_text(json.dumps(lock, indent=1) + "\n")
     for target, source in LIBRARIES.items():
         (staged / target).parent.mkdir()
         shutil.copyfile(NODE_MODULES / source, staged / target)
     shutil.copyfile(ROOT / "pyapp" / "registry.json", staged / "registry.json")  # the page lists the same models
+    (staged / "model-tasks.json").write_text(json.dumps(model_tasks()) + "\n")
     shutil.copyfile(ROOT / "third_party" / "README.md", staged / "THIRD-PARTY.md")
     (staged / "manifest.json").write_text(json.dumps(manifest(staged), indent=1) + "\n")
     if quality:

@@ -77,19 +77,22 @@ def test_the_registry_is_what_the_page_expects() -> None:
         assert model["kind"] in ("embedded", "hub") and model["id"] not in seen
         seen.add(model["id"])
         roles = [file["role"] for file in model["files"]]
-        assert len(set(roles)) == len(roles) and {"model", "tokenizer"} <= set(roles)
-        if model["task"] == "transcribe":
+        assert len(set(roles)) == len(roles) and "model" in roles
+        assert model["task"] in ("generate", "chat", "transcribe", "embed")
+        alone = model["files"][0]["path"].endswith(".gguf") or model["files"][0]["path"].startswith("ggml-")
+        assert roles == ["model"] if alone else "tokenizer" in roles
+        if model["task"] == "transcribe" and not alone:
             assert {"config", "generation_config", "preprocessor_config"} <= set(roles)
-        else:
-            assert model["task"] == "generate"
+        if model["kind"] == "hub":
+            assert model["precision"].startswith("float") != alone
         for file in model["files"]:
             assert file["size"] is None or file["size"] > 0
             assert file["sha256"] is None or len(file["sha256"]) == 64
             if model["kind"] == "hub":
                 assert "/" in file.get("repo", model["repo"])
                 revision = file.get("revision", model["revision"])
-                # a commit, so that it never changes; what may change cannot have a known size
-                assert len(revision) == 40 or (revision == "main" and file["size"] is None)
+                # a commit, so that it never changes; what may change has no known size, or a checksum too
+                assert len(revision) == 40 or (revision == "main" and (file["size"] is None or file["sha256"]))
     assert data["models"][0]["kind"] == "embedded"
 
 
@@ -104,7 +107,7 @@ def test_sizes_of_the_registry_are_those_of_the_format() -> None:
         "stories110M": (768, 2048, 12, 12, 12, 32000, 1024),
     }
     for entry in hub.models():
-        if entry.kind == "hub" and entry.task == "generate":
+        if entry.id in shapes:
             model = entry.file("model")
             config = dict(zip(FIELDS, shapes[entry.id], strict=True))
             assert model is not None and model.size == layout(Header(0, config, True, 0, 28))[1]
@@ -174,7 +177,7 @@ def test_names_of_the_registry_come_before_files(tmp_path: Path, monkeypatch: py
     [
         (
             "storys15M",
-            r"no model has this name\. Did you mean stories15M\? Known names are stories, speech, stories260K",
+            r"no model has this name\. Did you mean stories15M\? Known names are stories, speech, stories15M-q4_0",
         ),
         ("no/such/file.bin", "no such file or folder"),
         ("./absent", "no such file or folder"),

@@ -51,7 +51,7 @@ def test_a_model_in_one_file(tmp_path: Path, name: str) -> None:
 
 def test_models_of_a_task() -> None:
     every = hub.models()
-    assert set(hub.models("generate")) | set(hub.models("transcribe")) == set(every)
+    assert {entry for task in ("generate", "chat", "transcribe", "embed") for entry in hub.models(task)} == set(every)
     assert {entry.task for entry in hub.models("transcribe")} == {"transcribe"}
     assert [entry.kind for entry in every] == sorted((entry.kind for entry in every), key=lambda kind: kind == "hub")
     assert not hub.models("sing")

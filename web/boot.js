@@ -1,7 +1,12 @@
-/* Runs before anything is drawn: sets the colours, starts the worker, and shows the one message that is possible if the
-   page was opened as a file. */
+/**
+ * Runs before anything is drawn: sets the colours, starts the worker, and says why the page cannot start: if it was opened
+ * as a file, or if the browser lacks something. The bundle of this script is for old browsers too (scripts/bundle.py).
+ */
+import { allowOwnScripts } from "./modules/shared/trusted-types.js";
+
 (function () {
   var root = document.documentElement;
+  root.dataset.boot = "starting"; // without JavaScript the style hides what would never work
   var stored = null;
   try {
     stored = localStorage.getItem("pyapp.theme");
@@ -9,35 +14,79 @@
     stored = null; // no storage in this window: follow the system
   }
   var dark = window.matchMedia && window.matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = stored || (dark ? "dark" : "light");
+  root.dataset.theme = stored === "light" || stored === "dark" ? stored : dark ? "dark" : "light";
   if (location.protocol === "file:") {
-    document.addEventListener("DOMContentLoaded", function () {
-      document.getElementById("boot-reason").textContent =
-        "A browser cannot load the parts of a page that is opened as a file. Serve the folder instead: run " +
-        "“make run”, or “python3 -m http.server” in it, and open the address that it prints.";
-      root.dataset.boot = "failed";
-    });
-  } else if (window.crossOriginIsolated) {
+    refuse("A browser cannot load the parts of a page that is opened as a file. Serve the folder instead: run " +
+      "“make run”, or “python3 -m http.server” in it, and open the address that it prints.", false);
+    return;
+  }
+  window.pyappStartWorker = start; // modules/page/engine.js starts the others
+  var lacking = lacks();
+  if (lacking) {
+    refuse("This browser has no " + lacking + ". ", true);
+    return;
+  }
+  allowOwnScripts();
+  if (window.crossOriginIsolated) {
     startWorker(); // without isolation the page may be about to be reloaded (modules/page/offline.js)
+  }
+
+  /* What the page's scripts use and this browser lacks; "" if nothing. */
+  function lacks() {
+    if (typeof WebAssembly !== "object" || typeof Worker !== "function") return "WebAssembly";
+    if (!("noModule" in document.createElement("script"))) return "JavaScript modules";
+    if (!Object.hasOwn) return "Object.hasOwn";
+    if (!Array.prototype.findLast) return "Array.findLast";
+    if (!window.HTMLDialogElement) return "dialogs";
+    if (!window.CanvasRenderingContext2D || !CanvasRenderingContext2D.prototype.roundRect) return "rounded rectangles on canvases";
+    return "";
+  }
+
+  /* Shows why the page does not start; `browsers`: before the list of browsers that index.html has. */
+  function refuse(why, browsers) {
+    root.dataset.boot = "failed";
+    function show() {
+      var reason = document.getElementById("boot-reason");
+      reason.textContent = why + (browsers ? reason.textContent : "");
+    }
+    if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", show);
+    else show();
+  }
+
+  /* A worker of modules. Browsers without them do not ask for the type of the worker. */
+  function start(url, name) {
+    var modules = false;
+    var worker = new Worker(url, {
+      get type() {
+        modules = true;
+        return /** @type {"module"} */ ("module");
+      },
+      name: name,
+    });
+    if (modules) return worker;
+    worker.terminate();
+    refuse("This browser has no workers of modules. ", true);
+    throw new Error("no workers of modules");
   }
 
   /* For the worker's name: the task, and the model of the last visit (modules/page/app.js remembers it). */
   function whatIsShown() {
-    var speech = location.hash === "#transcribe";
+    var shown = { "#transcribe": ["transcribe", "speech-model"], "#chat": ["chat", "chat-model"], "#search": ["embed", "search-model"] };
+    var task = shown[location.hash] || ["generate", "model"];
     var model = null;
     try {
-      model = JSON.parse(localStorage.getItem(speech ? "pyapp.speech-model" : "pyapp.model"));
+      model = JSON.parse(localStorage.getItem("pyapp." + task[1]));
     } catch (error) {
       // the first of the list
     }
-    return ["pyapp", speech ? "transcribe" : "generate"].concat(model || []).join(" ");
+    return ["pyapp", task[0]].concat(model || []).join(" ");
   }
 
   /* Python takes longest, so it does not wait for the page's own modules. modules/page/engine.js takes the worker over,
      with what it has said until then. */
   function startWorker() {
     try {
-      var early = { worker: new Worker("worker.js", { type: "module", name: whatIsShown() }), heard: [] };
+      var early = { worker: start("worker.js", whatIsShown()), heard: [] };
       early.worker.onmessage = early.worker.onerror = /** @type {(event: any) => void} */ (function (event) {
         event.preventDefault();
         early.heard.push(event);

@@ -9,6 +9,7 @@
  */
 const META = "pyapp-meta";
 const PREFIX = "pyapp-files-";
+const SHARED = "pyapp-shared"; // files that the page has not taken yet
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const SCOPE = worker.registration.scope;
 const HEADERS = {
@@ -18,7 +19,7 @@ const HEADERS = {
   "X-Content-Type-Options": "nosniff",
   "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
   // The same policy as in index.html: a worker gets its policy from its response.
-  "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'",
+  "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types default dompurify",
 };
 
 worker.addEventListener("install", () => worker.skipWaiting());
@@ -28,6 +29,7 @@ worker.addEventListener("activate", (event) => event.waitUntil(worker.clients.cl
 worker.addEventListener("fetch", (event) => {
   const { request } = event;
   const inside = request.url.startsWith(SCOPE);
+  if (request.method === "POST" && request.url === `${SCOPE}share`) event.respondWith(receive(request));
   if (request.method === "GET" && inside && !request.headers.has("Range")) event.respondWith(answer(request));
 });
 
@@ -48,6 +50,23 @@ async function answer(request) {
   }
   const response = await fetch(request);
   return response.type === "basic" && response.status !== 304 ? withHeaders(response) : response;
+}
+
+/**
+ * Stores files and text that another app shares with the installed page (app.webmanifest), and opens the page, which takes
+ * them (modules/page/file-router.js). @param {Request} request
+ */
+async function receive(request) {
+  const form = await request.formData();
+  const text = ["title", "text", "url"].map((field) => form.get(field)).filter(Boolean).join("\n");
+  const files = form.getAll("files").filter((file) => file instanceof File);
+  if (text && !files.length) files.push(new File([text], "shared.txt", { type: "text/plain" }));
+  const cache = await caches.open(SHARED);
+  for (const [i, file] of files.entries()) {
+    const headers = { "Content-Type": file.type, "X-File-Name": encodeURIComponent(file.name) };
+    await cache.put(`${SCOPE}shared/${i}`, new Response(file, { headers }));
+  }
+  return Response.redirect(`${SCOPE}#shared`, 303);
 }
 
 /** Whether another tab uses the stored version. A page that is being reloaded counts too: the change then waits. */
@@ -92,7 +111,12 @@ async function keepNewest() {
     throw error;
   }
   if (current?.complete && newest.version === current.version) return "offline-ready";
-  await fill(newest, current);
+  try {
+    await fill(newest, current);
+  } catch (error) {
+    if (current?.complete) return "offline-ready"; // a half-deployed version, or the connection was lost: the next visit tries again
+    throw error;
+  }
   const first = !current?.complete;
   await writeMeta(first ? "current" : "next", { ...newest, complete: true });
   await forgetOthers();

@@ -3,6 +3,7 @@
  *
  * Its name contains "pyapp", the task of the page and the chosen model.
  */
+import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { Python } from "./modules/worker/python.js";
 import { openStore } from "./modules/worker/store.js";
@@ -10,8 +11,9 @@ import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 /** Packages that a task needs at once. */
-const PACKAGES = { transcribe: ["numpy"] };
+const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2"], embed: ["numpy"] };
 
+allowOwnScripts();
 const running = new Map(); // request id -> AbortController
 const inlets = new Map(); // request id -> Inlet: requests that receive sound while they run
 const storePromise = openStore();

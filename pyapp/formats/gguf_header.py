@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from pyapp.errors import FileFormatError
 
-from .source import ByteSource
+from .source import ByteSource, BytesSource
 
 METADATA_LIMIT = 1 << 16
 TENSORS_LIMIT = 1 << 18
@@ -178,3 +178,18 @@ class HeaderReader:
         if missing > 0:
             self.broken(f"the file is truncated in its header: {missing:,} bytes of {what} are missing")
         return count
+
+
+def architecture_of(head: bytes, where: str) -> str | None:
+    """`general.architecture` in the first bytes of a GGUF file; None if it is not among them. FileFormatError for
+    another file.
+    """
+    reader = HeaderReader(BytesSource(head, where))
+    try:
+        for _ in range(reader.metadata_count):
+            key, _, value = reader.key_value()
+            if key == "general.architecture":
+                return str(value)
+    except FileFormatError:
+        pass  # the bytes end before it
+    return None

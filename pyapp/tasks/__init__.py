@@ -51,9 +51,17 @@ def unload() -> None:
 
 
 @task
-async def load(model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None) -> Events:
+async def load(
+    model: Any = None,
+    *,
+    tokenizer: Any = None,
+    key: object = None,
+    dtype: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
     """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
-    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel())) as events:
+    chosen = {} if dtype is None else {"dtype": dtype}
+    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel(), **chosen)) as events:
         async for event in events:
             if isinstance(event, Result):
                 yield Done("complete", {"name": event.value.name, "config": event.value.config})

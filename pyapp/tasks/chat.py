@@ -20,14 +20,16 @@ NO_TEMPLATE = Notice(
 
 @task
 async def load_chat(
-    model: Any = None, *, tokenizer: Any = None, key: object = None, cancel: Cancel | None = None
-) -> Events:
+    model: Any = None, *, tokenizer: Any = None, key: object = None, dtype: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:  # fmt: skip
     """Loads a model ahead of its first answer. A Notice tells that it has no chat template. Done carries `name`,
     `config`, `template` (whether it has one) and `context`, the most tokens that it reads.
     """
     from pyapp.text.chat_template import sources
 
-    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel())) as events:
+    chosen = {} if dtype is None else {"dtype": dtype}
+    async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel(), **chosen)) as events:
         async for event in events:
             if not isinstance(event, Result):
                 yield event

@@ -28,10 +28,10 @@ def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], canc
     return load_model(source, tokenizer, report=report, cancel=cancel, **settings)
 
 
-def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **settings: Any) -> Any:
     from pyapp.models import load_speech_model
 
-    return load_speech_model(source, report=report, cancel=cancel)
+    return load_speech_model(source, report=report, cancel=cancel, **settings)
 
 
 def load_for(task: str) -> Loader:
@@ -45,7 +45,7 @@ def load_for(task: str) -> Loader:
     return load
 
 
-# By the registry's task of a model: its loader, its description, and the command that uses it.
+# By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
     "transcribe": load_speech,
@@ -56,7 +56,14 @@ LOADERS: Mapping[str, Loader] = {
     "token-classification": load_for("token-classification"),
     "question-answering": load_for("question-answering"),
 }
-KINDS = {"generate": ("writes text", "pyapp generate"), "transcribe": ("hears speech", "pyapp transcribe --model")}
+KINDS = {
+    "generate": ("writes text", "pyapp generate"),
+    "chat": ("answers in a conversation", "pyapp chat"),
+    "transcribe": ("hears speech", "pyapp transcribe --model"),
+    "embed": ("turns texts into vectors", "pyapp embed --model"),
+}
+# The registry's tasks of models that do the work of another one too.
+ALSO = {"generate": ("chat",)}
 
 
 class Keeper:
@@ -128,22 +135,22 @@ def known(source: Any, task: str) -> Any:
 
 
 def known_name(source: str | None, task: str) -> str:
-    """The registry's name of a model; without a name, the first model of the task. Other names are returned unchanged.
-
-    ModelError for a model of another task.
+    """The registry's name of a model; without a name, the embedded model of the task. Other names are returned
+    unchanged. ModelError for a model of another task.
     """
     from pyapp import hub
 
     if source is None:
-        if not hub.models(task):
+        embedded = [entry.id for entry in hub.models(task) if entry.kind == "embedded"]
+        if not embedded:
             raise ModelError(
                 f"no model is chosen, and none for {task} is embedded", hint="Name one: a folder, or owner/repo"
             )
-        return hub.models(task)[0].id
+        return embedded[0]
     entry = hub.find_entry(source, task)
     if entry is None:
         return source
-    if entry.task != task:
+    if entry.task not in (task, *ALSO.get(task, ())):
         does, command = KINDS[entry.task]
         raise ModelError(f"this model {does}", where=entry.id, hint=f"Use it with {command} {entry.id}")
     return entry.id

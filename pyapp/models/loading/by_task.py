@@ -16,10 +16,11 @@ from pyapp import hub
 from pyapp.engine import Device
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
-from pyapp.formats import Checkpoint, open_checkpoint
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
-from pyapp.formats.source import FileSource, read_whole
+from pyapp.formats.source import FileSource, close_source, read_whole
+from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models.load import is_llama_cpps, module_of, read_settings, settings_of, stored_parameters
 from pyapp.models.sentences import (
     MODULES,
@@ -80,7 +81,7 @@ class LoadedTaskModel:
 
 
 def load_task_model(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
     task: str,
     *,
     dtype: str | None = None,
@@ -88,7 +89,8 @@ def load_task_model(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedTaskModel:
-    """Loads a folder of Hugging Face's or sentence-transformers', or a name on the hub, for a task.
+    """Loads a folder of Hugging Face's or sentence-transformers', its files by their paths in it, or a name on the hub,
+    for a task.
 
     dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. The parameters need no
     gradients: call `model.requires_grad_()` to train. A file without the layers of the task's head is refused by name;
@@ -96,28 +98,36 @@ def load_task_model(
     FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    name = os.fspath(source)
+    files: Mapping[str, Any]
+    words: dict[str, Any]  # the files of the tokenizer by name
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files:
             check_task(read_settings(files["config"]), str(files["config"]), task)
 
-    found = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES)
-    files = found.files
-    if found.model.suffix.lower() == ".gguf":
-        return _load_gguf(name, found.model, task, dtype, device, report, cancel)
+    if isinstance(source, Mapping):
+        files = given_files(source)
+        name = files["model"].name
+    else:
+        name = os.fspath(source)
+        files = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES).files
+    if name.lower().endswith(".gguf") or str(files["model"]).lower().endswith(".gguf"):
+        return _load_gguf(name, files["model"], task, dtype, device, report, cancel)
     if "config" not in files:
         raise ModelError(
             "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
         )
     settings = read_settings(files["config"])
-    check_task(settings, str(files["config"]), task)
-    words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+    check_task(settings, _where(files["config"]), task)
+    if isinstance(source, Mapping):
+        words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
+    else:
+        words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
     if not any(file in words for file in VOCABULARIES):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
     tokenizer = load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
-    with open_checkpoint(found.model) as checkpoint:
+    with open_checkpoint(files["model"]) as checkpoint:
         model = build(checkpoint, settings, task, dtype, device, report, cancel)
     _check_tokenizer(tokenizer, model, name)
     if task == "features":
@@ -128,7 +138,7 @@ def load_task_model(
 
 
 def _load_gguf(
-    name: str, path: Path, task: str, dtype: str | None, device: Device | str | None,
+    name: str, path: Any, task: str, dtype: str | None, device: Device | str | None,
     report: Callable[[Event], None], cancel: Cancel,
 ) -> LoadedTaskModel:  # fmt: skip
     """The model of a GGUF file, which has its configuration and its tokenizer."""
@@ -142,7 +152,7 @@ def _load_gguf(
                 f"a GGUF file has no head for {task}", where=name, hint="Load the model's folder or its name on the hub"
             )
         settings = dict(settings_of(checkpoint))
-        check_task(settings, str(path), task)
+        check_task(settings, _where(path), task)
         tokenizer = load_tokenizer(path)
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
         _check_tokenizer(tokenizer, model, name)
@@ -161,13 +171,29 @@ def _check_tokenizer(tokenizer: Tokenizer, model: Any, name: str) -> None:
         )  # fmt: skip
 
 
-def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Path]) -> Tokenizer:
+def given_files(files: Mapping[str, ByteSource]) -> dict[str, ByteSource]:
+    """The files of a model by role, as pyapp.hub.resolve gives them, of its files by their paths in its folder."""
+    chosen = choose_files(files, choose_model(files, "files"))
+    chosen |= {path: path for path in files if MORE_FILES.fullmatch(path)}
+    return {role: files[path] for role, path in chosen.items()}
+
+
+def _where(file: Any) -> str:
+    """What errors call a path or a ByteSource."""
+    return os.fspath(file) if isinstance(file, os.PathLike) else str(file.name)
+
+
+def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer of OPUS-MT's folders."""
-    with FileSource(pieces) as source:
+    source = open_source(pieces)
+    try:
         model = read_sentencepiece_model(source)
-    numbers = checked_vocabulary(_read_json(vocabulary, dict), str(vocabulary))
+    finally:
+        if source is not pieces:
+            close_source(source)
+    numbers = checked_vocabulary(_read_json(vocabulary, dict), _where(vocabulary))
     settings = _read_json(words["tokenizer_config.json"], dict) if "tokenizer_config.json" in words else {}
-    return Tokenizer(marian_document(model, numbers, str(pieces)), settings, where=str(pieces))
+    return Tokenizer(marian_document(model, numbers, _where(pieces)), settings, where=_where(pieces))
 
 
 def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
@@ -262,7 +288,7 @@ def _drop_pooler(model: Any, checkpoint: Checkpoint) -> None:
 
 
 def sentence_parts(
-    files: Mapping[str, Path], dtype: str | None, device: Device | str | None
+    files: Mapping[str, Any], dtype: str | None, device: Device | str | None
 ) -> tuple[list[Module], SentenceSettings]:
     """What modules.json puts behind the encoder, and the settings beside it; without that file, the mean of the tokens.
     `files` are those of sentence-transformers, by path.
@@ -294,7 +320,7 @@ def sentence_parts(
     return parts, SentenceSettings.from_files(*named)
 
 
-def _part_config(files: Mapping[str, Path], folder: str) -> dict[str, Any]:
+def _part_config(files: Mapping[str, Any], folder: str) -> dict[str, Any]:
     name = str(PurePosixPath(folder, "config.json"))
     if name not in files:
         raise ModelError(f"{name} is missing", where=MODULES, hint="Give all files of the model")
@@ -302,7 +328,7 @@ def _part_config(files: Mapping[str, Path], folder: str) -> dict[str, Any]:
     return found
 
 
-def _dense(files: Mapping[str, Path], folder: str, dtype: str | None, device: Device | str | None) -> Dense:
+def _dense(files: Mapping[str, Any], folder: str, dtype: str | None, device: Device | str | None) -> Dense:
     with skip_initialization():
         part = Dense(_part_config(files, folder))
     names = [str(PurePosixPath(folder, name)) for name in ("model.safetensors", "pytorch_model.bin")]
@@ -314,12 +340,15 @@ def _dense(files: Mapping[str, Path], folder: str, dtype: str | None, device: De
     return part
 
 
-def _read_json(path: Path, kind: type) -> Any:
-    with FileSource(path) as source:
-        try:
-            found = parse_json(read_whole(source).decode("utf-8", "replace"))
-        except ValueError as error:
-            raise FileFormatError(f"not valid JSON: {error}", where=str(path)) from None
+def _read_json(file: Any, kind: type) -> Any:
+    source = open_source(file)
+    try:
+        found = parse_json(read_whole(source).decode("utf-8", "replace"))
+    except ValueError as error:
+        raise FileFormatError(f"not valid JSON: {error}", where=_where(file)) from None
+    finally:
+        if source is not file:
+            close_source(source)
     if not isinstance(found, kind):
-        raise FileFormatError(f"a JSON {'list' if kind is list else 'object'} is expected", where=str(path))
+        raise FileFormatError(f"a JSON {'list' if kind is list else 'object'} is expected", where=_where(file))
     return found

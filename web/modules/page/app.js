@@ -1,28 +1,34 @@
 /**
  * What the views share: the engine and its state, the chosen models, the list of models, the actions of errors.
  */
+import { DEFAULT_HUB } from "../shared/registry.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
 import { clearError, showError } from "./errors.js";
 import { ModelChoice } from "./model-choice.js";
-import { isShown } from "./shell.js";
-
-export const DEFAULT_HUB = "https://huggingface.co/";
+import { ProgressLine } from "./progress-line.js";
+import { megabytes } from "../shared/protocol.js";
 
 export class App extends EventTarget {
-  /** @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run */
-  constructor(errorSlots) {
+  /**
+   * @param {HTMLElement[]} errorSlots one in each view; they show that the engine does not run
+   * @param {() => string} shownTask the task of the view that is shown
+   */
+  constructor(errorSlots, shownTask) {
     super();
+    this.shownTask = shownTask;
     this.errorSlots = errorSlots;
     this.choices = {
       generate: new ModelChoice("generate", "model"),
       transcribe: new ModelChoice("transcribe", "speech-model"),
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
+      embed: new ModelChoice("embed", "search-model"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
     /** Running activities for the status; the last one is shown. @type {string[]} */
     this.work = [];
+    this.arriving = new ProgressLine(byId("engine-progress"));
     /** @type {Promise<void> | null} */
     this.listing = null;
     /** Actions of errors' buttons, by name; other parts of the page set them. @type {Record<string, () => void>} */
@@ -33,7 +39,7 @@ export class App extends EventTarget {
 
   /** The task of the current view, and the model chosen for it, if there is one. @returns {string[]} */
   #shown() {
-    const choice = this.choices[isShown(byId("view-transcribe")) ? "transcribe" : "generate"];
+    const choice = this.choices[this.shownTask()];
     const id = choice.model?.id ?? choice.lastId;
     return id ? [choice.task, id] : [choice.task];
   }
@@ -52,6 +58,7 @@ export class App extends EventTarget {
   }
 
   #restarted() {
+    this.arriving.hide();
     this.#status("starting", "Restarting");
     for (const choice of Object.values(this.choices)) {
       if (choice.model?.kind === "file") choice.chooseFirst(); // the new worker does not have that file
@@ -61,11 +68,19 @@ export class App extends EventTarget {
 
   #notice(notice) {
     if (notice.notice === "stage") this.#status("starting", notice.what);
+    else if (notice.notice === "bytes") this.#arrives(notice);
     else if (notice.notice === "ready") this.#ready(notice);
     else this.#failed(notice.event);
   }
 
+  /** @param {{done: number, total: number}} bytes of the files that Python needs */
+  #arrives({ done, total }) {
+    const text = done < total ? `Loading the engine: ${megabytes(done)} of ${megabytes(total)}` : "Starting the engine";
+    this.arriving.show(text, done, done < total ? total : null);
+  }
+
   #ready(about) {
+    this.arriving.hide();
     this.#showWork();
     this.errorSlots.forEach(clearError);
     const instructions = { relaxed: "relaxed SIMD", simd128: "SIMD" }[about.instructionSet] ?? about.instructionSet;
@@ -74,6 +89,7 @@ export class App extends EventTarget {
   }
 
   #failed(event) {
+    this.arriving.hide();
     this.#status("failed", "Not running");
     for (const slot of this.errorSlots) showError(slot, event, this.actions);
   }
@@ -122,15 +138,5 @@ export class App extends EventTarget {
   async afterStorageChange() {
     await this.refresh();
     for (const choice of Object.values(this.choices)) choice.dropMissing();
-  }
-
-  /**
-   * Adds files that were dropped or picked, and chooses their model.
-   * @param {File[]} files @param {ModelChoice} choice @param {string} [folder] the folder that contained them
-   */
-  async addFiles(files, choice, folder) {
-    const { id } = await this.engine.call("models.add", { files, task: choice.task, folder });
-    await this.refresh();
-    choice.chooseById(id);
   }
 }

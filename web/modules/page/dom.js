@@ -50,17 +50,24 @@ export async function copyText(target, text, shown) {
   setTimeout(() => (button.textContent = button.dataset.label), 2000);
 }
 
+const kindOf = (/** @type {any} */ value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);
+
 /** localStorage, if there is one: stored settings are optional. */
 export const memory = {
-  /** @param {string} name @param {any} fallback */
+  /**
+   * A stored value. One of another kind than the fallback (a list, an object, a text …) is not ours: pages of one origin share
+   * the storage. A fallback of null stands for any kind.
+   * @param {string} name @param {any} fallback
+   */
   get(name, fallback) {
     try {
-      const text = localStorage.getItem(`pyapp.${name}`);
-      return text === null ? fallback : JSON.parse(text);
+      const value = JSON.parse(localStorage.getItem(`pyapp.${name}`));
+      return value !== null && (fallback === null || kindOf(value) === kindOf(fallback)) ? value : fallback;
     } catch {
       return fallback;
     }
   },
+  /** @param {string} name @param {any} value */
   set(name, value) {
     try {
       localStorage.setItem(`pyapp.${name}`, JSON.stringify(value));

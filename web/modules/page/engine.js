@@ -35,7 +35,7 @@ export class Engine extends EventTarget {
     this.about = null;
     this.stopFlag = null;
     const early = takeEarly();
-    this.worker = early?.worker ?? new Worker(this.url, { type: "module", name: ["pyapp", ...this.shown()].join(" ") });
+    this.worker = early?.worker ?? globalThis.pyappStartWorker(this.url.href, ["pyapp", ...this.shown()].join(" "));
     this.worker.onmessage = ({ data }) => this.#receive(data);
     this.worker.onerror = (event) => (this.about ? this.#suspect(event) : this.#broken(event));
     queueMicrotask(() => { // the creator of this engine adds its listeners first

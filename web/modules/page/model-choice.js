@@ -2,14 +2,15 @@
  * The chosen model of a task. The choice is stored for later visits.
  *
  * Fires: "model" (another model is chosen), "models" (the list, or a state in it, has changed).
- * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file", task?: string,
- *   state: "ready" | "partial" | "absent", bytes: number, received?: number, samples?: {path: string, title: string}[]}} ListedModel
+ * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file" | "kept", task?: string,
+ *   precision?: string, prompts?: Record<string, string>, state: "ready" | "partial" | "absent", bytes: number, memory: number,
+ *   received?: number, samples?: {path: string, title: string}[]}} ListedModel
  */
 import { memory } from "./dom.js";
 
 export class ModelChoice extends EventTarget {
   /**
-   * @param {"generate" | "transcribe" | "chat"} task @param {string} remembered the storage key of the choice
+   * @param {import("../shared/registry.js").Task} task @param {string} remembered the storage key of the choice
    * @param {string[]} [tasks] the tasks whose models are offered
    */
   constructor(task, remembered, tasks = [task]) {
@@ -30,10 +31,13 @@ export class ModelChoice extends EventTarget {
 
   /** Sets the list of all models. The first call chooses the model of the last visit. @param {ListedModel[]} models */
   offer(models) {
-    this.models = models.filter(({ task = "generate" }) => this.tasks.includes(task));
-    if (!this.model && this.models.length) {
+    const place = ({ task = "" }) => this.tasks.indexOf(task);
+    this.models = models.filter((model) => place(model) >= 0).sort((a, b) => place(a) - place(b)); // models of its own task first
+    if (this.model) this.model = this.models.find(({ id }) => id === this.model.id) ?? this.model;
+    else {
       const last = this.models.find(({ id, state }) => id === this.lastId && state === "ready");
-      this.choose(last ?? this.models[0]);
+      if (last) this.choose(last);
+      else this.chooseFirst();
     }
     this.dispatchEvent(new CustomEvent("models"));
   }
@@ -51,13 +55,20 @@ export class ModelChoice extends EventTarget {
     this.choose(this.models.find((model) => model.id === id));
   }
 
+  /** Chooses the first model that can be used; none if there is none. */
   chooseFirst() {
-    if (this.models.length) this.choose(this.models[0]);
+    const model = this.models.find(({ kind }) => kind === "embedded") ?? this.models.find(({ state }) => state === "ready");
+    if (model) this.choose(model);
+    else if (this.model) {
+      this.model = null;
+      this.dispatchEvent(new CustomEvent("model"));
+    }
   }
 
   /** Chooses another model if the chosen one has been deleted. */
   dropMissing() {
-    const model = this.models.find(({ id }) => id === this.model?.id);
+    if (!this.model) return;
+    const model = this.models.find(({ id }) => id === this.model.id);
     if (model?.state !== "ready") this.chooseFirst();
   }
 }

@@ -1,46 +1,56 @@
 /**
- * The list of models: choose, download, cancel, resume, delete; files from the computer; the hub's address.
+ * The list of models: choose, download, cancel, resume; find on the hub by name; files from the computer; precision; the
+ * hub's address. A model is loaded before it replaces the one in use.
  */
 import { megabytes } from "../shared/protocol.js";
-import { DEFAULT_HUB } from "./app.js";
+import { DEFAULT_HUB } from "../shared/registry.js";
 import { byId, h, openDialog } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
-/** The accepted files of each task: a description and file suffixes. */
-const FILES = {
+const code = (text) => h("code", {}, text);
+const FOLDER = () => [code("config.json"), ", ", code("model.safetensors"), ", ", code("tokenizer.json"), " …"];
+const TEXT_FILES = ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken";
+/** By task: the files it takes (a description and suffixes), an example of a name on the hub, the request that loads a model. */
+const TASKS = {
   generate: {
-    text: ["Drop a llama2.c checkpoint (", h("code", {}, ".bin"), ") and its ", h("code", {}, "tokenizer.bin"), " here, both together."],
-    accept: ".bin,.json,.safetensors",
+    text: () => ["Drop a llama2.c checkpoint (", code(".bin"), ") and its ", code("tokenizer.bin"), " here, both together, or a ", code(".gguf"), " file."],
+    accept: TEXT_FILES, example: "ggml-org/tiny-llamas", load: "load",
   },
   transcribe: {
-    text: ["Drop the folder of a Whisper model here (", h("code", {}, "config.json"), ", ", h("code", {}, "model.safetensors"), ", ",
-      h("code", {}, "tokenizer.json"), " …), a ", h("code", {}, "ggml-*.bin"), " of whisper.cpp, or OpenAI’s ", h("code", {}, ".pt"),
-      " with its ", h("code", {}, "tokenizer.json"), "."],
-    accept: ".bin,.json,.safetensors,.pt",
+    text: () => ["Drop the folder of a Whisper model here (", ...FOLDER(), "), a ", code("ggml-*.bin"), " of whisper.cpp, or OpenAI’s ", code(".pt"),
+      " with its ", code("tokenizer.json"), "."],
+    accept: ".bin,.json,.safetensors,.pt", example: "ggerganov/whisper.cpp", load: "speech.load",
   },
   chat: {
-    text: ["Drop a ", h("code", {}, ".gguf"), " file here, or the folder of a model (", h("code", {}, "config.json"), ", ",
-      h("code", {}, "model.safetensors"), ", ", h("code", {}, "tokenizer.json"), " …)."],
-    accept: ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken",
+    text: () => ["Drop a ", code(".gguf"), " file here, or the folder of a model (", ...FOLDER(), ")."],
+    accept: TEXT_FILES, example: "Qwen/Qwen2.5-0.5B-Instruct-GGUF", load: "chat.load",
+  },
+  embed: {
+    text: () => ["Drop the folder of an encoder here (", ...FOLDER(), "), as transformers or sentence-transformers write it, or a ", code(".gguf"), " file."],
+    accept: TEXT_FILES, example: "sentence-transformers/all-MiniLM-L6-v2", load: "search.load",
   },
 };
 
 export class ModelDialog {
-  /** @param {import("./app.js").App} app */
-  constructor(app) {
-    this.app = app;
+  /** @param {import("./models.js").Models} models */
+  constructor(models) {
+    this.models = models;
+    this.app = models.app;
+    this.downloads = models.downloads;
     /** The choice whose models are shown. */
-    this.choice = app.choices.generate;
+    this.choice = this.app.choices.generate;
     this.dialog = byId("model-dialog");
-    /** Downloads that are running. @type {Map<string, {controller: AbortController, progress: object | null}>} */
-    this.downloads = new Map();
+    /** What the hub has under the name that was looked up. @type {import("./model-choice.js").ListedModel[]} */
+    this.found = [];
     /** @type {Map<string, unknown>} */
     this.errors = new Map();
+    this.exact = h("details", { class: "exact-models" }, h("summary", {}, "Exact: full precision"), h("ul", { class: "model-list" }));
+    byId("model-list").after(this.exact, this.#finder());
+    byId("drop-zone").after(this.#precision());
     for (const id of ["pick-files", "pick-folder"]) byId(id).addEventListener("change", (event) => this.#picked(event.target));
-    for (const choice of Object.values(app.choices)) {
+    for (const choice of Object.values(this.app.choices)) {
       choice.addEventListener("models", () => choice === this.choice && this.render());
     }
-    app.actions.models = () => this.open();
     this.#hubField();
   }
 
@@ -49,22 +59,40 @@ export class ModelDialog {
    * @param {string} [id] the model to show first
    */
   open(choice = this.choice, id = undefined) {
+    if (choice !== this.choice) this.found = [];
     this.choice = choice;
-    const { text, accept } = FILES[choice.task];
-    byId("drop-text").replaceChildren(...text);
+    const { text, accept, example } = TASKS[choice.task];
+    byId("drop-text").replaceChildren(...text());
     byId("pick-files").accept = accept;
+    this.name.placeholder = example;
     clearError(byId("model-error"));
-    byId("pick-folder").closest("label").hidden = choice.task === "generate";
+    clearError(this.findError);
+    byId("pick-folder").closest("label").hidden = false;
     this.render();
     openDialog(this.dialog);
-    if (id) /** @type {HTMLElement} */ (byId("model-list").querySelector(`[data-model="${CSS.escape(id)}"] button`))?.focus();
+    if (id) this.#focus(id);
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
+  }
+
+  #focus(id) {
+    const row = this.dialog.querySelector(`[data-model="${CSS.escape(id)}"]`);
+    if (row?.closest("details")) row.closest("details").open = true;
+    /** @type {HTMLElement | null} */ (row?.querySelector("button"))?.focus();
+    row?.scrollIntoView({ block: "nearest" });
   }
 
   render() {
     const focused = document.activeElement?.getAttribute("data-key");
-    byId("model-list").replaceChildren(...this.choice.models.map((model) => this.#row(model)));
-    if (focused) /** @type {HTMLElement} */ (byId("model-list").querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    const { models } = this.choice;
+    const quantised = models.some(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float"));
+    const isExact = ({ kind, precision = "", state }) => quantised && kind === "hub" && precision.startsWith("float") && state === "absent";
+    byId("model-list").replaceChildren(...models.filter((model) => !isExact(model)).map((model) => this.#row(model)));
+    const exact = models.filter(isExact);
+    this.exact.hidden = !exact.length;
+    this.exact.querySelector("ul").replaceChildren(...exact.map((model) => this.#row(model)));
+    const listed = new Set(models.map(({ id }) => id));
+    this.results.replaceChildren(...this.found.filter(({ id }) => !listed.has(id)).map((model) => this.#row(model)));
+    if (focused) /** @type {HTMLElement | null} */ (this.dialog.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
   }
 
   #row(model) {
@@ -72,7 +100,7 @@ export class ModelDialog {
     const download = this.downloads.get(model.id);
     const row = h("li", { class: "model-row", "data-selected": String(selected), "data-model": model.id },
       h("p", { class: "row-title" }, model.title, h("span", { class: "row-size" }, sizeText(model))),
-      h("p", { class: "row-text" }, model.description ?? ""),
+      h("p", { class: "row-text" }, model.description ?? "", model.memory && model.kind !== "embedded" ? h("span", { class: "row-memory" }, ` Needs about ${megabytes(model.memory)} of memory.`) : null),
       h("div", { class: "row-actions" }, ...this.#buttons(model, selected, download)));
     if (download) row.append(progressOf(download.progress));
     if (this.errors.has(model.id)) {
@@ -87,43 +115,81 @@ export class ModelDialog {
   #buttons(model, selected, download) {
     const button = (label, action, style = "secondary") =>
       h("button", { type: "button", class: style, "data-key": `${model.id}/${label}`, "aria-label": `${label} ${model.title}`, onclick: action }, label);
-    if (download) return [button("Cancel", () => download.controller.abort())];
-    if (model.state === "ready" && selected) return [h("span", { class: "row-size" }, "In use")];
-    if (model.state === "ready") return [button("Use", () => this.#use(model))];
+    if (download) return download.controller ? [button("Cancel", () => download.controller.abort())] : [];
+    const keep = model.kind === "file" ? [button("Keep here", () => this.keep(model))] : [];
+    if (model.state === "ready" && selected) return [h("span", { class: "row-size" }, "In use"), ...keep];
+    if (model.state === "ready") return [button("Use", () => this.use(model)), ...keep];
     if (model.state === "partial") return [button("Resume", () => this.download(model))];
     return [button("Download", () => this.download(model))];
   }
 
-  #use(model) {
-    this.choice.choose(model);
-    this.dialog.close();
+  /** Loads a model, and if that works, chooses it; else the one in use stays. */
+  async use(model, choice = this.choice) {
+    this.errors.delete(model.id);
+    try {
+      await this.#during(model, null, (onEvent) => this.app.engine.call(TASKS[choice.task].load, { model: model.id }, { onEvent }));
+      choice.chooseById(model.id);
+      this.dialog.close();
+      return true;
+    } catch (error) {
+      this.errors.set(model.id, error);
+      this.render();
+      return false;
+    }
   }
 
   async download(model) {
     const { choice } = this;
     const controller = new AbortController();
-    const state = { controller, progress: null };
-    this.downloads.set(model.id, state);
     this.errors.delete(model.id);
     navigator.storage?.persist?.(); // asks the browser not to delete files when space is short; it may refuse
-    this.render();
     try {
-      const onEvent = (event) => this.#progress(model, state, event);
-      const done = await this.app.engine.call("models.download", { model: model.id, hub: this.app.hub }, { signal: controller.signal, onEvent });
-      this.downloads.delete(model.id);
+      const done = await this.#during(model, controller, (onEvent) =>
+        this.app.engine.call("models.download", { model: model.id, hub: this.app.hub }, { signal: controller.signal, onEvent }));
       await this.app.refresh();
-      if (done.reason !== "cancelled") choice.chooseById(model.id);
+      if (done.reason !== "cancelled") await this.use(choice.models.find(({ id }) => id === model.id), choice);
     } catch (error) {
-      this.downloads.delete(model.id);
       this.errors.set(model.id, error);
       await this.app.refresh().catch(() => this.render());
+    }
+  }
+
+  /** Copies a model of this visit into the browser's storage. */
+  async keep(model) {
+    const { choice } = this;
+    const controller = new AbortController();
+    this.errors.delete(model.id);
+    navigator.storage?.persist?.();
+    try {
+      const { id, reason } = await this.#during(model, controller, (onEvent) =>
+        this.app.engine.call("models.keep", { id: model.id }, { signal: controller.signal, onEvent }));
+      await this.app.refresh();
+      if (reason === "cancelled") return;
+      if (choice.model?.id === model.id) choice.chooseById(id);
+      this.#focus(id);
+    } catch (error) {
+      this.errors.set(model.id, error);
+      this.render();
+    }
+  }
+
+  /** Shows the progress of work on a model in its row. */
+  async #during(model, controller, work) {
+    const state = { controller, progress: null };
+    this.downloads.set(model.id, state);
+    this.render();
+    try {
+      return await work((event) => this.#progress(model, state, event));
+    } finally {
+      this.downloads.delete(model.id);
+      this.render();
     }
   }
 
   #progress(model, state, event) {
     if (event.type !== "progress") return;
     state.progress = event;
-    const row = byId("model-list").querySelector(`[data-model="${CSS.escape(model.id)}"] .row-progress`);
+    const row = this.dialog.querySelector(`[data-model="${CSS.escape(model.id)}"] .row-progress`);
     row?.replaceWith(progressOf(event));
   }
 
@@ -136,14 +202,71 @@ export class ModelDialog {
 
   /** Takes files of the file field, or dropped on the page. @param {File[]} files @param {string} [folder] that contained them */
   async addFiles(files, choice = this.choice, folder = undefined) {
+    if (!this.dialog.open || this.choice !== choice) this.open(choice);
+    const picked = files.map((file) => ({ file, path: folder && file.webkitRelativePath ? file.webkitRelativePath.split("/").slice(1).join("/") : file.name }));
     try {
       clearError(byId("model-error"));
-      await this.app.addFiles(files, choice, folder);
-      this.dialog.close();
+      const { id } = await this.app.engine.call("models.add", { files: picked, task: choice.task, folder });
+      await this.app.refresh();
+      if (await this.use(choice.models.find((model) => model.id === id), choice)) return;
+      const error = this.errors.get(id);
+      this.errors.delete(id);
+      await this.app.engine.call("models.forget", { id });
+      await this.app.refresh();
+      throw error;
     } catch (error) {
-      if (!this.dialog.open || this.choice !== choice) this.open(choice);
       showError(byId("model-error"), error, this.app.actions);
     }
+  }
+
+  /** The field for a name on the hub, and what was found there. */
+  #finder() {
+    this.name = h("input", { type: "text", id: "hub-name", spellcheck: "false", autocapitalize: "off", autocomplete: "off" });
+    this.findButton = h("button", { type: "submit", class: "secondary", id: "hub-find" }, "Find");
+    this.findError = h("div", { class: "error-slot", id: "hub-find-error" });
+    this.results = h("ul", { class: "model-list", id: "hub-found", "aria-label": "Models found on the hub" });
+    const form = h("form", { class: "hub-finder", onsubmit: (event) => {
+      event.preventDefault();
+      if (this.looking) this.looking.abort();
+      else this.find();
+    } }, h("label", { class: "field-label", for: "hub-name" }, "Another model of the hub: owner/name, or owner/name/file"),
+    h("div", { class: "inline-field" }, this.name, this.findButton), this.findError, this.results);
+    return form;
+  }
+
+  /** Looks a name up on the hub: lists the files, and checks the architecture. */
+  async find() {
+    if (!this.name.value.trim()) return this.name.focus();
+    this.looking = new AbortController();
+    this.findButton.textContent = "Cancel";
+    clearError(this.findError);
+    this.found = [];
+    this.render();
+    const { choice } = this;
+    try {
+      const { models } = await this.app.engine.call("models.look", { name: this.name.value, task: choice.task, hub: this.app.hub }, { signal: this.looking.signal });
+      if (this.choice === choice) this.found = models ?? [];
+      this.render();
+      if (this.found.length) this.#focus(this.found[0].id);
+    } catch (error) {
+      showError(this.findError, error, { ...this.app.actions, retry: () => this.find() });
+    } finally {
+      this.looking = null;
+      this.findButton.textContent = "Find";
+    }
+  }
+
+  /** The precision in which models are loaded. */
+  #precision() {
+    const select = h("select", { id: "model-precision", "aria-describedby": "model-precision-help" },
+      h("option", { value: "fast" }, "Fast: 8-bit"), h("option", { value: "exact" }, "Exact: as in the file"));
+    select.value = this.models.precision;
+    select.addEventListener("change", () => {
+      this.models.precision = /** @type {"fast" | "exact"} */ (select.value);
+      this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
+    });
+    return h("div", { class: "precision" }, h("label", { class: "field-label", for: "model-precision" }, "Precision of models in full precision"), select,
+      h("p", { class: "help", id: "model-precision-help" }, "8-bit weights take a quarter of the memory and compute two to four times as fast; the results hardly differ. Quantised files and small models stay as they are."));
   }
 
   #hubField() {
@@ -175,7 +298,7 @@ function parseHub(text) {
 function sizeText({ kind, bytes, received, state }) {
   if (!bytes) return "";
   if (state === "partial") return `${megabytes(received)} of ${megabytes(bytes)}`;
-  return kind === "hub" && state === "ready" ? `${megabytes(bytes)}, kept` : megabytes(bytes);
+  return kind !== "embedded" && kind !== "file" && state === "ready" ? `${megabytes(bytes)}, kept` : megabytes(bytes);
 }
 
 function progressOf(event) {

@@ -47,7 +47,7 @@ export function keepOffline() {
   const worker = navigator.serviceWorker?.controller;
   if (!worker) return;
   navigator.serviceWorker.addEventListener("message", ({ data }) => {
-    if (data.notice === "offline-ready") byId("offline-state").textContent = "Stored on this device: works offline. Nothing you type leaves the device.";
+    if (data.notice === "offline-ready" || data.notice === "update-ready") byId("offline-state").textContent = "Stored on this device: works offline. Nothing you type leaves the device.";
     if (data.notice === "update-ready") showUpdate();
   });
   worker.postMessage({ method: "keep" });
@@ -58,5 +58,5 @@ function showUpdate() {
     navigator.serviceWorker.controller?.postMessage({ method: "switch" });
     navigator.serviceWorker.addEventListener("message", ({ data }) => data.notice === "switched" && location.reload());
   };
-  byId("offline-state").replaceChildren("A new version is available. ", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"));
+  byId("page-notice").replaceChildren("A new version of this page is available.", h("button", { type: "button", class: "quiet", onclick: reload }, "Reload to use it"));
 }

@@ -31,6 +31,8 @@ export class SettingsFields {
     this.prefix = prefix;
     this.fields = [...main, ...MORE];
     this.values = memory.get(remembered, {});
+    if (!Number.isInteger(this.values.seed) || this.values.seed < 0 || this.values.seed > LARGEST_SEED) delete this.values.seed;
+    if (typeof this.values.keep_seed !== "boolean") delete this.values.keep_seed;
     this.inputs = new Map();
     const reset = h("button", { type: "button", class: "quiet reset", onclick: () => this.reset() }, "Reset settings");
     host.append(
@@ -115,10 +117,17 @@ export class SettingsFields {
   }
 }
 
+/** @param {string} tag @param {Record<string, string>} attributes */
+function svg(tag, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
 function diceIcon() {
-  const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  icon.setAttribute("viewBox", "0 0 24 24");
-  icon.setAttribute("aria-hidden", "true");
-  icon.innerHTML = '<rect x="4" y="4" width="16" height="16" rx="4"/><path stroke-width="2.6" d="M8.600 8.600h.01M15.400 8.600h.01M12 12h.01M8.600 15.400h.01M15.400 15.400h.01"/>';
+  const icon = svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" });
+  icon.append(
+    svg("rect", { x: "4", y: "4", width: "16", height: "16", rx: "4" }),
+    svg("path", { "stroke-width": "2.6", d: "M8.600 8.600h.01M15.400 8.600h.01M12 12h.01M8.600 15.400h.01M15.400 15.400h.01" }));
   return icon;
 }

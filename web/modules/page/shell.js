@@ -1,7 +1,7 @@
 /**
- * The frame of the page: colours, views by the address's hash, closing of dialogs, files dropped anywhere.
+ * The frame of the page: colours, closing of dialogs, files dropped anywhere.
  */
-import { byId, h } from "./dom.js";
+import { byId } from "./dom.js";
 
 /** The button that switches between light and dark. Until the user presses it, the system decides. */
 export function setUpTheme() {
@@ -31,31 +31,6 @@ export function setUpTheme() {
   show();
 }
 
-/**
- * Shows one view at a time, by the address's hash. The section of the view fires "shown".
- * @param {{id: string, title: string, page: string}[]} views each with a section `view-<id>`; `page` is the page's title
- */
-export function setUpViews(views) {
-  const bar = byId("views");
-  bar.append(...views.map(({ id, title }) => h("a", { href: `#${id}` }, title)));
-  bar.hidden = views.length < 2;
-  const show = (wanted) => {
-    for (const { id } of views) byId(`view-${id}`).hidden = id !== wanted.id;
-    for (const link of bar.children) {
-      if (link.getAttribute("href") === `#${wanted.id}`) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
-    document.title = wanted.page;
-    byId(`view-${wanted.id}`).dispatchEvent(new Event("shown"));
-  };
-  const named = () => views.find(({ id }) => `#${id}` === location.hash);
-  addEventListener("hashchange", () => {
-    const wanted = named() ?? (location.hash === "" ? views[0] : null); // other hashes are targets within the view
-    if (wanted) show(wanted);
-  });
-  show(named() ?? views[0]);
-}
-
 /** @param {HTMLElement} view */
 export const isShown = (view) => !view.hidden;
 
@@ -73,8 +48,11 @@ export function setUpDialogs() {
   }
 }
 
-/** @param {(files: File[], folder?: string) => void} take gets the files, and the name of the folder that contained them */
-export function setUpDropping(take) {
+/**
+ * @param {(files: File[], folder?: string) => void} take gets the files, and the name of the folder that contained them
+ * @param {(types: string[]) => string} plan says what will happen with files of these MIME types
+ */
+export function setUpDropping(take, plan) {
   const overlay = byId("drop-overlay");
   const withFiles = (event) => event.dataTransfer?.types.includes("Files");
   let depth = 0;
@@ -82,6 +60,7 @@ export function setUpDropping(take) {
     if (!withFiles(event)) return;
     depth += 1;
     overlay.hidden = false;
+    overlay.querySelector("p").textContent = plan([...event.dataTransfer.items].filter(({ kind }) => kind === "file").map(({ type }) => type));
   });
   addEventListener("dragleave", (event) => {
     if (withFiles(event)) depth = Math.max(0, depth - 1);
@@ -100,15 +79,22 @@ export function setUpDropping(take) {
   });
 }
 
-/** The files directly in a folder. @param {FileSystemDirectoryEntry} folder @returns {Promise<File[]>} */
-async function filesIn(folder) {
+/**
+ * The files in a folder and in its folders, with their paths as a file field gives them.
+ * @param {FileSystemDirectoryEntry} folder @param {number} [deeper] levels of folders @returns {Promise<File[]>}
+ */
+async function filesIn(folder, deeper = 1) {
   const reader = folder.createReader();
   const files = [];
   for (;;) {
     const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (!entries.length) return files;
     for (const entry of entries) {
-      if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
+      if (entry.isDirectory && deeper > 0) files.push(...await filesIn(entry, deeper - 1));
+      if (!entry.isFile) continue;
+      const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+      Object.defineProperty(file, "webkitRelativePath", { value: entry.fullPath.slice(1) });
+      files.push(file);
     }
   }
 }

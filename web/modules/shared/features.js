@@ -25,5 +25,3 @@ export function bestInstructionSet() {
   const relaxed = moduleOf([...ZERO_VECTOR, ...ZERO_VECTOR, ...ZERO_VECTOR, ...RELAXED_DOT]);
   return WebAssembly.validate(relaxed) ? "relaxed" : "simd";
 }
-
-export const BROWSERS_THAT_WORK = "Chrome or Edge 91, Firefox 89, Safari 16.4, or later";

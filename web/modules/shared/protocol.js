@@ -5,7 +5,7 @@
  * While "listen" runs, `{method: "push", params: {id, samples}}` sends it sound and `{method: "finish", params: {id}}` ends the sound.
  * worker → page: `{id, events: [event, …]}`. Events are those of pyapp/tasks. A message has several if they come faster than
  * the screen is drawn. The last event of a request is always `done` or `error`.
- * worker → page without id: `{notice: "ready" | "stage", …}`: progress of the start.
+ * worker → page without id: `{notice: "ready" | "stage" | "bytes", …}`: progress of the start; "bytes" only at a first visit.
  *
  * @typedef {{id: number, method: string, params: object}} Request
  * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent

@@ -1,12 +1,15 @@
 /**
  * The list of models: those in the site, and those on the hub that pyapp/registry.json names.
  *
+ * @typedef {"generate" | "transcribe" | "chat" | "embed"} Task `precision` is the type of the weights in the file
  * @typedef {{role: string, path: string, size: number | null, sha256: string | null, repo?: string, revision?: string}} WantedFile
- * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file",
- *   task?: "generate" | "transcribe" | "chat", repo?: string, revision?: string, files: WantedFile[]}} Model
+ * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file" | "kept",
+ *   task?: Task, precision?: string, prompts?: Record<string, string>, repo?: string, revision?: string, files: WantedFile[]}} Model
  */
 import { UserError } from "./protocol.js";
 import { siteUrl } from "./site.js";
+
+export const DEFAULT_HUB = "https://huggingface.co/";
 
 /** @returns {Promise<{models: Model[]}>} */
 export async function readRegistry() {

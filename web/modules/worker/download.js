@@ -67,6 +67,7 @@ async function receiveAll(wanted, entry, journal, options) {
   let attempt = 0;
   for (;;) {
     throwIfCancelled(options.signal);
+    if (!navigator.onLine && !isLocal(wanted.url)) throw offline(wanted);
     const before = journal.received;
     try {
       return await receive(wanted, entry, journal, options);
@@ -201,6 +202,16 @@ function givenUp(wanted, journal, error) {
     action: "retry",
   });
 }
+
+/** Whether a file comes from this machine, which needs no network. @param {string} url */
+const isLocal = (url) => ["localhost", "127.0.0.1"].includes(new URL(url).hostname);
+
+/** @param {Wanted} wanted */
+const offline = (wanted) => new UserError("This device is offline.", {
+  where: wanted.url,
+  hint: "Connect it to the network, then download. The part that was downloaded is stored.",
+  action: "retry",
+});
 
 function pause(milliseconds, signal) {
   return new Promise((resolve, reject) => {

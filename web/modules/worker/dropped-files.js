@@ -2,44 +2,48 @@
  * Finds the roles of a user's files in a model by their names. The formats are checked later, by content, when the files are
  * opened.
  *
- * @typedef {{role: string, file: File}} RoleFile
+ * @typedef {{file: File, path: string}} PickedFile `path` is inside the folder that was chosen
+ * @typedef {{role: string, path: string, file: File}} RoleFile
  */
 import { UserError } from "../shared/protocol.js";
 
-/** @param {File[]} files @param {"generate" | "transcribe" | "chat"} task @returns {{title: string, files: RoleFile[]}} */
-export function sortFiles(files, task) {
-  const model = { transcribe: speechModel, chat: chatModel, generate: languageModel }[task](files);
+/** @param {PickedFile[]} picked @param {import("./model-files.js").Task} task @returns {{title: string, files: RoleFile[]}} */
+export function sortFiles(picked, task) {
+  const files = picked.map(({ file, path }) => ({ name: path, file }));
+  const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder }[task](files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
-  return model;
+  return { title: model.title, files: model.files.map(({ role, name, file }) => ({ role, path: name, file })) };
 }
 
-function languageModel(files) {
-  const isTokenizer = (file) => /tok.*\.(bin|json)$/i.test(file.name);
+/** A llama2.c checkpoint and its tokenizer, or one of the models of the chat. */
+function storyModel(files) {
+  if (files.some(({ name }) => /\.gguf$|(^|\/)config\.json$/i.test(name))) return textModel(files);
+  const isTokenizer = ({ name }) => /tok.*\.(bin|json)$/i.test(name);
   const tokenizers = files.filter(isTokenizer);
   const models = files.filter((file) => !isTokenizer(file));
-  const hint = "Choose two files together: the checkpoint (such as stories15M.bin) and its tokenizer (tokenizer.bin).";
-  const other = models.find((file) => !/\.(bin|safetensors)$/i.test(file.name));
+  const hint = "Choose two files together: the checkpoint (such as stories15M.bin) and its tokenizer (tokenizer.bin); or one .gguf file.";
+  const other = models.find(({ name }) => !/\.(bin|safetensors)$/i.test(name));
   if (other) throw new UserError("This is not a model file.", { where: other.name, hint });
   if (models.length === 0) throw new UserError("There is no checkpoint among these files.", { hint });
   if (models.length > 1) {
     throw new UserError(`There are ${models.length} files that could be the checkpoint.`, {
-      where: models.map((file) => file.name).join(", "),
+      where: models.map(({ name }) => name).join(", "),
       hint: tokenizers.length ? "Choose one checkpoint at a time." : hint,
     });
   }
   if (tokenizers.length === 0) throw new UserError("The tokenizer is missing.", { where: models[0].name, hint });
   if (tokenizers.length > 1) throw new UserError("There is more than one tokenizer.", { hint });
-  return { title: models[0].name, files: [{ role: "model", file: models[0] }, { role: "tokenizer", file: tokenizers[0] }] };
+  return { title: models[0].name, files: [{ role: "model", ...models[0] }, { role: "tokenizer", ...tokenizers[0] }] };
 }
 
-const CHAT_WEIGHTS = /\.(gguf|safetensors|bin)$/i;
-const CHAT_FILES = /\.(gguf|safetensors|bin|json|model|txt|jinja|tiktoken)$/i;
-const CHAT = "Choose one .gguf file, or the folder of a model: config.json, model.safetensors, tokenizer.json …";
+const TEXT_WEIGHTS = /\.(gguf|safetensors|bin)$/i;
+const TEXT_FILES = /\.(gguf|safetensors|bin|json|model|txt|jinja|tiktoken)$/i;
+const TEXT = "Choose one .gguf file, or the folder of a model: config.json, model.safetensors, tokenizer.json …";
 
-/** Roles are the files' names: Python finds out what they are. */
-function chatModel(files) {
-  const known = files.filter(({ name }) => CHAT_FILES.test(name));
+/** Roles are the files' paths: Python finds out what they are. */
+function textModel(files) {
+  const known = files.filter(({ name }) => TEXT_FILES.test(name));
   const gguf = known.filter(({ name }) => /\.gguf$/i.test(name));
   if (gguf.length > 1) {
     const parts = gguf.every(({ name }) => /-of-\d+\.gguf$/i.test(name));
@@ -47,16 +51,28 @@ function chatModel(files) {
     const hint = parts ? "Join them first (gguf-split --merge), or choose a model of one file." : "Choose one model at a time.";
     throw new UserError(what, { where: gguf.map(({ name }) => name).join(", "), hint });
   }
-  const weights = known.filter(({ name }) => CHAT_WEIGHTS.test(name) && !/^tokenizer\.bin$/i.test(name));
+  const weights = known.filter(({ name }) => TEXT_WEIGHTS.test(name) && !/(^|\/)tokenizer\.bin$/i.test(name) && !name.includes("/"));
   if (!weights.length) {
     const what = known.length ? "The weights are missing." : "This is not a model file.";
-    throw new UserError(what, { where: files[0]?.name, hint: CHAT });
+    throw new UserError(what, { where: files[0]?.name, hint: TEXT });
   }
   const names = new Set(known.map(({ name }) => name));
   if (!gguf.length && !names.has("config.json") && !names.has("tokenizer.bin")) {
-    throw new UserError("The file config.json is missing.", { where: weights[0].name, hint: CHAT });
+    throw new UserError("The file config.json is missing.", { where: weights[0].name, hint: TEXT });
   }
-  return { title: weights[0].name, files: known.map((file) => ({ role: file.name, file })) };
+  if (gguf.length) return { title: gguf[0].name, files: [{ role: "model", ...gguf[0] }] };
+  return { title: weights[0].name, files: known.map((file) => ({ role: file.name, ...file })) };
+}
+
+const EMBEDDER = "Choose the folder of an encoder: config.json, model.safetensors, tokenizer.json, with modules.json and 1_Pooling if it has them; or one .gguf file.";
+
+/** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. */
+function embedder(files) {
+  try {
+    return textModel(files);
+  } catch (error) {
+    throw new UserError(error.what, { where: error.where, hint: EMBEDDER });
+  }
 }
 
 /** Roles of the files that have fixed names in a Whisper model. */
@@ -71,6 +87,8 @@ const WEIGHTS = [/^model\.safetensors$/i, /\.safetensors$/i, /^pytorch_model\.bi
 const WHISPER = "A Whisper model is a folder with config.json, model.safetensors and tokenizer.json, or one ggml-*.bin of whisper.cpp.";
 
 function speechModel(files) {
+  const gguf = files.find(({ name }) => /\.gguf$/i.test(name));
+  if (gguf) throw new UserError("This is a GGUF file: a language model, not a speech model.", { where: gguf.name, hint: `Open it in the Chat view. ${WHISPER}` });
   const named = files.filter(({ name }) => Object.hasOwn(ROLES, name));
   const kind = WEIGHTS.find((pattern) => files.some(({ name }) => pattern.test(name)));
   if (!kind) {
@@ -92,6 +110,6 @@ function speechModel(files) {
       }
     }
   }
-  const roles = named.map((file) => ({ role: ROLES[file.name], file }));
-  return { title: weights[0].name, files: [{ role: "model", file: weights[0] }, ...roles] };
+  const roles = named.map((file) => ({ role: ROLES[file.name], ...file }));
+  return { title: weights[0].name, files: [{ role: "model", ...weights[0] }, ...roles] };
 }

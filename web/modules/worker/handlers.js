@@ -27,7 +27,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     const { key, sources } = await models.open(params.model);
     try {
       await ready;
-      return await python.run(method, { ...params, key, sources }, context);
+      // llama2.c's models do without NumPy, so that a story begins at once.
+      if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await python.install("numpy");
+      return await python.run(method, { ...params, key, sources, precision: models.precision }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();
     }
@@ -48,6 +50,14 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     "models.add": async ({ files, task, folder }) => ({ id: models.add(files, task, folder) }),
 
+    "models.forget": async ({ id }) => (models.forget(id), {}),
+
+    "models.keep": async ({ id }, context) => ({ id: await models.keep(id, context) }),
+
+    "models.look": async ({ name, task, hub }, context) => ({ models: await models.look(name, task, hub, context) }),
+
+    "models.precision": async ({ precision }) => ((models.precision = precision), {}),
+
     "models.download": async ({ model, hub }, context) => {
       await models.fetch(await models.find(model), hub, context);
       return {};
@@ -62,6 +72,11 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     "chat.load": (params, context) => withModel("chat.load", params, context, templates()),
 
     "speech.load": (params, context) => withSpeechModel("speech.load", params, context),
+
+    "search.load": (params, context) => withModel("search.load", params, context, python.install("numpy")),
+
+    ...Object.fromEntries(["search.index", "search.embed", "search.sentences"].map((method) => [method,
+      ({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, python.install("numpy"))])),
 
     /** `audio` is a File, which Python reads by blocks. */
     transcribe: ({ audio, ...params }, context) =>

@@ -1,39 +1,53 @@
 /**
- * The models that the page can use, and where their bytes are: in the site (embedded), in the user's files (dropped), or in
- * the store (downloaded from a hub).
+ * The models that the page can use, and where their bytes are: in the site (embedded), in the user's files (of this visit,
+ * or copied to the store), or in the store (downloaded from a hub).
  *
+ * @typedef {import("../shared/registry.js").Task} Task
+ * @typedef {import("../shared/registry.js").WantedFile} WantedFile
  * @typedef {import("../shared/registry.js").Model} Model
  */
-import { UserError } from "../shared/protocol.js";
+import { UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
 import { sortFiles } from "./dropped-files.js";
+import { firstBytes, listFiles, modelsOf, parseHubName, textOf } from "./hub-listing.js";
 import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
+
+const SHOWN_EVERY = 60; // ms between two progress events
+/** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. */
+const QUICK_SHRINK = { float32: 0.27, float: 0.27, float16: 0.54 };
+const WORKING_BYTES = 60e6; // what a model needs beside its weights: caches, activations
 
 export class ModelFiles {
   /** @param {Promise<import("./store.js").Store | null>} storePromise @param {import("./python.js").Python} python */
   constructor(storePromise, python) {
     this.storePromise = storePromise;
     this.python = python;
+    /** "fast": floating-point weights become 8-bit while they are read; "exact": as in the file. */
+    this.precision = "fast";
     /** @type {Map<string, Promise<ArrayBuffer>>} */
     this.embedded = new Map();
-    /** @type {Map<string, {title: string, task: string, files: import("./dropped-files.js").RoleFile[]}>} */
+    /** @type {Map<string, {title: string, task: Task, kind: "file", files: import("./dropped-files.js").RoleFile[]}>} */
     this.dropped = new Map();
+    this.droppedCount = 0;
+    /** What `look` found in this visit. @type {Map<string, Model>} */
+    this.found = new Map();
     /** Downloads in browsers that do not store files. @type {Map<string, ArrayBuffer>} */
     this.inMemory = new Map();
   }
 
   /**
-   * Fetches an embedded model while Python starts, because the page will load it first.
-   * @param {string} task @param {string} [id] by default the first model of the task
+   * Fetches an embedded model while Python starts, because the page will load it first. Stories and speech have an embedded
+   * model; other tasks prefetch one only if it was chosen at the last visit.
+   * @param {string} task @param {string} [id] by default the embedded model of the task
    */
   prefetch(task, id) {
     this.registry = readRegistry();
     this.registry
       .then(({ models }) => {
-        const model = models.find((one) => one.id === id) ?? models.find((one) => one.kind === "embedded" && (one.task ?? "generate") === task);
+        const model = models.find((one) => one.id === id) ?? models.find((one) => one.kind === "embedded" && one.task === task);
         if (model?.kind !== "embedded") return;
         for (const { path } of model.files) this.#embeddedFile(path).catch(() => {});
       })
@@ -52,9 +66,17 @@ export class ModelFiles {
     return this.embedded.get(path);
   }
 
+  /** The registry's models, and those that the user has added. @returns {Promise<Model[]>} */
+  async #known() {
+    const { models } = await this.registry;
+    const store = await this.storePromise;
+    const added = (await store?.models() ?? []).filter(({ id, files }) => typeof id === "string" && Array.isArray(files));
+    return [...models, ...added];
+  }
+
   /** @param {string} id @returns {Promise<Model>} */
   async find(id) {
-    const model = (await this.registry).models.find((candidate) => candidate.id === id);
+    const model = (await this.#known()).find((candidate) => candidate.id === id) ?? this.found.get(id);
     if (model) return model;
     throw new UserError("The page does not have this model.", { where: id, hint: "Choose another one from the list." });
   }
@@ -63,24 +85,76 @@ export class ModelFiles {
   async list() {
     const store = await this.storePromise;
     const kept = new Map((await store?.list() ?? []).map((journal) => [journal.name, journal]));
-    const known = (await this.registry).models.map((model) => ({ ...model, ...this.#stateOf(model, kept) }));
+    const all = await this.#known();
+    for (const [id, model] of this.found) if (all.every((one) => one.id !== id)) all.push(model);
+    const known = all.map((model) => ({ ...model, ...this.#stateOf(model, kept) }));
+    // Models that the user added, and then deleted, are in no list any more.
+    const shown = known.filter(({ id, kind, state }) => state !== "absent" || (kind === "hub" && !id.startsWith("hub:")));
     const dropped = [...this.dropped].map(([id, { title, task, files }]) => ({
-      id, title, task, description: "From your computer. It is neither copied nor stored.", kind: "file", state: "ready",
-      bytes: files.reduce((sum, { file }) => sum + file.size, 0),
+      id, title, task, description: "From your computer: gone when this page is closed.", kind: "file", state: "ready",
+      ...this.#sizesOf(files.map(({ role, file }) => ({ role, size: file.size }))),
     }));
-    known.sort((a, b) => (a.kind === "embedded" ? 0 : 1) - (b.kind === "embedded" ? 0 : 1));
-    return [...known, ...dropped];
+    shown.sort((a, b) => (a.kind === "embedded" ? 0 : 1) - (b.kind === "embedded" ? 0 : 1));
+    return [...shown, ...dropped];
+  }
+
+  /** Bytes of the files, and about how many of memory the model takes; 0 if the size of the weights is unknown. */
+  #sizesOf(files, precision) {
+    const weights = Math.max(...files.map(({ size }) => size ?? 0));
+    const known = files.find(({ role }) => role === "model")?.size ?? weights;
+    if (!known) return { bytes: 0, memory: 0 }; // a sum of the others would mislead
+    const bytes = files.reduce((sum, { size }) => sum + (size ?? 0), 0);
+    const shrink = this.precision === "fast" ? QUICK_SHRINK[precision] ?? 1 : 1;
+    return { bytes, memory: Math.round(bytes * shrink * 1.1 + WORKING_BYTES) };
   }
 
   #stateOf(model, kept) {
-    const weights = model.files.find(({ role }) => role === "model")?.size; // if it is not known, a sum would mislead
-    const bytes = weights ? model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) : 0;
-    if (model.kind === "embedded") return { bytes, state: "ready", received: bytes };
+    const { bytes, memory } = this.#sizesOf(model.files, model.precision);
+    if (model.kind === "embedded") return { bytes, memory, state: "ready", received: bytes };
     const journals = model.files.map((file) => kept.get(nameOf(model, file)));
     const inMemory = model.files.every((file) => this.inMemory.has(nameOf(model, file)));
     const received = journals.reduce((sum, journal) => sum + (journal?.received ?? 0), 0);
     const complete = inMemory || journals.every((journal) => journal?.complete);
-    return { bytes, received, state: complete ? "ready" : received > 0 ? "partial" : "absent" };
+    const partial = model.kind === "kept" ? "absent" : "partial"; // a copy that was cut off cannot go on
+    return { bytes, memory, received, state: complete ? "ready" : received > 0 ? partial : "absent" };
+  }
+
+  /**
+   * The models of a repository on the hub for a task. Their architecture is checked before any weights are downloaded.
+   * @param {string} name owner/name, owner/name/file or an address @param {Task} task @param {string} hub base address
+   * @param {{signal: AbortSignal}} context @returns {Promise<object[]>} as in `list`
+   */
+  async look(name, task, hub, context) {
+    const wanted = parseHubName(name);
+    const base = hub.endsWith("/") ? hub : `${hub}/`;
+    const files = await listFiles(base, wanted, context.signal);
+    const models = modelsOf(wanted, files, task);
+    if (!models.length) {
+      const has = files.map(({ path }) => path).filter((path) => /\.(gguf|safetensors|bin|pt|onnx)$/i.test(path)).slice(0, 8).join(", ");
+      throw new UserError(wanted.file ? "The repository has no such model file." : "There is no model for this view in the repository.", {
+        where: `${wanted.repo}: ${wanted.file ?? (has || "no weights")}`,
+        hint: task === "transcribe" ? "A Whisper model has model.safetensors, or ggml-*.bin." : "Choose a repository with a .gguf file, or with config.json and model.safetensors.",
+      });
+    }
+    await this.#checkArchitecture(models, files, base, task, context);
+    for (const model of models) this.found.set(model.id, model);
+    const ids = new Set(models.map(({ id }) => id));
+    const stored = new Map((await (await this.storePromise)?.list() ?? []).map((journal) => [journal.name, journal]));
+    return models.filter(({ id }) => ids.has(id)).map((model) => ({ ...model, ...this.#stateOf(model, stored) }));
+  }
+
+  async #checkArchitecture(models, files, hub, task, context) {
+    const gguf = models.find(({ files: [{ path }] }) => /\.gguf$/i.test(path));
+    const whole = models.find(({ files: all }) => all.some(({ path }) => path === "config.json"));
+    if (whole) {
+      const config = files.find(({ path }) => path === "config.json");
+      const json = await textOf(hubUrl(hub, whole, config), context.signal);
+      await this.python.ask("check.config", { json, task, where: `${whole.repo}/config.json` });
+    }
+    if (gguf) {
+      const bytes = await firstBytes(hubUrl(hub, gguf, gguf.files[0]), context.signal);
+      await this.python.ask("check.header", { bytes, task, where: `${gguf.repo}/${gguf.files[0].path}` });
+    }
   }
 
   /**
@@ -90,18 +164,15 @@ export class ModelFiles {
    */
   async fetch(model, hub, { emit, signal }) {
     const store = await this.storePromise;
+    if (this.found.has(model.id)) await store?.changeModels((models) => [...models.filter(({ id }) => id !== model.id), model]);
     const total = model.files.reduce((sum, file) => sum + (file.size ?? 0), 0) || null;
     let before = 0;
-    let emitted = 0; // time of the last progress event, ms
-    for (const file of model.files) {
+    const report = reporter(emit, "Downloading");
+    // The small files first: they are checked before the weights.
+    for (const file of [...model.files].sort((a, b) => (a.size ?? 0) - (b.size ?? 0))) {
       const name = nameOf(model, file);
       const wanted = { name, url: hubUrl(hub, model, file), size: file.size, sha256: file.sha256, group: model.id };
-      const onProgress = (done, all) => {
-        const now = performance.now();
-        if (now - emitted < 60 && done !== all) return;
-        emitted = now;
-        emit({ type: "progress", what: "Downloading", done: before + done, total: total ?? all, unit: "bytes" });
-      };
+      const onProgress = (done, all) => report(before + done, total ?? all, done === all);
       const onWait = () => emit({ type: "progress", what: "Another tab is downloading it", done: 0, total: null, unit: "" });
       const hash = (entry) => this.#hash(entry, emit, signal);
       if (store) await download(wanted, store, { signal, onProgress, onWait, hash });
@@ -121,15 +192,21 @@ export class ModelFiles {
   }
 
   /**
-   * Opens the byte sources of a model, by role. The caller closes each one after reading. The key identifies the model.
+   * Opens the byte sources of a model, by role. Each has a `path` within the model. The caller closes each one after
+   * reading. The key identifies the model.
    * @param {string} id
-   * @returns {Promise<{key: string, sources: Record<string, {name: string, size: number, close: () => void}>}>}
+   * @returns {Promise<{key: string, sources: Record<string, {name: string, path: string, size: number, close: () => void}>}>}
    */
   async open(id) {
     const dropped = this.dropped.get(id);
     const model = dropped ?? (await this.find(id));
     const source = dropped ? ({ file }) => new FileSource(file, file.name) : (file) => this.#source(model, file);
-    const opened = await Promise.allSettled(model.files.map(async (file) => [file.role, await source(file)]));
+    const weights = model.files.find(({ role }) => role === "model")?.path ?? "";
+    const folder = weights.slice(0, weights.lastIndexOf("/") + 1);
+    const opened = await Promise.allSettled(model.files.map(async (file) => {
+      const one = await source(file);
+      return [file.role, Object.assign(one, { path: file.path.startsWith(folder) ? file.path.slice(folder.length) : one.name })];
+    }));
     const pairs = opened.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
     const failed = opened.find((one) => one.status === "rejected");
     if (failed) {
@@ -158,21 +235,96 @@ export class ModelFiles {
   }
 
   /**
-   * Adds a model from the user's files.
-   * @param {File[]} files @param {"generate" | "transcribe" | "chat"} task the model's task
+   * Adds a model from the user's files for this visit.
+   * @param {import("./dropped-files.js").PickedFile[]} files @param {Task} task the model's task
    * @param {string} [folder] the name of the folder that contained them
    * @returns {string} the id of the new model
    */
   add(files, task, folder) {
     const { title, files: sorted } = sortFiles(files, task);
-    const id = `file:${this.dropped.size + 1}`;
-    this.dropped.set(id, { title: folder ?? title, task, files: sorted });
+    this.droppedCount += 1;
+    const id = `file:${this.droppedCount}`;
+    this.dropped.set(id, { title: folder ?? title, task, kind: "file", files: sorted });
     return id;
+  }
+
+  /** Forgets a model that was added for this visit. @param {string} id */
+  forget(id) {
+    this.dropped.delete(id);
+  }
+
+  /**
+   * Copies a model from the user's files to the store, so that it is there at the next visit.
+   * @param {string} id @param {{emit: Function, signal: AbortSignal}} context @returns {Promise<string>} its new id
+   */
+  async keep(id, { emit, signal }) {
+    const dropped = this.dropped.get(id);
+    const store = await this.storePromise;
+    if (!dropped) throw new UserError("This model is not there any more.", { hint: "Choose its files again." });
+    if (!store) throw new UserError("This browser does not store files for this page.", { hint: "It may be a private window. Choose the files again at the next visit." });
+    const total = dropped.files.reduce((sum, { file }) => sum + file.size, 0);
+    await checkFree(total);
+    const { title, task } = dropped;
+    const files = dropped.files.map(({ role, path, file }) => ({ role, path, size: file.size, sha256: null }));
+    const model = { id: `kept:${crypto.randomUUID()}`, title, task, description: "From your computer; a copy is kept here.", kind: /** @type {const} */ ("kept"), files };
+    const report = reporter(emit, "Copying");
+    let done = 0;
+    const written = [];
+    try {
+      for (const { path, file } of dropped.files) {
+        const name = nameOf(model, { path });
+        const entry = await store.entry(name);
+        written.push(entry);
+        await entry.open(0);
+        let position = 0;
+        for await (const part of readParts(file.stream())) {
+          throwIfCancelled(signal);
+          entry.write(part, position);
+          position += part.length;
+          done += part.length;
+          report(done, total, done === total);
+        }
+        await entry.commit({ name, url: "", size: file.size, received: file.size, etag: null, sha256: null, complete: true, group: title, time: Date.now() });
+        entry.close();
+      }
+      await store.changeModels((models) => [...models, model]);
+    } catch (error) {
+      for (const entry of written) {
+        entry.close();
+        await store.remove(entry.key);
+      }
+      if (error?.name === "NotReadableError" || error?.name === "NotFoundError") {
+        throw new UserError("The file has changed or is gone since you chose it.", { where: title, hint: "Choose it again." });
+      }
+      throw error;
+    }
+    this.dropped.delete(id);
+    return model.id;
   }
 }
 
+/** Emits progress in bytes, not too often. */
+function reporter(emit, what) {
+  let shown = 0;
+  return (done, total, now) => {
+    const time = performance.now();
+    if (time - shown < SHOWN_EVERY && !now) return;
+    shown = time;
+    emit({ type: "progress", what, done, total, unit: "bytes" });
+  };
+}
+
+/** @param {number} needed bytes */
+async function checkFree(needed) {
+  const { quota, usage } = (await navigator.storage?.estimate?.()) ?? {};
+  if (quota && needed > quota - usage) throw storageFull({ needed, free: Math.max(0, quota - usage) });
+}
+
 /** The name of a file in the store. It does not contain the hub's address, so that mirrors share it. */
-const nameOf = (model, file) => `${file.repo ?? model.repo}/${file.revision ?? model.revision ?? "main"}/${file.path}`;
+function nameOf(model, file) {
+  if (model.kind === "kept") return `${model.id}/${file.path}`;
+  return `${file.repo ?? model.repo}/${file.revision ?? model.revision ?? "main"}/${file.path}`;
+}
 
 /** The address of a file on a hub, in the layout of huggingface.co. */
 function hubUrl(hub, model, file) {

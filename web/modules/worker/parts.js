@@ -2,7 +2,7 @@
  * Fetches and checks the program's own files. As soon as the worker runs, it requests everything that Python needs to start.
  * Pyodide's loader would request one file after the other.
  *
- * @typedef {{info: {version: string, python: string, stdlib_sha256?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, sizes?: Record<string, number>}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{lock: Promise<LockFile>, loader: Promise<any>, script: Promise<any>, program: Promise<WebAssembly.Module>,
  *   library: Promise<Response>, wheels: Record<string, Promise<ArrayBuffer>>}} Parts
  */
@@ -14,11 +14,55 @@ const LOCK_FILE = "pyodide-lock.json";
 const PROGRAM = "pyodide.asm.wasm";
 const LIBRARY = "python_stdlib.zip";
 
+/** In the service worker's bookkeeping: this cache exists after the first visit. */
+const VISITED = "pyapp-meta";
+const TELL_INTERVAL = 60; // ms between two notices
+
+/** Counts the bytes of the files that Python needs, while they arrive at a first visit; later ones are on this device. */
+class Arrival {
+  constructor() {
+    this.first = globalThis.caches?.has(VISITED).then((visited) => !visited, () => true) ?? Promise.resolve(true);
+    this.done = 0;
+    /** Bytes of all files after decompression; null until the lock file is there. @type {number | null} */
+    this.total = null;
+    this.told = 0;
+  }
+
+  /** @param {Record<string, number>} sizes by name @param {string[]} names */
+  expect(sizes, names) {
+    this.total = names.reduce((sum, name) => sum + sizes[name], 0);
+  }
+
+  /** @param {Response} response @returns {Promise<Response>} the same, counted */
+  async counted(response) {
+    if (!response.body || !(await this.first)) return response;
+    const count = new TransformStream({
+      transform: (/** @type {Uint8Array} */ bytes, controller) => {
+        this.done += bytes.length;
+        this.#tell();
+        controller.enqueue(bytes);
+      },
+    });
+    const { status, statusText, headers } = response;
+    return new Response(response.body.pipeThrough(count), { status, statusText, headers });
+  }
+
+  #tell() {
+    const { done, total } = this;
+    const now = performance.now();
+    if (!total || done > total || (now - this.told < TELL_INTERVAL && done < total)) return;
+    this.told = now;
+    postMessage({ notice: "bytes", done, total });
+  }
+}
+
+const arrival = new Arrival();
+
 /** The error if the connection was lost, or if a file is not a script. @param {string} url */
 const notLoaded = (url) =>
   new UserError("A part of the program could not be loaded.", {
     where: url,
-    hint: "Check your connection, then reload the page.",
+    hint: navigator.onLine ? "Check your connection, then reload the page." : "This device is offline. Connect it, then reload the page.",
     action: "restart",
     fatal: true,
   });
@@ -48,7 +92,7 @@ async function fetchFile(path) {
       fatal: true,
     });
   }
-  return response;
+  return path === LOCK_FILE ? response : arrival.counted(response);
 }
 
 /** @param {ArrayBuffer} bytes @returns {Promise<string>} */
@@ -74,7 +118,12 @@ export async function fetchWheel(lock, name) {
 
 /** @param {string[]} packages beside pyapp @returns {Parts} */
 export function fetchParts(packages) {
-  const lock = fetchFile(LOCK_FILE).then((response) => response.json());
+  const lock = fetchFile(LOCK_FILE).then(async (response) => {
+    const found = await response.json();
+    const names = ["pyapp", ...packages].map((name) => found.packages[name].file_name);
+    arrival.expect(found.info.sizes ?? {}, [PROGRAM, LIBRARY, ...names]);
+    return found;
+  });
   const program = fetchFile(PROGRAM).then(compiled);
   const parts = {
     lock,

@@ -85,6 +85,19 @@ export class Python {
   }
 
   /**
+   * Runs a short task of pyapp.browser to its end. @param {string} method @param {object} params
+   * @returns {Promise<object>} its done event; throws UserError for an error event
+   */
+  async ask(method, params) {
+    await this.runtime;
+    this.asked = (this.asked ?? 0) - 1; // requests of the page have positive numbers
+    let last = null;
+    await this.browser.run(this.asked, method, params, (json) => (last = JSON.parse(json).at(-1)));
+    if (last?.type === "error") throw new UserError(last.what, last);
+    return last;
+  }
+
+  /**
    * Runs a task of pyapp.browser and forwards its events.
    * @param {string} method
    * @param {object} params plain values; byte sources stay JavaScript objects

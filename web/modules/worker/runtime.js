@@ -5,7 +5,7 @@
  *   marks: Record<string, number>, fromSnapshot: boolean}} Runtime
  */
 import { UserError } from "../shared/protocol.js";
-import { BROWSERS_THAT_WORK, bestInstructionSet } from "../shared/features.js";
+import { bestInstructionSet } from "../shared/features.js";
 import { PYODIDE, withParts } from "./parts.js";
 import { unpackWheel } from "./unpack.js";
 
@@ -28,7 +28,7 @@ pyapp.browser.import_tasks()
 export async function startRuntime({ store, onStage, parts }) {
   if (bestInstructionSet() === null) {
     throw new UserError("This browser's WebAssembly has no SIMD instructions, which the model needs to compute.", {
-      hint: `Please use another browser: ${BROWSERS_THAT_WORK}.`,
+      hint: "Use a current version of Chrome, Edge, Firefox or Safari.",
       fatal: true,
     });
   }

@@ -11,6 +11,8 @@
 import { UserError } from "../shared/protocol.js";
 import { openHandle } from "./sources.js";
 
+const MODELS = "models.json";
+
 /** A folder or file name that every file system accepts. @param {string} name */
 export function keyOf(name) {
   return name.replace(/[^A-Za-z0-9._-]/g, (c) => `~${c.codePointAt(0).toString(16)}~`);
@@ -159,6 +161,31 @@ export class Store {
       where: key,
       hint: "Close the other tab, or stop its download, and delete again.",
     });
+  }
+
+  /** The models that the user has added, as they were written. @returns {Promise<import("../shared/registry.js").Model[]>} */
+  async models() {
+    try {
+      const handle = await this.root.getFileHandle(MODELS);
+      const found = JSON.parse(await (await handle.getFile()).text());
+      return Array.isArray(found) ? found : [];
+    } catch (error) {
+      if (error.name === "NotFoundError" || error instanceof SyntaxError) return []; // none yet, or it was cut off
+      throw error;
+    }
+  }
+
+  /** Changes the list of added models. Tabs change it one after the other. @param {(models: import("../shared/registry.js").Model[]) => import("../shared/registry.js").Model[]} change */
+  async changeModels(change) {
+    const work = async () => {
+      const bytes = new TextEncoder().encode(JSON.stringify(change(await this.models())));
+      await withFile(this.root, MODELS, (file) => {
+        file.truncate(0);
+        if (file.write(bytes, { at: 0 }) !== bytes.length) throw new DOMException("short write", "QuotaExceededError");
+        file.flush();
+      });
+    };
+    await (navigator.locks ? navigator.locks.request("pyapp:models", work) : work());
   }
 
   async clear() {

@@ -29,7 +29,7 @@ const DRAFT = "draft"; // of the field at the bottom; that of a turn is under it
 const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
 
 /**
- * @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models
+ * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
  * @param {HTMLElement} view an empty section @returns {Promise<ChatView>} the view with its style
  */
 export async function openChat(app, models, view) {
@@ -43,7 +43,7 @@ export async function openChat(app, models, view) {
 }
 
 class ChatView {
-  /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models @param {HTMLElement} view */
+  /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     this.app = app;
     this.view = view;

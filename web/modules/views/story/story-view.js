@@ -12,7 +12,7 @@ import { StoryOutput } from "./story-output.js";
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
 
 export class StoryView {
-  /** @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models */
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
   constructor(app, models) {
     this.app = app;
     this.engine = app.engine;
@@ -94,6 +94,13 @@ export class StoryView {
       const done = await this.engine.call("generate", params, { signal, onEvent: (event) => this.#event(event) });
       this.output.end(done.reason, done.new_tokens);
     }, { fail: () => this.output.fail(), retry: () => this.generate() });
+  }
+
+  /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
+  async drop([file]) {
+    this.prompt.focus();
+    this.prompt.select();
+    document.execCommand("insertText", false, (await file.text()).trim());
   }
 
   #event(event) {

@@ -20,7 +20,7 @@ const KNOWN = "speech-languages"; // the storage key of the last model's languag
 const PEAKS = 1200; // bars of a waveform: more than a screen shows
 
 export class TranscribeView {
-  /** @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models */
+  /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
   constructor(app, models) {
     this.app = app;
     this.engine = app.engine;
@@ -69,7 +69,7 @@ export class TranscribeView {
     byId("samples").replaceChildren(...samples.map((sample) =>
       h("button", { type: "button", class: "chip", onclick: () => this.trySample(sample) }, sample.title)));
     byId("whisper-offer").hidden = model?.kind !== "embedded";
-    byId("whisper-list").replaceChildren(...models.filter(({ kind }) => kind === "hub").map((other) => {
+    byId("whisper-list").replaceChildren(...models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float")).map((other) => {
       const size = other.state === "ready" ? "kept" : other.bytes ? megabytes(other.bytes) : "";
       const choose = () => (other.state === "ready" ? this.choice.choose(other) : this.models.open(this.choice, other.id));
       return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: choose }, h("span", {}, other.title), h("span", { class: "row-size" }, size)));

@@ -66,7 +66,7 @@ export class Transcript extends EventTarget {
   }
 
   #row(segment) {
-    const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `Play from ${spoken(segment.start)}` }, clock(segment.start));
+    const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `${clock(segment.start)}, play from ${spoken(segment.start)}` }, clock(segment.start));
     const row = h("li", { class: "segment" }, time);
     row.append(this.editing ? this.#field(segment) : this.#text(segment));
     return row;

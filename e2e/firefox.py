@@ -1,0 +1,124 @@
+"""Firefox with a profile of its own, without a window, driven by WebDriver BiDi over a WebSocket.
+
+Source of the protocol: https://www.w3.org/TR/webdriver-bidi/
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+# No requests of Firefox's own, no first pages, no questions.
+PREFERENCES = {
+    "app.normandy.enabled": False,
+    "app.update.enabled": False,
+    "browser.aboutwelcome.enabled": False,
+    "browser.safebrowsing.blockedURIs.enabled": False,
+    "browser.safebrowsing.downloads.enabled": False,
+    "browser.safebrowsing.malware.enabled": False,
+    "browser.safebrowsing.phishing.enabled": False,
+    "browser.shell.checkDefaultBrowser": False,
+    "browser.startup.page": 0,
+    "datareporting.policy.dataSubmissionEnabled": False,
+    "extensions.update.enabled": False,
+    "network.captive-portal-service.enabled": False,
+    "network.connectivity-service.enabled": False,
+    "services.settings.server": "data:,",
+    "toolkit.telemetry.server": "",
+}
+LISTENING = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
+START_LIMIT = 60.0  # seconds
+
+
+class Firefox:
+    """A browser with one tab; `errors` has what its console said."""
+
+    def __init__(self, profile: Path) -> None:
+        executable = shutil.which("firefox-esr") or shutil.which("firefox")
+        if executable is None:
+            pytest.fail("Firefox is not installed: run `make test`, which installs it")
+        lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in PREFERENCES.items()]
+        (profile / "user.js").write_text("\n".join(lines))
+        self.errors: list[str] = []
+        self.last = 0
+        command = [executable, "--headless", "--no-remote", "--remote-debugging-port", "0", "--profile", str(profile)]
+        log = profile / "log"
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        self.socket = self._connect(log)
+        self.call("session.new", capabilities={})
+        self.call("session.subscribe", events=["log.entryAdded"])
+        self.tab = self.call("browsingContext.getTree")["contexts"][0]["context"]
+
+    def _connect(self, log: Path) -> ClientConnection:
+        end = time.monotonic() + START_LIMIT
+        while not (found := LISTENING.search(log.read_text(errors="replace"))):
+            if time.monotonic() > end or self.process.poll() is not None:
+                self.process.kill()
+                pytest.fail(f"Firefox did not start: {log.read_text(errors='replace')[-1000:]}")
+            time.sleep(0.1)
+        return connect(f"{found[1]}/session", max_size=1 << 26, open_timeout=START_LIMIT)
+
+    def call(self, method: str, **params: Any) -> Any:
+        """The result of a command. Events that arrive before it are noted."""
+        self.last += 1
+        self.socket.send(json.dumps({"id": self.last, "method": method, "params": params}))
+        while True:
+            message = json.loads(self.socket.recv(timeout=START_LIMIT))
+            if message.get("id") == self.last:
+                assert message["type"] == "success", f"{method}: {message['message']}"
+                return message["result"]
+            if message.get("method") == "log.entryAdded":
+                entry = message["params"]
+                if entry["level"] in ("error", "warn"):
+                    self.errors.append(f"{entry['level']}: {entry['text']}")
+
+    def open(self, url: str) -> None:
+        self.call("browsingContext.navigate", context=self.tab, url=url, wait="interactive")
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression of the page, or of its promise, as JSON."""
+        text = f"Promise.resolve({expression}).then((value) => JSON.stringify(value ?? null))"
+        target = {"context": self.tab}
+        answer = self.call("script.evaluate", expression=text, target=target, awaitPromise=True)
+        if answer["type"] == "exception":
+            raise AssertionError(f"{expression}: {answer['exceptionDetails']['text']}")
+        return json.loads(answer["result"]["value"])
+
+    def until(self, expression: str, timeout: float = 60.0) -> Any:
+        """Polls an expression until it is true."""
+        end = time.monotonic() + timeout
+        while not (value := self.evaluate(expression)):
+            assert time.monotonic() < end, f"never true: {expression}; the console: {self.errors}"
+            time.sleep(0.05)
+        return value
+
+    def click(self, selector: str) -> None:
+        """Clicks with the mouse in the middle of an element."""
+        find = f"document.querySelector({json.dumps(selector)})"
+        self.evaluate(f"{find}.scrollIntoView({{ block: 'center' }})")
+        x, y = self.evaluate(
+            f"(({{ x, y, width, height }}) => [x + width / 2, y + height / 2])({find}.getBoundingClientRect())"
+        )
+        place = {"type": "pointerMove", "x": round(x), "y": round(y)}
+        moves = [place, {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
+        self.call(
+            "input.performActions", context=self.tab, actions=[{"type": "pointer", "id": "mouse", "actions": moves}]
+        )
+
+    def close(self) -> None:
+        try:
+            self.call("browser.close")
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.socket.close()

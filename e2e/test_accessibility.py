@@ -1,0 +1,135 @@
+"""WCAG 2.2 AA by axe-core: all states of all views in one visit, in light, dark, forced colours, on a phone, at 400 %.
+
+What axe cannot see (keyboard, announcements) is tested with each view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from e2e.conftest import OUTPUT
+from e2e.page import StoryPage
+from e2e.test_site import AXE
+from scripts.serve import SiteServer
+
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+WIDE = {"width": 1280, "height": 860}
+PHONE = {"width": 390, "height": 780}
+ZOOMED = {"width": 320, "height": 256}  # 1280 x 1024 at 400 %
+RUN = """async (options) => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
+  const tell = (id) => ({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`;
+  return violations.flatMap(({ id, nodes }) => nodes.map(tell(id)));
+}"""
+# Elements that reach beyond the page's width, but not those in a box that scrolls by itself, or those out of sight.
+TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
+  [...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+    .map((one) => `wider than the page: ${one.outerHTML.slice(0, 120)}`)"""
+CLOSE = """() => {
+  document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+  document.querySelectorAll(".error-slot").forEach((slot) => slot.replaceChildren());
+}"""
+
+
+def shown(page: Page, view: str) -> None:
+    page.evaluate(f"location.hash = '#{view}'")
+    page.wait_for_function(f"() => pyappPage.{view} !== undefined && !document.getElementById('view-{view}').hidden")
+
+
+def write(page: Page) -> None:
+    page.evaluate("pyappPage.story.settings.inputs.get('max_new_tokens').set(64)")
+    page.locator("#generate").click()
+    page.wait_for_selector("#sheet[data-state=done]")
+
+
+def transcribe(page: Page) -> None:
+    shown(page, "transcribe")
+    page.locator("#samples button").first.click()
+    page.wait_for_selector("#transcript-sheet[data-state=done]", timeout=60_000)
+
+
+def settings(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('#view-story details').forEach((details) => (details.open = true))")
+    page.locator("#max_new_tokens").fill("99999")
+    page.locator("#max_new_tokens").blur()
+
+
+def refuse(page: Page) -> None:
+    page.evaluate("pyappPage.router.take([new File(['no'], 'holiday.jpg')])")
+    expect(page.locator("#view-error [role=alert]")).to_be_visible()
+
+
+def list_models(page: Page) -> None:
+    page.locator("#story-model button").click()
+    page.wait_for_selector("#model-dialog[open] .model-row")
+
+
+def list_storage(page: Page) -> None:
+    page.locator("#open-storage").click()
+    expect(page.locator("#storage-summary")).to_contain_text("stores")
+
+
+def tell_update(page: Page) -> None:
+    expect(page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
+    message = "new MessageEvent('message', { data: { notice: 'update-ready' } })"  # as of the service worker
+    page.evaluate(f"navigator.serviceWorker.dispatchEvent({message})")
+    expect(page.locator("#page-notice")).to_contain_text("A new version")
+
+
+# In the order of a visit; each begins where the one before it ends, without its dialogs and errors.
+STATES: dict[str, Callable[[Page], object]] = {
+    "story": lambda page: None,
+    "story written": write,
+    "story settings": settings,
+    "file refused": refuse,
+    "models": list_models,
+    "storage": list_storage,
+    "transcribe": lambda page: shown(page, "transcribe"),
+    "transcript": transcribe,
+    "transcript edited": lambda page: page.locator("#edit-transcript").click(),
+    "chat": lambda page: shown(page, "chat"),
+    "search": lambda page: shown(page, "search"),
+    "new version": tell_update,
+}
+
+
+@contextmanager
+def looks(page: Page, viewport: dict[str, int], **media: str) -> Iterator[None]:
+    page.emulate_media(reduced_motion="reduce", **media)  # type: ignore[arg-type]
+    page.set_viewport_size(viewport)  # type: ignore[arg-type]
+    yield
+    page.emulate_media(color_scheme="light", forced_colors="none")
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+
+
+def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, subtests: pytest.Subtests) -> None:
+    page = browser.new_page()
+    page.emulate_media(color_scheme="light")
+    StoryPage(page).open(site.url)
+    page.evaluate(AXE.read_text())
+    colours = {"runOnly": ["color-contrast"]}
+    sizes = {"runOnly": ["target-size", "scrollable-region-focusable"]}
+    for state, reach in STATES.items():
+        page.evaluate(CLOSE)
+        reach(page)
+        page.mouse.move(5, 400)
+        name = state.replace(" ", "-")
+        with subtests.test(state), looks(page, WIDE):
+            page.screenshot(path=OUTPUT / f"{name}.png")
+            assert page.evaluate(RUN, {"runOnly": TAGS}) == []
+        with subtests.test(f"{state}, dark"), looks(page, WIDE, color_scheme="dark"):
+            page.screenshot(path=OUTPUT / f"{name}-dark.png")
+            assert page.evaluate(RUN, colours) == []
+        with subtests.test(f"{state}, forced colours"), looks(page, WIDE, forced_colors="active"):
+            page.screenshot(path=OUTPUT / f"{name}-forced.png")
+            assert page.evaluate(RUN, colours) == []
+        with subtests.test(f"{state}, phone"), looks(page, PHONE):
+            page.screenshot(path=OUTPUT / f"{name}-phone.png")
+            assert page.evaluate(RUN, sizes) + page.evaluate(TOO_WIDE) == []
+        with subtests.test(f"{state}, 400 %"), looks(page, ZOOMED):
+            assert page.evaluate(RUN, sizes) + page.evaluate(TOO_WIDE) == []
+    page.close()

@@ -1,0 +1,153 @@
+"""Search in texts by meaning: `index` splits texts into passages and embeds them, `best_sentences` finds the sentence
+of each passage that is nearest to a question. Passages are compared by the dot product of vectors of length 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Done, Event, Item, Progress
+from pyapp.text import passages
+
+from .core import Breath, Events, Result, task
+from .keeper import keeper
+from .texts import Work, embed_texts
+
+PASSAGE_TOKENS = 200
+OVERLAP_TOKENS = 40
+# Texts in a batch. A batch is not interrupted, so it must be short enough for a Stop; larger ones are hardly faster.
+BATCH_SIZE = 4
+CHARACTERS_LIMIT = 1 << 26  # of all texts
+
+
+def largest_passage(loaded: Any, prompt: str = "") -> int:
+    """The tokens of the longest passage that the model reads whole behind a prompt."""
+    return int(loaded.model.most) - len(loaded.tokenizer.encode_batch([prompt])[0])
+
+
+def index_texts(
+    loaded: Any, texts: Sequence[str], *, size: int = PASSAGE_TOKENS, overlap: int = OVERLAP_TOKENS, prompt: str = "",
+    batch_size: int = BATCH_SIZE,
+) -> Work:  # fmt: skip
+    """An Item for each passage of the texts, in order: `text` (the index of its text), `start` and `end` (characters),
+    `embedding` (a list of floats, length 1). `size` and `overlap` in tokens: at most what the model reads. `prompt` is
+    put before each passage.
+    """
+    if sum(map(len, texts)) > CHARACTERS_LIMIT:
+        raise OptionError(f"the texts have more than {CHARACTERS_LIMIT:,} characters", where="texts")
+    size = min(size, largest_passage(loaded, prompt))
+    overlap = min(overlap, size // 2)
+
+    def count(text: str) -> int:
+        return len(loaded.tokenizer.encode(text, bos=False, eos=False))
+
+    found: list[tuple[int, int, int]] = []  # text, start, end
+    for number, text in enumerate(texts):
+        for span in passages.split(text, count, size, overlap):
+            if span is None:
+                yield None
+            else:
+                found.append((number, *span))
+        yield Progress("splitting", number + 1, len(texts), "texts")
+    if not found:
+        raise OptionError("there is no text to search", where="texts", hint="Give texts that have words in them")
+    # One batch may come before another: longest first. The passages are sent in the order of the texts.
+    vectors: dict[int, list[float]] = {}
+    written = [texts[number][start:end] for number, start, end in found]
+    for event in embed_texts(loaded, written, prompt=prompt, normalize=True, batch_size=batch_size):
+        if isinstance(event, Item):
+            vectors[event.index] = event.values["embedding"]
+        elif isinstance(event, Progress):
+            if event.what == "texts":
+                yield Progress("embedding", event.done, event.total, "passages")
+        elif isinstance(event, Done):
+            for index, (number, start, end) in enumerate(found):
+                yield Item(index, {"text": number, "start": start, "end": end, "embedding": vectors[index]})
+            yield Done("complete", {"count": len(found), "dimensions": len(vectors[0])})
+        else:
+            yield event
+
+
+def unit_vectors(loaded: Any, texts: Sequence[str], *, prompt: str = "", batch_size: int = BATCH_SIZE) -> Work:
+    """The Items of pyapp.tasks.embed with vectors of length 1. `prompt` is put before each text."""
+    yield from embed_texts(loaded, texts, prompt=prompt, normalize=True, batch_size=batch_size)
+
+
+def best_sentences(
+    loaded: Any, question: str, texts: Sequence[str], *, query_prompt: str = "", prompt: str = "",
+    batch_size: int = BATCH_SIZE,
+) -> Work:  # fmt: skip
+    """An Item for each text: `start` and `end` (characters) of its sentence that is nearest to the question, and
+    `score`, their cosine.
+    """
+    [asked] = yield from _vectors(loaded, [question], query_prompt, batch_size)
+    spans = [(number, *span) for number, text in enumerate(texts) for span in passages.sentences(text)]
+    vectors = yield from _vectors(loaded, [texts[number][a:b] for number, a, b in spans], prompt, batch_size)
+    best: dict[int, tuple[float, int, int]] = {}
+    for (number, start, end), vector in zip(spans, vectors, strict=True):
+        score = sum(x * y for x, y in zip(asked, vector, strict=True))
+        if number not in best or score > best[number][0]:
+            best[number] = score, start, end
+    for number, (score, start, end) in sorted(best.items()):
+        yield Item(number, {"start": start, "end": end, "score": score})
+    yield Done("complete", {"count": len(best)})
+
+
+def _vectors(
+    loaded: Any, texts: Sequence[str], prompt: str, batch_size: int
+) -> Generator[Event | None, None, list[list[float]]]:
+    found: dict[int, list[float]] = {}
+    for event in embed_texts(loaded, texts, prompt=prompt, normalize=True, batch_size=batch_size):
+        if isinstance(event, Item):
+            found[event.index] = event.values["embedding"]
+        elif not isinstance(event, Done):
+            yield None
+    return [found[index] for index in range(len(texts))]
+
+
+def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
+    @task
+    async def stream(
+        *arguments: Any, model: Any = None, key: object = None, dtype: str | None = None,
+        cancel: Cancel | None = None, **options: Any,
+    ) -> Events:  # fmt: skip
+        cancel = cancel or Cancel()
+        async with aclosing(keeper.get("embed", model, None, key, cancel, dtype=dtype)) as loading:
+            async for step in loading:
+                if isinstance(step, Result):
+                    loaded = step.value
+                else:
+                    yield step
+        breath = Breath()
+        await breath.take()
+        for event in work(loaded, *arguments, **options):
+            if event is not None:
+                yield event
+            cancel.check()
+            await breath.take()
+
+    stream.__name__ = stream.__qualname__ = name
+    stream.__doc__ = work.__doc__
+    return stream
+
+
+def describe_embedder(loaded: Any) -> Mapping[str, Any]:
+    """What a user interface shows of a model: `dimensions`, `longest` (tokens of a passage), its `prompts` by name."""
+    settings = loaded.model.settings
+    [vector] = [event.values["embedding"] for event in embed_texts(loaded, [PROBE], prompt="", normalize=True)
+                if isinstance(event, Item)]  # fmt: skip
+    return {
+        "dimensions": len(vector), "longest": largest_passage(loaded), "prompts": dict(settings.prompts),
+        "probe": vector,
+    }  # fmt: skip
+
+
+# A text whose vector tells models apart: vectors of two models cannot be compared.
+PROBE = "The quick brown fox jumps over the lazy dog."
+
+index = _task("index", index_texts)
+vectors = _task("vectors", unit_vectors)
+nearest_sentences = _task("nearest_sentences", best_sentences)

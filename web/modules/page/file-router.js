@@ -1,0 +1,104 @@
+/**
+ * Where files go that are dropped on the page or pasted, shared with the installed app or opened with it: recordings, texts
+ * and models each to the view that uses them, whichever is shown.
+ */
+import { UserError } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
+import { byId } from "./dom.js";
+import { showError } from "./errors.js";
+import { kindOf, sorted, taskOf } from "./file-kinds.js";
+import { setUpDropping } from "./shell.js";
+import { VIEWS } from "./views.js";
+
+const SHARED = "#shared"; // the address to which the service worker leads after it has stored shared files
+const SHARED_CACHE = "pyapp-shared";
+
+export class FileRouter {
+  /**
+   * @param {import("./app.js").App} app @param {import("./models.js").Models} models
+   * @param {import("./views.js").Views} views
+   */
+  constructor(app, models, views) {
+    this.app = app;
+    this.models = models;
+    this.views = views;
+    setUpDropping((files, folder) => this.take(files, folder), (types) => this.#plan(types));
+    addEventListener("paste", (event) => {
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (!files.length || event.clipboardData.types.includes("text/plain")) return; // a text is pasted into its field
+      event.preventDefault();
+      this.take(files);
+    });
+    const { launchQueue } = /** @type {any} */ (globalThis); // of an installed app
+    launchQueue?.setConsumer(async (/** @type {{files: FileSystemFileHandle[]}} */ { files = [] }) => {
+      if (files.length) this.take(await Promise.all(files.map((handle) => handle.getFile())));
+    });
+    if (location.hash === SHARED) this.#takeShared();
+  }
+
+  /** Gives files to the view that uses them. @param {File[]} files @param {string} [folder] the folder that contained them */
+  async take(files, folder = undefined) {
+    byId("view-error").replaceChildren();
+    try {
+      await this.#take(files, folder);
+    } catch (error) {
+      showError(byId("view-error"), error, this.app.actions);
+    }
+  }
+
+  /** @param {File[]} files @param {string} [folder] */
+  async #take(files, folder) {
+    const kinds = sorted(files);
+    const [kind] = ["model", "sound", "text", "unknown"].filter((one) => kinds.has(/** @type {any} */ (one)));
+    if (!kind) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a text, or the files of a model." });
+    const taken = kinds.get(/** @type {any} */ (kind));
+    if (kind === "model") await this.#takeModel(taken, folder);
+    else {
+      const view = this.#viewFor(kind, taken);
+      if (!view) throw new UserError("This page cannot use this kind of file.", { where: taken[0].name, hint: "Drop a recording, a video, or the files of a model." });
+      const loaded = await this.views.open(view);
+      loaded.drop(taken, folder);
+    }
+    const left = files.filter((file) => !taken.includes(file) && !file.name.startsWith("."));
+    if (left.length) throw new UserError(`${left.length === 1 ? "One file was" : `${left.length} files were`} left out.`, { where: left.map(({ name }) => name).join(", "), hint: "Drop files of one kind at a time." });
+  }
+
+  /** @param {File[]} files @param {string} [folder] */
+  async #takeModel(files, folder) {
+    const task = await taskOf(files);
+    const view = VIEWS.find((one) => one.task === task) ?? this.views.shown;
+    await this.views.open(view);
+    await this.models.addFiles(files, this.app.choices[view.task], folder);
+  }
+
+  /** The shown view if it takes the files, else the last one that does. @param {string} kind @param {{size: number}[]} files */
+  #viewFor(kind, files) {
+    const { shown } = this.views;
+    const able = VIEWS.filter((view) => view.accepts(kind, files, view === shown));
+    return able.includes(shown) ? shown : able.at(-1);
+  }
+
+  /** What will happen with files that are dragged over the page. Their names are not known yet. @param {string[]} types */
+  #plan(types) {
+    const kinds = new Set(types.map((type) => kindOf({ name: "", type })));
+    const [kind] = kinds;
+    if (kinds.size !== 1 || kind === "unknown") return "Drop a recording, a text or a model";
+    const view = this.#viewFor(kind, types.map(() => ({ size: 0 })));
+    return view ? view.plan(types.length) : "Drop a recording or a model";
+  }
+
+  /** Takes the files that another app has shared; the service worker has stored them. */
+  async #takeShared() {
+    history.replaceState(null, "", siteUrl("./"));
+    const cache = await caches.open(SHARED_CACHE);
+    const files = [];
+    for (const request of await cache.keys()) {
+      if (!request.url.startsWith(siteUrl("./"))) continue; // of another copy of this page
+      const response = await cache.match(request);
+      const name = decodeURIComponent(response.headers.get("X-File-Name"));
+      files.push(new File([await response.blob()], name, { type: response.headers.get("Content-Type") }));
+      await cache.delete(request);
+    }
+    if (files.length) await this.take(files);
+  }
+}

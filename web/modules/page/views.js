@@ -1,0 +1,176 @@
+/**
+ * The views of the page, and what shows and loads them. A view's scripts and style are fetched when it is first opened;
+ * the story view is in the page's first bundle.
+ */
+import { siteUrl } from "../shared/site.js";
+import { StoryView } from "../views/story/story-view.js";
+import { byId, h } from "./dom.js";
+import { showError } from "./errors.js";
+
+/**
+ * @typedef {import("./app.js").App} App
+ * @typedef {import("./models.js").Models} Models
+ * @typedef {{drop?: (files: File[], folder?: string) => unknown}} LoadedView `drop` takes files that the view accepts
+ * @typedef {{
+ *   id: string, title: string, page: string, task: string,
+ *   accepts: (kind: string, files: {size: number}[], shown: boolean) => boolean, plan: (count: number) => string,
+ *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>,
+ * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;
+ *   `task`: whose models it uses; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always; `plan`: what it does with them
+ */
+
+const LONGEST_PROMPT = 10000; // bytes
+
+/** @type {View[]} the first one is shown at the first visit */
+export const VIEWS = [
+  {
+    id: "story", title: "Story", page: "pyapp · a story in a browser tab", task: "generate",
+    accepts: (kind, files) => kind === "text" && files.length === 1 && files[0].size <= LONGEST_PROMPT,
+    plan: () => "Drop to begin a story with this text",
+    load: (app, models) => new StoryView(app, models),
+  },
+  {
+    id: "transcribe", title: "Transcribe", page: "pyapp · speech to text in a browser tab", task: "transcribe",
+    accepts: (kind, _files, shown) => kind === "sound" || (kind === "unknown" && shown), // it tries to read them as sound
+    plan: (count) => (count === 1 ? "Drop to transcribe this recording" : `Drop to transcribe these ${count} recordings`),
+    load: async (app, models) => {
+      const [{ TranscribeView }] = await Promise.all([part("modules/views/transcribe/transcribe-view.js"), style("css/transcribe.css")]);
+      return new TranscribeView(app, models);
+    },
+  },
+  {
+    id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
+    accepts: () => false,
+    plan: () => "",
+    load: async (app, models, section) => (await part("modules/views/chat/chat-view.js")).openChat(app, models, section),
+  },
+  {
+    id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab", task: "embed",
+    accepts: (kind) => kind === "text",
+    plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),
+    load: async (app, models, section) => (await part("modules/views/search/search-view.js")).openSearch(app, models, section),
+  },
+];
+
+/** @param {string} path of a view's scripts, which are one file */
+const part = (path) => import(siteUrl(path));
+
+/** Adds a style. @param {string} path */
+function style(path) {
+  const link = h("link", { rel: "stylesheet", href: siteUrl(path) });
+  return new Promise((resolve, reject) => {
+    link.onload = resolve;
+    link.onerror = () => {
+      link.remove();
+      reject(new Error(path));
+    };
+    document.head.append(link);
+  });
+}
+
+/** The view that the address's hash names; null if it names none. */
+const named = () => VIEWS.find(({ id }) => `#${id}` === location.hash) ?? null;
+
+/** @param {View} view */
+const sectionOf = ({ id }) => byId(`view-${id}`);
+
+/** Shows one view at a time, by the address's hash, and loads it. The section of the view fires "shown". */
+export class Views {
+  /** @param {App} app @param {Models} models */
+  constructor(app, models) {
+    this.app = app;
+    this.models = models;
+    /** The loaded views, by id. @type {Map<string, Promise<LoadedView>>} */
+    this.loaded = new Map();
+    addEventListener("hashchange", () => {
+      const wanted = named() ?? (location.hash === "" ? VIEWS[0] : null); // other hashes are targets within the view
+      if (wanted) this.#show(wanted);
+    });
+    this.#show(this.shown);
+  }
+
+  /** The view that is shown. @type {View} */
+  get shown() {
+    return shownView();
+  }
+
+  /** Goes to a view. @param {View} view @returns {Promise<LoadedView>} when it is loaded */
+  open(view) {
+    if (this.shown !== view) {
+      history.pushState(null, "", `#${view.id}`);
+      this.#show(view);
+    }
+    return this.#load(view);
+  }
+
+  /** @param {View} wanted */
+  #show(wanted) {
+    showOnly(wanted);
+    sectionOf(wanted).dispatchEvent(new Event("shown"));
+    this.#load(wanted).catch((error) => this.#failed(wanted, error));
+  }
+
+  /** @param {View} view @returns {Promise<LoadedView>} */
+  #load(view) {
+    if (!this.loaded.has(view.id)) this.loaded.set(view.id, this.#loadNow(view));
+    return this.loaded.get(view.id);
+  }
+
+  /** @param {View} view */
+  async #loadNow(view) {
+    const section = sectionOf(view);
+    const waiting = h("p", { class: "view-loading", role: "status" }, "Loading this view…");
+    const later = setTimeout(() => section.before(waiting), 300); // most are there at once
+    section.setAttribute("aria-busy", "true");
+    try {
+      const loaded = await view.load(this.app, this.models, section);
+      Object.assign(globalThis.pyappPage, { [view.id]: loaded });
+      this.#tell(view);
+      return loaded;
+    } catch (error) {
+      this.loaded.delete(view.id);
+      throw error;
+    } finally {
+      clearTimeout(later);
+      waiting.remove();
+      section.removeAttribute("aria-busy");
+    }
+  }
+
+  /** What a view has missed that was loaded after the list of models. @param {View} view */
+  #tell(view) {
+    const choice = this.app.choices[view.task];
+    if (choice.model) choice.dispatchEvent(new CustomEvent("model"));
+    if (choice.models.length) choice.dispatchEvent(new CustomEvent("models"));
+  }
+
+  /** @param {View} view @param {unknown} error */
+  #failed(view, error) {
+    const slot = byId("view-error");
+    const failed = { type: "error", what: `The view “${view.title}” could not be loaded.`, where: String(error), hint: "Check your connection.", action: "retry" };
+    sectionOf(view).hidden = true;
+    showError(slot, failed, { ...this.app.actions, retry: () => this.#show(view) });
+  }
+}
+
+/** The view that is shown. */
+export const shownView = () => VIEWS.find((view) => !sectionOf(view).hidden) ?? VIEWS[0];
+
+/** Adds the links to the views, and shows the section that the address names. */
+export function setUpViews() {
+  const bar = byId("views");
+  bar.append(...VIEWS.map(({ id, title }) => h("a", { href: `#${id}` }, title)));
+  bar.hidden = false;
+  showOnly(named() ?? VIEWS[0]);
+}
+
+/** @param {View} wanted */
+function showOnly(wanted) {
+  byId("view-error").replaceChildren();
+  for (const view of VIEWS) sectionOf(view).hidden = view !== wanted;
+  for (const link of byId("views").children) {
+    if (link.getAttribute("href") === `#${wanted.id}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = wanted.page;
+}

@@ -1,0 +1,154 @@
+/**
+ * A collection: texts, their passages, and the vector of each passage. And its file: JSON, vectors as base64.
+ *
+ * @typedef {{text: number, start: number, end: number}} Passage `text` is an index; the others count characters (code points)
+ * @typedef {{id: string, name: string, created: number, updated: number, texts: {name: string, text: string}[], passages: Passage[],
+ *   vectors: Float32Array, dimensions: number, by: EmbeddedBy | null}} CollectionRecord
+ * @typedef {{title: string, probe: string}} EmbeddedBy the model's title, and its vector of a fixed text as base64 float32
+ */
+import { UserError } from "../../shared/protocol.js";
+
+const FORMAT = "pyapp.search";
+const VERSION = 1;
+const SAME_MODEL = 0.995; // cosine of two models' vectors of the same text; quantised forms of one model are above
+
+export class Collection {
+  /** @param {Partial<CollectionRecord>} [record] */
+  constructor({ id = crypto.randomUUID(), name = "Texts", created = Date.now(), updated = Date.now(), texts = [], passages = [], vectors = new Float32Array(), dimensions = 0, by = null } = {}) {
+    /** @type {string} */ this.id = id;
+    /** @type {string} */ this.name = name;
+    /** @type {number} */ this.created = created;
+    /** @type {number} */ this.updated = updated;
+    /** @type {{name: string, text: string}[]} */ this.texts = texts;
+    /** @type {Passage[]} */ this.passages = passages;
+    /** Of all passages, one after the other. @type {Float32Array} */ this.vectors = vectors;
+    /** @type {number} */ this.dimensions = dimensions;
+    /** @type {EmbeddedBy | null} */ this.by = by;
+    /** @type {Map<number, string[]>} the characters of texts, by index */
+    this.characters = new Map();
+  }
+
+  /** A plain object for IndexedDB. @returns {CollectionRecord} */
+  toRecord() {
+    const { id, name, created, updated, texts, passages, vectors, dimensions, by } = this;
+    return { id, name, created, updated, texts, passages, vectors, dimensions, by };
+  }
+
+  get empty() {
+    return this.texts.length === 0;
+  }
+
+  /** Whether a model's vectors can be compared with those here. @param {string} probe */
+  fits(probe) {
+    return !this.by || cosine(floats(this.by.probe), floats(probe)) > SAME_MODEL;
+  }
+
+  /** Adds texts with their passages. @param {{name: string, text: string}[]} texts @param {(Passage & {embedding: string})[]} items @param {EmbeddedBy} by */
+  add(texts, items, by) {
+    const first = this.texts.length;
+    this.texts = [...this.texts, ...texts];
+    this.passages = [...this.passages, ...items.map(({ text, start, end }) => ({ text: text + first, start, end }))];
+    this.dimensions = items.length ? floats(items[0].embedding).length : this.dimensions;
+    const vectors = new Float32Array(this.vectors.length + items.length * this.dimensions);
+    vectors.set(this.vectors);
+    items.forEach(({ embedding }, i) => vectors.set(floats(embedding), this.vectors.length + i * this.dimensions));
+    this.vectors = vectors;
+    this.by = by;
+    this.updated = Date.now();
+  }
+
+  /** Removes a text with its passages. @param {number} index */
+  remove(index) {
+    const kept = this.passages.map((passage, from) => ({ passage, from })).filter(({ passage }) => passage.text !== index);
+    const vectors = new Float32Array(kept.length * this.dimensions);
+    kept.forEach(({ from }, i) => vectors.set(this.vectors.subarray(from * this.dimensions, (from + 1) * this.dimensions), i * this.dimensions));
+    this.passages = kept.map(({ passage }) => ({ ...passage, text: passage.text - (passage.text > index ? 1 : 0) }));
+    this.vectors = vectors;
+    this.texts = this.texts.filter((_, i) => i !== index);
+    this.characters.clear();
+    this.updated = Date.now();
+  }
+
+  /** All passages with their cosine to a vector of length 1, the nearest first. @param {Float32Array} question */
+  ranked(question) {
+    const { dimensions, vectors } = this;
+    const found = this.passages.map((passage, i) => {
+      let score = 0;
+      for (let d = 0, at = i * dimensions; d < dimensions; d += 1) score += question[d] * vectors[at + d];
+      return { ...passage, score };
+    });
+    return found.sort((a, b) => b.score - a.score);
+  }
+
+  /** A part of a text. Python counts characters, JavaScript half of those beyond U+FFFF twice. */
+  slice(text, start, end) {
+    if (!this.characters.has(text)) this.characters.set(text, Array.from(this.texts[text].text));
+    return this.characters.get(text).slice(Math.max(0, start), end).join("");
+  }
+}
+
+/** @param {string} base64 of float32 numbers @returns {Float32Array} */
+export function floats(base64) {
+  const letters = atob(base64);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i += 1) bytes[i] = letters.charCodeAt(i);
+  return new Float32Array(bytes.buffer, 0, bytes.length >> 2);
+}
+
+/** @param {Float32Array} a @param {Float32Array} b both of length 1 */
+export const cosine = (a, b) => (a.length === b.length ? a.reduce((sum, x, i) => sum + x * b[i], 0) : 0);
+
+function base64Of(numbers) {
+  const bytes = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
+  let letters = "";
+  for (let i = 0; i < bytes.length; i += 0x8000) letters += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
+  return btoa(letters);
+}
+
+/** @param {CollectionRecord[]} records @returns {string} JSON */
+export function exported(records) {
+  const collections = records.map((record) => ({ ...record, vectors: base64Of(record.vectors) }));
+  return JSON.stringify({ format: FORMAT, version: VERSION, collections });
+}
+
+/** The records in a file. UserError for anything else. @param {string} json @param {string} where @returns {CollectionRecord[]} */
+export function imported(json, where) {
+  let document;
+  try {
+    document = JSON.parse(json);
+  } catch {
+    throw new UserError("This file is not JSON.", { where, hint: "Choose a file that was exported here." });
+  }
+  if (document?.format !== FORMAT || !Array.isArray(document.collections)) {
+    throw new UserError("This file has no collections.", { where, hint: "Choose a file that was exported here." });
+  }
+  if (document.version > VERSION) throw new UserError("This file was written by a newer version.", { where, hint: "Reload the page to get that version." });
+  return document.collections.map((record, i) => checked(record, `${where}, collection ${i + 1}`));
+}
+
+/** A record with sound fields only. */
+function checked(record, where) {
+  const wrong = (what) => new UserError(`This collection is damaged: ${what}.`, { where, hint: "Export it again." });
+  const { id, name, created, updated, texts, passages, dimensions, by } = record ?? {};
+  if (typeof id !== "string" || typeof name !== "string") throw wrong("it has no name");
+  if (!Array.isArray(texts) || texts.some((one) => typeof one?.name !== "string" || typeof one?.text !== "string")) throw wrong("its texts are missing");
+  const size = (text) => Array.from(texts[text].text).length;
+  const sizes = texts.map((_, i) => size(i));
+  const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+  const sound = (/** @type {Partial<Passage>} */ { text, start, end } = {}) => isCount(text) && text < texts.length && isCount(start) && isCount(end) && start < end && end <= sizes[text];
+  if (!Array.isArray(passages) || !passages.every(sound)) throw wrong("a passage is not in its text");
+  let vectors;
+  try {
+    vectors = floats(record.vectors).slice();
+  } catch {
+    throw wrong("its vectors are missing");
+  }
+  if (!isCount(dimensions) || vectors.length !== passages.length * dimensions || !vectors.every(Number.isFinite)) throw wrong("its vectors do not fit its passages");
+  const fits = by === null || (typeof by?.title === "string" && typeof by?.probe === "string" && /^[A-Za-z0-9+/]*={0,2}$/.test(by.probe));
+  if (!fits) throw wrong("it does not say which model made it");
+  const time = (value) => (Number.isFinite(value) ? value : Date.now());
+  return {
+    id, name, created: time(created), updated: time(updated), texts: texts.map((one) => ({ name: one.name, text: one.text })),
+    passages: passages.map(({ text, start, end }) => ({ text, start, end })), vectors, dimensions, by: by && { title: by.title, probe: by.probe },
+  };
+}

@@ -1,0 +1,413 @@
+/**
+ * The search view: texts, their passages and vectors, questions, the passages found, model and settings. Loaded when it is
+ * first shown.
+ */
+import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { siteUrl } from "../../shared/site.js";
+import { Announcer } from "../../page/announcer.js";
+import { byId, h, memory } from "../../page/dom.js";
+import { clearError, showError } from "../../page/errors.js";
+import { ModelCard } from "../../page/model-card.js";
+import { ProgressLine } from "../../page/progress-line.js";
+import { RunButton } from "../../page/run-button.js";
+import { isShown } from "../../page/shell.js";
+import { CollectionList } from "./collection-list.js";
+import { CollectionStore } from "./collection-store.js";
+import { Collection, cosine, floats } from "./collection.js";
+import { ResultList } from "./result-list.js";
+import { buildSearch } from "./search-parts.js";
+import { readTexts } from "./text-files.js";
+
+const PAGE = 10; // results at a time
+const MODEL_FILES = /\.(gguf|safetensors)$|^(config|tokenizer)\.json$/i;
+const INITIAL = { size: 200, overlap: 40 }; // tokens
+/** The names under which models keep the prompt of passages. */
+const PASSAGE_PROMPTS = ["passage", "document", "corpus"];
+
+/**
+ * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
+ * @param {HTMLElement} view an empty section @returns {Promise<SearchView>} the view with its style
+ */
+export async function openSearch(app, models, view) {
+  const style = h("link", { rel: "stylesheet", href: siteUrl("css/search.css") });
+  await new Promise((resolve, reject) => {
+    style.onload = resolve;
+    style.onerror = () => reject(new Error(style.href));
+    document.head.append(style);
+  });
+  return new SearchView(app, models, view);
+}
+
+class SearchView {
+  /** As openSearch. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
+  constructor(app, models, view) {
+    this.app = app;
+    this.models = models;
+    this.view = view;
+    this.engine = app.engine;
+    this.choice = app.choices.embed;
+    buildSearch(view);
+    this.actions = { ...app.actions, models: () => models.open(this.choice) };
+    this.announcer = new Announcer(byId("search-announcer"));
+    this.slot = byId("search-error");
+    app.errorSlots.push(this.slot);
+    this.progress = new ProgressLine(byId("search-progress"));
+    this.button = new RunButton(app, byId("search-find"), this.slot, "Searching");
+    this.results = new ResultList(byId("search-list"));
+    this.store = new CollectionStore();
+    this.collection = new Collection();
+    /** Texts that wait for a model. @type {import("./text-files.js").NamedText[]} */
+    this.waiting = [];
+    /** What the loaded model says of itself. @type {{model: string, longest: number, probe: string, prompts: Record<string, string>} | null} */
+    this.known = null;
+    /** All passages of the last search, the nearest first. @type {import("./result-list.js").Result[]} */
+    this.found = [];
+    this.list = new CollectionList(byId("collections"), this.store, {
+      open: (record) => this.open(record), begin: () => this.open(null), removed: (id) => id === this.collection.id && this.#show(new Collection()),
+      renamed: (id, name) => id === this.collection.id && (this.collection.name = name),
+      removeText: (index) => this.removeText(index), fail: (error) => showError(this.slot, error, this.actions),
+    });
+    this.#restoreSettings();
+    new ModelCard(byId("search-model"), this.choice, models, this.announcer);
+    this.choice.addEventListener("model", () => this.load());
+    this.choice.addEventListener("models", () => this.#offer());
+    app.addEventListener("ready", () => this.load());
+    view.addEventListener("shown", () => this.load());
+    this.choice.dispatchEvent(new CustomEvent("model")); // the card was not there when it was chosen
+    this.#offer();
+    this.#listen();
+    this.ready = this.#restore();
+  }
+
+  #listen() {
+    byId("search-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.button.running) this.button.stop();
+      else this.find();
+    });
+    byId("search-question").addEventListener("keydown", (event) => {
+      if (event.key !== "ArrowDown") return;
+      event.preventDefault();
+      this.results.focusFirst();
+    });
+    for (const input of [byId("search-files"), byId("search-folder")]) {
+      input.addEventListener("change", () => {
+        const files = [...input.files];
+        input.value = "";
+        if (files.length) this.addFiles(files);
+      });
+    }
+    byId("search-add").addEventListener("click", () => this.addPasted());
+    byId("search-more").addEventListener("click", () => this.#showResults(this.shown + PAGE));
+    byId("compare").addEventListener("click", () => this.compare());
+  }
+
+  #restoreSettings() {
+    const values = memory.get("search-settings", {});
+    /** @type {Record<string, any>} */
+    this.values = values !== null && typeof values === "object" ? values : {};
+    this.fields = { size: byId("search-size"), overlap: byId("search-overlap") };
+    this.prompts = { query: byId("search-query-prompt"), passage: byId("search-passage-prompt") };
+    for (const [name, field] of Object.entries(this.fields)) {
+      field.value = String(this.#number(name));
+      field.addEventListener("change", () => {
+        if (!field.checkValidity()) return field.reportValidity(); // the browser names the limits; the last sound value counts
+        this.values[name] = Number(field.value);
+        memory.set("search-settings", this.values);
+      });
+    }
+    for (const [name, field] of Object.entries(this.prompts)) {
+      field.addEventListener("change", () => {
+        const id = this.choice.model?.id ?? "";
+        this.values.prompts = { ...this.values.prompts, [id]: { ...this.values.prompts?.[id], [name]: field.value } };
+        memory.set("search-settings", this.values);
+      });
+    }
+  }
+
+  /** A setting; a field with a wrong value counts as it was before. */
+  #number(name) {
+    return Number.isFinite(this.values[name]) ? this.values[name] : INITIAL[name];
+  }
+
+  get options() {
+    const size = this.#number("size");
+    return { size, overlap: Math.min(this.#number("overlap"), Math.floor(size / 2)) };
+  }
+
+  /** What is put before a text. @param {"query" | "passage"} name */
+  prompt(name) {
+    return this.prompts[name].value;
+  }
+
+  async #restore() {
+    try {
+      const [last] = await this.store.list();
+      this.#show(new Collection(last ?? {}));
+      await this.list.render(this.collection);
+    } catch (error) {
+      showError(this.slot, error, this.actions);
+    }
+    if (!this.store.keeps) this.#tell("This browser keeps nothing for this page (a private window, perhaps): collections are gone when it is closed. Export them to keep them.");
+  }
+
+  #tell(text, ...buttons) {
+    byId("search-note").replaceChildren(text, ...buttons);
+    byId("search-note").hidden = !text;
+  }
+
+  /** Buttons for the models of the hub, as long as there is no model. */
+  #offer() {
+    const { model, models } = this.choice;
+    byId("search-offer").hidden = model !== null;
+    byId("search-offer").replaceChildren(...models.filter(({ kind }) => kind === "hub").map((other) =>
+      h("li", {}, h("button", { type: "button", class: "offer-row", onclick: () => this.models.open(this.choice, other.id) },
+        h("span", {}, other.title), h("span", { class: "row-size" }, other.bytes ? megabytes(other.bytes) : "")))));
+    this.#showEmpty();
+  }
+
+  /** Loads the chosen model before it is needed. */
+  load() {
+    const { model } = this.choice;
+    if (!model) this.known = null;
+    if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
+    if (this.known?.model === model.id) return;
+    this.loading = model;
+    this.prepared = this.#load(model);
+  }
+
+  async #load(model) {
+    clearError(this.slot);
+    this.known = null;
+    try {
+      const onEvent = (event) => event.type === "progress" && this.progress.show(`${event.what}…`, event.done, event.total);
+      const known = await this.engine.call("search.load", { model: model.id }, { onEvent });
+      if (this.choice.model?.id !== model.id) return;
+      const { longest, probe, prompts: own } = /** @type {any} */ (known);
+      this.known = { longest, probe, prompts: own, model: model.id };
+      const prompts = { ...own, ...model.prompts, ...this.values.prompts?.[model.id] };
+      this.prompts.query.value = prompts.query ?? "";
+      this.prompts.passage.value = PASSAGE_PROMPTS.map((name) => prompts[name]).find((text) => text !== undefined) ?? "";
+      byId("search-size").max = String(longest);
+      this.#checkModel();
+    } catch (error) {
+      if (this.choice.model === model) showError(this.slot, error, this.actions);
+    } finally {
+      if (this.loading === model) this.loading = null;
+      if (!this.button.running) this.progress.hide();
+    }
+    if (this.known && this.waiting.length) this.addTexts(this.waiting.splice(0));
+  }
+
+  /** Says if the collection was made by another model than the one in use. @returns {boolean} whether it can be searched */
+  #checkModel() {
+    const { by } = this.collection;
+    if (!this.known || this.collection.fits(this.known.probe)) {
+      this.#tell("");
+      return true;
+    }
+    const again = h("button", { type: "button", class: "quiet", onclick: () => this.embedAgain() }, `Embed again with ${this.choice.model.title}`);
+    this.#tell(`This collection was made with ${by.title}. Vectors of two models cannot be compared: choose that model again, or `, again);
+    return false;
+  }
+
+  /** @param {import("./collection.js").CollectionRecord | null} record of the store; null: a new collection */
+  async open(record) {
+    await this.button.interrupt();
+    clearError(this.slot);
+    this.#show(new Collection(record ?? {}));
+    await this.list.render(this.collection);
+    this.announcer.say(record ? `${this.collection.name}: ${this.collection.passages.length} passages.` : "A new collection.");
+  }
+
+  #show(collection) {
+    this.collection = collection;
+    this.found = [];
+    this.results.clear();
+    byId("search-more").hidden = true;
+    this.list.current = collection;
+    this.#checkModel();
+    this.#showEmpty();
+  }
+
+  #showEmpty() {
+    const { collection } = this;
+    const empty = byId("search-empty");
+    empty.hidden = this.found.length > 0;
+    if (this.waiting.length) empty.textContent = `${count(this.waiting.length, "text")} will be embedded as soon as there is a model. Choose one: there is none in this page from the start.`;
+    else if (!collection.empty) empty.textContent = `${count(collection.texts.length, "text")} in ${count(collection.passages.length, "passage")}. Ask for what you look for.`;
+    else if (this.choice.model) empty.textContent = "Add texts, then ask for what you look for: passages are found by their meaning, not by their words.";
+    else empty.textContent = "Passages are found by their meaning, not by their words. No model for this comes with the page: choose one first, it is downloaded once. Then add texts.";
+  }
+
+  /** What was dropped on the page: texts, or the files of a model. @param {File[]} files @param {string} [folder] */
+  drop(files, folder) {
+    if (files.some(({ name }) => MODEL_FILES.test(name))) return this.models.addFiles(files, this.choice, folder);
+    return this.addFiles(files);
+  }
+
+  /** @param {File[]} files */
+  async addFiles(files) {
+    try {
+      clearError(this.slot);
+      const { texts, skipped } = await readTexts(files);
+      await this.addTexts(texts);
+      if (skipped.length) this.#tell(`Left out: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}.`);
+    } catch (error) {
+      showError(this.slot, error, this.actions);
+    }
+  }
+
+  async addPasted() {
+    const text = byId("search-paste").value;
+    if (!text.trim()) return byId("search-paste").focus();
+    const name = text.trim().split("\n")[0].slice(0, 40);
+    if (await this.addTexts([{ name, text }])) byId("search-paste").value = "";
+  }
+
+  /** Splits texts, embeds the passages, and stores them. @param {import("./text-files.js").NamedText[]} texts @returns {Promise<boolean>} */
+  addTexts(texts) {
+    return this.#addTo(this.collection, texts);
+  }
+
+  async #addTo(collection, texts, replace = false) {
+    if (!this.choice.model) {
+      this.waiting.push(...texts);
+      this.#showEmpty();
+      showError(this.slot, this.#noModel(), this.actions);
+      return true; // kept until there is a model
+    }
+    await this.button.interrupt();
+    let done = false;
+    const items = [];
+    this.over = this.button.run(async (signal) => {
+      const { model } = await this.#model(signal);
+      if (!replace && !collection.fits(this.known.probe)) {
+        throw new UserError(`This collection was made with ${collection.by.title}.`, { hint: "Begin a new collection, or choose that model again." });
+      }
+      const onEvent = (event) => {
+        if (event.type === "progress") this.progress.show(event.what === "embedding" ? "Embedding" : event.what === "splitting" ? "Splitting" : `${event.what}…`, event.done, event.total);
+        if (event.type === "item") items.push(event.values);
+      };
+      const params = { model: model.id, arguments: [texts.map(({ text }) => text)], options: { ...this.options, prompt: this.prompt("passage") } };
+      const { reason } = await this.engine.call("search.index", params, { signal, onEvent });
+      if (reason === "cancelled") return;
+      if (replace) Object.assign(collection, { texts: [], passages: [], vectors: new Float32Array() });
+      if (collection.empty && !replace) collection.name = texts[0].name.split("/")[0].slice(0, 60) || "Texts";
+      collection.add(texts, items, { title: model.title, probe: this.known.probe });
+      done = true;
+      await this.#save(collection);
+      this.announcer.say(`${count(texts.length, "text")} added, ${count(items.length, "passage")}.`);
+    }, { fail: () => {}, retry: () => this.#addTo(collection, texts, replace) });
+    await this.over;
+    this.progress.hide();
+    if (collection === this.collection) this.#show(collection);
+    await this.list.render(this.collection).catch((error) => showError(this.slot, error, this.actions));
+    return done;
+  }
+
+  /** All texts of the collection by the model in use. */
+  embedAgain() {
+    return this.#addTo(this.collection, this.collection.texts, true);
+  }
+
+  async removeText(index) {
+    await this.button.interrupt();
+    this.collection.remove(index);
+    await this.#save(this.collection);
+    this.#show(this.collection);
+    await this.list.render(this.collection).catch((error) => showError(this.slot, error, this.actions));
+  }
+
+  async #save(collection) {
+    try {
+      await this.store.put(collection.toRecord());
+    } catch (error) {
+      showError(this.slot, { type: "error", what: "This collection could not be kept.", where: String(error), hint: "Free some storage, or export it now.", action: "storage" }, this.actions);
+    }
+  }
+
+  #noModel() {
+    return new UserError("There is no model to compare texts with.", { hint: "Choose one: it is downloaded once, then stored here.", action: "models" });
+  }
+
+  /** Waits until the chosen model is loaded. */
+  async #model(signal) {
+    await this.app.listed();
+    const { model } = this.choice;
+    if (!model) throw this.#noModel();
+    if (this.known?.model !== model.id) {
+      if (!this.loading) this.prepared = this.#load((this.loading = model));
+      await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
+    }
+    throwIfCancelled(signal);
+    if (this.known?.model !== model.id) throw new UserError("The model could not be loaded.", { where: model.title, hint: "Choose another one.", action: "models" });
+    return { model };
+  }
+
+  async #embed(texts, prompt, signal) {
+    const { model } = await this.#model(signal);
+    const vectors = [];
+    const onEvent = (event) => event.type === "item" && (vectors[event.index] = floats(event.values.embedding));
+    await this.engine.call("search.embed", { model: model.id, arguments: [texts], options: { prompt } }, { signal, onEvent });
+    throwIfCancelled(signal);
+    return vectors;
+  }
+
+  /** Finds the passages that are nearest to the question, then the best sentence of each. */
+  async find() {
+    const question = byId("search-question").value.trim();
+    if (!question) return byId("search-question").focus();
+    const { collection } = this;
+    this.over = this.button.run(async (signal) => {
+      if (collection.empty) throw new UserError("There is no text to search.", { hint: "Add texts first." });
+      await this.#model(signal);
+      if (!this.#checkModel()) throw new UserError(`This collection was made with ${collection.by.title}.`, { hint: "Choose that model again, or embed the texts again." });
+      const [vector] = await this.#embed([question], this.prompt("query"), signal);
+      this.question = question;
+      this.found = collection.ranked(vector);
+      this.#showEmpty();
+      this.#showResults(PAGE);
+      this.announcer.say(`${count(Math.min(PAGE, this.found.length), "passage")} found.`);
+      await this.#mark(signal);
+    }, { fail: () => {}, retry: () => this.find() });
+    await this.over;
+  }
+
+  #showResults(number) {
+    this.shown = Math.min(number, this.found.length);
+    this.results.show(this.collection, this.found.slice(0, this.shown));
+    byId("search-more").hidden = this.shown >= this.found.length;
+    const unmarked = this.found.slice(0, this.shown).some(({ best }) => !best);
+    if (unmarked && !this.button.running) this.over = this.button.run((signal) => this.#mark(signal), { fail: () => {}, retry: () => this.#showResults(number) });
+  }
+
+  /** Marks the sentence of each shown passage that is nearest to the question. */
+  async #mark(signal) {
+    const { collection, found } = this;
+    const wanted = found.slice(0, this.shown).filter(({ best }) => !best);
+    const texts = wanted.map(({ text, start, end }) => collection.slice(text, start, end));
+    const onEvent = (event) => event.type === "item" && (wanted[event.index].best = event.values);
+    const options = { query_prompt: this.prompt("query"), prompt: this.prompt("passage") };
+    await this.engine.call("search.sentences", { model: this.choice.model.id, arguments: [this.question, texts], options }, { signal, onEvent });
+    if (this.found === found && this.collection === collection) this.results.show(collection, found.slice(0, this.shown));
+  }
+
+  /** The similarity of two texts. */
+  async compare() {
+    const fields = [byId("compare-one"), byId("compare-two")];
+    const empty = fields.find(({ value }) => !value.trim());
+    if (empty) return empty.focus();
+    const texts = fields.map(({ value }) => value.trim());
+    const result = byId("compare-result");
+    result.textContent = "";
+    this.over = this.button.run(async (signal) => {
+      const [one, two] = await this.#embed(texts, this.prompt("passage"), signal);
+      const score = cosine(one, two);
+      result.textContent = `${Math.round(score * 100)} % alike (cosine ${score.toFixed(3)}; 1 is the same meaning, 0 nothing in common).`;
+    }, { fail: () => {}, retry: () => this.compare() });
+    await this.over;
+  }
+}
+
+const count = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;

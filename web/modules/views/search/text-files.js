@@ -1,0 +1,109 @@
+/**
+ * Reads texts from the user's files: plain text and Markdown as they are, CSV and JSON as lines of their values.
+ *
+ * @typedef {{name: string, text: string}} NamedText
+ */
+import { UserError } from "../../shared/protocol.js";
+
+const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
+const FILE_LIMIT = 32 * 2 ** 20; // bytes
+const DEEPEST = 100; // levels of JSON
+
+/** Whether a file may hold a text. @param {File} file */
+export const isText = (file) => NAMES.test(file.name) || file.type.startsWith("text/");
+
+/**
+ * @param {File[]} files @returns {Promise<{texts: NamedText[], skipped: string[]}>} `skipped`: names and why
+ */
+export async function readTexts(files) {
+  const texts = [];
+  const skipped = [];
+  for (const file of files) {
+    const name = file.webkitRelativePath || file.name;
+    if (name.split("/").some((part) => part.startsWith("."))) continue; // hidden: of the system, or of tools
+    const why = !isText(file) ? "no text" : file.size > FILE_LIMIT ? `larger than ${FILE_LIMIT >> 20} MB` : null;
+    if (why) {
+      skipped.push(`${name} (${why})`);
+      continue;
+    }
+    const text = decoded(await file.arrayBuffer());
+    if (text === null) skipped.push(`${name} (no text in UTF-8 or UTF-16)`);
+    else if (!text.trim()) skipped.push(`${name} (empty)`);
+    else texts.push(...split(name, text));
+  }
+  if (!texts.length) {
+    throw new UserError("There is no text in these files.", { where: skipped.slice(0, 5).join(", "), hint: "Choose .txt, .md, .json or .csv files." });
+  }
+  return { texts, skipped };
+}
+
+/** @param {ArrayBuffer} bytes @returns {string | null} null if it is no text */
+function decoded(bytes) {
+  const [first, second] = new Uint8Array(bytes, 0, Math.min(2, bytes.byteLength));
+  const encoding = first === 0xff && second === 0xfe ? "utf-16le" : first === 0xfe && second === 0xff ? "utf-16be" : "utf-8";
+  try {
+    const text = new TextDecoder(encoding, { fatal: true }).decode(bytes).replace(/\r\n?/g, "\n");
+    return text.includes("\0") ? null : text;
+  } catch {
+    return null;
+  }
+}
+
+/** @returns {NamedText[]} */
+function split(name, text) {
+  if (/\.html?$/i.test(name)) return [{ name, text: new DOMParser().parseFromString(text, "text/html").body.textContent.trim() || text }];
+  if (/\.jsonl$/i.test(name)) return [{ name, text: text.split("\n").map((line) => fromJson(line) ?? line).join("\n\n") }];
+  if (/\.json$/i.test(name)) return [{ name, text: fromJson(text) ?? text }];
+  if (/\.(csv|tsv)$/i.test(name)) return [{ name, text: fromTable(text, /\.tsv$/i.test(name) ? "\t" : ",") }];
+  return [{ name, text }];
+}
+
+/** The values of a JSON text as paragraphs, one for each element of its lists; null if it is no JSON. */
+function fromJson(text) {
+  try {
+    return paragraphsOf(JSON.parse(text)) || null;
+  } catch {
+    return null;
+  }
+}
+
+function paragraphsOf(value, level = 0) {
+  if (value === null || typeof value === "boolean" || level > DEEPEST) return "";
+  if (typeof value !== "object") return String(value);
+  const inner = Array.isArray(value)
+    ? value.map((one) => paragraphsOf(one, level + 1))
+    : Object.entries(value).map(([key, one]) => (typeof one === "object" ? paragraphsOf(one, level + 1) : `${key}: ${one}`));
+  return inner.filter(Boolean).join(Array.isArray(value) ? "\n\n" : "\n");
+}
+
+/** The rows of a table as paragraphs, with the names of the columns. @param {string} text @param {string} comma */
+function fromTable(text, comma) {
+  const [head = [], ...rows] = tableRows(text, comma);
+  return rows.map((row) => row.map((cell, i) => (cell.trim() ? `${head[i]?.trim() ? `${head[i].trim()}: ` : ""}${cell.trim()}` : "")).filter(Boolean).join("\n"))
+    .filter(Boolean).join("\n\n") || text;
+}
+
+/** The cells of a table in RFC 4180's form. @returns {string[][]} */
+function tableRows(text, comma) {
+  const rows = [[]];
+  let cell = "";
+  let quoted = false;
+  const end = () => {
+    rows.at(-1).push(cell);
+    cell = "";
+  };
+  for (let i = 0; i < text.length; i += 1) {
+    const letter = text[i];
+    if (quoted && letter === '"' && text[i + 1] === '"') {
+      cell += '"';
+      i += 1;
+    } else if (letter === '"' && (quoted || cell === "")) quoted = !quoted;
+    else if (!quoted && letter === comma) end();
+    else if (!quoted && letter === "\n") {
+      end();
+      rows.push([]);
+    } else cell += letter;
+  }
+  end();
+  return rows.filter((row) => row.some(Boolean));
+}

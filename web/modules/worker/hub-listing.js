@@ -1,0 +1,118 @@
+/**
+ * Finds the models in a repository of a hub by its list of files, in the layout of huggingface.co's API.
+ *
+ * @typedef {{repo: string, revision: string, file: string | null}} HubName
+ * @typedef {{path: string, size: number | null, sha256: string | null}} HubFile
+ */
+import { UserError } from "../shared/protocol.js";
+
+const NAME = /^(?<repo>[\w.-]+\/[\w.-]+)(@(?<revision>[\w./-]+?))?([:/](?<file>[^\s:]+))?$/;
+const PAGES = 10; // of a list of files
+const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files name first
+/** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
+const COMPANIONS = /^(config|generation_config|preprocessor_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|modules|config_sentence_transformers|sentence_bert_config)\.json$|^(merges|vocab)\.txt$|^chat_template\.jinja$|^(tokenizer|spiece|sentencepiece|sentencepiece\.bpe|spm)\.model$|^\d+_\w+\/(config\.json|model\.safetensors|pytorch_model\.bin)$|^tokenizer\.bin$/;
+/** The roles of files in a speech model. */
+const ROLES = { "config.json": "config", "tokenizer.json": "tokenizer", "generation_config.json": "generation_config", "preprocessor_config.json": "preprocessor_config" };
+const QUANTISED = /(?:^|[-._])((?:i?q\d|tq\d|mxfp\d|nvfp\d)\w*)(?=\.)/i;
+
+/** @param {string} text what a user writes: owner/name, owner/name/file, owner/name:file, or an address @returns {HubName} */
+export function parseHubName(text) {
+  const plain = decodeURI(text.trim()).replace(/^https?:\/\/[^/]+\//, "").replace(/[?#].*$/, "").replace(/\/(tree|blob|resolve)\/([^/]+)\/?/, "@$2:").replace(/[:/]$/, "");
+  const { repo, revision = "main", file = null } = NAME.exec(plain)?.groups ?? {};
+  if (!repo || /(^|\/)\.\.?(\/|$)/.test(plain)) {
+    throw new UserError("This is no model's name.", { where: text.slice(0, 200), hint: "Write owner/name as on the hub, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF, or owner/name/file.gguf." });
+  }
+  return { repo, revision: revision ?? "main", file: file ?? null };
+}
+
+/** The files of a repository. @param {string} hub @param {HubName} name @param {AbortSignal} signal @returns {Promise<HubFile[]>} */
+export async function listFiles(hub, { repo, revision }, signal) {
+  /** @type {string | null} */
+  let address = new URL(`api/models/${repo}/tree/${encodeURIComponent(revision)}?recursive=true`, hub).href;
+  const found = [];
+  for (let page = 0; address && page < PAGES; page += 1) {
+    const response = await ask(address, repo, signal);
+    const entries = await response.json().catch(() => null);
+    if (!Array.isArray(entries)) {
+      throw new UserError("The server does not answer like a hub: it sends no list of files.", { where: hub, hint: "Check the hub address." });
+    }
+    for (const { type, path, size, lfs } of entries) {
+      if (type !== "file" || typeof path !== "string") continue;
+      const sha256 = /^[0-9a-f]{64}$/.test(lfs?.oid ?? "") ? lfs.oid : null;
+      found.push({ path, size: Number.isSafeInteger(lfs?.size ?? size) ? lfs?.size ?? size : null, sha256 });
+    }
+    const next = /<([^>]+)>;\s*rel="next"/.exec(response.headers.get("Link") ?? "");
+    address = next && new URL(next[1], address).origin === new URL(hub).origin ? new URL(next[1], address).href : null;
+  }
+  return found;
+}
+
+async function ask(address, where, signal) {
+  const response = await fetch(address, { signal, mode: "cors", credentials: "omit" }).catch((error) => {
+    if (signal.aborted) throw error;
+    throw new UserError("The hub cannot be reached.", { where: address, hint: "Check your connection and the hub address, then try again." });
+  });
+  if (response.ok) return response;
+  const denied = response.status === 401 || response.status === 403;
+  // The hub answers 401 for names that it does not know.
+  const what = response.status === 404 || denied ? "The hub has no such model, or it is not public." : `The hub answered ${response.status}.`;
+  throw new UserError(what, { where, hint: "Check the name: owner/name, with capital letters as on the hub." });
+}
+
+/** The first bytes of a file. @param {string} address @param {AbortSignal} signal @returns {Promise<Uint8Array>} */
+export async function firstBytes(address, signal) {
+  const reader = (await ask(address, address, signal)).body.getReader();
+  const bytes = new Uint8Array(HEADER_BYTES);
+  let length = 0;
+  while (length < bytes.length) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const part = value.subarray(0, bytes.length - length);
+    bytes.set(part, length);
+    length += part.length;
+  }
+  reader.cancel().catch(() => {}); // the rest is not needed
+  return bytes.slice(0, length);
+}
+
+/** The text of a small file. @param {string} address @param {AbortSignal} signal */
+export const textOf = async (address, signal) => (await ask(address, address, signal)).text();
+
+/**
+ * The models in a repository's files for a task, quantised ones first.
+ * @param {HubName} name @param {HubFile[]} files @param {import("./model-files.js").Task} task
+ * @returns {import("./model-files.js").Model[]}
+ */
+export function modelsOf({ repo, revision, file }, files, task) {
+  const beside = (path) => files.filter((one) => folderOf(one.path) === folderOf(path) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
+  const found = files.filter(({ path }) => isWeights(path, task) && (!file || path === file)).map((weights) => {
+    const alone = /\.gguf$|(^|\/)ggml-[^/]*\.bin$/i.test(weights.path);
+    const more = alone ? [] : companions(weights, beside(weights.path), task);
+    const chosen = [{ role: "model", ...weights }, ...more];
+    return {
+      id: `hub:${repo}@${revision}:${weights.path}`, title: alone || files.length === 1 ? weights.path.split("/").pop() : repo.split("/").pop(),
+      description: `From ${repo}.`, kind: /** @type {const} */ ("hub"), task, repo, revision, files: chosen,
+      precision: QUANTISED.exec(weights.path)?.[1].toLowerCase() ?? (/bf16|f16|fp16/i.test(weights.path) ? "float16" : alone ? "" : "float"),
+    };
+  });
+  const quantised = (model) => (QUANTISED.test(model.files[0].path) ? 0 : 1);
+  return found.sort((a, b) => quantised(a) - quantised(b) || (a.files[0].size ?? 0) - (b.files[0].size ?? 0));
+}
+
+const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
+
+function isWeights(path, task) {
+  const name = path.split("/").pop();
+  if (/-\d+-of-\d+\./.test(name)) return false; // a part of a model
+  if (/\.gguf$/i.test(name)) return task !== "transcribe" && !/mmproj|imatrix/i.test(name);
+  if (/^ggml-.*\.bin$/i.test(name)) return task === "transcribe" && !/encoder|vad|silero/i.test(name);
+  if (path.includes("/")) return false; // other forms of the model: onnx, openvino …
+  return name === "model.safetensors" || (name === "model.safetensors.index.json" && task === "chat");
+}
+
+/** The files that go with weights, by role: speech models have names of their own, others the paths in the folder. */
+function companions(weights, files, task) {
+  const shards = /index\.json$/.test(weights.path) ? files.filter(({ path }) => /^model-\d+-of-\d+\.safetensors$/.test(path)) : [];
+  const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) : COMPANIONS.test(path)));
+  return [...wanted, ...shards].map((one) => ({ role: (task === "transcribe" && ROLES[one.path]) || one.path, ...one }));
+}
