@@ -19,7 +19,7 @@ from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
-from pyapp.formats.source import FileSource, close_source, read_whole
+from pyapp.formats.source import close_source, read_whole
 from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models.load import is_llama_cpps, module_of, read_settings, settings_of, stored_parameters
 from pyapp.models.sentences import (
