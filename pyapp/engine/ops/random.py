@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
-from ..launch import KERNELS, refuse_capture
+from ..launch import KERNELS, run_at_replays
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..shape import as_shape, broadcast_shapes, dense_layout
@@ -60,13 +60,12 @@ class Generator:
             raise TypeError(f"set_state: takes (seed, offset) of get_state(), not {state!r:.60}")
         self.seed, self.offset = int(state[0]), int(state[1])
 
-    def fill(self, kernel: Any, target: Tensor) -> Tensor:
+    def fill(self, kernel: Any, target: Tensor) -> None:
         """Fills a dense float32 tensor and advances the state."""
         count = target.numel()
         signed = self.seed - (1 << 64) if self.seed >> 63 else self.seed
         kernel.launch(count >> 8, target, count, signed, self.offset)
         self.offset += (count + 3) // 4
-        return target
 
 
 default_generator = function("default_generator")(Generator(0))
@@ -98,9 +97,10 @@ def _check_float(name: str, dtype: Any) -> None:
 
 
 def _draw(kernel: Any, size: Any, generator: Generator | None, device: Any = None) -> Tensor:
-    refuse_capture("random numbers")
+    source = generator or default_generator
     target = empty_contiguous(as_shape(size), _dtype.float32, check_device(device))
-    return (generator or default_generator).fill(kernel, target)
+    run_at_replays(lambda: source.fill(kernel, target), target)  # a Graph draws new numbers each time
+    return target
 
 
 @function(factory=True)
