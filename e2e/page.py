@@ -34,6 +34,17 @@ class StoryPage:
         self.page.goto(url)
         return self.wait_ready()
 
+    def reset(self) -> None:
+        """As at the first visit: no dialog, no error, the embedded model."""
+        self.errors.clear()
+        self.expected_errors.clear()
+        self.page.evaluate(
+            "async () => { location.hash = '#story'; const { app, story } = pyappPage;"
+            " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
+            " await story.button.interrupt(); app.choices.generate.chooseFirst();"
+            " document.getElementById('story-error').replaceChildren() }"
+        )
+
     def wait_ready(self, timeout: float = 60_000) -> StoryPage:
         state = self.page.wait_for_function(STATE, timeout=timeout).json_value()
         assert state == "ready", self.page.locator("#story-error").inner_text()
