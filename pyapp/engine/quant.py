@@ -20,6 +20,7 @@ from .storage import Storage
 from .tensor import Tensor, adopt_array, empty_contiguous, make
 
 BAND = 8  # rows that are packed together
+QUANTIZED_TOGETHER = 1 << 20  # values
 BLOCK = 32  # columns that share a scale in q8_0 and q8_group
 # Bytes of one packed block of each of the eight rows of a band.
 BANDED = {
@@ -166,21 +167,37 @@ def from_groups(quants: Any, scales: Any, shape: Sequence[int], group: int, devi
 
 
 def quantize(x: Tensor, dtype: DType | str = "q8_0", importance: Any = None) -> Tensor:
-    """Quantises a float matrix to one of GGML's block types. `importance` (columns,) weights the errors of the columns
-    (llama.cpp's imatrix). ValueError for other types and shapes, and for NaN and infinite values, which only q8_0
-    accepts."""
+    """Quantises a matrix to one of GGML's block types, some rows at a time. `importance` (columns,) weights the errors
+    of the columns (llama.cpp's imatrix). ValueError for other types and shapes, and for NaN and infinite values, which
+    only q8_0 accepts."""
     kind = as_dtype(dtype)
     rows, columns = _matrix(x.shape, "quantize")
     if kind.name not in BLOCK_TYPES:
         raise ValueError(f"quantize: cannot write {kind}; use one of {', '.join(BLOCK_TYPES)}")
-    x = x.detach().to(_dtype.float32).contiguous()
-    if kind is not _dtype.q8_0:
-        from .blocks.writing import quantize_blocks
-
-        return from_blocks(quantize_blocks(x.numpy(), kind.name, importance).data, (rows, columns), kind, x.device)
+    x = x.detach()
     result = empty(x.shape, kind, x.device)
-    KERNELS["quantize_q8_0"].launch(rows * columns >> 9, result, x, rows, columns, columns)
+    step = max(1, QUANTIZED_TOGETHER // max(columns, 1) // BAND) * BAND
+    for first in range(0, rows, step):
+        count = min(step, rows - first)
+        part = x.narrow(0, first, count) if not x.dtype.is_quantized else dequantize(rows_of(x, first, count))
+        _quantize_rows(result, first, part.to(_dtype.float32).contiguous(), importance)
     return result
+
+
+def _quantize_rows(result: Tensor, first: int, x: Tensor, importance: Any) -> None:
+    """Quantises x, dense float32, to the rows of a matrix from `first` on, a multiple of BAND."""
+    kind, (count, columns) = result.dtype, x.shape
+    begin = packed_bytes((first, columns), kind)
+    if kind is _dtype.q8_0:
+        KERNELS["quantize_q8_0"].launch(count * columns >> 9, Part(result, begin), x, count, columns, columns)
+        return
+    from .blocks.writing import quantize_blocks
+
+    blocks = quantize_blocks(x.numpy(), kind.name, importance).data
+    if kind.name in BANDED:
+        pack_rows(result, first, _on_device(blocks, x.device), count)
+    else:
+        result.storage.write(begin, memoryview(blocks).cast("B"))
 
 
 def dequantize(x: Tensor) -> Tensor:
@@ -222,15 +239,15 @@ def concatenate(parts: Sequence[Tensor]) -> Tensor:
     return result
 
 
-def rows(x: Tensor, first: int, count: int) -> Tensor:
+def rows_of(x: Tensor, first: int, count: int) -> Tensor:
     """A view of rows of a matrix (N, K) → (count, K). A block-quantised view has a storage of its own, because its
     bytes have no strides. ValueError for a banded matrix if `first`, or the end before the last row, is within a band.
     """
     if not x.dtype.is_quantized:
         return x.narrow(0, first, count)
-    check_not_transposed(x, "rows")
+    check_not_transposed(x, "rows_of")
     if not whole_bands(x, first, count):
-        raise ValueError(f"rows: {first} and {count} of {x.dtype} are no multiples of {BAND}")
+        raise ValueError(f"rows_of: {first} and {count} of {x.dtype} are no multiples of {BAND}")
     columns = x.shape[1]
     begin, size = (packed_bytes((height, columns), x.dtype) for height in (first, count))
     owner = (x.storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start
@@ -267,4 +284,4 @@ def copied_rows(x: Tensor, first: int, count: int) -> Tensor:
         return x.narrow(0, first, count).contiguous().clone()
     if not whole_bands(x, first, count):
         return dequantize(x).narrow(0, first, count).contiguous().clone()
-    return clone(rows(x, first, count))
+    return clone(rows_of(x, first, count))

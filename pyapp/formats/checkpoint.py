@@ -107,6 +107,12 @@ class Checkpoint(ABC):
         """The place of the bytes of `read_bytes`: source, offset, number; None if they are not one range of a file."""
         return None
 
+    def forget(self, name: str) -> None:
+        """Gives the memory of a mapped tensor that nobody uses any more back to the system."""
+        place = self._place(name)
+        if place is not None and hasattr(place[0], "forget"):
+            place[0].forget(*place[1:])
+
     def close(self) -> None:
         close_source(self.source)
 

@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 import threading
+from collections import Counter
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -109,7 +110,9 @@ class FileSource:
         self.size = os.fstat(self._file.fileno()).st_size
         self._lock = threading.Lock()
         self._mapping = mapping and sys.platform != "emscripten"
-        self._memory: tuple[int, object] | None = None  # address and owner of the whole file
+        self._memory: tuple[int, Any] | None = None  # address and owner of the whole file
+        self._map: Any = None  # the mapping that the owner keeps
+        self._given: Counter[tuple[int, int]] = Counter()  # how often each range was mapped
 
     def mapped(self, offset: int, length: int) -> tuple[int, object] | None:
         """(address, owner) of a range of the file in memory; None if it cannot be mapped.
@@ -121,9 +124,25 @@ class FileSource:
             return None
         with self._lock:
             if self._memory is None:
-                self._memory = _map_file(self._file.fileno(), self.size)
-                self._mapping = self._memory is not None
-        return None if self._memory is None else (self._memory[0] + offset, self._memory[1])
+                self._map = _map_file(self._file.fileno(), self.size)
+                self._mapping = self._map is not None
+                if self._map is not None:
+                    owner: Any = (ctypes.c_char * self.size).from_buffer(self._map)  # keeps the mapping
+                    self._memory = ctypes.addressof(owner), owner
+            if self._memory is None:
+                return None
+            self._given[offset, length] += 1
+            return self._memory[0] + offset, self._memory[1]
+
+    def forget(self, offset: int, length: int) -> None:
+        """Gives the memory of a range that was mapped once, and is not used any more, back to the system."""
+        if not hasattr(self._map, "madvise") or self._given[offset, length] != 1:
+            return  # a tensor that somebody else has mapped may have been written
+        import mmap  # natively only
+
+        first, last = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE, (offset + length) // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < last:
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         check_range(self, offset, length)
@@ -148,7 +167,7 @@ class FileSource:
 
     def close(self) -> None:
         self._file.close()
-        self._memory = None  # tensors keep the owner as long as they need it
+        self._memory = self._map = None  # tensors keep the owner as long as they need it
 
     def __enter__(self) -> FileSource:
         return self
@@ -159,21 +178,18 @@ class FileSource:
         self.close()
 
 
-def _map_file(descriptor: int, size: int) -> tuple[int, object] | None:
-    """(address, owner) of a private copy-on-write mapping of a file; None if the system refuses."""
+def _map_file(descriptor: int, size: int) -> Any:
+    """A private copy-on-write mapping of a file; None if the system refuses."""
     import mmap  # natively only
 
     try:
         if os.name == "posix":
             # Without MAP_NORESERVE, Linux refuses a file that is larger than memory and swap together.
             flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
-            memory = mmap.mmap(descriptor, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        else:
-            memory = mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY)
+            return mmap.mmap(descriptor, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY)
     except (OSError, ValueError):  # a file system without mappings, or a file that has been shortened
         return None
-    owner: Any = (ctypes.c_char * size).from_buffer(memory)  # keeps the mapping
-    return ctypes.addressof(owner), owner
 
 
 def open_source(source: AnySource, *, mapping: bool = True) -> ByteSource:

@@ -47,7 +47,7 @@ MODEL_TYPES = {
     "xlm-roberta": "roberta",
 }
 TASKS: dict[str, tuple[str, ...]] = {
-    "bart": ("seq2seq-lm",),
+    "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
     "bert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "deberta_v2": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "distilbert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),

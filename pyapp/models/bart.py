@@ -1,5 +1,5 @@
 """BART (Lewis et al. 2019, arXiv 1910.13461): an encoder and a decoder with learned positions, for summaries and
-translation.
+translation; with heads for labels of texts and for answers.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -11,11 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyapp.engine import Device, Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Module, ModuleList
+from pyapp.errors import ArgumentError
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import Words, visible_keys
-from pyapp.nn.sequence_to_sequence import DecoderLayer, EncoderLayer, Memory, SequenceToSequence
+from pyapp.nn.sequence_to_sequence import DecoderLayer, EncoderLayer, Memory, SequenceToSequence, WholeMemory, check_ids
 
 from .loading.config import check_fields, read_config, require
+from .loading.labels import Labelled
 
 MODEL_TYPES = ("bart",)
 BASE = "model"  # the name of encoder and decoder in files with a head
@@ -23,7 +25,7 @@ OFFSET = 2  # rows of the table of positions before the first position
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Labelled):
     """The hyper-parameters, by the names of config.json."""
 
     vocab_size: int
@@ -42,6 +44,8 @@ class Config:
     bos_token_id: int = 0
     eos_token_id: int = 2
     decoder_start_token_id: int = 2
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -151,4 +155,81 @@ class Bart(SequenceToSequence):
         return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
 
 
-TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": Bart}
+class BartHeaded(Module):
+    """Encoder and decoder below a head: the decoder reads the text too, one place to the right."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.model = BartModel(config)
+
+    @property
+    def encoder(self) -> BartHeaded:
+        """What limits the number of tokens (`most`), as in encoders."""
+        return self
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.model.shared.weight.device
+
+    def hidden(self, ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """ids (B, T) → the decoder's hidden states (B, T, D)."""
+        check_ids(self, ids, attention_mask)
+        encoded = self.model.encoder(ids, visible_keys(attention_mask))  # (B, T, D)
+        first = ops.full((ids.shape[0], 1), self.config.decoder_start_token_id, dtype=ids.dtype, device=ids.device)
+        tokens = ops.cat([first, ids.narrow(1, 0, ids.shape[1] - 1)], 1)  # (B, T)
+        return self.model.decoder(tokens, WholeMemory(encoded, attention_mask, ids.shape[1]))
+
+
+class ClassificationHead(Module):
+    """out_proj(tanh(dense(x)))."""
+
+    def __init__(self, width: int, labels: int) -> None:
+        super().__init__()
+        self.dense = Linear(width, width)
+        self.out_proj = Linear(width, labels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, D) → logits (B, labels)."""
+        return self.out_proj(self.dense(x).tanh())
+
+
+class BartForSequenceClassification(BartHeaded):
+    """Scores of the labels of a text, or of a pair of texts, read at its last end token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.classification_head = ClassificationHead(config.d_model, len(config.labels))
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → logits (B, labels). ArgumentError for a text without an end token."""
+        ends = (ids == self.config.eos_token_id).to("int32")  # (B, T)
+        if not ends.amax(1).amin().item():
+            raise ArgumentError(
+                f"BartForSequenceClassification: a text has no end token (eos_token_id {self.config.eos_token_id})"
+            )
+        places = ops.arange(1, ids.shape[1] + 1, dtype="int32", device=ids.device)
+        last = (ends * places).argmax(1, True).unsqueeze(-1)  # (B, 1, 1)
+        x = self.hidden(ids, attention_mask)
+        return self.classification_head(ops.gather(x, 1, last.expand(x.shape[0], 1, x.shape[2])).squeeze(1))
+
+
+class BartForQuestionAnswering(BartHeaded):
+    """Scores of an answer's start and end at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.qa_outputs = Linear(config.d_model, 2)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → logits (B, T, 2)."""
+        return self.qa_outputs(self.hidden(ids, attention_mask))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "seq2seq-lm": Bart,
+    "sequence-classification": BartForSequenceClassification,
+    "question-answering": BartForQuestionAnswering,
+}

@@ -16,7 +16,7 @@ from pyapp.nn.encoders import BertLayers, Encoder, Headed, LinearHead, Pooler, T
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import check_fields, read_config, require
-from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings
+from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("bert",)
@@ -158,9 +158,7 @@ def question_answering(config: Config) -> LinearHead:
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    tensors = values["tensors"]
-    types = tensors["token_types.weight"].shape[0] if "token_types.weight" in tensors else 1
-    return encoder_settings(found, values) | {"type_vocab_size": types}
+    return encoder_settings(found, values) | {"type_vocab_size": rows_in(values, "token_types.weight") or 1}
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:

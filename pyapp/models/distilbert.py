@@ -203,7 +203,8 @@ def _to_gguf(config: Config) -> dict[str, Any]:
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     epsilon = values.get("attention.layer_norm_epsilon", EPSILON)
-    require(abs(epsilon - EPSILON) < 1e-3 * EPSILON, f"a BERT without token types with layer_norm_epsilon {epsilon}")
+    same = type(epsilon) in (int, float) and abs(epsilon - EPSILON) < 1e-3 * EPSILON
+    require(same, f"a BERT without token types has the layer_norm_epsilon {EPSILON}, not {epsilon!r:.40}")
     return encoder_settings(found, values)
 
 

@@ -82,10 +82,13 @@ def load_model(
         config = files.files.get("config") if config is None else config
     settings = None if config is None else read_settings(config)
     if settings is not None:
-        check_architecture(settings, getattr(config, "name", "config.json"))
+        check_architecture(settings, _named(config))
     checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     try:
         settings = dict(settings_of(checkpoint, settings))
+        if config is not None and "model_type" not in settings and "dim" not in settings:
+            hint = "Give the config.json that belongs to the weights"
+            raise ModelError("it does not say the model_type", where=_named(config), hint=hint)
         check_architecture(settings, checkpoint.source.name)
         if tokenizer is None and not isinstance(source, Checkpoint):
             tokenizer = tokenizer_beside(source, checkpoint)
@@ -101,6 +104,11 @@ def load_model(
 
     check_tokenizer(text, model.config.vocab_size)
     return LoadedModel(name, model, text, model.config.to_dict())
+
+
+def _named(source: Any) -> str:
+    """A source's name for errors."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else getattr(source, "name", "config.json")
 
 
 def tokenizer_beside(source: Source, checkpoint: Checkpoint) -> Source | None:
@@ -150,7 +158,7 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
     if name is None:
         raise ModelError(
             f"the architecture {str(architecture)[:50]!r} is not known", where=checkpoint.source.name,
-            hint=f"Known in GGUF files: {', '.join(GGUF_ARCHITECTURES)}",
+            hint=f"Known in GGUF files: {', '.join(form for form in GGUF_ARCHITECTURES if ' ' not in form)}",
         )  # fmt: skip
     module = importlib.import_module(f"pyapp.models.{name}")
     return gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
@@ -267,10 +275,10 @@ def empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mappin
 
     try:
         config = module.Config.from_dict(settings)
+        with skip_initialization():
+            model = kind(config)
     except ModelError as error:
         raise ModelError(error.what, where=error.where or checkpoint.source.name, hint=error.hint) from error
-    with skip_initialization():
-        model = kind(config)
     return config, model, stored_parameters(module, config, model, checkpoint)
 
 

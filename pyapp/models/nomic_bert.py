@@ -19,7 +19,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import check_fields, check_heads, read_config, require
-from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings
+from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
 from .loading.weights import Stored
 
@@ -240,9 +240,7 @@ def token_classification(config: Config) -> LinearHead:
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    tensors = values["tensors"]
-    types = tensors["token_types.weight"].shape[0] if "token_types.weight" in tensors else 1
-    return encoder_settings(found, values) | {"type_vocab_size": types}
+    return encoder_settings(found, values) | {"type_vocab_size": rows_in(values, "token_types.weight") or 1}
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:

@@ -233,7 +233,7 @@ def from_gguf_keys(values: Mapping[str, Any]) -> tuple[list[Module], SentenceSet
     ModelError for a kind of pooling that is not known.
     """
     number = values.get(f"{values['general.architecture']}.{POOLING}", 1)
-    if number not in POOLING_TYPES:
+    if type(number) is not int or number not in POOLING_TYPES:
         raise ModelError(
             f"pooling_type is {number!r:.40}", where=POOLING,
             hint=f"Known: {', '.join(f'{key} ({mode})' for key, mode in POOLING_TYPES.items())}",

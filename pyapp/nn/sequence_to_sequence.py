@@ -234,12 +234,17 @@ class SequenceToSequence(Module):
         return self.decode(tokens, WholeMemory(encoded, attention_mask, tokens.shape[1], token_mask))
 
     def check(self, ids: Tensor, mask: Tensor | None) -> None:
-        """ArgumentError for ids that are not (B, T) with T from 1 to `most`, and for a mask of another shape."""
-        name = type(self).__name__
-        if ids.ndim != 2 or not 1 <= ids.shape[1] <= self.most:
-            raise ArgumentError(f"{name}: ids are (B, T) with T from 1 to {self.most}, not {describe(ids)}")
-        if mask is not None and mask.shape != ids.shape:
-            raise ArgumentError(f"{name}: a mask is {describe(mask)}, the ids {describe(ids)}")
+        """check_ids of this model."""
+        check_ids(self, ids, mask)
+
+
+def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
+    """ArgumentError for ids that are not (B, T) with T from 1 to `model.most`, and for a mask of another shape."""
+    name = type(model).__name__
+    if ids.ndim != 2 or not 1 <= ids.shape[1] <= model.most:
+        raise ArgumentError(f"{name}: ids are (B, T) with T from 1 to {model.most}, not {describe(ids)}")
+    if mask is not None and mask.shape != ids.shape:
+        raise ArgumentError(f"{name}: a mask is {describe(mask)}, the ids {describe(ids)}")
 
 
 # -- BART's parts (Lewis et al. 2019, arXiv 1910.13461)

@@ -39,6 +39,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
+OTHER_DEVICE = ("bert", "xlm_roberta", "nomic_bert", "modernbert")  # run on another device
 # Run as GGUF files, with these fields: rows of blocks, and what llama.cpp has of an architecture.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 IN_GGUF: dict[str, dict[str, Any]] = {

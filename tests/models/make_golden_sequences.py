@@ -19,7 +19,7 @@ import transformers
 
 from tests.models.make_golden_encoders import rounded
 from tests.models.seeded import direction, draw
-from tests.models.sequence_configs import CONFIGS, IDS, MASK, MOST, SEARCHES, TEXTS
+from tests.models.sequence_configs import CONFIGS, HEAD_IDS, HEAD_MASK, HEADS, IDS, MASK, MOST, SEARCHES, TEXTS
 
 FOLDER = Path(__file__).with_name("golden_sequences")
 
@@ -71,9 +71,32 @@ def golden(name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def golden_head(task: str) -> dict[str, Any]:
+    """BART with a head."""
+    config = {key: value for key, value in CONFIGS["bart"].items() if key != "model_type"}
+    labels = {"0": "no", "1": "yes"} if task == "question-answering" else {"0": "no", "1": "perhaps", "2": "yes"}
+    made = transformers.BartConfig(**config, id2label=labels)
+    made._attn_implementation = "eager"
+    ends = {"sequence-classification": "ForSequenceClassification", "question-answering": "ForQuestionAnswering"}
+    model = getattr(transformers, f"Bart{ends[task]}")(made).float().eval()
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape))))
+    found = model(input_ids=torch.tensor(HEAD_IDS), attention_mask=torch.tensor(HEAD_MASK))
+    answers = task == "question-answering"
+    outputs = torch.stack([found.start_logits, found.end_logits], -1) if answers else found.logits
+    (outputs * torch.from_numpy(direction(task, tuple(outputs.shape))).float()).sum().backward()
+    parameters = {
+        key: rounded([(parameter.grad.double().numpy() * direction(key, parameter.shape)).sum()])[0]
+        for key, parameter in model.named_parameters() if parameter.grad is not None
+    }  # fmt: skip
+    return {"outputs": rounded(outputs.detach()), "parameters": parameters}
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or CONFIGS:
+    (FOLDER / "bart_heads.json").write_text(json.dumps({task: golden_head(task) for task in HEADS}) + "\n")
+    for name in (name for name in sys.argv[1:] or CONFIGS if name in CONFIGS):
         text = json.dumps(golden(name), separators=(",", ":"))
         (FOLDER / f"{name}.json").write_text(text + "\n")
         print(name, len(text))

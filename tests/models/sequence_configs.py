@@ -27,11 +27,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 34,
     },
 }  # fmt: skip
-QUANTISED = ("t5",)  # run with weights in block types
+QUANTISED = ("t5", "bart", "mbart", "marian")  # run with weights in block types
+OTHER_DEVICE = ("t5", "bart", "marian")  # run on another device
 # Run as GGUF files, with these fields.
 IN_GGUF = dict.fromkeys(("t5", "flan_t5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
 IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]
 MASK = [[1] * 7, [1] * 4 + [0] * 3]
+# The heads over BART: tokens of two texts with an end token after each part, the second with padding.
+HEADS = ("sequence-classification", "question-answering")
+HEAD_IDS = [[0, 5, 17, 2, 8, 12, 2], [0, 26, 2, 31, 2, 1, 1]]
+HEAD_MASK = [[1] * 7, [1] * 5 + [0] * 2]
 TEXTS = [[3, 11, 27, 6, 19], [3, 30, 8, 15, 2]]
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {},

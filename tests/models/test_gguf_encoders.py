@@ -179,6 +179,25 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
     refused("pooling 'max'", config_json=settings, **{"1_Pooling__config_json": {"pooling_mode": "max"}})
 
 
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    def changed(name: str, told: str, values: dict[str, Any], **tensors: Any) -> None:
+        with open_checkpoint(tmp_path / f"{name}.gguf") as checkpoint:
+            types = {key: kind for key, kind in checkpoint.types.items() if key not in values}  # type: ignore[attr-defined]
+            whole = {key: checkpoint.read(key) for key in checkpoint.tensors}
+            whole |= {key.replace("__", "."): change(whole[key.replace("__", ".")]) for key, change in tensors.items()}
+            write_gguf(tmp_path / "changed.gguf", whole, checkpoint.values | values, types)  # type: ignore[attr-defined]
+        with pytest.raises(ModelError, match=told):
+            load_task_model(tmp_path / "changed.gguf", "features")
+
+    for name in ("bert", "nomic_bert", "distilbert"):
+        converted(folder_of(name, tmp_path / name)[1], tmp_path / f"{name}.gguf", "f32")
+    changed("bert", "pooling_type is", {"bert.pooling_type": [1]})
+    changed("bert", "num_attention_heads 5 does not divide", {"bert.attention.head_count": 5})
+    changed("bert", "of another shape.*token_type", {}, token_types__weight=lambda x: x.sum())
+    changed("distilbert", "layer_norm_epsilon.*'x'", {"bert.attention.layer_norm_epsilon": "x"})
+    changed("nomic_bert", "q_proj.weight' is a part of 40 rows", {}, blk__0__attn_qkv__weight=lambda x: x[:40])
+
+
 def test_a_file_for_another_task_is_named(tmp_path: Path) -> None:
     _, folder = folder_of("bert", tmp_path / "folder")
     file = converted(folder, tmp_path / "model.gguf", "f16")

@@ -20,7 +20,18 @@ from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.sequence_to_sequence import CachedMemory
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models.seeded import direction, draw
-from tests.models.sequence_configs import CONFIGS, IDS, MASK, MOST, QUANTISED, SEARCHES, TEXTS
+from tests.models.sequence_configs import (
+    CONFIGS,
+    HEAD_IDS,
+    HEAD_MASK,
+    HEADS,
+    IDS,
+    MASK,
+    MOST,
+    QUANTISED,
+    SEARCHES,
+    TEXTS,
+)
 
 FOLDER = Path(__file__).with_name("golden_sequences")
 
@@ -103,6 +114,28 @@ def test_searches_find_the_texts_of_transformers(name: str, kind: str) -> None:
     assert len(steps) < MOST and set(steps) <= {None}
 
 
+@pytest.mark.parametrize("task", HEADS)
+def test_heads_over_bart_are_those_of_transformers(task: str) -> None:
+    module = module_of("bart")
+    labels = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
+    model, expected = module.TASKS[task](module.Config.from_dict(CONFIGS["bart"] | labels)), golden("bart_heads")[task]
+    with pyapp.no_grad():
+        for key, parameter in model.named_parameters():
+            parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape))))
+    ids = pyapp.tensor(HEAD_IDS)
+    outputs = model.requires_grad_()(ids, pyapp.tensor(HEAD_MASK))
+    np.testing.assert_allclose(outputs.detach().numpy().reshape(-1), expected["outputs"], atol=1e-4)
+    (outputs * pyapp.tensor(direction(task, outputs.shape).astype(np.float32))).sum().backward()
+    found = dict(model.named_parameters())
+    assert set(expected["parameters"]) == set(found)
+    for key, product in expected["parameters"].items():
+        grad = found[key].grad.numpy().astype(np.float64)
+        assert abs((grad * direction(key, grad.shape)).sum() - product) < 2e-3 + 1e-3 * abs(product), key
+    if task == "sequence-classification":
+        with pytest.raises(ArgumentError, match="no end token"):
+            model(pyapp.tensor([[5, 6]]))
+
+
 @pytest.mark.parametrize("name", ["t5", "marian"])
 def test_memory_grows_with_the_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyapp.nn.sequence_to_sequence.FIRST_CAPACITY", 3)
@@ -123,9 +156,20 @@ def test_padding_of_texts_is_hidden() -> None:
     np.testing.assert_allclose(padded[:, :3], alone, atol=1e-5)
 
 
+def test_the_encoder_of_t5_alone() -> None:
+    """Sentence-T5's hidden states are those of the whole model's encoder."""
+    whole, module, (ids, mask) = make("t5"), module_of("t5"), sources()
+    alone = module.TASKS["features"](whole.config)
+    missing, more = alone.load_state_dict(whole.state_dict(), strict=False)
+    assert not missing and all(name.startswith(("decoder.", "lm_head.")) for name in more)
+    with pyapp.no_grad():
+        assert (alone(ids, mask) == whole.encode(ids, mask)).all()
+
+
 @pytest.mark.parametrize("name", QUANTISED)
 def test_quantised_weights_run(name: str) -> None:
-    model, (ids, mask) = make(name, d_model=32, d_ff=64, d_kv=8), sources()
+    sizes = {"d_ff": 64, "d_kv": 8} if name == "t5" else {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
+    model, (ids, mask) = make(name, d_model=32, **sizes), sources()
     with pyapp.no_grad():
         exact = model(ids, pyapp.tensor(TEXTS), mask).numpy()
         assert nn.quantize(model, "q8_0")

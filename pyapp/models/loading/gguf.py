@@ -242,12 +242,16 @@ def _rotary(own: Mapping[str, Any], found: Mapping[str, Any], checkpoint: Checkp
 
 def encoder_settings(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an encoder, with its padding, and as many positions as the file has vectors for."""
-    padding, table = values["special"]["padding"], values["tensors"].get("position_embd.weight")
+    padding, positions = values["special"]["padding"], rows_in(values, "position_embd.weight")
     if type(padding) is int:
         found = found | {"pad_token_id": padding}
-    if table is not None and len(table.shape) == 2:
-        found = found | {"max_position_embeddings": table.shape[0]}
-    return found
+    return found if positions is None else found | {"max_position_embeddings": positions}
+
+
+def rows_in(values: Mapping[str, Any], name: str) -> int | None:
+    """The rows of a matrix of the file; None if there is no such matrix."""
+    info = values["tensors"].get(name)
+    return info.shape[0] if info is not None and len(info.shape) == 2 else None
 
 
 def stored_in(form: Gguf, config: Any, slots: Mapping[str, Slot]) -> dict[str, Stored]:
@@ -267,7 +271,7 @@ def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] 
     shape = slot.shape
     share = form.share(name)
     if share is not None:
-        return lambda value: quant.copied_rows(value, share * shape[0], shape[0])
+        return lambda value: _share(value, name, share, len(form.joined), shape[0])
     if form.offset is not None and name.endswith(form.offset):
         return lambda value: quant.dequantize(value).to("float32") - 1.0
     if name.endswith(form.transposed) and len(shape) == 2:
@@ -278,6 +282,13 @@ def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] 
     if _is_vector(slot):
         return lambda value: value.reshape(shape)
     return None
+
+
+def _share(value: Tensor, name: str, share: int, parts: int, rows: int) -> Tensor:
+    """The rows of one of the parameters that a tensor joins."""
+    if value.shape[0] != parts * rows:
+        raise ModelError(f"{name!r} is a part of {value.shape[0]:,} rows in the file, expected {parts} x {rows:,}")
+    return quant.copied_rows(value, share * rows, rows)
 
 
 def _is_vector(slot: Slot) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyapp.engine import Device, Tensor, as_dtype, no_grad, quant
@@ -115,7 +115,7 @@ def load_weights(
     plans, left = plans_of(model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict)
     chosen = _types(plans, dtype, config or {})
     total = sum(checkpoint.tensors[name].nbytes for _, plan in plans.values() for name in plan.names)
-    done = 0
+    done, joins = 0, _Joins(model)
     with no_grad():
         for key, (slot, plan) in plans.items():
             if slot.is_stack:
@@ -127,11 +127,15 @@ def load_weights(
                     f"{key!r} is {list(value.shape)} in the file, the configuration asks for {list(slot.shape)}",
                     where=checkpoint.source.name,
                 )
-            value = value if slot.is_stack else _converted(value, slot, chosen.get(key))
+            read, value = value, value if slot.is_stack else _converted(value, slot, chosen.get(key))
+            unused = [plan] if value.storage is not read.storage else []
             parameter = Parameter(value, requires_grad=False)
-            del value
+            del value, read
             for owner, attribute in slot.places:
                 setattr(owner, attribute, parameter)
+                unused += joins.loaded(owner, plan)
+            for name in (name for part in unused for name in part.names):
+                checkpoint.forget(name)
             done += sum(checkpoint.tensors[name].nbytes for name in plan.names)
             if progress is not None:
                 progress(done, total)
@@ -187,6 +191,41 @@ def _stacked(experts: int) -> Callable[[Tensor], Tensor]:
         return dense.reshape(experts, dense.shape[0] // experts, dense.shape[1])
 
     return stack
+
+
+class _Joins:
+    """Joins the projections of a layer as soon as it is loaded. Their own memory is then free for the next layer's."""
+
+    def __init__(self, model: Module) -> None:
+        self._groups: dict[int, _Group] = {}  # by the id of a projection
+        for module in model.modules():
+            for value in vars(module).values():
+                if isinstance(value, JoinedLinear):
+                    parts = [module._modules[name] for name in value.names]
+                    parameters = [parameter for part in parts if part for parameter in part._parameters.values()]
+                    count = sum(parameter is not None for parameter in parameters)
+                    group = _Group(value, module, count)
+                    self._groups |= {id(part): group for part in parts}
+
+    def loaded(self, owner: Module, plan: Stored) -> list[Stored]:
+        """Notes that a parameter of `owner` is loaded; returns the plans of those that were joined now."""
+        group = self._groups.get(id(owner))
+        if group is None:
+            return []
+        group.plans.append(plan)
+        if len(group.plans) != group.count:
+            return []
+        return group.plans if group.joined.join(group.owner) else []
+
+
+@dataclass
+class _Group:
+    """Projections that are computed together, the number of their parameters, and those that are loaded."""
+
+    joined: JoinedLinear
+    owner: Module
+    count: int
+    plans: list[Stored] = field(default_factory=list)
 
 
 def join(model: Module) -> None:
@@ -347,7 +386,7 @@ def _stack(checkpoint: Checkpoint, slot: Slot, plan: Stored, kind: str | None, d
         if any(not quant.whole_bands(part, height, height) for part, height in zip(parts, heights, strict=True)):
             parts = [quant.dequantize(part) for part in parts]
         whole = quant.concatenate(
-            [quant.rows(part, e * n, n) for e in range(experts) for part, n in zip(parts, heights, strict=True)]
+            [quant.rows_of(part, e * n, n) for e in range(experts) for part, n in zip(parts, heights, strict=True)]
         )
     else:
         whole = quant.concatenate(parts)
@@ -392,8 +431,10 @@ def _in_type(value: Tensor, kind: str | None) -> Tensor:
     wanted = next((k for k in (kind, SHORTER.get(kind)) if k and _fits(k, value.shape[1])), "float32")
     if wanted == value.dtype.name:
         return value
+    if wanted in BLOCK_TYPES:
+        return quant.quantize(value, wanted)
     dense = quant.dequantize(value).to(float32) if value.dtype is not float32 else value
-    return quant.quantize(dense, wanted) if wanted in BLOCK_TYPES else dense.to(wanted)
+    return dense.to(wanted)
 
 
 def _fits(kind: str, columns: int) -> bool:

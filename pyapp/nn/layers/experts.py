@@ -77,7 +77,7 @@ class Experts(Module):
         if not weight.dtype.is_quantized:
             return weight.select(0, expert)
         rows = self.stack_shape(name)[1]
-        return quant.rows(weight, expert * rows, rows)
+        return quant.rows_of(weight, expert * rows, rows)
 
     def _gathered(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """With a copy of the weights of each token's experts, without reading the choice."""
@@ -99,7 +99,7 @@ class Experts(Module):
             if weight.dtype.is_quantized:
                 picked = ops.index_select(quant.words(weight, self.count), 0, ids)
                 picked = quant.from_words(picked, (ids.shape[0] * rows, weight.shape[1]), weight.dtype)
-                stacks.append([quant.rows(picked, i * rows, rows) for i in range(tokens * count)])
+                stacks.append([quant.rows_of(picked, i * rows, rows) for i in range(tokens * count)])
             else:
                 copies = ops.index_select(weight, 0, ids)  # (N K, rows, columns)
                 stacks.append([copies.select(0, i) for i in range(tokens * count)])

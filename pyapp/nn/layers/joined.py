@@ -40,9 +40,9 @@ class JoinedLinear:
             return cat([part(x) for part in parts], -1)
         return ops.linear(x, *whole)
 
-    def join(self, owner: Module) -> None:
-        """Joins the weights now, if they can be joined."""
-        self._joined([owner._modules[name] for name in self.names])
+    def join(self, owner: Module) -> bool:
+        """Joins the weights now, if they can be joined; whether they are."""
+        return self._joined([owner._modules[name] for name in self.names]) is not None
 
     def _joined(self, parts: list[Module]) -> tuple[Tensor, Tensor | None] | None:
         """The weight and the bias of all parts; None if they run one by one."""
@@ -86,7 +86,7 @@ def _join(parts: list[Any]) -> tuple[Tensor, Tensor | None]:
     row = 0
     for part in parts:
         rows = part.weight.shape[0]
-        part.weight.data = quant.rows(weight, row, rows)
+        part.weight.data = quant.rows_of(weight, row, rows)
         if bias is not None:
             part.bias.data = bias.narrow(0, row, rows)
         row += rows
