@@ -2,7 +2,7 @@
 
 Prints the median of each figure, its range, and the ratio to each peer in the same run. Peers: `npm ci` in bench/
 brings wllama (llama.cpp for browsers); `pip install .[bench]` brings gguf, which writes their weights;
-llama-cpp-python and torch, where installed, are measured natively.
+llama-cpp-python, torch and sentence-transformers, where installed, are measured natively.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, native, ops, speech, startup
+from . import browser, embeddings, native, ops, speech, startup
 from .report import Figure, show
-from .shapes import SHAPES, STREAMED
+from .shapes import LLAMA_KINDS, LLAMAS, SHAPES, STREAMED
 
 
 def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
@@ -31,6 +31,15 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         for shape in SHAPES:
             for kind in ("f32", "q8_0"):
                 found[f"{place}/{shape}/{kind}"] = partial(module.model_figures, shape, kind, runs, with_peers)
+    for shape in LLAMAS:
+        for kind in LLAMA_KINDS:
+            found[f"chromium/{shape}/{kind}"] = partial(browser.llama_figures, shape, kind, runs, with_peers)
+            for threads in (1, 2):
+                found[f"native/{shape}/{kind}/{threads} thread"] = partial(
+                    native.llama_figures, shape, kind, threads, runs, with_peers
+                )
+    for threads in (1, 2):
+        found[f"native/embeddings/{threads} thread"] = partial(embeddings.native_figures, threads, runs, with_peers)
     for kind in ("f32", "q8_0"):
         found[f"chromium/whisper-tiny/{kind}"] = partial(speech.browser_figures, kind, runs)
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)

@@ -16,7 +16,7 @@ from scripts.serve import SiteServer
 
 from .peer_weights import write_gguf
 from .report import Figure
-from .shapes import DECODE, PROMPT, SHAPES
+from .shapes import DECODE, LLAMA_PROMPT, LLAMAS, PROMPT, SHAPES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -83,6 +83,32 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
                         value = call(ours, "figure", name=name)
                     else:
                         value = call(pages[who], "figure", name=name, prompt=PROMPT, tokens=DECODE[shape])
+                    if turn:
+                        values.append(float(value))
+            yield Figure(
+                f"chromium/{shape}/{kind}/{name}", "tok/s", samples, {**environment, "browser": browser.version}
+            )
+
+
+def llama_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """Decode and a prompt of 512 of a Llama from a GGUF file, ours and the peers'."""
+    gguf = write_gguf(shape, kind, WEIGHTS)
+    with chromium() as (server, browser):
+        ours = _open(browser, f"{server.url}pages/pyapp.html")
+        environment = call(ours, "loadLlama", shape=shape, gguf=f"../weights/{gguf.name}")
+        pages = {}
+        for version in peer_versions() if with_peers else []:
+            page = _open(browser, f"{server.url}pages/wllama.html?version={version}")
+            call(page, "load", gguf=f"../weights/{gguf.name}", context=LLAMAS[shape].max_seq_len)
+            pages[f"wllama {version}"] = page
+        for name in ("decode", "prompt"):
+            samples: dict[str, list[float]] = {"pyapp": [], **{peer: [] for peer in pages}}
+            for turn in range(runs + 1):  # the first of each warms up
+                for who, values in samples.items():
+                    if who == "pyapp":
+                        value = call(ours, "figure", name=name)
+                    else:
+                        value = call(pages[who], "figure", name=name, prompt=LLAMA_PROMPT, tokens=DECODE[shape])
                     if turn:
                         values.append(float(value))
             yield Figure(

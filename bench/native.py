@@ -1,4 +1,4 @@
-"""Figures on this machine's CPU, one thread: ours, and llama.cpp where llama-cpp-python is installed."""
+"""Figures on this machine's CPU: ours, and llama.cpp where llama-cpp-python is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -15,31 +15,32 @@ from typing import Any
 from .browser import FIGURES, WEIGHTS
 from .peer_weights import write_gguf
 from .report import Figure
-from .shapes import DECODE, PROMPT, SHAPES
+from .shapes import DECODE, LLAMA_PROMPT, LLAMAS, PROMPT, SHAPES
 
 
 class LlamaCpp:
-    """llama.cpp through llama-cpp-python, greedy, one thread."""
+    """llama.cpp through llama-cpp-python, greedy."""
 
-    def __init__(self, shape: str, kind: str) -> None:
+    def __init__(self, shape: str, kind: str, threads: int, prompt: int) -> None:
         from llama_cpp import Llama  # type: ignore[import-not-found]
 
         path = str(write_gguf(shape, kind, WEIGHTS))
-        self.tokens = DECODE[shape]
+        self.tokens, self.prompt = DECODE[shape], prompt
         self.model: Any = Llama(
-            path, n_ctx=SHAPES[shape].max_seq_len, n_threads=1, n_threads_batch=1, logits_all=False, verbose=False
-        )
+            path, n_ctx=(SHAPES | LLAMAS)[shape].max_seq_len, n_threads=threads, n_threads_batch=threads,
+            logits_all=False, verbose=False,
+        )  # fmt: skip
 
     def figure(self, name: str) -> float:
         spent, done = 0.0, 0
         while spent < 0.6:
             self.model.reset()
-            ids = [300 + i * 7 for i in range(PROMPT if name == "prompt" else 8)]
+            ids = [300 + i * 7 for i in range(self.prompt if name == "prompt" else 8)]
             start = time.perf_counter()
             self.model.eval(ids)
             if name == "prompt":
                 spent += time.perf_counter() - start
-                done += PROMPT
+                done += self.prompt
                 continue
             start = time.perf_counter()
             for i in range(self.tokens):
@@ -52,9 +53,9 @@ class LlamaCpp:
 _peer: LlamaCpp | None = None  # of the helper process
 
 
-def _begin(shape: str, kind: str) -> None:
+def _begin(shape: str, kind: str, threads: int, prompt: int) -> None:
     global _peer
-    _peer = LlamaCpp(shape, kind)
+    _peer = LlamaCpp(shape, kind, threads, prompt)
 
 
 def _figure(name: str) -> float:
@@ -66,9 +67,11 @@ class Apart:
     """LlamaCpp in a process of its own: if it crashes (llama-cpp-python 0.3 does with q8_0 on some processors), the
     other figures are still measured."""
 
-    def __init__(self, shape: str, kind: str) -> None:
+    def __init__(self, shape: str, kind: str, threads: int = 1, prompt: int = PROMPT) -> None:
         self.name, self._crashed = f"llama.cpp {shape} {kind}", False
-        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (shape, kind))
+        self._pool = ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn"), _begin, (shape, kind, threads, prompt)
+        )
 
     def figure(self, name: str) -> float:
         """nan once it has crashed."""
@@ -91,11 +94,33 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
     from .workload import Workload, environment
 
     pyapp.set_num_threads(1)
-    who: dict[str, Callable[[str], float]] = {"pyapp": Workload(shape, kind).figure}
     peer = Apart(shape, kind) if with_peers and importlib.util.find_spec("llama_cpp") else None
+    yield from _in_turn(f"native/{shape}/{kind}", FIGURES, Workload(shape, kind).figure, peer, runs, environment)
+
+
+def llama_figures(shape: str, kind: str, threads: int, runs: int, with_peers: bool = True) -> Iterator[Figure]:
+    """Decode and a prompt of 512 of a Llama from a GGUF file, ours and llama.cpp's."""
+    import pyapp
+
+    from .workload import LlamaWorkload, environment
+
+    pyapp.set_num_threads(threads)
+    ours = LlamaWorkload(shape, str(write_gguf(shape, kind, WEIGHTS)))
+    installed = with_peers and importlib.util.find_spec("llama_cpp")
+    peer = Apart(shape, kind, threads, LLAMA_PROMPT) if installed else None
+    name = f"native/{shape}/{kind}/{threads} thread" + ("s" if threads > 1 else "")
+    yield from _in_turn(name, ("decode", "prompt"), ours.figure, peer, runs, environment)
+
+
+def _in_turn(
+    title: str, figures: Sequence[str], ours: Callable[[str], float], peer: Apart | None, runs: int,
+    environment: Callable[[], dict[str, Any]],
+) -> Iterator[Figure]:  # fmt: skip
+    """Samples of ours and the peer's in turn; the first of each warms up."""
+    who: dict[str, Callable[[str], float]] = {"pyapp": ours}
     if peer:
         who["llama.cpp"] = peer.figure
-    for name in FIGURES:
+    for name in figures:
         samples: dict[str, list[float]] = {w: [] for w in who if w == "pyapp" or name != "eager"}
         for turn in range(runs + 1):
             for w, values in samples.items():
@@ -103,7 +128,7 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
                 if turn and not math.isnan(value):
                     values.append(value)
         measured = {w: values for w, values in samples.items() if values}
-        yield Figure(f"native/{shape}/{kind}/{name}", "tok/s", measured, environment())
+        yield Figure(f"{title}/{name}", "tok/s", measured, environment())
     if peer:
         peer.close()
 

@@ -1,4 +1,4 @@
-"""GGUF files of the benchmark's shapes with random weights, for peers. Needs the extra `bench` (gguf)."""
+"""GGUF files of the shapes with random weights, for peers and for our Llamas. Needs the extra `bench` (gguf)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ import numpy as np
 
 from pyapp.models.llama2c import Config
 
-from .shapes import SHAPES
+from .shapes import LLAMAS, SHAPES
 
 
 def write_gguf(name: str, kind: str, folder: Path) -> Path:
-    """folder/NAME-KIND.gguf, kind "f32" or "q8_0" (every matrix, norms stay f32); written once."""
-    import gguf
-
+    """folder/NAME-KIND.gguf, kind "f32", "f16", "q8_0" (every matrix, norms stay f32) or a mixture of llama.cpp's
+    ("Q4_K_M"); written once.
+    """
     path = folder / f"{name}-{kind}.gguf"
     if path.exists():
         return path
+    if kind not in ("f32", "f16", "q8_0"):
+        from pyapp.formats.convert import quantize_file
+
+        quantize_file(write_gguf(name, "f16", folder), path, kind)
+        return path
+    import gguf
+
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    shape = SHAPES[name]
+    shape = (SHAPES | LLAMAS)[name]
     writer = gguf.GGUFWriter(str(partial), "llama")
     _add_configuration(writer, shape, gguf)
     _add_vocabulary(writer, shape.vocab_size, gguf)
@@ -31,8 +38,8 @@ def write_gguf(name: str, kind: str, folder: Path) -> Path:
             writer.add_tensor(tensor, np.ones(columns, np.float32))
             continue
         values = random.standard_normal((rows, columns), dtype=np.float32) * np.float32(columns**-0.5)
-        if kind == "f32":
-            writer.add_tensor(tensor, values)
+        if kind != "q8_0":
+            writer.add_tensor(tensor, values if kind == "f32" else values.astype(np.float16))
         else:
             q8_0 = gguf.GGMLQuantizationType.Q8_0
             writer.add_tensor(tensor, gguf.quants.quantize(values, q8_0), raw_dtype=q8_0)
@@ -85,4 +92,5 @@ def _matrices(shape: Config) -> list[tuple[str, int, int]]:
             "ffn_norm": (0, dim), "ffn_gate": (hidden, dim), "ffn_up": (hidden, dim), "ffn_down": (dim, hidden),
         }  # fmt: skip
         found += [(f"blk.{i}.{name}.weight", *size) for name, size in rows.items()]
-    return [*found, ("output_norm.weight", 0, dim)]
+    head = [] if shape.tied else [("output.weight", shape.vocab_size, dim)]
+    return [*found, ("output_norm.weight", 0, dim), *head]

@@ -11,9 +11,20 @@ SHAPES = {
     "stories15M": Config(288, 768, n_layers=6, n_heads=6, n_kv_heads=6, vocab_size=32000, max_seq_len=256),
     "stories110M": Config(768, 2048, n_layers=12, n_heads=12, n_kv_heads=12, vocab_size=32000, max_seq_len=1024),
 }
+# Llamas from GGUF files: SmolLM2-135M's shape and TinyLlama's.
+LLAMAS = {
+    "llama-135M": Config(576, 1536, n_layers=30, n_heads=9, n_kv_heads=3, vocab_size=49152, max_seq_len=2048),
+    "llama-1.1B": Config(
+        2048, 5632, n_layers=22, n_heads=32, n_kv_heads=4, vocab_size=32000, max_seq_len=2048, tied=False
+    ),
+}  # fmt: skip
+LLAMA_KINDS = ("q8_0", "Q4_K_M")
 PROMPT = 128  # tokens of the prompt figure
+LLAMA_PROMPT = 512
 STREAMED = tuple(name for name in BANDED if name in GGML)  # whose products are to run at the speed of memory
-DECODE = {"embedded": 240, "stories15M": 96, "stories110M": 48}  # tokens of a decode sample, after a prompt of 8
+# Tokens of a decode sample, after a prompt of 8.
+DECODE = {"embedded": 240, "stories15M": 96, "stories110M": 48, "llama-135M": 48, "llama-1.1B": 12}
+SENTENCES = 1000  # of the embedding figure
 
 
 def bytes_per_token(shape: Config, kind: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyapp
-from bench.shapes import DECODE, PROMPT, SHAPES
+from bench.shapes import DECODE, LLAMA_PROMPT, PROMPT, SHAPES
 from pyapp import Generator, no_grad, ops
 from pyapp.engine import quant
 from pyapp.models.llama2c import Llama2c
@@ -32,30 +32,36 @@ def build(name: str, kind: str) -> Llama2c:
     return model
 
 
-class Workload:
-    """One model, and its figures: tokens per second."""
+class Decoder:
+    """A language model, and its figures: tokens per second. `tokens` are those of a decode sample, `prompt` those of a
+    prompt.
+    """
 
-    def __init__(self, name: str, kind: str) -> None:
-        self.name = name
-        self.model = build(name, kind)
-        self.vocabulary = self.model.config.vocab_size
+    def __init__(self, model: Any, tokens: int, prompt: int) -> None:
+        self.model, self.tokens, self.prompt_tokens = model, tokens, prompt
+        self.vocabulary = model.config.vocab_size
         self.buffers = ops.SampleBuffers(self.vocabulary)
-        self.sessions = {eager: Session(self.model, eager=eager) for eager in (False, True)}
+        self.sessions: dict[bool, Session] = {}
+
+    def session(self, eager: bool = False) -> Session:
+        if eager not in self.sessions:
+            self.sessions[eager] = Session(self.model, eager=eager)
+        return self.sessions[eager]
 
     def ids(self, count: int) -> list[int]:
         return [3 + (i * 7) % (self.vocabulary - 3) for i in range(count)]
 
     def decode(self, eager: bool = False) -> float:
         """Greedy tokens per second after a prompt of 8; the prompt is not counted."""
-        session, tokens, spent, done = self.sessions[eager], DECODE[self.name], 0.0, 0
+        session, spent, done = self.session(eager), 0.0, 0
         while spent < SAMPLE_SECONDS:
             session.reset()
             logits = session.feed(self.ids(8))
             start = time.perf_counter()
-            for _ in range(tokens):
+            for _ in range(self.tokens):
                 logits = session.step(ops.sample(logits, self.buffers))
             spent += time.perf_counter() - start
-            done += tokens
+            done += self.tokens
         return done / spent
 
     def eager(self) -> float:
@@ -63,19 +69,35 @@ class Workload:
         return self.decode(eager=True)
 
     def prompt(self) -> float:
-        """Tokens per second of a prompt of 128 in one pass."""
-        session, spent, done = self.sessions[False], 0.0, 0
+        """Tokens per second of a prompt, in passes as `generate` reads it."""
+        session, spent, done = self.session(), 0.0, 0
         while spent < SAMPLE_SECONDS:
             session.reset()
             start = time.perf_counter()
-            session.feed(self.ids(PROMPT))
+            session.continue_from(self.ids(self.prompt_tokens))
             spent += time.perf_counter() - start
-            done += PROMPT
+            done += self.prompt_tokens
         return done / spent
 
     def figure(self, name: str) -> float:
         figures: dict[str, Callable[[], float]] = {"decode": self.decode, "eager": self.eager, "prompt": self.prompt}
         return figures[name]()
+
+
+class Workload(Decoder):
+    """One of SHAPES with random weights."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(build(name, kind), DECODE[name], PROMPT)
+
+
+class LlamaWorkload(Decoder):
+    """One of LLAMAS from its GGUF file."""
+
+    def __init__(self, name: str, path: str) -> None:
+        from pyapp.models import load_model
+
+        super().__init__(load_model(path).model, DECODE[name], LLAMA_PROMPT)
 
 
 def stream(megabytes: int = 192) -> float:

@@ -1,4 +1,4 @@
-// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadSpeech(kind),
+// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
 // loadBlocks(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 
@@ -27,6 +27,15 @@ const methods = {
     workload?.destroy();
     workload = module.Workload(shape, kind);
     return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
+  },
+  async loadLlama(pyodide, { shape, gguf }) {
+    workload?.destroy();
+    const path = `/home/pyodide/${gguf.split("/").pop()}`;
+    pyodide.FS.writeFile(path, new Uint8Array(await (await fetch(new URL(gguf, import.meta.url))).arrayBuffer()));
+    workload = pyodide.pyimport("bench.workload").LlamaWorkload(shape, path);
+    pyodide.FS.unlink(path);
+    const about = pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
+    return { ...about, heap: pyodide._module.HEAPU8.length };
   },
   async loadSpeech(pyodide, { kind }) {
     workload?.destroy();

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-import pyapp
 from pyapp.engine import Tensor, no_grad
+from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Event, Progress
 from pyapp.text.encoding import Encoding
@@ -70,8 +70,7 @@ def grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iter
         def padded(field: str, chosen: list[int] = chosen, length: int = length) -> Tensor:
             rows = [getattr(encodings[i], field) for i in chosen]
             flat = [value for row in rows for value in (*row, *[fill.get(field, 0)] * (length - len(row)))]
-            made: Tensor = pyapp.tensor(flat, dtype="int32", device=device)
-            return made.reshape(len(rows), length)
+            return int32_tensor(flat, device).reshape(len(rows), length)
 
         yield chosen, padded
         done += len(chosen)
