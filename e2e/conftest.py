@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -54,7 +55,10 @@ View = TypeVar("View", bound=StoryPage)
 
 @pytest.fixture(scope="session")
 def launch(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
-    """Starts Chromium with a profile of its own: a first visit. Closed at the end, if not before."""
+    """Starts Chromium with a profile of its own: a first visit. Closed at the end, if not before.
+
+    Without animations, which are drawn by the processor here, and cost as much as the rest of a start.
+    """
     opened: list[BrowserContext] = []
 
     def start(*arguments: str, profile: Path | None = None, **options: Any) -> BrowserContext:
@@ -65,8 +69,7 @@ def launch(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> 
             profile or tmp_path_factory.mktemp("profile"),
             executable_path=executable,
             args=[*ARGUMENTS, *arguments],
-            viewport=options.pop("viewport", {"width": 1280, "height": 860}),
-            **options,
+            **{"viewport": {"width": 1280, "height": 860}, "reduced_motion": "reduce", **options},
         )
         context.set_default_timeout(20_000)
         opened.append(context)
@@ -80,20 +83,48 @@ def launch(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> 
             pass
 
 
+@pytest.fixture(scope="session")
+def one_browser(launch: Launch) -> BrowserContext:
+    return launch()
+
+
 @pytest.fixture(scope="module")
-def browser(launch: Launch) -> Iterator[BrowserContext]:
-    """One browser for the tests of a module; its second page starts warm."""
-    context = launch()
-    yield context
-    context.close()
+def browser(one_browser: BrowserContext, site: SiteServer) -> Iterator[BrowserContext]:
+    """One browser for all tests that need no first visit; a module finds no settings and conversations of others."""
+    yield one_browser
+    one_browser.clear_permissions()
+    for page in one_browser.pages[1:]:
+        page.close()
+    protocol = one_browser.new_cdp_session(one_browser.pages[0])
+    protocol.send("Storage.clearDataForOrigin", {"origin": site.origin, "storageTypes": "local_storage,indexeddb"})
+    protocol.detach()
+
+
+@pytest.fixture(scope="module")
+def tab(browser: BrowserContext, site: SiteServer) -> Iterator[StoryPage]:
+    """One tab, for all tests of a module that do not need a new one."""
+    yield (page := StoryPage(browser.new_page()).open(site.url))
+    page.page.close()
 
 
 @pytest.fixture
-def story(browser: BrowserContext, site: SiteServer) -> Iterator[StoryPage]:
-    """The page, ready to write; fails the test if the console showed an error."""
-    with watched(browser.new_page()) as page:
-        page.open(site.url)
-        yield page
+def story(tab: StoryPage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[StoryPage]:
+    """The page, ready to write, with the embedded model; fails the test if the console showed an error."""
+    with shared(tab, site.url, request):
+        yield tab
+
+
+@contextmanager
+def shared(page: StoryPage, url: str, request: pytest.FixtureRequest, reset: bool = True) -> Iterator[None]:
+    """Hands a page to a test as it is at the beginning; after a test that failed it is loaded again."""
+    if reset:
+        page.reset()
+    failed = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed:
+        page.open(url)
+    else:
+        assert page.unexpected_errors() == []
 
 
 class watched(Generic[View]):

@@ -8,7 +8,11 @@ from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
-STATE = "() => { const s = document.getElementById('engine-status')?.dataset.state; return s !== 'starting' && s }"
+# The state of the engine once it is known, and the shown view is loaded.
+STATE = """() => {
+  const state = document.getElementById("engine-status")?.dataset.state;
+  return globalThis.pyappPage?.views && !document.querySelector(".view[aria-busy]") && state !== "starting" && state;
+}"""
 
 
 class StoryPage:
@@ -33,6 +37,17 @@ class StoryPage:
     def open(self, url: str) -> StoryPage:
         self.page.goto(url)
         return self.wait_ready()
+
+    def reset(self) -> None:
+        """As at the first visit: no dialog, no error, the embedded model."""
+        self.errors.clear()
+        self.expected_errors.clear()
+        self.page.evaluate(
+            "async () => { location.hash = '#story'; const { app, story } = pyappPage;"
+            " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
+            " await story.button.interrupt(); app.choices.generate.chooseFirst();"
+            " document.getElementById('story-error').replaceChildren() }"
+        )
 
     def wait_ready(self, timeout: float = 60_000) -> StoryPage:
         state = self.page.wait_for_function(STATE, timeout=timeout).json_value()

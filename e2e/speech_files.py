@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pyapp.audio import write_wav
 from pyapp.formats.safetensors import write_safetensors
@@ -177,3 +179,16 @@ def speechlike(seconds: float, rate: int = RATE) -> np.ndarray:
 def write_recording(path: Path, samples: np.ndarray, rate: int = RATE) -> Path:
     write_wav(path, samples.astype(np.float32), rate)
     return path
+
+
+def samples(dist: Path) -> list[dict[str, Any]]:
+    """The sample clips of the embedded speech model, with their texts."""
+    models = json.loads((dist / "registry.json").read_text())["models"]
+    found = [sample for entry in models for sample in entry.get("samples", [])]
+    if not found:
+        pytest.skip("this site has no speech model")
+    return found
+
+
+def spoken(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9']+", text.lower())

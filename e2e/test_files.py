@@ -194,6 +194,7 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     page.goto(f"{address}#shared")
     expect(page.locator("#prompt")).to_have_value("Long ago, in a shared text,")
     assert not page.url.endswith("#shared")
+    story.wait_ready()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import Launch, watched
+from e2e.conftest import shared, watched
 from e2e.fake_hub import FakeHub, HubFile
 from e2e.model_files import write_pair
 from e2e.page import StoryPage
@@ -70,15 +70,24 @@ def foxes(hub: FakeHub, files: tuple[bytes, bytes]) -> HubFile:
     return hub.add("tests/foxes", "foxes.bin", files[0])
 
 
+@pytest.fixture(scope="module")
+def hub_tab(browser: BrowserContext, hub_site: SiteServer) -> Iterator[StoryPage]:
+    yield (page := StoryPage(browser.new_page()).open(hub_site.url))
+    page.page.close()
+
+
 @pytest.fixture
-def visit(browser: BrowserContext, hub_site: SiteServer, hub: FakeHub) -> Iterator[StoryPage]:
+def visit(
+    hub_tab: StoryPage, hub_site: SiteServer, hub: FakeHub, request: pytest.FixtureRequest
+) -> Iterator[StoryPage]:
     """The page with the fake hub and empty storage."""
-    with watched(browser.new_page()) as story:
-        story.expected_errors = ["net::ERR_", "Failed to load resource"]  # the browser's own words about the hub
-        story.open(hub_site.url)
-        story.page.evaluate("pyappPage.app.engine.call('storage.clear').then(() => pyappPage.app.afterStorageChange())")
-        story.set_hub(hub.url)
-        yield story
+    with shared(hub_tab, hub_site.url, request):
+        hub_tab.expected_errors = ["net::ERR_", "Failed to load resource"]  # the browser's own words about the hub
+        hub_tab.page.evaluate(
+            "pyappPage.app.engine.call('storage.clear').then(() => pyappPage.app.afterStorageChange())"
+        )
+        hub_tab.set_hub(hub.url)
+        yield hub_tab
 
 
 def press(story: StoryPage, label: str, title: str = "Foxes") -> None:
@@ -224,7 +233,7 @@ def test_no_network(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
 def test_two_tabs_download_once(
     visit: StoryPage, browser: BrowserContext, hub_site: SiteServer, hub: FakeHub, foxes: HubFile
 ) -> None:
-    foxes.pause = 0.005
+    foxes.pause = 0.02
     with watched(browser.new_page()) as other:
         other.open(hub_site.url)
         press(visit, "Download")
@@ -241,23 +250,18 @@ def test_two_tabs_download_once(
             story.wait_done()
 
 
-def test_full_storage_says_so(launch: Launch, hub_site: SiteServer, hub: FakeHub, foxes: HubFile) -> None:
-    context = launch()
-    with watched(context.new_page()) as story:
-        story.open(hub_site.url)
-        story.set_hub(hub.url)
-        story.page.wait_for_timeout(300)
-        protocol = context.new_cdp_session(story.page)
-        used = story.page.evaluate("navigator.storage.estimate().then(({ usage }) => usage)")
-        protocol.send("Storage.overrideQuotaForOrigin", {"origin": hub_site.origin, "quotaSize": used + 2_000_000})
-        press(story, "Download")
-        alert = story.model_row("Foxes").get_by_role("alert")
-        expect(alert).to_contain_text("full")
-        protocol.send("Storage.overrideQuotaForOrigin", {"origin": hub_site.origin})
-        story.model_row("Foxes").get_by_role("button", name="Open storage").click()
-        expect(story.page.locator("#storage-dialog")).to_be_visible()
-        story.close_dialog()
-    context.close()
+def test_full_storage_says_so(visit: StoryPage, browser: BrowserContext, hub_site: SiteServer, foxes: HubFile) -> None:
+    visit.expected_errors = []
+    protocol = browser.new_cdp_session(visit.page)
+    used = visit.page.evaluate("navigator.storage.estimate().then(({ usage }) => usage)")
+    protocol.send("Storage.overrideQuotaForOrigin", {"origin": hub_site.origin, "quotaSize": used + 2_000_000})
+    press(visit, "Download")
+    alert = visit.model_row("Foxes").get_by_role("alert")
+    expect(alert).to_contain_text("full")
+    protocol.send("Storage.overrideQuotaForOrigin", {"origin": hub_site.origin})
+    visit.model_row("Foxes").get_by_role("button", name="Open storage").click()
+    expect(visit.page.locator("#storage-dialog")).to_be_visible()
+    visit.close_dialog()
 
 
 def test_a_hub_address_must_be_one(visit: StoryPage) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import re
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,72 +15,76 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.conftest import OUTPUT, ROOT, Launch, watched
 from e2e.page import StoryPage
+from e2e.speech_files import samples, spoken
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import MIME_TYPES, Handler, SiteServer
 from scripts.site_copy import copy_site
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-OFFLINE = "works offline"
 
 
-def wait_offline_ready(story: StoryPage) -> None:
-    expect(story.page.locator("#offline-state")).to_contain_text(OFFLINE, timeout=60_000)
-
-
-def test_reload_offline_under_a_sub_path(launch: Launch, dist: Path) -> None:
-    """First visit on a plain host below a path: isolated after one reload at most; then with the server gone."""
+def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    """On a plain host below a path: isolated after one reload at most; every view with the server gone; and when it is
+    back with a new version, that arrives whole.
+    """
+    index = (dist / "index.html").read_text()
+    new = copy_site(dist, tmp_path / "new", {"index.html": index.replace("Begin a story.", "Start a tale.").encode()})
     server = SiteServer(dist, prefix="/some/where/").start()
     context = launch()
     with watched(context.new_page()) as story:
+        page = story.page
         navigations: list[str] = []
-        story.page.on("framenavigated", lambda frame: navigations.append(frame.url))
+        page.on("framenavigated", lambda frame: navigations.append(frame.url))
         story.open(server.url)
         assert len(navigations) <= 2
-        assert story.page.evaluate("crossOriginIsolated")
+        assert page.evaluate("crossOriginIsolated")
         story.settings(temperature=0, max_new_tokens=32)
         text = story.write("One day")
-        wait_offline_ready(story)
+        expect(page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
         assert {path for path in server.requests if not path.startswith("/some/where/")} <= {"/favicon.ico"}
+
         server.stop()
-        story.page.reload()
+        page.reload()
         story.wait_ready()
-        assert story.page.evaluate("crossOriginIsolated")
+        assert page.evaluate("crossOriginIsolated")
         assert story.write("One day") == text
-        story.page.evaluate("pyappPage.app.engine.call('warm')")  # NumPy too is there
+        story.engine("call('warm')")  # NumPy too is there
+        sample = samples(dist)[0]
+        page.get_by_role("link", name="Transcribe").click()
+        page.get_by_role("button", name=sample["title"]).click()
+        spoken_text = TranscribePage(page).wait_done().text()
+        assert spoken(spoken_text) == spoken(sample["text"])
+        assert page.evaluate("import('./mediabunny/mediabunny.min.mjs').then((library) => 'Input' in library)")
+        page.get_by_role("link", name="Chat").click()
+        page.locator("#chat-field").wait_for()
+        page.get_by_role("link", name="Story").click()
+
+        with SiteServer(new, prefix="/some/where/", port=server.server_address[1]):
+            page.reload()
+            story.wait_ready()
+            expect(page.locator("#story-title")).to_contain_text("Begin a story.")  # the kept version, whole
+            page.get_by_role("button", name="Reload to use it").click(timeout=60_000)
+            expect(page.locator("#story-title")).to_contain_text("Start a tale.")
+            story.wait_ready()
+            story.settings(max_new_tokens=8)
+            story.write("One day")
+            assert len(page.evaluate("caches.keys()")) == 2  # the new version's and the bookkeeping
     context.close()
 
 
-def test_a_new_version_arrives_whole(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    old = copy_site(dist, tmp_path / "old", {})
-    index = (dist / "index.html").read_text()
-    new = copy_site(dist, tmp_path / "new", {"index.html": index.replace("Begin a story.", "Start a tale.").encode()})
-    server = SiteServer(old)
-    context = launch()
-    with server, watched(context.new_page()) as story:
-        story.open(server.url)
-        wait_offline_ready(story)
-        server.folders = [(prefix, new.resolve()) for prefix, _ in server.folders]
-        story.page.reload()
-        story.wait_ready()
-        expect(story.page.locator("#story-title")).to_contain_text("Begin a story.")  # the kept version, whole
-        update = story.page.get_by_role("button", name="Reload to use it")
-        update.click(timeout=60_000)
-        expect(story.page.locator("#story-title")).to_contain_text("Start a tale.")
-        story.wait_ready()
-        story.settings(max_new_tokens=8)
-        story.write("One day")
-        assert len(story.page.evaluate("caches.keys()")) == 2  # the new version's and the bookkeeping
-    context.close()
-
-
-def test_works_without_a_service_worker(launch: Launch, site: SiteServer) -> None:
+def test_the_plainest_host(launch: Launch, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends the compressed wheels of `make site`, calls WebAssembly bytes of any kind, which browsers do not compile
+    while they arrive, and the browser allows no service worker.
+    """
+    monkeypatch.delitem(MIME_TYPES, ".wasm")
     context = launch(service_workers="block")
-    with watched(context.new_page()) as story:
-        story.expected_errors = ["Service Worker registration blocked"]
-        story.open(site.url)
-        assert not story.page.evaluate("crossOriginIsolated")
-        story.settings(temperature=0, max_new_tokens=64)
-        story.write("One day")
+    with SiteServer(copy_site(dist, tmp_path / "site", with_compressed_wheel(dist))) as server:
+        with watched(context.new_page()) as story:
+            story.expected_errors = ["Service Worker registration blocked"]
+            story.open(server.url)
+            assert not story.page.evaluate("crossOriginIsolated")
+            story.settings(temperature=0, max_new_tokens=64)
+            story.write("One day")
     context.close()
 
 
@@ -155,48 +162,44 @@ def test_what_cannot_start_says_why(launch: Launch, site: SiteServer, script: st
     context.close()
 
 
-def test_isolation_headers_of_the_host_are_enough(launch: Launch, dist: Path) -> None:
-    context = launch()
-    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
-        navigations: list[str] = []
-        story.page.on("framenavigated", lambda frame: navigations.append(frame.url))
-        story.open(server.url)
-        assert navigations == [server.url]
-        assert story.page.evaluate("crossOriginIsolated")
-    context.close()
+def with_compressed_wheel(dist: Path) -> dict[str, bytes]:
+    """The files of the site that change when pyapp's wheel is compressed."""
+    lock = json.loads((dist / "pyodide" / "pyodide-lock.json").read_text())
+    entry = lock["packages"]["pyapp"]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(dist / "pyodide" / entry["file_name"]) as wheel:
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as copy:
+            for name in wheel.namelist():
+                copy.writestr(name, wheel.read(name))
+    entry["sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+    return {
+        f"pyodide/{entry['file_name']}": packed.getvalue(),
+        "pyodide/pyodide-lock.json": json.dumps(lock).encode(),
+    }
 
 
-def test_works_where_the_browser_keeps_no_files(launch: Launch, dist: Path, tmp_path: Path) -> None:
+def test_stop_while_the_engine_starts_where_the_browser_keeps_no_files(
+    browser: BrowserContext, dist: Path, tmp_path: Path
+) -> None:
     """As in the private windows of some browsers: no origin private file system."""
     name = "worker.js"
     source = (dist / name).read_text().replace("navigator.storage.getDirectory()", "Promise.reject(new Error('none'))")
-    context = launch()
-    with SiteServer(copy_site(dist, tmp_path / "site", {name: source.encode()})) as server:
-        with watched(context.new_page()) as story:
-            story.open(server.url)
+    with SiteServer(copy_site(dist, tmp_path / "site", {name: source.encode()}), isolated=True) as server:
+        with watched(browser.new_page()) as story:
+            story.page.goto(server.url)
+            story.until("globalThis.pyappPage?.story !== undefined && (pyappPage.story.generate(), true)")
+            expect(story.generate_button).to_have_text("Stop")
+            story.generate_button.click()
+            expect(story.generate_button).to_have_text("Generate")
+            worker = "globalThis.worker ??= pyappPage.app.engine.worker"
+            story.page.evaluate(f"{worker}, 1")
+            story.wait_ready()
+            assert story.page.evaluate(f"({worker}) === pyappPage.app.engine.worker"), "the engine was restarted"
             assert not story.engine()["fromSnapshot"]
             story.settings(max_new_tokens=8)
             story.write("One day")
             story.page.locator("#open-storage").click()
             expect(story.page.locator("#storage-error")).to_contain_text("does not store files")
-    context.close()
-
-
-def test_stop_while_the_engine_starts(launch: Launch, dist: Path) -> None:
-    context = launch()
-    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
-        story.page.goto(server.url)
-        story.until("globalThis.pyappPage?.story !== undefined && (pyappPage.story.generate(), true)")
-        expect(story.generate_button).to_have_text("Stop")
-        story.generate_button.click()
-        expect(story.generate_button).to_have_text("Generate")
-        worker = "globalThis.worker ??= pyappPage.app.engine.worker"
-        story.page.evaluate(f"{worker}, 1")
-        story.wait_ready()
-        assert story.page.evaluate(f"({worker}) === pyappPage.app.engine.worker"), "the engine was restarted"
-        story.settings(max_new_tokens=8)
-        story.write("One day")
-    context.close()
 
 
 def test_no_simd_is_explained(launch: Launch, site: SiteServer) -> None:
@@ -208,13 +211,12 @@ def test_no_simd_is_explained(launch: Launch, site: SiteServer) -> None:
     context.close()
 
 
-def test_opened_as_a_file(launch: Launch, dist: Path) -> None:
-    context = launch()
-    page = context.new_page()
+def test_opened_as_a_file(browser: BrowserContext, dist: Path) -> None:
+    page = browser.new_page()
     page.goto(f"file://{dist / 'index.html'}")
     expect(page.locator("#boot-reason")).to_contain_text("http.server")
     expect(page.locator("#boot-message")).to_be_visible()
-    context.close()
+    page.close()
 
 
 def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
@@ -228,40 +230,15 @@ def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
 
 
 @pytest.mark.parametrize("part", ["pyapp-", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide.mjs", "pyodide.asm.mjs"])
-def test_a_missing_part_is_named(dist: Path, tmp_path: Path, launch: Launch, part: str) -> None:
+def test_a_missing_part_is_named(dist: Path, tmp_path: Path, browser: BrowserContext, part: str) -> None:
     folder = copy_site(dist, tmp_path / "site", {})
     for path in (folder / "pyodide").glob(f"{part}*"):
         path.unlink()
-    context = launch()
-    with SiteServer(folder) as server, watched(context.new_page()) as story:
+    with SiteServer(folder) as server, watched(browser.new_page()) as story:
         story.expected_errors = ["404"]
         story.page.goto(server.url)
         expect(story.error).to_contain_text("could not be loaded" if part.endswith("mjs") else "missing on the server")
         expect(story.error).to_contain_text(part)
-    context.close()
-
-
-def test_a_host_that_does_not_know_webassembly(launch: Launch, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It calls the files bytes of any kind, which browsers do not compile while they arrive."""
-    monkeypatch.delitem(MIME_TYPES, ".wasm")
-    context = launch()
-    with SiteServer(dist) as server, watched(context.new_page()) as story:
-        story.open(server.url)
-    context.close()
-
-
-def test_a_visit_asks_for_few_files(launch: Launch, dist: Path) -> None:
-    """Scripts and styles come in one file each, those of the view too, and of the models only the shown one."""
-    context = launch()
-    with SiteServer(dist, isolated=True) as server, watched(context.new_page(), TranscribePage) as tab:
-        tab.open(server.url)
-        asked = [path for path in server.requests if path.endswith((".js", ".css")) or "/models/" in path]
-    ours = ["boot.js", "css/page.css", "modules/page/main.js", "service-worker.js", "worker.js"]
-    ours += ["css/transcribe.css", "modules/views/transcribe/transcribe-view.js"]
-    models = json.loads((dist / "registry.json").read_text())["models"]
-    model = next(model for model in models if model["kind"] == "embedded" and model["task"] == "transcribe")
-    assert {path.removeprefix("/") for path in asked} == {*ours, *(file["path"] for file in model["files"])}
-    context.close()
 
 
 def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -> None:
@@ -285,10 +262,12 @@ def serious(page: Page) -> list[str]:
     ]
 
 
-def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:
+def test_the_system_decides_the_colours_until_the_button_does(
+    browser: BrowserContext, site: SiteServer, tab: StoryPage
+) -> None:
     with watched(browser.new_page()) as story:
         story.page.emulate_media(color_scheme="dark")
-        story.open(site.url)
+        story.page.goto(site.url)  # the engine is not waited for
         theme = "document.documentElement.dataset.theme"
         assert story.page.evaluate(theme) == "dark"
         story.page.emulate_media(color_scheme="light")

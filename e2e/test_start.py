@@ -1,22 +1,19 @@
-"""The start of Python in the page: from a snapshot of its memory, with a damaged snapshot, with missing parts."""
+"""The start of Python in the page: a first visit, from a snapshot of its memory, with a damaged snapshot."""
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.conftest import Launch, watched
-from e2e.speech_files import write_speech_model
-from e2e.test_transcribe import samples, spoken
+from e2e.speech_files import samples, spoken, write_speech_model
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
-from scripts.site import file_sha256
 from scripts.site_copy import copy_site
 
 # The kept snapshot's name and size, once it has been written whole (and is not what OVERWRITE writes); null before.
@@ -64,16 +61,53 @@ def isolated(dist: Path) -> Iterator[SiteServer]:
         yield server
 
 
-@pytest.fixture
-def visited(launch: Launch, isolated: SiteServer) -> Iterator[BrowserContext]:
-    """A browser that has visited the page before."""
+@dataclass
+class FirstVisit:
+    """What a first visit did, and the browser that made it."""
+
+    browser: BrowserContext
+    navigations: list[str]
+    requests: list[str]  # until Python was ready
+    from_snapshot: bool
+    isolated: bool
+
+
+@pytest.fixture(scope="module")
+def first_visit(launch: Launch, isolated: SiteServer) -> Iterator[FirstVisit]:
     context = launch()
-    with watched(context.new_page()) as story:
-        story.open(isolated.url)
-        assert not story.engine()["fromSnapshot"]
-        keep_snapshot(story.page)
-    yield context
+    navigations: list[str] = []
+    with watched(context.new_page(), TranscribePage) as tab:
+        tab.page.on("framenavigated", lambda frame: navigations.append(frame.url))
+        tab.open(isolated.url)
+        requests = list(isolated.requests)
+        keep_snapshot(tab.page)
+        shared_memory = tab.page.evaluate("crossOriginIsolated")
+        visit = FirstVisit(context, navigations, requests, tab.engine()["fromSnapshot"], shared_memory)
+    yield visit
     context.close()
+
+
+@pytest.fixture
+def visited(first_visit: FirstVisit) -> BrowserContext:
+    """A browser that has visited the page before."""
+    return first_visit.browser
+
+
+def test_isolation_headers_of_the_host_are_enough(first_visit: FirstVisit, isolated: SiteServer) -> None:
+    """The page need not be loaded twice."""
+    assert first_visit.navigations == [f"{isolated.url}#transcribe"]
+    assert first_visit.isolated
+    assert not first_visit.from_snapshot
+
+
+def test_a_visit_asks_for_few_files(first_visit: FirstVisit, dist: Path) -> None:
+    """Scripts and styles come in one file each, those of the view too, and of the models only the shown one."""
+    asked = [path for path in first_visit.requests if path.endswith((".js", ".css")) or "/models/" in path]
+    ours = ["boot.js", "css/page.css", "modules/page/main.js", "service-worker.js", "worker.js"]
+    ours += ["css/transcribe.css", "modules/views/transcribe/transcribe-view.js"]
+    models = json.loads((dist / "registry.json").read_text())["models"]
+    model = next(model for model in models if model["kind"] == "embedded" and model["task"] == "transcribe")
+    assert {path.removeprefix("/") for path in asked} == {*ours, *(file["path"] for file in model["files"])}
 
 
 def test_a_later_visit_starts_from_a_snapshot(visited: BrowserContext, isolated: SiteServer, dist: Path) -> None:
@@ -121,37 +155,12 @@ def test_a_snapshot_that_another_tab_is_writing_is_read(visited: BrowserContext,
         assert keep_snapshot(story.page) == kept
 
 
-def test_starts_with_compressed_wheels(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    """As `make site` makes them for hosts that send no compressed copies."""
-    lock = json.loads((dist / "pyodide" / "pyodide-lock.json").read_text())
-    entry = lock["packages"]["pyapp"]
-    with zipfile.ZipFile(dist / "pyodide" / entry["file_name"]) as wheel:
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as copy:
-            for name in wheel.namelist():
-                copy.writestr(name, wheel.read(name))
-    (tmp_path / "wheel").write_bytes(packed.getvalue())
-    entry["sha256"] = file_sha256(tmp_path / "wheel")
-    changed = {
-        f"pyodide/{entry['file_name']}": packed.getvalue(),
-        "pyodide/pyodide-lock.json": json.dumps(lock).encode(),
-    }
-    context = launch()
-    with SiteServer(copy_site(dist, tmp_path / "site", changed), isolated=True) as server:
-        with watched(context.new_page()) as story:
-            story.open(server.url)
-            story.settings(max_new_tokens=8)
-            story.write("One day")
-    context.close()
-
-
-def test_a_language_chosen_before_the_model_is_there(launch: Launch, dist: Path, tmp_path: Path) -> None:
+def test_a_language_chosen_before_the_model_is_there(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
     """Another model under the name of the embedded one: it supports German, but detects English in every sound."""
     changed = {f"models/speech/{path.name}": path.read_bytes() for path in write_speech_model(tmp_path / "model")}
     sample = json.dumps(samples(dist)[0])
-    context = launch()
     site = copy_site(dist, tmp_path / "site", changed)
-    with SiteServer(site, isolated=True) as server, watched(context.new_page(), TranscribePage) as tab:
+    with SiteServer(site, isolated=True) as server, watched(browser.new_page(), TranscribePage) as tab:
         tab.page.add_init_script("localStorage.setItem('pyapp.speech-settings', '{\"language\": \"de\"}')")
         tab.page.goto(f"{server.url}#transcribe")
         tab.until(f"globalThis.pyappPage?.transcribe !== undefined && (pyappPage.transcribe.trySample({sample}), true)")
@@ -159,15 +168,12 @@ def test_a_language_chosen_before_the_model_is_there(launch: Launch, dist: Path,
         tab.wait_done()
         expect(tab.page.locator("#metric-language")).to_have_text("German")
         assert tab.page.locator("#speech-language").input_value() == "de"
-    context.close()
 
 
-def test_a_worker_that_does_not_load_is_reported(launch: Launch, dist: Path, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_load_is_reported(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
     """It fails before the page's own modules are loaded."""
-    context = launch()
     with SiteServer(copy_site(dist, tmp_path / "site", {"worker.js": b"this is no script"}), isolated=True) as server:
-        with watched(context.new_page()) as story:
+        with watched(browser.new_page()) as story:
             story.page.goto(server.url)
             story.until("document.getElementById('story-error').textContent.includes('could not be loaded')")
             story.expected_errors.append("SyntaxError")
-    context.close()

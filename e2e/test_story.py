@@ -143,6 +143,8 @@ def test_copy(story: StoryPage, browser: BrowserContext) -> None:
 def test_everything_by_keyboard(story: StoryPage) -> None:
     """Tab reaches every control in the order of the page, each shows its focus; Ctrl+Enter writes, Escape stops."""
     page = story.page
+    page.reload()  # the focus is at the beginning
+    story.wait_ready()
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip-link"
     seen = []

@@ -6,14 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import OUTPUT, Launch, watched
-from e2e.speech_files import speechlike, write_recording, write_speech_model
+from e2e.conftest import OUTPUT, Launch, shared
+from e2e.speech_files import samples, speechlike, spoken, write_recording, write_speech_model
 from e2e.test_site import serious
 from e2e.transcribe_page import TranscribePage
 from pyapp.audio import load_speech
@@ -44,15 +43,6 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_recording(tmp_path_factory.mktemp("audio") / "buzz.wav", speechlike(10))
 
 
-def samples(dist: Path) -> list[dict[str, Any]]:
-    """The sample clips of the embedded speech model, with their texts."""
-    models = json.loads((dist / "registry.json").read_text())["models"]
-    found = [sample for entry in models for sample in entry.get("samples", [])]
-    if not found:
-        pytest.skip("this site has no speech model")
-    return found
-
-
 @pytest.fixture(scope="module")
 def tab(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
     """One tab, for all tests that do not need a new one."""
@@ -62,29 +52,25 @@ def tab(browser: BrowserContext, site: SiteServer) -> Iterator[TranscribePage]:
 
 
 @pytest.fixture
-def transcribe(tab: TranscribePage) -> Iterator[TranscribePage]:
+def transcribe(tab: TranscribePage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[TranscribePage]:
     """The view with the embedded model and nothing wrong; fails the test if the console showed an error."""
-    tab.reset()
-    yield tab
-    assert tab.unexpected_errors() == []
+    with shared(tab, site.url, request):
+        yield tab
 
 
 @pytest.fixture
-def written(tab: TranscribePage, model: Path, recording: Path) -> Iterator[TranscribePage]:
+def written(
+    tab: TranscribePage, model: Path, recording: Path, site: SiteServer, request: pytest.FixtureRequest
+) -> Iterator[TranscribePage]:
     """The view with the transcript SAID, with words."""
     words = [word["word"].strip() for segment in tab.segments() for word in segment.get("words") or []]
-    if words != " ".join(SAID).split():
-        tab.reset()
-        tab.use(model)
-        expect(tab.page.locator("#speech-model .model-name")).to_have_text(model.name)
-        tab.settings(times="words", silence=False)
-        tab.take(recording).wait_done()
-    yield tab
-    assert tab.unexpected_errors() == []
-
-
-def spoken(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9']+", text.lower())
+    said = words == " ".join(SAID).split()
+    with shared(tab, site.url, request, reset=not said):
+        if not said:
+            tab.choose(model)
+            tab.settings(times="words", silence=False)
+            tab.take(recording).wait_done()
+        yield tab
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -224,7 +210,7 @@ def test_edited_words_keep_their_times(written: TranscribePage) -> None:
 def test_stop_takes_effect_at_once_and_the_page_stays_usable(
     transcribe: TranscribePage, model: Path, tmp_path: Path
 ) -> None:
-    transcribe.use(model)
+    transcribe.choose(model)
     worker = transcribe.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
     transcribe.settings(times="segments", silence=False)
     transcribe.take(write_recording(tmp_path / "long.wav", np.tile(speechlike(10), 60)))
@@ -269,7 +255,7 @@ def wide(samples: np.ndarray) -> np.ndarray:
 def test_odd_recordings_work_and_are_remarked_on(
     transcribe: TranscribePage, model: Path, tmp_path: Path, samples: np.ndarray, rate: int, says: str
 ) -> None:
-    transcribe.use(model)
+    transcribe.choose(model)
     transcribe.settings(times="segments", silence=False)
     transcribe.take(write_recording(tmp_path / "odd.wav", samples, rate)).wait_done()
     expect(transcribe.notes).to_contain_text(says)
@@ -313,7 +299,7 @@ def test_unreadable_recordings_are_refused_in_words(
 
 def test_a_recording_that_only_the_browser_can_decode(transcribe: TranscribePage, model: Path) -> None:
     """WebM with Opus, made by the browser itself: decoded at once when short, packet by packet when long."""
-    transcribe.use(model)
+    transcribe.choose(model)
     transcribe.settings(times="segments", silence=False)
     transcribe.page.evaluate(
         """async () => {
@@ -369,37 +355,44 @@ def test_wrong_model_folders_are_refused_in_words(
     assert "nexpected" not in message.inner_text()
 
 
-def test_ten_minutes(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:
-    """The samples repeated with pauses: everything is transcribed, in bounded memory."""
+def test_a_recording_of_many_windows(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:
+    """Some minutes of the samples with pauses: everything is transcribed, at seams of windows too."""
     clips = [load_speech(str(dist / sample["path"])) for sample in samples(dist)]
     pause = np.zeros(24_000, np.float32)
     once = np.concatenate([part for clip in clips for part in (clip, pause)])
-    whole = np.tile(once, 1 + 600 * 16_000 // len(once))[: 600 * 16_000]
+    times = 180 * 16_000 // len(once)
+    seconds = times * len(once) / 16_000
     transcribe.settings(times="segments")
-    transcribe.take(write_recording(tmp_path / "ten-minutes.wav", whole))
+    transcribe.take(write_recording(tmp_path / "minutes.wav", np.tile(once, times)))
     transcribe.wait_done(timeout=120_000)
-    expect(transcribe.page.locator("#recording-facts")).to_contain_text("10:00")
-    expected = spoken(" ".join(sample["text"] for sample in samples(dist))) * (len(whole) // len(once))
+    expect(transcribe.page.locator("#recording-facts")).to_contain_text("2:")
+    expected = spoken(" ".join(sample["text"] for sample in samples(dist))) * times
     found = spoken(transcribe.text())
     assert 0.9 * len(expected) < len(found) < 1.15 * len(expected)
     segments = transcribe.segments()
     assert all(a["end"] <= b["start"] + 1e-6 for a, b in zip(segments, segments[1:], strict=False))
-    assert segments[-1]["end"] <= 600 and segments[-1]["end"] > 580
+    assert seconds - 20 < segments[-1]["end"] <= seconds
 
 
-@pytest.fixture
-def microphone(launch: Launch, dist: Path, site: SiteServer) -> Iterator[TranscribePage]:
-    """The view in a browser whose microphone hears the first sample, over and over."""
+@pytest.fixture(scope="module")
+def hearing(launch: Launch, dist: Path, site: SiteServer) -> Iterator[TranscribePage]:
+    """The view in a browser whose microphone hears the first sample, over and over, where it is permitted."""
     sound = dist / samples(dist)[0]["path"]
     context = launch(
         "--use-fake-device-for-media-stream",
-        "--use-fake-ui-for-media-stream",
+        "--deny-permission-prompts",
         f"--use-file-for-fake-audio-capture={sound}",
     )
-    with watched(context.new_page(), TranscribePage) as page:
-        page.open(site.url)
-        yield page
+    yield TranscribePage(context.new_page()).open(site.url)
     context.close()
+
+
+@pytest.fixture
+def microphone(hearing: TranscribePage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[TranscribePage]:
+    hearing.page.context.grant_permissions(["microphone"])
+    with shared(hearing, site.url, request):
+        yield hearing
+    hearing.page.context.clear_permissions()
 
 
 def test_microphone(microphone: TranscribePage, dist: Path) -> None:
@@ -425,45 +418,23 @@ def test_microphone(microphone: TranscribePage, dist: Path) -> None:
     assert microphone.text()
 
 
-def test_a_refused_microphone(launch: Launch, site: SiteServer) -> None:
-    context = launch("--use-fake-device-for-media-stream", "--deny-permission-prompts")
-    with watched(context.new_page(), TranscribePage) as page:
-        page.open(site.url)
-        page.page.get_by_role("button", name="Record", exact=True).click()
-        message = page.wait_refused("The browser refused access to the microphone.")
+def test_a_refused_microphone(hearing: TranscribePage, site: SiteServer, request: pytest.FixtureRequest) -> None:
+    with shared(hearing, site.url, request):
+        hearing.page.get_by_role("button", name="Record", exact=True).click()
+        message = hearing.wait_refused("The browser refused access to the microphone.")
         assert "stays on this device" in message
-        expect(page.page.get_by_role("button", name="Record", exact=True)).to_be_visible()
-    context.close()
+        expect(hearing.page.get_by_role("button", name="Record", exact=True)).to_be_visible()
 
 
-def test_a_missing_microphone(launch: Launch, site: SiteServer) -> None:
-    context = launch(permissions=["microphone"])
-    with watched(context.new_page(), TranscribePage) as page:
-        page.open(site.url)
-        page.page.evaluate(
-            "navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException('', 'NotFoundError')), 1"
-        )
-        page.page.get_by_role("button", name="Record", exact=True).click()
-        page.wait_refused("No microphone was found.")
-    context.close()
-
-
-def test_offline(launch: Launch, dist: Path) -> None:
-    """The embedded speech model, its samples and the code for them are stored for offline use."""
-    server = SiteServer(dist).start()
-    context = launch()
-    with watched(context.new_page(), TranscribePage) as page:
-        page.open(server.url)
-        expect(page.page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
-        server.stop()
-        page.page.reload()
-        page.wait_ready()
-        sample = samples(dist)[0]
-        page.page.get_by_role("button", name=sample["title"]).click()
-        page.wait_done()
-        assert spoken(page.text()) == spoken(sample["text"])
-        assert page.page.evaluate("import('./mediabunny/mediabunny.min.mjs').then((library) => 'Input' in library)")
-    context.close()
+def test_a_missing_microphone(transcribe: TranscribePage) -> None:
+    page = transcribe.page
+    page.evaluate(
+        "const devices = navigator.mediaDevices; globalThis.ask = devices.getUserMedia;"
+        "devices.getUserMedia = () => Promise.reject(new DOMException('', 'NotFoundError')), 1"
+    )
+    page.get_by_role("button", name="Record", exact=True).click()
+    transcribe.wait_refused("No microphone was found.")
+    page.evaluate("navigator.mediaDevices.getUserMedia = ask, 1")
 
 
 def test_views(transcribe: TranscribePage) -> None:

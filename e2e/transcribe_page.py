@@ -46,6 +46,12 @@ class TranscribePage(StoryPage):
         self.page.locator(field).set_input_files(files)
         return self
 
+    def choose(self, folder: Path) -> TranscribePage:
+        """Chooses the folder of a speech model, and waits until it is accepted."""
+        self.use(folder)
+        expect(self.page.locator("#speech-model .model-name")).to_have_text(folder.name)
+        return self
+
     def take(self, recording: Path | dict[str, Any]) -> TranscribePage:
         """Chooses a recording: it is transcribed at once."""
         self.page.locator("#pick-audio").set_input_files(recording)  # type: ignore[arg-type]

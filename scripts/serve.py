@@ -9,14 +9,17 @@ and with --isolated the headers that make a page cross-origin isolated. Tests an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import posixpath
 import re
+import socket
 import sys
 import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 MIME_TYPES = {
@@ -75,6 +78,7 @@ class SiteServer(ThreadingHTTPServer):
         self.headers = {**(ISOLATION if isolated else {}), **(headers or {})}
         self.requests: list[str] = []
         self._thread: threading.Thread | None = None
+        self._connections: set[socket.socket] = set()
         super().__init__(("127.0.0.1", port), Handler)
 
     @property
@@ -105,9 +109,21 @@ class SiteServer(ThreadingHTTPServer):
         self._thread.start()
         return self
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
     def stop(self) -> None:
+        """Closes the connections too: a browser would go on asking through those that it keeps open."""
         self.shutdown()
         self.server_close()
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         if self._thread is not None:
             self._thread.join()
 

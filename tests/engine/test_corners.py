@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import pyapp
+from tests.together import check_each
 
 from .cases_corners import CASES
 
@@ -30,8 +31,11 @@ def check(found: Any, expected: Any) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_as_torch(name: str) -> None:
+def test_as_torch() -> None:
+    check_each(check_case, zip(CASES))
+
+
+def check_case(name: str) -> None:
     if GOLDEN[name] == "error":
         with pytest.raises((TypeError, ValueError, IndexError, RuntimeError)) as caught:
             CASES[name](pyapp)

@@ -14,6 +14,7 @@ import pytest
 import pyapp
 from pyapp.engine.declare import function
 from pyapp.engine.op import Op
+from tests.together import check_each
 
 from .names import find, wanted
 
@@ -69,11 +70,13 @@ def names_of(function: Any) -> list[tuple[str, str]]:
     return [(p.name, "" if p.default is p.empty else repr(p.default)) for p in found]
 
 
-@pytest.mark.parametrize(("module", "name"), wanted(), ids=[f"{module}.{name}" for module, name in wanted()])
-def test_it_is_there_as_in_torch(module: str, name: str) -> None:
+def test_all_is_there_as_in_torch() -> None:
+    check_each(check_name, ((f"{module}.{name}".lstrip("."), module, name) for module, name in wanted()))
+
+
+def check_name(full: str, module: str, name: str) -> None:
     function = find(pyapp, module, name)
-    assert function is not None, f"there is no {module}.{name}"
-    full = f"{module}.{name}".lstrip(".")
+    assert function is not None, f"there is no {full}"
     told = GOLDEN[full]
     if told is None or full in TOLD_OTHERWISE or inspect.isclass(function):
         return

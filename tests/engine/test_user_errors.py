@@ -18,6 +18,7 @@ from pyapp.engine.op import Op
 from pyapp.engine.tensor import OWN_METHODS, Tensor
 from pyapp.engine.user_errors import describe
 from pyapp.errors import KernelError, OperationError
+from tests.together import check_each
 
 from .cases_user_errors import CASES, OTHERWISE
 from .make_golden_user_errors import GOLDEN, error_of
@@ -97,8 +98,11 @@ def tells(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) ->
     return False
 
 
-@pytest.mark.parametrize(("name", "function"), FUNCTIONS, ids=[name for name, _ in FUNCTIONS])
-def test_functions(name: str, function: Any) -> None:
+def test_functions() -> None:
+    check_each(check_function, FUNCTIONS)
+
+
+def check_function(name: str, function: Any) -> None:
     parameters = parameters_of(function)
     takes = name.rpartition(".")[2] in TAKES_ANYTHING
     assert tells(name, function, object(), *rest_of(function, object())) or takes
@@ -117,8 +121,11 @@ def test_functions(name: str, function: Any) -> None:
         assert tells(name, function, first, *([99] * len(rest) if not given else rest), **given)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_methods(name: str) -> None:
+def test_methods() -> None:
+    check_each(check_method, zip(METHODS))
+
+
+def check_method(name: str) -> None:
     found = vars(Tensor)[name]
     rest = rest_of(found, object())
 
@@ -180,8 +187,11 @@ def test_a_long_call_is_cut() -> None:
 TORCH = json.loads(GOLDEN.read_text())
 
 
-@pytest.mark.parametrize(("name", "call"), CASES, ids=[name for name, _ in CASES])
-def test_handlers_for_torchs_errors_catch_ours(name: str, call: Any) -> None:
+def test_handlers_for_torchs_errors_catch_ours() -> None:
+    check_each(check_handler, CASES)
+
+
+def check_handler(name: str, call: Any) -> None:
     error, wanted = error_of(pyapp, call), TORCH[name].lstrip("_")
     if name in OTHERWISE:
         assert error is None or wanted not in [kind.__name__ for kind in type(error).__mro__]

@@ -1,0 +1,19 @@
+"""Many small checks as one test: pytest's own work for a test takes longer than such a check, above all in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def check_each(check: Callable[..., None], cases: Iterable[tuple[Any, ...]]) -> None:
+    """Calls `check(*case)` for every case. Fails with the errors of all that failed; a note on each names its case."""
+    failed: list[Exception] = []
+    for case in cases:
+        try:
+            check(*case)
+        except Exception as error:
+            error.add_note(f"in the case {case[0]!r}")
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} cases failed", failed)
