@@ -263,9 +263,7 @@ def serious(page: Page) -> list[str]:
     ]
 
 
-def test_the_system_decides_the_colours_until_the_button_does(
-    browser: BrowserContext, site: SiteServer, tab: StoryPage
-) -> None:
+def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:
     with watched(browser.new_page()) as story:
         story.page.emulate_media(color_scheme="dark")
         story.page.goto(site.url)  # the engine is not waited for

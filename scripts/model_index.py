@@ -39,6 +39,8 @@ def collect() -> tuple[dict[str, str], dict[str, tuple[str, ...]], dict[str, str
         form = getattr(module, "GGUF", None)
         if form is not None and form.index != "":
             by_gguf[form.index or form.architecture] = found.name
+            if form.encoder is not None:
+                by_gguf[form.encoder] = found.name
     return by_type, tasks, by_gguf
 
 

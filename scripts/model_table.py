@@ -21,7 +21,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 
 - **Hugging Face**: a folder or a name on the hub with config.json of this `model_type`, and model.safetensors (shards
   included) or pytorch_model.bin. An unknown `model_type` is refused before any weights are read.
-- **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written.
+- **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
+  tests read what they wrote. Files of encoders are for embeddings: they have the tokenizer, the pooling and the prompts
+  of a folder of sentence-transformers, but no heads. RoBERTa's are read as BERT's.
 - **Parity**: how many small configurations the tests compare with transformers: names of parameters, outputs (within
   1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
 - **Pyodide**: the same tests run in the browser.
@@ -29,7 +31,7 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Other device**: tests run the model on a device whose memory the host cannot see.
 
 Models of llama2.c (`pyapp/models/llama2c.py`) and Whisper (`pyapp/models/whisper/`) have loaders of their own.
-Stacks of experts are quantised in no form yet: they are computed in float32.
+Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -64,15 +66,15 @@ def render() -> str:
         cases = found[module_name]
         lists = {
             key: any(name in getattr(module, key, ()) for name, module in cases)
-            for key in ("QUANTISED", "OTHER_DEVICE")
+            for key in ("IN_GGUF", "QUANTISED", "OTHER_DEVICE")
         }
         cells = (
             ", ".join(f"`{kind}`" for kind in kinds),
             ", ".join(TASKS[module_name]),
-            "" if form is None else f"`{form.architecture}`",
+            "" if form is None or not lists["IN_GGUF"] else f"`{form.architecture}`",
             str(len(cases)) if cases else "",
             "yes" if cases and all(runs_in_browser(module) for _, module in cases) else "",
-            *("yes" if there else "" for there in lists.values()),
+            *("yes" if lists[key] else "" for key in ("QUANTISED", "OTHER_DEVICE")),
         )
         lines.append(f"| {' | '.join(cells)} |")
     return HEAD + "\n".join(lines) + "\n"

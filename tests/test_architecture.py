@@ -29,7 +29,7 @@ LAYERS = [
     },
     {"optim"},
     {"models", "text", "train", "audio", "cuda", "func"},
-    {"recipes", "autograd"},
+    {"recipes", "autograd", "keras"},
     {"tasks"},
     {"cli", "browser"},
     {"__main__"},

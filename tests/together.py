@@ -1,4 +1,4 @@
-"""Many small checks as one test: pytest's own work for a test takes longer than a check, above all in a browser."""
+"""Many small checks as one test: for those, pytest itself takes longer than the check, above all in a browser."""
 
 from __future__ import annotations
 

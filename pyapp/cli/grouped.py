@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pyapp.text.options import SEEDS, SamplingOptions
+from pyapp.text.options import CACHE_TYPES, SEEDS, SamplingOptions
 
 DEFAULTS = SamplingOptions()
 FILE_LIMIT = 16 << 20  # bytes
@@ -88,6 +88,8 @@ def _of_ending(most: int | None) -> list[Callable[[F], F]]:
                help="End before this text; may be given several times."),
         option(ENDING, "--context", type=click.IntRange(min=1), metavar="N",
                help="Tokens of prompt and text together. [default: the model's, at most 8192]"),
+        option(ENDING, "--cache-type", type=click.Choice(list(CACHE_TYPES)), default=DEFAULTS.cache_type,
+               show_default=True, help="Type of the cache's keys and values: q8_0 needs a quarter of the memory."),
         option(ENDING, "--rolling", is_flag=True, help="Drop the oldest tokens when the context is full."),
         option(ENDING, "--keep", type=click.IntRange(min=0), default=0, metavar="N",
                help="With --rolling: never drop the first N tokens. [default: 0]"),

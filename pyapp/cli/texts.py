@@ -1,5 +1,5 @@
-"""The commands over many texts: embed, classify, rerank, fill-mask, translate. Results on stdout in the order of the
-texts, everything else on stderr.
+"""The commands over texts: embed, classify, rerank, fill-mask, translate, label, answer. Results on
+stdout in the order of the texts, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import click
 from pyapp.cli.running import forward, json_option, threads_option, use_threads
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Done, Event, Item
+from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER
 
 INPUT_LIMIT = 1 << 30  # bytes of a file of texts
 
@@ -27,6 +28,14 @@ file_argument = click.argument("file", type=click.Path(allow_dash=True, dir_okay
 
 def read_lines(file: str) -> list[str]:
     """The lines of a UTF-8 file or of stdin ("-") that are not empty."""
+    lines = [line.rstrip("\r") for line in read_text(file).split("\n") if line.strip()]
+    if not lines:
+        raise click.BadParameter(f"{file} has no texts: write one on each line.", param_hint="FILE")
+    return lines
+
+
+def read_text(file: str) -> str:
+    """The text of a UTF-8 file or of stdin ("-")."""
     if file == "-" and sys.stdin is None:
         raise click.BadParameter("stdin is closed: pipe the texts in.", param_hint="FILE")
     try:
@@ -34,17 +43,13 @@ def read_lines(file: str) -> list[str]:
             data = source.read(INPUT_LIMIT + 1)
         if len(data) > INPUT_LIMIT:
             raise click.BadParameter(f"{file} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise click.BadParameter(f"{file}: {(error.strerror or str(error)).lower()}.", param_hint="FILE") from None
     except UnicodeDecodeError as error:
         raise click.BadParameter(
             f"{file} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
         ) from None
-    lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
-    if not lines:
-        raise click.BadParameter(f"{file} has no texts: write one on each line.", param_hint="FILE")
-    return lines
 
 
 class ItemsView(View):
@@ -194,4 +199,64 @@ def translate(file: str, model: str, dtype: str | None, threads: int | None, as_
     return forward(lambda cancel: tasks.translate(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
 
 
-COMMANDS = (embed, classify, rerank, fill_mask, translate)
+@click.command()
+@file_argument
+@model_option
+@click.option(
+    "--aggregation", type=click.Choice(AGGREGATIONS), default=AGGREGATIONS[0], show_default=True,
+    help="How tokens become parts: neighbours of one label; the words' first, average or best token; none.",
+)  # fmt: skip
+@type_option
+@threads_option
+@json_option
+def label(file: str, model: str, aggregation: str, dtype: str | None, threads: int | None, as_json: bool) -> int:
+    """Find the names and other labelled parts in each line of FILE ("-": stdin).
+
+    Writes a line for each part: the number of the line, the label, the probability, and the part.
+    """
+    from pyapp import tasks
+
+    texts = read_lines(file)
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{index + 1}\t{part['label']}\t{part['score']:.4f}\t{part['word']}" for part in values["entities"]]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(
+        lambda cancel: tasks.label(texts, model=model, dtype=dtype, aggregation=aggregation, cancel=cancel), view
+    )
+
+
+@click.command()
+@click.argument("question")
+@file_argument
+@model_option
+@click.option("--top", type=click.IntRange(min=1), default=1, show_default=True, help="So many answers.")
+@click.option("--longest", type=click.IntRange(min=1), default=LONGEST_ANSWER, show_default=True,
+              help="Tokens of an answer at most.")  # fmt: skip
+@click.option("--impossible", is_flag=True, help="The text may have no answer: an empty line then.")
+@type_option
+@threads_option
+@json_option
+def answer(
+    question: str, file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
+) -> int:
+    """Answer QUESTION with a part of the text of FILE ("-": stdin): the probability, then the part."""
+    from pyapp import tasks
+
+    context = read_text(file)
+    if not context.strip():
+        raise click.BadParameter(f"{file} has no text.", param_hint="FILE")
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(
+        lambda cancel: tasks.answer([question], [context], model=model, dtype=dtype, cancel=cancel, **options), view
+    )
+
+
+COMMANDS = (embed, classify, rerank, fill_mask, translate, label, answer)

@@ -213,6 +213,23 @@ def record_call(call: Callable[[], None], tensors: tuple[Any, ...]) -> None:
             recorder.keep(tensor.storage)
 
 
+def run_at_replays(call: Callable[[], None], *tensors: Any) -> None:
+    """Runs `call()` now, and again at each replay of the Graph that is being recorded: for what the host computes anew
+    each time. The call's own kernels are not recorded. It reads and writes `tensors`, whose memory exists already.
+    """
+    recorder = _thread.recorder
+    if recorder is not None:
+        record_call(call, tensors)
+        _thread.recorder = None
+        use_pools(None)
+    try:
+        call()
+    finally:
+        if recorder is not None:
+            _thread.recorder = recorder
+            use_pools(recorder.pools)
+
+
 def capturing() -> bool:
     """Whether this thread is recording a Graph."""
     return _thread.recorder is not None
@@ -300,4 +317,5 @@ __all__ = [
     "launch_all",
     "record_call",
     "refuse_capture",
+    "run_at_replays",
 ]

@@ -26,6 +26,8 @@ def array_of(x: Any, dtype: DType | None = None) -> Array:
             raise TypeError(f"expected a tensor or a number, got {x!r:.80}")
     if dtype is None:
         return array
+    if dtype.is_quantized:
+        raise TypeError(f"a {dtype} tensor has no elements to view: convert it with .to(float32)")
     name = "float32" if dtype.is_bits else dtype.numpy_name
     if array.dtype == name:
         return array
@@ -40,6 +42,10 @@ def tensor_of(array: Any, dtype: DType | None = None) -> Tensor:
         return adopt_array(array)
     if dtype.is_bits:
         return adopt_array(to_bits(array, dtype), dtype)
+    if dtype.is_quantized:
+        raise TypeError(
+            f"{dtype} holds matrices in blocks, not single elements: convert a tensor with .to({dtype.name})"
+        )
     if array.dtype != dtype.numpy_name:
         array = array.astype(dtype.numpy_name)
     return adopt_array(array, dtype)

@@ -93,9 +93,7 @@ def copy_blocks(result: Tensor, x: Tensor) -> None:
 def _on_device(data: Any, device: Device) -> Tensor:
     """Copies a bytes-like object to a uint8 tensor on a device."""
     view = memoryview(data).cast("B")
-    result = empty_contiguous((len(view),), _dtype.uint8, device)
-    result.storage.write(0, view)
-    return result
+    return make(Storage.of_bytes(view, device), (len(view),), (1,), _dtype.uint8)
 
 
 def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Device = cpu) -> Tensor:
@@ -111,11 +109,10 @@ def from_blocks(data: Any, shape: Sequence[int], dtype: DType | str, device: Dev
             f"from_blocks: a {kind} matrix of shape {tuple(shape)} needs {expected} bytes, the buffer has "
             f"{memoryview(data).nbytes}"
         )
-    result = empty(shape, kind, device)
     if kind.name not in BANDED:
-        result.storage.write(0, data)
-    else:
-        pack_rows(result, 0, _on_device(data, device), rows)
+        return make(Storage.of_bytes(memoryview(data).cast("B"), device), (rows, columns), (columns, 1), kind)
+    result = empty(shape, kind, device)
+    pack_rows(result, 0, _on_device(data, device), rows)
     return result
 
 
@@ -223,3 +220,51 @@ def concatenate(parts: Sequence[Tensor]) -> Tensor:
         KERNELS["copy_bytes"].launch(size >> 10, Part(result, start), part, size)
         start += size
     return result
+
+
+def rows(x: Tensor, first: int, count: int) -> Tensor:
+    """A view of rows of a matrix (N, K) → (count, K). A block-quantised view has a storage of its own, because its
+    bytes have no strides. ValueError for a banded matrix if `first`, or the end before the last row, is within a band.
+    """
+    if not x.dtype.is_quantized:
+        return x.narrow(0, first, count)
+    check_not_transposed(x, "rows")
+    if not whole_bands(x, first, count):
+        raise ValueError(f"rows: {first} and {count} of {x.dtype} are no multiples of {BAND}")
+    columns = x.shape[1]
+    begin, size = (packed_bytes((height, columns), x.dtype) for height in (first, count))
+    owner = (x.storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start
+    place = Storage.adopt(x.storage.address + begin, size, owner, x.device)
+    return make(place, (count, columns), (columns, 1), x.dtype)
+
+
+def whole_bands(x: Tensor, first: int, count: int) -> bool:
+    """Whether these rows of a block-quantised matrix can be viewed alone."""
+    last = first + count
+    return x.dtype.name not in BANDED or (first % BAND == 0 and (last % BAND == 0 or last == x.shape[0]))
+
+
+def words(x: Tensor, count: int) -> Tensor:
+    """The bytes of `count` matrices (N, K) that lie one below the other in a block-quantised matrix (count * N, K), as
+    a view (count, words) of whole numbers. ValueError if the matrices do not begin with whole bands.
+    """
+    rows = x.shape[0] // count
+    if x.shape[0] % count or not whole_bands(x, rows, rows):
+        raise ValueError(f"words: {tuple(x.shape)} of {x.dtype} is not {count} matrices of whole bands")
+    size = packed_bytes((rows, x.shape[1]), x.dtype)
+    kind = _dtype.int64 if size % 8 == 0 else _dtype.uint8
+    return make(x.storage, (count, size // kind.itemsize), (size // kind.itemsize, 1), kind)
+
+
+def from_words(data: Tensor, shape: Sequence[int], dtype: DType | str) -> Tensor:
+    """The block-quantised matrix with these packed bytes, in the same memory."""
+    return make(data.storage, (int(shape[0]), int(shape[1])), (int(shape[1]), 1), as_dtype(dtype))
+
+
+def copied_rows(x: Tensor, first: int, count: int) -> Tensor:
+    """A copy of rows of a matrix or vector, in its type; in float32 if its bands cannot be divided there."""
+    if not x.dtype.is_quantized:
+        return x.narrow(0, first, count).contiguous().clone()
+    if not whole_bands(x, first, count):
+        return dequantize(x).narrow(0, first, count).contiguous().clone()
+    return clone(rows(x, first, count))

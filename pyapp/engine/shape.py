@@ -21,7 +21,7 @@ def contiguous_strides(shape: Shape) -> Shape:
         step = 1
         for size in reversed(shape):
             strides.append(step)
-            step *= max(size, 1)
+            step *= max(index(size), 1)  # no float, whose strides would serve for the equal integer, too
         found = tuple(reversed(strides))
         if len(_STRIDES) > 4096:
             _STRIDES.clear()
@@ -38,7 +38,7 @@ def dense_layout(shape: Shape) -> tuple[int, Shape]:
     if found is None:
         if any(size < 0 for size in shape):
             raise ValueError(f"a tensor cannot have the shape {shape}: sizes are not negative")
-        found = prod(shape), contiguous_strides(shape)
+        found = prod(map(index, shape)), contiguous_strides(shape)
         if len(_LAYOUTS) > 4096:
             _LAYOUTS.clear()
         _LAYOUTS[shape] = found
@@ -153,7 +153,7 @@ def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
 def as_shape(sizes: Iterable[object]) -> Shape:
     """A shape from `f(2, 3)` or `f((2, 3))` arguments."""
     values = tuple(sizes)
-    if len(values) == 1 and not isinstance(values[0], int) and hasattr(values[0], "__iter__"):
+    if len(values) == 1 and hasattr(values[0], "__iter__") and getattr(values[0], "ndim", True):
         values = tuple(values[0])
     try:
         return tuple(map(index, values))  # type: ignore[arg-type]

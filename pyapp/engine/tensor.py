@@ -234,8 +234,14 @@ class Tensor(_Slots, TensorMethods):
         """Writes numbers into a dense tensor, in row-major order: one number, or a flat sequence of as many as there
         are elements. The memory stays where it is, so a Graph that reads it sees them at its next replay.
 
-        ValueError for another count; TypeError or ValueError for numbers that the dtype cannot hold.
+        ValueError for another count; TypeError or ValueError for numbers that the dtype cannot hold; RuntimeError in a
+        capture, whose replay would not write them.
         """
+        refuse_capture("assign")
+        self.assign_constants(values)
+
+    def assign_constants(self, values: Any) -> None:
+        """As `assign`, also while a Graph is captured: for memory outside the Graph, which no replay writes."""
         kind, count = self.dtype, self.numel()
         if isinstance(values, (int, float)):
             values = (values,)
@@ -349,7 +355,9 @@ class Tensor(_Slots, TensorMethods):
     __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copy.deepcopy and pickle keep: memory that is shared stays so, the place in a graph is not kept."""
+        """What copy.deepcopy and pickle keep: memory that is shared stays so, the place in a graph is not kept.
+        RuntimeError in a capture, whose replay would not copy again."""
+        refuse_capture("a deep copy or a pickle of a tensor")
         if self.node is not None:
             raise RuntimeError(
                 "only leaves can be copied or pickled, not the graph of a computed tensor: detach() first"

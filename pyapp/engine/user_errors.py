@@ -24,7 +24,8 @@ from .device import Device
 from .dtype import DType
 from .tensor import Tensor
 
-# Conversions of built-in errors. Others pass unchanged: errors of files, of memory, of the user's Python code.
+# Conversions of built-in errors. Others pass unchanged: errors of files, of the user's Python code. Of MemoryErrors,
+# only NumPy's text is replaced.
 _KINDS: dict[type[Exception], type[OperationError]] = {
     ValueError: ArgumentError,
     OverflowError: ArgumentError,
@@ -36,7 +37,9 @@ _KINDS: dict[type[Exception], type[OperationError]] = {
     RuntimeError: OperationError,
     NotImplementedError: OperationNotImplementedError,
 }
-MISTAKES: tuple[type[Exception], ...] = (*_KINDS, OperationError)
+MISTAKES: tuple[type[Exception], ...] = (*_KINDS, OperationError, MemoryError)
+# What NumPy says of arrays that no memory holds.
+_TOO_LARGE = re.compile(r"^(?:array is too big|Maximum allowed dimension|Unable to allocate)")
 # "softmax: ", of an operation inside; "softmax() ", of Python where arguments do not fit; a function inside of another.
 _PREFIX = re.compile(r"^(?:[A-Za-z_][\w.]*(?:\(\))?: |(?:[\w.]|<\w+>)+\(\) )")
 _NO_TENSOR = re.compile(r"^'(\w+)' object has no attribute '\w+'$")
@@ -55,6 +58,8 @@ def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any
         error.where, error.call = name, call
         error.args = (error.message,)
         return
+    if isinstance(error, (MemoryError, ValueError)) and _TOO_LARGE.match(str(error)):
+        raise MemoryError(f"{name}: there is no memory for the result, or for a step on the way; in {call}") from None
     kind = _KINDS.get(type(error))
     if kind is None and type(error).__module__.startswith("numpy"):
         kind = next((_KINDS[base] for base in (IndexError, ValueError, TypeError) if isinstance(error, base)), None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,18 @@ class Checkpoint(ABC):
     @abstractmethod
     def read_bytes(self, name: str) -> bytes | memoryview:
         """The tensor's bytes as stored in the file (little-endian, row-major). KeyError: no such name."""
+
+    def read_rows(self, name: str, *, finite: bool = False, device: Device | str | None = None) -> Tensor:
+        """The rows of a stack of matrices (E, N, K) in blocks as one matrix (E * N, K), in the file's type. Else as
+        `read`.
+        """
+        from pyapp.engine.blocks.layout import BLOCK_TYPES
+        from pyapp.engine.device import as_device, cpu
+
+        info, place = self.tensors[name], as_device(device)
+        if info.dtype in BLOCK_TYPES and len(info.shape) == 3:
+            info = replace(info, shape=(info.shape[0] * info.shape[1], info.shape[2]))
+        return self._read(info, finite, None if place is cpu else place)
 
     def read_pieces(self, name: str, size: int) -> Iterator[bytes | memoryview]:
         """The bytes of `read_bytes` in pieces of `size` bytes; the last may be shorter. KeyError: no such name."""

@@ -16,7 +16,7 @@ from .source import AnySource, ByteSource, close_source, looks_like_text, open_s
 
 def open_checkpoint(source: AnySource, *, mapping: bool = True) -> Checkpoint:
     """Opens a llama2.c (v0, v1, v2), safetensors, GGUF, older GGML, NumPy (npy, npz) or PyTorch file by its content;
-    also model.safetensors.index.json with the shards beside it.
+    also model.safetensors.index.json or pytorch_model.bin.index.json with the shards beside it.
 
     `source` is a path, bytes or a ByteSource. With `mapping=False`, tensors are always read, never mapped (see
     FileSource). Raises FileFormatError for other or broken files, OSError as open() does.
@@ -144,7 +144,7 @@ def sniff(source: ByteSource) -> str:
         if head.startswith(signature):
             raise FileFormatError(f"this is {what}", where=source.name, hint=f"{hint}. {SUPPORTED}")
     if head.lstrip()[:1] in (b"{", b"["):
-        if source.name.endswith(".safetensors.index.json"):
+        if source.name.endswith((".safetensors.index.json", ".bin.index.json")):
             return "index.json"
         raise FileFormatError("this is a JSON text", where=source.name, hint=f"Give the weights. {SUPPORTED}")
     if _looks_like_tokenizer(head):

@@ -1,4 +1,5 @@
-"""Checkpoints in several safetensors files, with model.safetensors.index.json: read lazily, and written.
+"""Checkpoints in several files, with model.safetensors.index.json or, of PyTorch's files, pytorch_model.bin.index.json:
+read lazily, and written as safetensors.
 
 Source of the format: huggingface_hub/serialization/_torch.py and transformers' save_pretrained. The index is a JSON
 object of `metadata` (with `total_size`, the bytes of all tensors) and `weight_map`, from each tensor's name to the
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
+from .pytorch import PyTorchFile
 from .safe_json import parse_json
 from .safetensors import SafetensorsFile, write_safetensors
 from .sink import open_sink
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyapp.engine.tensor import Tensor
 
 INDEX = "model.safetensors.index.json"
+INDICES = (INDEX, "pytorch_model.bin.index.json")  # the preferred first
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
 FILE_NAME_LIMIT = 255  # bytes
@@ -76,7 +79,7 @@ class ShardedFile(Checkpoint):
     def __init__(self, source: ByteSource, shards: Callable[[str], AnySource] | None = None) -> None:
         super().__init__(source)
         index = _index(source)
-        self._shards: dict[str, SafetensorsFile] = {}
+        self._shards: dict[str, Checkpoint] = {}
         try:
             for name in _names(source, index):
                 self._shards[name] = self._open(name, shards or self._beside)
@@ -84,7 +87,8 @@ class ShardedFile(Checkpoint):
         except BaseException:
             self._close_shards()
             raise
-        self.format = f"safetensors in {len(self._shards)} shards"
+        first = next(iter(self._shards.values()))
+        self.format = f"{first.format} in {len(self._shards)} shards"
 
     def _broken(self, what: str) -> NoReturn:
         _broken(self.source, what)
@@ -94,13 +98,13 @@ class ShardedFile(Checkpoint):
             self._broken("the index is not a file on disk, so its shards cannot be found: give ShardedFile `shards`")
         return self.source.path.with_name(name)
 
-    def _open(self, name: str, shards: Callable[[str], AnySource]) -> SafetensorsFile:
+    def _open(self, name: str, shards: Callable[[str], AnySource]) -> Checkpoint:
         try:
             source = open_source(shards(name))
         except (FileNotFoundError, KeyError):
             self._broken(f"the shard {name!r} is missing")
         try:
-            return SafetensorsFile(source)
+            return PyTorchFile(source) if name.endswith(".bin") else SafetensorsFile(source)
         except BaseException:
             close_source(source)
             raise

@@ -26,7 +26,7 @@ HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?
 _NOT_WEIGHTS = re.compile(
     r"tok.*|.*tokenizer\.bin|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+", re.I
 )
-INDEX = "model.safetensors.index.json"
+INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # the preferred first
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 # Hugging Face's files beside the weights, by role.
 COMPANIONS = {
@@ -135,7 +135,7 @@ def resolve(
     found["model"] = get(ModelFile("model", chosen, None, None, repo, revision))
     for more in () if also is None else filter(also.fullmatch, names):
         found[more] = get(ModelFile(more, more, None, None, repo, revision))
-    if PurePosixPath(chosen).name == INDEX:
+    if PurePosixPath(chosen).name in INDICES:
         for shard in _shards(found["model"]):  # they are placed beside their index
             get(ModelFile("shard", str(PurePosixPath(chosen).with_name(shard)), None, None, repo, revision))
     return ModelFiles(text, found)
@@ -220,8 +220,9 @@ def choose_model(names: Iterable[str], where: str) -> str:
     candidates = _weights(names)
     if "model.safetensors" in candidates:
         return "model.safetensors"
-    if INDEX in names:
-        return INDEX
+    for index in INDICES:
+        if index in names:
+            return index
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -233,7 +234,7 @@ def choose_model(names: Iterable[str], where: str) -> str:
     raise ModelNotFoundError(
         f"there is no file of weights ({', '.join(WEIGHTS)})",
         where=where,
-        hint=f"Of a model in several parts, {INDEX} is needed too",
+        hint=f"Of a model in several parts, {INDICES[0]} is needed too",
     )
 
 

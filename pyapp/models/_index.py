@@ -86,9 +86,11 @@ TASKS: dict[str, tuple[str, ...]] = {
     "smollm3": ("causal-lm",),
     "stablelm": ("causal-lm",),
     "starcoder2": ("causal-lm",),
-    "t5": ("seq2seq-lm",),
+    "t5": ("seq2seq-lm", "features"),
 }
 GGUF_ARCHITECTURES = {
+    "bert": "bert",
+    "bert without token types": "distilbert",
     "falcon": "falcon",
     "gemma": "gemma",
     "gemma2": "gemma2",
@@ -97,7 +99,10 @@ GGUF_ARCHITECTURES = {
     "gptneox": "gpt_neox",
     "granite": "granite",
     "llama": "llama",
+    "llama with a window": "mistral",
     "llama with experts": "mixtral",
+    "modern-bert": "modernbert",
+    "nomic-bert": "nomic_bert",
     "olmo2": "olmo2",
     "phi2": "phi",
     "phi3": "phi3",
@@ -109,4 +114,6 @@ GGUF_ARCHITECTURES = {
     "stablelm": "stablelm",
     "starcoder": "gpt_bigcode",
     "starcoder2": "starcoder2",
+    "t5": "t5",
+    "t5encoder": "t5",
 }

@@ -16,6 +16,7 @@ from pyapp.nn.encoders import BertLayers, Encoder, Headed, LinearHead, Pooler, T
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import check_fields, read_config, require
+from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("bert",)
@@ -156,6 +157,18 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead(("bert", "qa_outputs"), Bert(config, pooler=False), config.hidden_size, 2)
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    tensors = values["tensors"]
+    types = tensors["token_types.weight"].shape[0] if "token_types.weight" in tensors else 1
+    return encoder_settings(found, values) | {"type_vocab_size": types}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.hidden_act == "gelu", f"llama.cpp has no BERT with hidden_act {config.hidden_act!r:.40}")
+    return {}
+
+
+GGUF = Gguf("bert", names=BERT_NAMES, keys=ENCODER_KEYS, read=_from_gguf, write=_to_gguf)
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Bert,
     "masked-lm": BertForMaskedLM,

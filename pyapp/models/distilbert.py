@@ -16,6 +16,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
 from .loading.config import check_fields, read_config, require
+from .loading.gguf import WITHOUT_TYPES, Gguf, encoder_settings
 from .loading.labels import Labelled
 
 EPSILON = 1e-12  # of all norms
@@ -195,6 +196,36 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead(("distilbert", "qa_outputs"), DistilBert(config), config.dim, 2)
 
 
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.activation == "gelu", f"llama.cpp has no DistilBERT with the activation {config.activation!r:.40}")
+    return {"attention.layer_norm_epsilon": EPSILON}
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    epsilon = values.get("attention.layer_norm_epsilon", EPSILON)
+    require(abs(epsilon - EPSILON) < 1e-3 * EPSILON, f"a BERT without token types with layer_norm_epsilon {epsilon}")
+    return encoder_settings(found, values)
+
+
+GGUF = Gguf(
+    "bert",
+    names={
+        "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+        "embeddings.LayerNorm": "token_embd_norm",
+        "transformer.layer.{}.attention.q_lin": "blk.{}.attn_q",
+        "transformer.layer.{}.attention.k_lin": "blk.{}.attn_k",
+        "transformer.layer.{}.attention.v_lin": "blk.{}.attn_v",
+        "transformer.layer.{}.attention.out_lin": "blk.{}.attn_output",
+        "transformer.layer.{}.sa_layer_norm": "blk.{}.attn_output_norm",
+        "transformer.layer.{}.ffn.lin1": "blk.{}.ffn_up", "transformer.layer.{}.ffn.lin2": "blk.{}.ffn_down",
+        "transformer.layer.{}.output_layer_norm": "blk.{}.layer_output_norm",
+    },
+    keys={
+        "max_position_embeddings": "context_length", "dim": "embedding_length", "n_layers": "block_count",
+        "hidden_dim": "feed_forward_length", "n_heads": "attention.head_count",
+    },
+    read=_from_gguf, write=_to_gguf, index=WITHOUT_TYPES.format("bert"),
+)  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": DistilBert,
     "masked-lm": DistilBertForMaskedLM,

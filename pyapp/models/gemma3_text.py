@@ -25,7 +25,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
 from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import HEAD_NORMS, KEYS, LENGTHS, NAMES, Gguf
+from .loading.gguf import HEAD_NORMS, KEYS, LENGTHS, NAMES, WINDOW, Gguf
 
 MODEL_TYPES = ("gemma3_text", "gemma3")
 
@@ -159,8 +159,8 @@ GGUF = Gguf(
         "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",
         "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
     },
-    keys=KEYS | {
-        "sliding_window": "attention.sliding_window", "attn_logit_softcapping": "attn_logit_softcapping",
+    keys=KEYS | WINDOW | {
+        "attn_logit_softcapping": "attn_logit_softcapping",
         "final_logit_softcapping": "final_logit_softcapping",
     },
 )  # fmt: skip

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from pyapp.engine import Device, Tensor, no_grad, ops, quant
 from pyapp.errors import ModelError
 from pyapp.formats.llama2c import LIMITS
-from pyapp.nn import Embedding, KVCache, Linear, Module, ModuleList, Parameter, ResidualLinear, RMSNorm
-from pyapp.nn.caches import TextCache
+from pyapp.nn import Embedding, Linear, Module, ModuleList, Parameter, ResidualLinear, RMSNorm
+from pyapp.nn.caches import BatchCache, KVCache, TextCache, decoder_cache
 from pyapp.nn.init import normal_
 from pyapp.nn.parameter import skip_initialization
 
@@ -192,10 +192,13 @@ class Llama2c(Module):
         """The device on which the model computes."""
         return self.tok_embeddings.weight.device
 
-    def new_cache(self, capacity: int | None = None) -> KVCache:
-        """An empty cache for `capacity` tokens (max_seq_len by default)."""
+    def new_cache(
+        self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None
+    ) -> KVCache | BatchCache:
+        """As CausalLanguageModel.new_cache."""
         config = self.config
-        return KVCache(config.n_layers, config.n_kv_heads, capacity or config.max_seq_len, config.head_dim, self.device)
+        capacity = capacity or config.max_seq_len
+        return decoder_cache(texts, config.n_layers, config.n_kv_heads, capacity, config.head_dim, self.device, dtype)
 
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True) -> Tensor:
         """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).

@@ -51,7 +51,7 @@ class LoadedModel:
 
 
 def load_model(
-    source: Source,
+    source: Source | Checkpoint,
     tokenizer: Source | Mapping[str, Source] | None = None,
     *,
     config: Source | None = None,
@@ -61,7 +61,7 @@ def load_model(
     cancel: Cancel | None = None,
 ) -> LoadedModel:
     """Loads a language model by name (embedded, or `owner/repo` or `owner/repo:file` on the hub), from a folder of
-    Hugging Face's, a path, bytes or a ByteSource.
+    Hugging Face's, a path, bytes, a ByteSource or an open checkpoint.
 
     `tokenizer` and `config` (config.json) are needed if none is beside the model or in it. `dtype` ("q4_0", "Q4_K_M",
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
@@ -83,19 +83,19 @@ def load_model(
     settings = None if config is None else read_settings(config)
     if settings is not None:
         check_architecture(settings, getattr(config, "name", "config.json"))
-    checkpoint = open_checkpoint(source)
+    checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     try:
         settings = dict(settings_of(checkpoint, settings))
         check_architecture(settings, checkpoint.source.name)
-        if tokenizer is None:
-            tokenizer = _tokenizer_beside(source, checkpoint)
+        if tokenizer is None and not isinstance(source, Checkpoint):
+            tokenizer = tokenizer_beside(source, checkpoint)
         if tokenizer is None:
             hint = "Give the tokenizer.bin or tokenizer.json too"
             raise ModelError("its tokenizer is missing", where=name, hint=hint)
         text = load_tokenizer(tokenizer)
         model = build(checkpoint, report, cancel, settings, dtype, device)
     finally:
-        if checkpoint.source is not source:
+        if checkpoint is not source and checkpoint.source is not source:
             checkpoint.close()
     from pyapp.text.generate import check_tokenizer
 
@@ -103,7 +103,7 @@ def load_model(
     return LoadedModel(name, model, text, model.config.to_dict())
 
 
-def _tokenizer_beside(source: Source, checkpoint: Checkpoint) -> Source | None:
+def tokenizer_beside(source: Source, checkpoint: Checkpoint) -> Source | None:
     """The tokenizer in a GGUF file, or another kind of tokenizer than tokenizer.json in the model's folder."""
     if "tokenizer.ggml.tokens" in getattr(checkpoint, "values", {}):
         return source
@@ -128,7 +128,7 @@ def read_settings(source: Source) -> dict[str, Any]:
             close_source(opened)
 
 
-def _is_llama_cpps(checkpoint: Checkpoint) -> bool:
+def is_llama_cpps(checkpoint: Checkpoint) -> bool:
     """Whether a checkpoint is a GGUF file with llama.cpp's names; those that pyapp wrote from other formats are not."""
     values = getattr(checkpoint, "values", {})
     return "general.architecture" in values and values["general.architecture"] != "pyapp"
@@ -140,18 +140,18 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
     """
     own = checkpoint.config
     values = getattr(checkpoint, "values", {})
-    if not _is_llama_cpps(checkpoint):
+    if not is_llama_cpps(checkpoint):
         return own if settings is None or "model_type" in own or "dim" in own else settings
+    from pyapp.models.loading import gguf
+
     architecture = values["general.architecture"]
-    form = f"{architecture} with experts" if values.get(f"{architecture}.expert_count") else architecture
-    name = GGUF_ARCHITECTURES.get(form, GGUF_ARCHITECTURES.get(architecture))
+    known = gguf.index_names(str(architecture), values, checkpoint.tensors)
+    name = next((GGUF_ARCHITECTURES[form] for form in known if form in GGUF_ARCHITECTURES), None)
     if name is None:
         raise ModelError(
             f"the architecture {str(architecture)[:50]!r} is not known", where=checkpoint.source.name,
             hint=f"Known in GGUF files: {', '.join(GGUF_ARCHITECTURES)}",
         )  # fmt: skip
-    from pyapp.models.loading import gguf
-
     module = importlib.import_module(f"pyapp.models.{name}")
     return gguf.settings_of(module.GGUF, module.MODEL_TYPES[0], values, checkpoint)
 
@@ -252,7 +252,7 @@ def read_model(
     """A model of the class `kind` of an architecture's module, with the weights of a checkpoint."""
     from pyapp.models.loading.weights import load_weights
 
-    config, model, stored = _empty_model(module, kind, checkpoint, settings)
+    config, model, stored = empty_model(module, kind, checkpoint, settings)
     load_weights(
         model, checkpoint, stored=stored, base=getattr(kind, "base_model_prefix", ""), dtype=dtype, device=device,
         progress=progress, config=config.to_dict(), renames=getattr(module, "renamed", None),
@@ -261,7 +261,7 @@ def read_model(
     return model
 
 
-def _empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+def empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """The configuration, a model with empty parameters, and how the checkpoint stores them."""
     from pyapp.nn.parameter import skip_initialization
 
@@ -271,40 +271,17 @@ def _empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mappi
         raise ModelError(error.what, where=error.where or checkpoint.source.name, hint=error.hint) from error
     with skip_initialization():
         model = kind(config)
-    stored: Mapping[str, Any] = {}
-    if hasattr(module, "GGUF") and _is_llama_cpps(checkpoint):
+    return config, model, stored_parameters(module, config, model, checkpoint)
+
+
+def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoint) -> Mapping[str, Any]:
+    """How a checkpoint stores the parameters of a model of an architecture's module (loading.weights.Stored)."""
+    if hasattr(module, "GGUF") and is_llama_cpps(checkpoint):
         from pyapp.models.loading import gguf, weights
 
-        stored = gguf.stored_in(module.GGUF, config, dict(weights.slots(model)))
-    elif hasattr(module, "stored"):
-        stored = module.stored(config, checkpoint.tensors)
-    return config, model, stored
-
-
-def as_gguf(
-    checkpoint: Checkpoint, settings: Mapping[str, Any] | None = None, tokenizer: Tokenizer | None = None
-) -> Checkpoint:
-    """A view of a checkpoint of Hugging Face's as the GGUF file that llama.cpp reads: names, orders and `values`, with
-    the tokenizer's. ModelError for an architecture that has no form in GGUF.
-    """
-    from pyapp.models.loading.gguf import AsGguf
-
-    settings = settings_of(checkpoint, settings)
-    name = module_of(settings, checkpoint.source.name)
-    module: Any = None if name is None else importlib.import_module(f"pyapp.models.{name}")
-    if not hasattr(module, "GGUF"):
-        raise ModelError("llama.cpp has no form for this architecture", where=checkpoint.source.name)
-    kind = module.TASKS["causal-lm"]
-    config, model, stored = _empty_model(module, kind, checkpoint, settings)
-    renames = getattr(module, "renamed", None)
-    view = AsGguf(module.GGUF, config, model, checkpoint, stored, kind.base_model_prefix, renames)
-    if tokenizer is not None:
-        from pyapp.text.gguf_metadata import gguf_types
-
-        own = tokenizer.gguf_metadata(config.vocab_size)
-        view.values |= own
-        view.types |= gguf_types(own)
-    return view
+        return gguf.stored_in(module.GGUF, config, dict(weights.slots(model)))
+    found: Mapping[str, Any] = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
+    return found
 
 
 def weights_of(source: Source) -> Source:
@@ -314,27 +291,6 @@ def weights_of(source: Source) -> Source:
     from pyapp import hub
 
     return hub.resolve(os.fspath(source)).model
-
-
-def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
-    """A function that views an open checkpoint of `source` as llama.cpp's GGUF file, with the configuration and the
-    tokenizer beside it. It returns a checkpoint of another form, or without a known configuration, as it is.
-    """
-
-    def view(checkpoint: Checkpoint) -> Checkpoint:
-        if not isinstance(source, str | os.PathLike) or "general.architecture" in getattr(checkpoint, "values", {}):
-            return checkpoint
-        beside = Path(source).with_name("config.json")
-        settings = read_settings(beside) if beside.is_file() else checkpoint.config
-        if (
-            settings.get("model_type") not in MODEL_TYPES
-            or "causal-lm" not in TASKS[MODEL_TYPES[settings["model_type"]]]
-        ):
-            return checkpoint
-        found = _tokenizer_beside(source, checkpoint)
-        return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found))
-
-    return view
 
 
 def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = None) -> Tokenizer:

@@ -77,11 +77,11 @@ class Positions(Module):
         self.shape = (positions, width)
         self._table: Tensor | None = None
 
-    def forward(self, first: int, tokens: int, device: Device) -> Tensor:
-        """The rows `first` … (T, D)."""
-        if self._table is None or self._table.device is not device:
-            self._table = ops.from_numpy(sinusoids(*self.shape)).to(device)
-        return self._table.narrow(0, first, tokens)
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions (T,) → their rows (T, D)."""
+        if self._table is None or self._table.device is not positions.device:
+            self._table = ops.from_numpy(sinusoids(*self.shape)).to(positions.device)
+        return ops.embedding(self._table, positions)
 
 
 def sinusoids(positions: int, width: int) -> Any:
@@ -101,9 +101,9 @@ class Stack(Module):
         self.embed_tokens = table
         self.embed_positions = Positions(config.max_position_embeddings, width)
 
-    def embed(self, ids: Tensor, first: int) -> Tensor:
-        """ids (B, T) at the positions `first` … → (B, T, D)."""
-        return self.embed_tokens(ids) * self.scale + self.embed_positions(first, ids.shape[1], ids.device)
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids (B, T) at positions (T,) → (B, T, D)."""
+        return self.embed_tokens(ids) * self.scale + self.embed_positions(positions)
 
 
 class Encoder(Stack):
@@ -120,7 +120,7 @@ class Encoder(Stack):
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
-        x = self.embed(ids, 0)
+        x = self.embed(ids, ops.arange(ids.shape[1], dtype="int32", device=ids.device))
         for layer in self.layers:
             x = layer(x, mask)
         return x
@@ -140,7 +140,7 @@ class Decoder(Stack):
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         """tokens (R, T) → (R, T, D)."""
-        x = self.embed(tokens, memory.first)
+        x = self.embed(tokens, memory.positions(tokens))
         for i, layer in enumerate(self.layers):
             x = layer(x, memory, i)
         return x

@@ -74,11 +74,10 @@ class Stack(Module):
         self.layernorm_embedding = LayerNorm(width)
         self.layer_norm = LayerNorm(width)
 
-    def embed(self, ids: Tensor, first: int) -> Tensor:
-        """ids (B, T) at the positions `first` … → (B, T, D)."""
-        start = first + OFFSET
-        positions = ops.arange(start, start + ids.shape[1], dtype="int32", device=ids.device)  # (T,)
-        return self.layernorm_embedding(self.embed_tokens(ids) * self.scale + self.embed_positions(positions))
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids (B, T) at positions (T,) → (B, T, D)."""
+        places = self.embed_positions(positions + OFFSET)  # (T, D)
+        return self.layernorm_embedding(self.embed_tokens(ids) * self.scale + places)
 
 
 class EncoderLayer(Module):
@@ -136,7 +135,7 @@ class Encoder(Stack):
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
-        x = self.embed(ids, 0)
+        x = self.embed(ids, ops.arange(ids.shape[1], dtype="int32", device=ids.device))
         for layer in self.layers:
             x = layer(x, mask)
         return self.layer_norm(x)
@@ -156,7 +155,7 @@ class Decoder(Stack):
 
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         """tokens (R, T) → (R, T, D)."""
-        x = self.embed(tokens, memory.first)
+        x = self.embed(tokens, memory.positions(tokens))
         for i, layer in enumerate(self.layers):
             x = layer(x, memory, i)
         return self.layer_norm(x)

@@ -10,7 +10,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
-from .loading.gguf import Gguf, pairs_of_llama
+from .loading.gguf import KEYS, WINDOW, WITH_WINDOW, Gguf, pairs_of_llama
 
 MODEL_TYPES = ("mistral",)
 
@@ -56,5 +56,6 @@ class MistralForCausalLM(CausalLanguageModel):
         super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
 
 
-GGUF = Gguf("llama", order=pairs_of_llama, index="")
+# llama.cpp reads no window for "llama": it attends to the whole text there.
+GGUF = Gguf("llama", order=pairs_of_llama, keys=KEYS | WINDOW, index=WITH_WINDOW.format("llama"))
 TASKS = {"causal-lm": MistralForCausalLM}

@@ -17,6 +17,7 @@ from pyapp.nn.encoders import Encoder, Headed, Words, attend, first_token, visib
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import check_fields, check_heads, read_config, require
+from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("modernbert",)
@@ -88,6 +89,11 @@ class Config(Labelled):
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+    @property
+    def head_dim(self) -> int:
+        """Features of a head."""
+        return self.hidden_size // self.num_attention_heads
 
 
 def _norm(config: Config) -> LayerNorm:
@@ -246,6 +252,47 @@ def question_answering(config: Config) -> ModernBertForTokenClassification:
     return ModernBertForTokenClassification(config, 2)
 
 
+_PATTERN = "attention.sliding_window_pattern"
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    every, layers = values.get(_PATTERN, 3), found.get("num_hidden_layers")
+    if isinstance(every, list):  # for each layer, whether it has a window
+        found["layer_types"] = [SLIDING if windowed else FULL for windowed in every[:layers]]
+    else:
+        found["global_attn_every_n_layers"] = every
+    local = {"rope_type": "default", "rope_theta": values.get("rope.freq_base_swa", THETA[SLIDING])}
+    found["rope_parameters"] = {FULL: found["rope_parameters"], SLIDING: local}
+    tensors = values["tensors"]
+    biases = {"norm_bias": "output_norm", "attention_bias": "blk.0.attn_output", "mlp_bias": "blk.0.ffn_down"}
+    return encoder_settings(found, values) | {name: f"{part}.bias" in tensors for name, part in biases.items()}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(
+        config.hidden_activation == "gelu",
+        f"llama.cpp has no ModernBERT with hidden_activation {config.hidden_activation!r:.40}",
+    )
+    full = [i for i, kind in enumerate(config.layer_types) if kind == FULL]
+    every = full[1] if len(full) > 1 else config.num_hidden_layers
+    require(
+        config.layer_types == [SLIDING if i % every else FULL for i in range(config.num_hidden_layers)],
+        "GGUF cannot say layer_types that do not repeat", "Write safetensors",
+    )  # fmt: skip
+    return {_PATTERN: every, "rope.freq_base_swa": float(config.rope_parameters[SLIDING]["rope_theta"])}
+
+
+GGUF = Gguf(
+    "modern-bert",
+    names={
+        "embeddings.tok_embeddings": "token_embd", "embeddings.norm": "token_embd_norm",
+        "layers.{}.attn_norm": "blk.{}.attn_norm", "layers.{}.attn.Wqkv": "blk.{}.attn_qkv",
+        "layers.{}.attn.Wo": "blk.{}.attn_output", "layers.{}.mlp_norm": "blk.{}.ffn_norm",
+        "layers.{}.mlp.Wi": "blk.{}.ffn_up", "layers.{}.mlp.Wo": "blk.{}.ffn_down", "final_norm": "output_norm",
+    },
+    keys=ENCODER_KEYS | {"local_attention": "attention.sliding_window", "norm_eps": "attention.layer_norm_epsilon"},
+    read=_from_gguf, write=_to_gguf,
+)  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": ModernBert,
     "masked-lm": ModernBertForMaskedLM,

@@ -19,6 +19,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import check_fields, check_heads, read_config, require
+from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings
 from .loading.labels import Labelled
 from .loading.weights import Stored
 
@@ -238,6 +239,31 @@ def token_classification(config: Config) -> LinearHead:
     return LinearHead((BASE, "classifier"), NomicBert(config), config.hidden_size, len(config.labels))
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    tensors = values["tensors"]
+    types = tensors["token_types.weight"].shape[0] if "token_types.weight" in tensors else 1
+    return encoder_settings(found, values) | {"type_vocab_size": types}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.hidden_act == "silu", f"llama.cpp has no Nomic BERT with hidden_act {config.hidden_act!r:.40}")
+    return {}
+
+
+_QKV = tuple(f"layers.{{}}.self_attn.{part}_proj" for part in "qkv")
+
+GGUF = Gguf(
+    "nomic-bert",
+    names=dict.fromkeys(_QKV, "blk.{}.attn_qkv") | {
+        "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+        "embeddings.LayerNorm": "token_embd_norm", "layers.{}.self_attn.o_proj": "blk.{}.attn_output",
+        "layers.{}.mlp.gate_proj": "blk.{}.ffn_gate", "layers.{}.mlp.up_proj": "blk.{}.ffn_up",
+        "layers.{}.mlp.down_proj": "blk.{}.ffn_down",
+        "layers.{}.post_attention_layernorm": "blk.{}.attn_output_norm",
+        "layers.{}.post_mlp_layernorm": "blk.{}.layer_output_norm",
+    },
+    keys=ENCODER_KEYS, joined=_QKV, read=_from_gguf, write=_to_gguf,
+)  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": NomicBert,
     "masked-lm": NomicBertForMaskedLM,

@@ -12,7 +12,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, Sel
 from pyapp.nn.layers.gated import gated
 
 from .loading.config import DecoderConfig
-from .loading.gguf import KEYS, NAMES, Gguf
+from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
 
 MODEL_TYPES = ("phi3",)
 
@@ -91,8 +91,7 @@ GGUF = Gguf(
     names=NAMES | {
         "model.layers.{}.self_attn.qkv_proj": "blk.{}.attn_qkv", "model.layers.{}.mlp.gate_up_proj": "blk.{}.ffn_up",
     },
-    keys=KEYS | {
-        "sliding_window": "attention.sliding_window",
+    keys=KEYS | WINDOW | {
         "original_max_position_embeddings": "rope.scaling.original_context_length",
     },
 )  # fmt: skip

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
-from pyapp.formats.sharded import INDEX, ShardedFile, shard_names
+from pyapp.formats.sharded import INDICES, ShardedFile, shard_names
 from pyapp.formats.source import ByteSource
-from pyapp.models.load import LoadedModel, build, check_architecture, load_model, load_tokenizer, read_settings
+from pyapp.models.load import LoadedModel, check_architecture, load_model, read_settings
 
 CONFIG = "config.json"
 # Weights, the preferred kind first.
@@ -25,18 +24,23 @@ def load_files(
     dtype: str | None = None,
 ) -> LoadedModel:
     """Loads a language model from all its files by name: a .gguf file; config.json, the tokenizer's files and
-    model.safetensors, or model.safetensors.index.json with its shards; or a llama2.c checkpoint with tokenizer.bin.
+    model.safetensors, or the index of its shards (model.safetensors.index.json, pytorch_model.bin.index.json) with
+    them; or a llama2.c checkpoint with tokenizer.bin.
 
     The arguments and errors are those of pyapp.models.load_model.
     """
-    if INDEX in files:
-        return _load_shards(files, report or (lambda event: None), cancel or Cancel(), dtype)
-    name = _weights(files)
-    beside = {key: source for key, source in files.items() if key not in (name, CONFIG)}
-    tokenizer = beside | {name: files[name]} if name.lower().endswith(".gguf") else beside
+    index = next((name for name in INDICES if name in files), None)
+    name = index or _weights(files)
+    settings = read_settings(files[CONFIG]) if CONFIG in files else None
+    if settings is not None:
+        check_architecture(settings, CONFIG)
+    source, parts = (files[name], {name}) if index is None else _sharded(files, index)
+    beside = {key: other for key, other in files.items() if key not in parts and key != CONFIG}
+    if index is not None and not beside:
+        raise ModelError("its tokenizer is missing", where=index, hint=HINT)
     loaded = load_model(
-        files[name],
-        tokenizer,
+        source,
+        beside | {name: files[name]} if name.lower().endswith(".gguf") else beside,
         config=files.get(CONFIG),
         dtype=dtype,
         report=report,
@@ -56,22 +60,10 @@ def _weights(files: Mapping[str, ByteSource]) -> str:
     raise ModelError("the file of weights is missing", where=", ".join(sorted(files))[:200] or "files", hint=HINT)
 
 
-def _load_shards(
-    files: Mapping[str, ByteSource], report: Callable[[Event], None], cancel: Cancel, dtype: str | None
-) -> LoadedModel:
-    shards = shard_names(files[INDEX])
+def _sharded(files: Mapping[str, ByteSource], index: str) -> tuple[ShardedFile, set[str]]:
+    """The weights of an index and the names of the files that they are in. ModelError names missing files."""
+    shards = shard_names(files[index])
     missing = [name for name in (CONFIG, *shards) if name not in files]
     if missing:
-        raise ModelError(f"the files {', '.join(missing)[:300]} are missing", where=INDEX, hint=HINT)
-    settings = read_settings(files[CONFIG])
-    check_architecture(settings, CONFIG)
-    weights = {CONFIG, INDEX, *shards}
-    tokenizer: dict[str, Any] = {name: source for name, source in files.items() if name not in weights}
-    if not tokenizer:
-        raise ModelError("its tokenizer is missing", where=INDEX, hint=HINT)
-    text = load_tokenizer(tokenizer)
-    model = build(ShardedFile(files[INDEX], shards=files.__getitem__), report, cancel, settings, dtype)
-    from pyapp.text.generate import check_tokenizer
-
-    check_tokenizer(text, model.config.vocab_size)
-    return LoadedModel(INDEX, model, text, model.config.to_dict())
+        raise ModelError(f"the files {', '.join(missing)[:300]} are missing", where=index, hint=HINT)
+    return ShardedFile(files[index], shards=files.__getitem__), {index, *shards}

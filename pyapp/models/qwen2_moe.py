@@ -15,7 +15,7 @@ from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf
+from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, refuse_windows
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("qwen2_moe",)
@@ -121,6 +121,17 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": False}
 
 
+def _to_gguf(config: Config) -> dict[str, Any]:
+    plain = not config.norm_topk_prob and all(config.is_sparse(i) for i in range(config.num_hidden_layers))
+    require(
+        plain,
+        f"llama.cpp does not normalise the shares of the experts (norm_topk_prob {config.norm_topk_prob}) and has "
+        "experts in each layer of this architecture",
+        "Write safetensors",
+    )
+    return refuse_windows(config)
+
+
 GGUF_KEYS = {
     "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length",
@@ -132,7 +143,7 @@ SHARED = {
     "model.layers.{}.mlp.shared_expert.down_proj": "blk.{}.ffn_down_shexp",
     "model.layers.{}.mlp.shared_expert_gate": "blk.{}.ffn_gate_inp_shexp",
 }
-GGUF = Gguf("qwen2moe", names=NAMES | EXPERTS | SHARED, keys=KEYS | GGUF_KEYS, read=_from_gguf)
+GGUF = Gguf("qwen2moe", names=NAMES | EXPERTS | SHARED, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf)
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

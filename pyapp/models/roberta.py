@@ -24,6 +24,7 @@ from pyapp.nn.encoders import (
 )  # fmt: skip
 
 from .loading.config import check_fields, read_config, require
+from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("roberta", "xlm-roberta", "camembert")
@@ -154,6 +155,18 @@ def question_answering(config: Config) -> LinearHead:
     return LinearHead(("roberta", "qa_outputs"), Roberta(config, pooler=False), config.hidden_size, 2)
 
 
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.hidden_act == "gelu", f"llama.cpp has no RoBERTa with hidden_act {config.hidden_act!r:.40}")
+    return {"context_length": config.max_position_embeddings - config.pad_token_id - 1}
+
+
+def _skipped(name: str, config: Config) -> int:
+    """The rows of a tensor that files leave out: the positions of padding."""
+    return config.pad_token_id + 1 if name.endswith("position_embeddings.weight") else 0
+
+
+# Without the positions of padding this is BERT, as which such files are read.
+GGUF = Gguf("bert", names=BERT_NAMES, keys=ENCODER_KEYS, write=_to_gguf, skipped=_skipped, index="")
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Roberta,
     "masked-lm": RobertaForMaskedLM,

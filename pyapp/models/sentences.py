@@ -26,6 +26,7 @@ POOLING_FIELDS = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 ACTIVATIONS = {"Identity": None, "Tanh": ops.tanh, "ReLU": ops.relu, "GELU": ops.gelu, "Sigmoid": ops.sigmoid}
+MODULES = "modules.json"  # the list of a folder's parts
 PROMPT_LIMIT = 1 << 16  # characters
 
 
@@ -193,3 +194,53 @@ class SentenceEmbedder(Module):
         for part in self.parts:
             y = part(y)
         return y
+
+
+# -- GGUF. llama.cpp's key is POOLING; it leaves normalising and prompts to its callers. Keys below MORE are pyapp's.
+
+POOLING = "pooling_type"  # after the architecture's name
+POOLING_TYPES = {1: "mean", 2: "cls", 3: "lasttoken"}
+MORE = "sentence_transformers."
+PROMPT = f"{MORE}prompts."
+
+
+def gguf_keys(architecture: str, parts: Sequence[Module], settings: SentenceSettings) -> dict[str, Any]:
+    """The metadata of a GGUF file that say how tokens become one vector. ModelError for parts and modes of pooling that
+    GGUF has no form for.
+    """
+    pooling = next((part for part in parts if isinstance(part, Pooling)), None) or Pooling()
+    other = [type(part).__name__ for part in parts if not isinstance(part, Pooling | Normalize)]
+    number = next((key for key, mode in POOLING_TYPES.items() if pooling.modes == (mode,)), None)
+    if number is None or other:
+        what = f"the pooling {', '.join(pooling.modes)!r}" if number is None else f"the part {other[0]}"
+        raise ModelError(f"GGUF has no form for {what}", where=MODULES, hint="Write a .safetensors file")
+    values: dict[str, Any] = {
+        f"{architecture}.attention.causal": False, f"{architecture}.{POOLING}": number,
+        f"{MORE}normalize": any(isinstance(part, Normalize) for part in parts),
+        f"{MORE}similarity_fn_name": settings.similarity,
+    }  # fmt: skip
+    if not pooling.include_prompt:
+        values[f"{MORE}include_prompt"] = False
+    if settings.max_length is not None:
+        values[f"{MORE}max_seq_length"] = settings.max_length
+    if settings.default_prompt is not None:
+        values[f"{MORE}default_prompt_name"] = settings.default_prompt
+    return values | {PROMPT + name: text for name, text in settings.prompts.items()}
+
+
+def from_gguf_keys(values: Mapping[str, Any]) -> tuple[list[Module], SentenceSettings]:
+    """The parts and settings of a GGUF file. Vectors are normalised unless the file says no, as llama.cpp's tools do.
+    ModelError for a kind of pooling that is not known.
+    """
+    number = values.get(f"{values['general.architecture']}.{POOLING}", 1)
+    if number not in POOLING_TYPES:
+        raise ModelError(
+            f"pooling_type is {number!r:.40}", where=POOLING,
+            hint=f"Known: {', '.join(f'{key} ({mode})' for key, mode in POOLING_TYPES.items())}",
+        )  # fmt: skip
+    parts: list[Module] = [Pooling((POOLING_TYPES[number],), values.get(f"{MORE}include_prompt") is not False)]
+    if values.get(f"{MORE}normalize") is not False:
+        parts.append(Normalize())
+    own = {key.removeprefix(MORE): value for key, value in values.items() if key.startswith(MORE)}
+    prompts = {key.removeprefix(PROMPT): value for key, value in values.items() if key.startswith(PROMPT)}
+    return parts, SentenceSettings.from_files(own | {"prompts": prompts}, own)

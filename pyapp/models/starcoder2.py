@@ -12,7 +12,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import DecoderConfig
-from .loading.gguf import KEYS, NAMES, Gguf
+from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
 
 MODEL_TYPES = ("starcoder2",)
 
@@ -76,7 +76,7 @@ class Starcoder2ForCausalLM(CausalLanguageModel):
 GGUF = Gguf(
     "starcoder2",
     names=NAMES | {"model.layers.{}.mlp.c_fc": "blk.{}.ffn_up", "model.layers.{}.mlp.c_proj": "blk.{}.ffn_down"},
-    keys=KEYS | {"norm_epsilon": "attention.layer_norm_epsilon"},
+    keys=KEYS | WINDOW | {"norm_epsilon": "attention.layer_norm_epsilon"},
     read=lambda found, values: found | {"use_bias": "blk.0.attn_q.bias" in values["tensors"]},
 )  # fmt: skip
 TASKS = {"causal-lm": Starcoder2ForCausalLM}

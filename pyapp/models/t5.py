@@ -12,16 +12,18 @@ from typing import Any
 
 from pyapp.engine import Device, Tensor
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear, RMSNorm
-from pyapp.nn.encoders import Words, as_bias, attend_joined, visible_keys
+from pyapp.nn.encoders import Encoder, Words, as_bias, attend_joined, visible_keys
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.relative_positions import distance_bias, distance_buckets
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 
 from .loading.config import check_fields, read_config, require
+from .loading.gguf import LENGTHS, Gguf
 
 MODEL_TYPES = ("t5",)
 BASE = "transformer"  # what some files put before the names
+USUAL = 512  # tokens of the published models, for GGUF's key
 MOST = 1 << 15  # tokens: the biases know no largest position
 
 
@@ -220,18 +222,18 @@ class Stack(Module):
         )
         self.final_layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
 
-    def bias(self, first: int, tokens: int, keys: int) -> Tensor:
-        """The biases (1, H, T, S) of tokens at the positions `first` …."""
+    def bias(self, tokens: int, keys: int) -> Tensor:
+        """The biases (1, H, T, S) of the last T of S tokens."""
         buckets = distance_buckets(
             tokens, keys, self.config.relative_attention_num_buckets, self.config.relative_attention_max_distance,
-            not self.decoder, first,
+            not self.decoder, keys - tokens,
         )  # fmt: skip
         return distance_bias(self.block[0].layer[0].SelfAttention.relative_attention_bias.weight, buckets)
 
     def encode(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """ids (B, S), mask (B, 1, 1, S) → (B, S, d_model)."""
         x = self.embed_tokens(ids)
-        bias = as_bias(mask, self.bias(0, ids.shape[1], ids.shape[1]))  # (B or 1, H, S, S)
+        bias = as_bias(mask, self.bias(ids.shape[1], ids.shape[1]))  # (B or 1, H, S, S)
         for block in self.block:
             attention, dense = block.layer
             x = dense(attention.encode(x, bias))
@@ -240,7 +242,7 @@ class Stack(Module):
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """tokens (R, T) → (R, T, d_model)."""
         x = self.embed_tokens(tokens)
-        bias = self.bias(memory.first, tokens.shape[1], memory.length)
+        bias = memory.distances(self.bias)
         for i, block in enumerate(self.block):
             attention, source, dense = block.layer
             x = dense(source(attention.decode(x, memory, i, bias), memory, i))
@@ -272,4 +274,85 @@ class T5(SequenceToSequence):
         return self.lm_head(x * self.config.d_model**-0.5 if self.config.scaled else x)
 
 
-TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": T5}
+class T5Encoder(Encoder):
+    """The encoder alone, whose hidden states are embeddings (Sentence-T5, GTR)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = MOST
+        self.shared = Embedding(config.vocab_size, config.d_model)
+        self.encoder = Stack(config, self.shared, config.num_layers, decoder=False)
+
+    @property
+    def word_embeddings(self) -> Embedding:
+        return self.shared
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, d_model). There are no token types: those given are ignored."""
+        self.check(ids, attention_mask)
+        return self.encoder.encode(ids, visible_keys(attention_mask))
+
+
+LLAMA_CPP_DISTANCE = 128  # relative_attention_max_distance of every T5 in llama.cpp
+_EPSILON = "attention.layer_norm_epsilon"
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    gated = "enc.blk.0.ffn_gate.weight" in values["tensors"]
+    special = {f"{config}_token_id": values["special"][role] for config, role in (("pad", "padding"), ("eos", "eos"))}
+    given = {name: number for name, number in special.items() if type(number) is int}
+    return found | given | {"feed_forward_proj": "gated-gelu" if gated else "relu"}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    plain = (
+        config.feed_forward_proj in ("relu", "gated-gelu")
+        and config.relative_attention_max_distance == LLAMA_CPP_DISTANCE
+        and config.scaled == config.tie_word_embeddings
+    )
+    require(
+        plain,
+        f"llama.cpp has no T5 with feed_forward_proj {config.feed_forward_proj!r:.40}, relative_attention_max_distance "
+        f"{config.relative_attention_max_distance} and scale_decoder_outputs {config.scaled} "
+        f"(tie_word_embeddings {config.tie_word_embeddings})",
+        "Write safetensors",
+    )
+    return {
+        "context_length": USUAL, _EPSILON: float(config.layer_norm_epsilon), LENGTHS[1]: config.d_kv,
+        "decoder_block_count": config.decoder_layers,
+    }  # fmt: skip
+
+
+def _names() -> dict[str, str]:
+    found = {"shared": "token_embd", "lm_head": "output"}
+    for stack, short, last in (("encoder", "enc", 1), ("decoder", "dec", 2)):
+        own, target = f"{stack}.block.{{}}.layer", f"{short}.blk.{{}}"
+        found |= {f"{own}.0.SelfAttention.{part}": f"{target}.attn_{part}" for part in "qkvo"}
+        found |= {
+            f"{own}.0.SelfAttention.relative_attention_bias": f"{target}.attn_rel_b",
+            f"{own}.0.layer_norm": f"{target}.attn_norm", f"{own}.{last}.layer_norm": f"{target}.ffn_norm",
+            f"{own}.{last}.DenseReluDense.wi": f"{target}.ffn_up",
+            f"{own}.{last}.DenseReluDense.wo": f"{target}.ffn_down",
+            f"{own}.{last}.DenseReluDense.wi_0": f"{target}.ffn_gate",
+            f"{own}.{last}.DenseReluDense.wi_1": f"{target}.ffn_up",
+            f"{stack}.final_layer_norm": f"{short}.output_norm",
+        }  # fmt: skip
+    own, target = "decoder.block.{}.layer.1", "dec.blk.{}"
+    found |= {f"{own}.EncDecAttention.{part}": f"{target}.cross_attn_{part}" for part in "qkvo"}
+    return found | {f"{own}.layer_norm": f"{target}.cross_attn_norm"}
+
+
+GGUF = Gguf(
+    "t5",
+    names=_names(),
+    keys={
+        "d_model": "embedding_length", "d_ff": "feed_forward_length", "num_layers": "block_count",
+        "num_decoder_layers": "decoder_block_count", "num_heads": "attention.head_count", "d_kv": LENGTHS[0],
+        "layer_norm_epsilon": "attention.layer_norm_rms_epsilon",
+        "relative_attention_num_buckets": "attention.relative_buckets_count",
+        "decoder_start_token_id": "decoder_start_token_id",
+    },
+    read=_from_gguf, write=_to_gguf, encoder="t5encoder",
+)  # fmt: skip
+TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": T5, "features": T5Encoder}

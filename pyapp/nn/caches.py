@@ -418,14 +418,24 @@ class BatchCache:
                 "each must be 1 or more"
             )
         kind, width = _cache_layout("BatchCache", dtype, head_dim)
-        self.texts, self.capacity, self.head_dim = texts, capacity, head_dim
-        self.memory = zeros(2 * layers, texts, kv_heads, capacity, width, dtype=kind, device=device)
-        parts = [part.squeeze(0) for part in self.memory.split(1)]  # (B, KV, capacity, D) each
+        self._take(zeros(2 * layers, texts, kv_heads, capacity, width, dtype=kind, device=device), head_dim)
+
+    def _take(self, memory: Tensor, head_dim: int) -> BatchCache:
+        self.memory, self.head_dim = memory, head_dim
+        self.texts, self.capacity = memory.shape[1], memory.shape[3]
+        parts = [part.squeeze(0) for part in memory.split(1)]  # (B, KV, capacity, D) each
         self.layers = [FixedCache.over(*pair, head_dim) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        return self
 
     def text(self, index: int) -> KVCache:
         """The cache of one text over the same memory, for tokens (T,) of this text alone, such as a prompt."""
         return KVCache.over(self._slot(index).squeeze(1), self.head_dim)
+
+    def first(self, count: int) -> BatchCache:
+        """A cache of the first `count` texts over the same memory."""
+        if not 1 <= count <= self.texts:
+            raise ArgumentError(f"BatchCache: has {self.texts} texts, not {count}")
+        return BatchCache.__new__(BatchCache)._take(self.memory.narrow(1, 0, count), self.head_dim)
 
     def _slot(self, index: int) -> Tensor:
         if not 0 <= index < self.texts:
@@ -470,6 +480,16 @@ class BatchCache:
     @property
     def nbytes(self) -> int:
         return self.memory.nbytes
+
+
+def decoder_cache(
+    texts: int | None, layers: int, kv_heads: int, capacity: int, head_dim: int, device: Device | str = cpu,
+    dtype: Any = "float32",
+) -> KVCache | BatchCache:  # fmt: skip
+    """A KVCache; for a number of texts that are decoded together a BatchCache."""
+    if texts is None:
+        return KVCache(layers, kv_heads, capacity, head_dim, device, dtype)
+    return BatchCache(texts, layers, kv_heads, capacity, head_dim, device, dtype)
 
 
 # -- another sequence

@@ -12,9 +12,10 @@ from ..engine import Device, Tensor, ops, quant
 from ..engine.device import cpu
 from ..engine.ops import cat
 from ..errors import ArgumentError
-from .caches import KVCache, TextCache
+from .caches import BatchCache, KVCache, TextCache, decoder_cache
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
+from .layers.experts import Experts
 from .layers.joined import JoinedLinear
 from .layers.linear import Linear, ResidualLinear
 from .module import Module
@@ -95,16 +96,19 @@ class WholeText:
 
 
 class CachedText:
-    """The tokens (T,) at position[0] … of a text, with the earlier tokens in a cache."""
+    """The tokens (T,) at position[0] … of a text, with the earlier tokens in a cache; or those of several texts, tokens
+    (B, T) and position (B,).
+    """
 
     def __init__(self, position: Tensor, cache: TextCache) -> None:
         self.position, self.layers = position, cache.layers
         self.length: int = cache.capacity  # type: ignore[attr-defined]
 
     def positions(self, tokens: Tensor) -> Tensor:
+        start = self.position if tokens.ndim == 1 else self.position.unsqueeze(-1)  # (1,) or (B, 1)
         if tokens.shape[-1] == 1:
-            return self.position
-        return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device) + self.position
+            return start
+        return ops.arange(tokens.shape[-1], dtype="int32", device=tokens.device) + start
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         table = None if rotary is None else rotary.upto(self.length, qkv.device)
@@ -251,14 +255,20 @@ class CausalLanguageModel(Module):
         y: Tensor = self.lm_head(self.stack.normalized(x))
         return y
 
-    def new_cache(self, capacity: int | None = None) -> KVCache:
-        """An empty cache for `capacity` tokens (max_seq_len by default)."""
+    def new_cache(
+        self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None
+    ) -> KVCache | BatchCache:
+        """An empty cache for `capacity` tokens (max_seq_len by default) in "float32", "float16" or "q8_0"; `texts`: for
+        so many texts that are decoded together.
+        """
         config, capacity = self.config, capacity or self.config.max_seq_len
         for module in self.modules():  # a Graph cannot make tables
             rotary = getattr(module, "rotary", None)
             if rotary is not None:
                 rotary.upto(capacity, self.device)
-        return KVCache(config.num_hidden_layers, config.num_key_value_heads, capacity, config.head_dim, self.device)
+        return decoder_cache(
+            texts, config.num_hidden_layers, config.num_key_value_heads, capacity, config.head_dim, self.device, dtype
+        )
 
     @property
     def device(self) -> Device:
@@ -273,7 +283,9 @@ class CausalLanguageModel(Module):
             for name, parameter in list(module._parameters.items()):
                 if parameter.dtype.is_quantized:
                     if id(parameter) not in made:
-                        made[id(parameter)] = Parameter(quant.dequantize(parameter), requires_grad=False)
+                        value = quant.dequantize(parameter)
+                        value = value.reshape(module.stack_shape(name)) if isinstance(module, Experts) else value
+                        made[id(parameter)] = Parameter(value, requires_grad=False)
                     setattr(module, name, made[id(parameter)])
 
     def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -291,7 +303,7 @@ class CausalLanguageModel(Module):
         """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).
 
         The keys and values of the tokens are written to `cache`, which has a cache per layer (new_cache, or another of
-        nn.caches).
+        nn.caches). With a BatchCache: tokens (B, T), position (B,), last_only False → (B, T, V).
         """
         x = self.stack(tokens, CachedText(position, cache))  # (T, dim)
         if last_only and x.shape[0] > 1:

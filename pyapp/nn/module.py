@@ -439,7 +439,12 @@ class Module(ExtraState):
         return self.to("cuda" if device is None else device)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """No effect: modules run eagerly."""
+        """No effect: modules run eagerly. TypeError for the arguments of Keras' compile, which `pyapp.keras` has."""
+        if kwargs.keys() & {"optimizer", "loss", "metrics"}:
+            raise TypeError(
+                f"{type(self).__name__}.compile has torch's arguments; models that compile(optimizer=…, loss=…) and fit are "
+                "those of pyapp.keras, for example pyapp.keras.Sequential([module])"
+            )
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
         """Gives parameters and buffers new, uninitialised memory on a device, and drops the gradients."""

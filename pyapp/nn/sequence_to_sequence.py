@@ -6,12 +6,15 @@ A decoder's layer reads its own text and the source through a `Memory`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from ..engine import Device, Tensor, ops
+from ..engine import Device, Tensor, no_grad, ops
+from ..engine.buffers import int32_tensor, writer
+from ..engine.launch import Graph, capture
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
+from .caches import FixedCache
 from .encoders import as_bias, attend, attend_joined, visible_keys
 from .layers.gated import activation_named
 from .layers.joined import JoinedLinear
@@ -19,22 +22,28 @@ from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm
 from .module import Module
 
+FIRST_CAPACITY = 32  # tokens for which a memory has room at first
 Project = Callable[[Tensor], tuple[Tensor, Tensor]]  # (B, S, D) → keys and values (B, S, H, D)
 
 
 class Memory(Protocol):
-    """What the tokens of a decoder attend to. `layer` counts the decoder's layers; `first` is the position of the first
-    token of a call, `length` the number of positions up to its last one.
-    """
+    """What the tokens of a decoder attend to. `layer` counts the decoder's layers."""
 
-    first: int
-    length: int
+    def positions(self, tokens: Tensor) -> Tensor:
+        """The positions (T,) int32 of tokens (R, T), for tables of positions."""
+        ...
+
+    def distances(self, bias: Callable[[int, int], Tensor]) -> Tensor:
+        """The biases by distance of the tokens for `own`: `bias(T, S)` gives those of the last T of S tokens, (1, H, T,
+        S).
+        """
+        ...
 
     def own(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
     ) -> Tensor:
-        """Attention of each token to itself and those before it: q, k, v (R, T, H, D), bias (1, H, T, length) →
-        (R, T, H * D).
+        """Attention of each token to itself and those before it: q, k, v (R, T, H, D) → (R, T, H * D). bias: what
+        `distances` returned.
         """
         ...
 
@@ -48,14 +57,18 @@ class Memory(Protocol):
 class WholeMemory:
     """Whole texts (B, T) and the encoded sources (B, S, D), for training. The masks are 0 for padding."""
 
-    first = 0
-
     def __init__(self, encoded: Tensor, source_mask: Tensor | None, tokens: int, mask: Tensor | None = None) -> None:
-        self.encoded, self.length = encoded, tokens
+        self.encoded, self.tokens = encoded, tokens
         self.source_mask = visible_keys(source_mask)
         seen = ops.causal_mask(tokens, tokens).to(encoded.device).reshape(1, 1, tokens, tokens)
         self.mask = seen if mask is None else seen.logical_and(visible_keys(mask))  # (B or 1, 1, T, T)
         self.plain = mask is None
+
+    def positions(self, tokens: Tensor) -> Tensor:
+        return ops.arange(tokens.shape[1], dtype="int32", device=tokens.device)
+
+    def distances(self, bias: Callable[[int, int], Tensor]) -> Tensor:
+        return bias(self.tokens, self.tokens)
 
     def own(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
@@ -69,34 +82,57 @@ class WholeMemory:
 
 
 class CachedMemory:
-    """`beams` texts for each of the encoded sources (B, S, D), one new token at a time: R = B * beams rows.
+    """`beams` texts for each of the encoded sources (B, S, D), one new token at a time: R = B * beams rows of at most
+    `most` tokens.
 
-    The keys and values of the source are computed once for each layer, those of the tokens are kept: `keys` and
-    `values` of a layer are (R, capacity, H, D).
+    The keys and values of the source are computed once for each layer. Those of the tokens lie in memory for `capacity`
+    tokens, which `advance` doubles when it is full. While it does not, a Graph can replay the calls: the position is in
+    a tensor.
     """
 
-    def __init__(self, encoded: Tensor, source_mask: Tensor | None, beams: int, capacity: int) -> None:
-        if min(beams, capacity) < 1:
-            raise ArgumentError(f"CachedMemory: {beams} texts of {capacity} tokens; each must be 1 or more")
-        self.encoded, self.beams, self.capacity = encoded, beams, capacity
+    def __init__(self, encoded: Tensor, source_mask: Tensor | None, beams: int, most: int) -> None:
+        if min(beams, most) < 1:
+            raise ArgumentError(f"CachedMemory: {beams} texts of {most} tokens; each must be 1 or more")
+        self.encoded, self.beams, self.most = encoded, beams, most
+        self.rows = encoded.shape[0] * beams
+        self.capacity, self.first = min(FIRST_CAPACITY, most), 0
         self.source_mask = visible_keys(source_mask)
-        self.first, self.length = 0, 1
+        self._place = int32_tensor([0] * self.rows, encoded.device)  # (R,): the position of the new tokens
+        self._write_place = writer(self._place)
         self._source: dict[int, tuple[Tensor, Tensor]] = {}
-        self._own: dict[int, tuple[Tensor, Tensor]] = {}
+        self._own: dict[int, FixedCache] = {}
+        self._bias: Tensor | None = None  # (2 capacity - 1, H) by distance, first of keys that are still to come
+        self._apart: Tensor | None = None  # (capacity,): the row of each key for the position 0
+
+    def positions(self, tokens: Tensor) -> Tensor:
+        if self.first >= self.most:
+            raise IndexError(f"CachedMemory: {self.first + 1} tokens do not fit into {self.most}")
+        return self._place.narrow(0, 0, 1)
+
+    def distances(self, bias: Callable[[int, int], Tensor]) -> Tensor:
+        places = self.positions(self._place)  # (1,)
+        if self._bias is None:
+            farthest = bias(1, self.capacity)  # (1, H, 1, capacity), the farthest key first
+            seen = farthest.reshape(farthest.shape[1], self.capacity).transpose(0, 1).flip(0)  # (capacity, H)
+            hidden = ops.full((self.capacity - 1, seen.shape[1]), float("-inf"), device=seen.device)
+            self._bias = ops.cat([hidden, seen])
+            self._apart = ops.arange(self.capacity - 1, -1, -1, dtype="int32", device=seen.device)
+        found = ops.embedding(self._bias, places + self._apart)  # (capacity, H)
+        return found.transpose(0, 1).reshape(1, -1, 1, self.capacity)
 
     def own(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
     ) -> Tensor:
-        if self.length > self.capacity:
-            raise IndexError(f"CachedMemory: {self.length} tokens do not fit into {self.capacity}")
         if layer not in self._own:
-            shape = (k.shape[0], self.capacity, *k.shape[2:])
-            self._own[layer] = ops.zeros(*shape, device=k.device), ops.zeros(*shape, device=k.device)
-        seen = []
-        for kept, new in zip(self._own[layer], (k, v), strict=True):
-            kept.narrow(1, self.first, 1).copy_(new)
-            seen.append(kept.narrow(1, 0, self.length))  # (R, length, H, D)
-        return attend(q, seen[0], seen[1], bias, scale)
+            shape = (self.rows, k.shape[2], self.capacity, k.shape[3])
+            self._own[layer] = FixedCache.over(ops.zeros(*shape, device=k.device), ops.zeros(*shape, device=k.device))
+        cache = self._own[layer]
+        cache.write(k, v, self._place)
+        if bias is None:
+            y = cache.attend(q, self._place, scale)  # (R, 1, H, D)
+        else:
+            y = ops.scaled_dot_product_attention(q.transpose(1, 2), cache.keys, cache.values, bias, scale=scale)
+        return y.reshape(self.rows, 1, q.shape[2] * q.shape[3])
 
     def source(self, layer: int, q: Tensor, project: Project, scale: float | None = None) -> Tensor:
         if layer not in self._source:
@@ -107,12 +143,60 @@ class CachedMemory:
 
     def advance(self, rows: Sequence[int] | None = None) -> None:
         """Goes to the next token; row i goes on with the text of row rows[i]."""
-        self.first, self.length = self.first + 1, self.length + 1
+        self.first += 1
         if rows is not None and list(rows) != list(range(len(rows))):
             index = ops.tensor(list(rows)).to("int64").to(self.encoded.device)
-            for layer, kept in self._own.items():
-                keys, values = (ops.index_select(part, 0, index) for part in kept)
-                self._own[layer] = keys, values
+            for part in self._memories():
+                text = part.narrow(2, 0, self.first)  # (R, H, first, D)
+                text.copy_(ops.index_select(text, 0, index))
+        if self.first == self.capacity < self.most:
+            self._grow()
+        self._write_place(*[self.first] * self.rows)
+
+    def _memories(self) -> Iterator[Tensor]:
+        for cache in self._own.values():
+            yield from (cache.keys, cache.values)
+
+    def _grow(self) -> None:
+        self.capacity, self._bias = min(2 * self.capacity, self.most), None
+        for layer, cache in self._own.items():
+            self._own[layer] = FixedCache.over(self._larger(cache.keys), self._larger(cache.values))
+
+    def _larger(self, part: Tensor) -> Tensor:
+        rows, heads, _, size = part.shape
+        whole = ops.zeros(rows, heads, self.capacity, size, device=part.device)
+        whole.narrow(2, 0, self.first).copy_(part)
+        return whole
+
+
+class Decoding:
+    """The steps of a model's decoder over a memory: `step(tokens)` takes the next token of each row and returns the
+    logits (R, V) of those after them. After the first step, a step is the replay of a Graph.
+    """
+
+    def __init__(self, model: SequenceToSequence, memory: CachedMemory) -> None:
+        self.model, self.memory = model, memory
+        tokens = int32_tensor([0] * memory.rows, memory.encoded.device)
+        self._tokens, self._write = tokens.reshape(memory.rows, 1), writer(tokens)
+        self._graph: Graph | None = None
+        self._seen = 0  # the capacity of the memory at the last step; 0 before the first
+
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        """tokens: R ids → logits (R, V), which the next step overwrites."""
+        self._write(*tokens)
+        with no_grad():
+            if self._seen != self.memory.capacity:  # the memory is new, and filled by this step
+                self._seen, self._graph = self.memory.capacity, None
+                return self._decode()
+            if self._graph is None:
+                self._graph = capture(self._decode)
+            else:
+                self._graph.replay()
+        found: Tensor = self._graph.outputs
+        return found
+
+    def _decode(self) -> Tensor:
+        return self.model.decode(self._tokens, self.memory).squeeze(1)  # (R, V)
 
 
 class SequenceToSequence(Module):
@@ -133,7 +217,7 @@ class SequenceToSequence(Module):
         raise NotImplementedError
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """tokens (R, T) at the positions `memory.first` … → logits (R, T, V)."""
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
         raise NotImplementedError
 
     def forward(

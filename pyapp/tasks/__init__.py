@@ -34,14 +34,14 @@ from .chat import chat, drafter_of, load_chat
 from .core import BREATH, Breath, Events, Result, error_event, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
-from .texts import classify, embed, fill_mask, pipeline, rerank, translate
+from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
 from .training import train_speech, train_story
 
 __all__ = [
-    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
-    "Progress", "Segment", "Thought", "Token", "chat", "classify", "embed", "error_event", "fill_mask", "generate",
-    "inspect", "listen", "load", "load_chat", "load_speech", "models", "pipeline", "quantize", "rerank", "set_threads",
-    "task", "train_speech", "train_story", "transcribe", "translate", "unload",
+    "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
+    "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "embed", "error_event",
+    "fill_mask", "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "models", "pipeline",
+    "quantize", "rerank", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 
@@ -123,7 +123,7 @@ async def generate(
             raise OptionError("excludes several samples and beams", where="eager" if eager else "draft")
         stream = generate_several(loaded.model, loaded.tokenizer, prompt, options, cancel)
     else:
-        session = Session(loaded.model, options.context, eager)
+        session = Session(loaded.model, options.context, eager, options.cache_type)
         stream = generate_events(session, loaded.tokenizer, prompt, options, cancel, drafter)
     for event in stream:
         yield event
@@ -149,11 +149,12 @@ async def quantize(
     cancel: Cancel | None = None,
 ) -> Events:
     """Converts a model file, or the model of a folder, to another type (formats.quantize_file): Progress in bytes; Done
-    carries `file size types weighted source_size`. A language model of Hugging Face's becomes a GGUF file of
-    llama.cpp's.
+    carries `file size types weighted source_size`. A language model or an encoder of Hugging Face's becomes a
+    GGUF file of llama.cpp's.
     """
     from pyapp.formats.convert import quantize_file
-    from pyapp.models.load import gguf_view, weights_of
+    from pyapp.models.load import weights_of
+    from pyapp.models.loading.writing_gguf import gguf_view
 
     cancel = cancel or Cancel()
 

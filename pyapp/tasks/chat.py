@@ -94,8 +94,8 @@ async def chat(
     without = plain and template is None and not sources(loaded.tokenizer.settings)
     chosen = PlainChat(loaded.tokenizer) if without else ChatTemplate(loaded.tokenizer, source=template)
     stream = answer(
-        keeper.session_of(loaded.model, options.context), chosen, messages, options, tools=tools, variables=variables,
-        cancel=cancel, drafter=drafter,
+        keeper.session_of(loaded.model, options.context, options.cache_type), chosen, messages, options, tools=tools,
+        variables=variables, cancel=cancel, drafter=drafter,
     )  # fmt: skip
     for event in stream:
         yield event

@@ -53,6 +53,8 @@ LOADERS: Mapping[str, Loader] = {
     "classify": load_for("sequence-classification"),
     "fill-mask": load_for("masked-lm"),
     "translate": load_for("seq2seq-lm"),
+    "token-classification": load_for("token-classification"),
+    "question-answering": load_for("question-answering"),
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),
@@ -75,16 +77,17 @@ class Keeper:
     def drop(self) -> None:
         self._key = self._model = self._session = None
 
-    def session_of(self, model: Any, capacity: int | None = None) -> Any:
+    def session_of(self, model: Any, capacity: int | None = None, cache_type: str = "f32") -> Any:
         """The session of the last conversation with a language model, which has read its messages; else a new one.
-        `capacity` None: any.
+        `capacity` None: any. `cache_type` is that of SamplingOptions.
         """
         from pyapp.text.session import Session
 
         last = self._session
-        if last is None or last.model is not model or capacity not in (None, last.capacity):
+        asked = model, cache_type, capacity or getattr(last, "capacity", None)
+        if last is None or (last.model, last.cache_type, last.capacity) != asked:
             self._session = last = None  # before the new one needs the memory
-            self._session = Session(model, capacity)
+            self._session = Session(model, capacity, cache_type=cache_type)
         return self._session
 
     async def get(

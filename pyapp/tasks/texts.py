@@ -1,37 +1,29 @@
-"""Tasks over many texts: embeddings, labels, ranking, masked words, translation.
+"""Tasks over many texts: embeddings, labels, ranking, masked words, translation, labelled parts, answers.
 
-`embed`, `classify`, `rerank`, `fill_mask` and `translate` are streams of events: Progress, an Item for each text as
-soon as its batch is done, and Done. `pipeline` gives the same as functions that return when everything is done.
-
-Texts of similar length share a batch, so that little padding is computed.
+The tasks are streams of events: Progress, an Item for each text as soon as its batch is done, and Done. `pipeline`
+gives the same as functions that return when everything is done.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import pyapp
-from pyapp.engine import Tensor, no_grad
+from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Item, Progress
-from pyapp.text.encoding import Encoding
+from pyapp.text.spans import softmax
 
 from .core import Breath, Events, Result, task
 from .keeper import LOADERS, keeper, known
+from .spans import answer_questions, label_tokens
+from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
 
 __top_level__ = ["pipeline"]
 
-BATCH_SIZE = 32  # texts
-BATCH_TOKENS = 8192  # with padding: longer texts have smaller batches
-ENCODED_AT_ONCE = 256  # texts, between two turns of the event loop
-MOST_TEXTS = 1 << 24
 MASK_NAMES = ("[MASK]", "<mask>")
-
-Work = Generator["Event | None", None, None]  # None: a moment to do other work, or to stop
-
 
 # -- the work, step by step: generators of events over a loaded model
 
@@ -54,7 +46,7 @@ def embed_texts(
     from pyapp.models.sentences import normalized
 
     model, settings = loaded.model, loaded.model.settings
-    texts = _checked(texts)
+    texts = checked_texts(texts)
     name = settings.default_prompt if prompt_name is None and prompt is None else prompt_name
     if prompt is not None and prompt_name is not None:
         raise OptionError("both a prompt and a prompt's name are given", where="prompt")
@@ -64,7 +56,7 @@ def embed_texts(
     start = settings.prompts[name] if name is not None else prompt or ""
     # The tokens of the prompt and those before it, as sentence-transformers counts them: without the last special one.
     skipped = len(loaded.tokenizer.encode(start, eos=False)) if start else 0
-    rows = _rows(loaded, [start + text for text in texts] if start else texts, None, model.most)
+    rows = encoded(loaded, [start + text for text in texts] if start else texts, None, model.most)
     encodings = yield from rows
 
     def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
@@ -72,7 +64,7 @@ def embed_texts(
         return normalized(y) if normalize else y
 
     dimensions = 0
-    for index, vector in _batches(loaded, encodings, run, batch_size):
+    for index, vector in batches(loaded, encodings, run, batch_size):
         if isinstance(vector, Event):
             yield vector
             continue
@@ -97,13 +89,13 @@ def classify_texts(
     several = loaded.settings.get("problem_type") == "multi_label_classification" or len(names) == 1
     if top is not None and (type(top) is not int or top < 1):
         raise OptionError(f"{top!r} is no number of labels from 1", where="top")
-    texts = _checked(texts)
-    encodings = yield from _rows(loaded, texts, pairs, loaded.model.encoder.most)
-    for index, scores in _batches(loaded, encodings, loaded.model, batch_size):
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, texts, pairs, loaded.model.encoder.most)
+    for index, scores in batches(loaded, encodings, loaded.model, batch_size):
         if isinstance(scores, Event):
             yield scores
             continue
-        chances = [_sigmoid(score) for score in scores] if several else _softmax(scores)
+        chances = [sigmoid(score) for score in scores] if several else softmax(scores)
         order = sorted(range(len(names)), key=lambda i, chances=chances: -chances[i])[:top]  # type: ignore[misc]
         yield Item(index, {"labels": [{"label": names[i], "score": chances[i]} for i in order]})
     yield Done("complete", {"count": len(texts)})
@@ -124,14 +116,14 @@ def rerank_texts(
             hint="Use it with classify, or choose a reranker",
         )  # fmt: skip
     plain = _plain_scores(loaded.settings)
-    texts = _checked(texts)
-    encodings = yield from _rows(loaded, [query] * len(texts), texts, loaded.model.encoder.most)
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, [query] * len(texts), texts, loaded.model.encoder.most)
     scores = [0.0] * len(texts)
-    for index, values in _batches(loaded, encodings, loaded.model, batch_size):
+    for index, values in batches(loaded, encodings, loaded.model, batch_size):
         if isinstance(values, Event):
             yield values
             continue
-        scores[index] = values[0] if plain else _sigmoid(values[0])
+        scores[index] = values[0] if plain else sigmoid(values[0])
         yield Item(index, {"score": scores[index]})
     order = sorted(range(len(texts)), key=lambda i: -scores[i])[:top]
     yield Done("complete", {"count": len(texts), "order": order})
@@ -157,8 +149,8 @@ def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: i
     if type(top) is not int or not 1 <= top <= loaded.model.config.vocab_size:
         raise OptionError(f"{top!r} is no number of words from 1", where="top")
     [mask_id] = tokenizer.encode(mask_name, bos=False, eos=False)
-    texts = _checked(texts)
-    encodings = yield from _rows(loaded, texts, None, loaded.model.encoder.most)
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, texts, None, loaded.model.encoder.most)
     for text, encoding in zip(texts, encodings, strict=True):
         if mask_id not in encoding.ids:
             raise OptionError(f"{text!r:.60} has no {mask_name}", where="texts", hint=f"Write {mask_name} for the word")
@@ -168,7 +160,7 @@ def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: i
         found: Tensor = pyapp.cat(list(logits.softmax(-1).topk(top, -1)), -1)  # (B, T, 2 top): chances, then ids
         return found
 
-    for index, rows in _batches(loaded, encodings, run, batch_size):
+    for index, rows in batches(loaded, encodings, run, batch_size):
         if isinstance(rows, Event):
             yield rows
             continue
@@ -198,10 +190,10 @@ def translate_texts(
     """Items with `text`: what the model writes for each text, a translation or a summary.
 
     `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `target`: the token
-    of the language to write ("de_DE" of mBART). The other options are those of text.beam_search.SearchOptions, by
-    default those of the model's generation_config.json.
+    of the language to write ("de_DE" of mBART). The other options are those of
+    text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
-    from pyapp.text.beam_search import SearchOptions, search
+    from pyapp.text.sequence_to_sequence import SearchOptions, search
 
     model, tokenizer = loaded.model, loaded.tokenizer
     if target is not None:
@@ -209,10 +201,10 @@ def translate_texts(
             raise OptionError(f"the tokenizer has no token {target!r:.60}", where="target")
         [options["forced_bos_token_id"]] = tokenizer.encode(target, bos=False, eos=False)
     settings = SearchOptions.from_files(loaded.settings, loaded.generation, options)
-    texts = _checked(texts)
-    encodings = yield from _rows(loaded, [prefix + text for text in texts] if prefix else texts, None, model.most)
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, [prefix + text for text in texts] if prefix else texts, None, model.most)
     done = 0
-    for chosen, rows in _grouped(loaded, encodings, batch_size):
+    for chosen, rows in grouped(loaded, encodings, batch_size):
         written: list[list[int]] = []
         for state in search(model, rows("ids"), rows("attention_mask"), settings):
             written = state or []
@@ -224,97 +216,6 @@ def translate_texts(
     yield Done("complete", {"count": len(texts)})
 
 
-def _checked(texts: Sequence[str]) -> list[str]:
-    """The texts as a list. OptionError for anything else."""
-    found = [texts] if isinstance(texts, str) else list(texts)
-    if len(found) > MOST_TEXTS:
-        raise OptionError(f"{len(found):,} texts are more than {MOST_TEXTS:,}", where="texts")
-    for index, text in enumerate(found):
-        if not isinstance(text, str):
-            raise OptionError(f"number {index} is {type(text).__name__}, not a text", where="texts")
-    return found
-
-
-def _rows(
-    loaded: Any, texts: Sequence[str], pairs: Sequence[str] | None, most: int
-) -> Generator[Progress, None, list[Encoding]]:
-    """Progress while texts are split into tokens; returns their encodings, at most `most` tokens each."""
-    if pairs is not None and len(pairs) != len(texts):
-        raise OptionError(f"there are {len(texts):,} texts and {len(pairs):,} pairs", where="pairs")
-    limit = min(most, loaded.tokenizer.max_length or most)
-    found: list[Encoding] = []
-    for at in range(0, len(texts), ENCODED_AT_ONCE):
-        more = None if pairs is None else pairs[at : at + ENCODED_AT_ONCE]
-        found += loaded.tokenizer.encode_batch(
-            texts[at : at + ENCODED_AT_ONCE], more, truncation=True, max_length=limit, parse_special=True
-        )
-        yield Progress("tokens", len(found), len(texts), "texts")
-    return found
-
-
-Rows = Callable[[str], Tensor]  # a field of the encodings of a batch, padded: (B, T) int32
-
-
-def _grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iterator[tuple[list[int], Rows]]:
-    """The batches, the longest texts first: the indices of the texts, and their padded fields."""
-    if type(batch_size) is not int or batch_size < 1:
-        raise OptionError(f"{batch_size!r} is no number of texts from 1", where="batch_size")
-    config, device = loaded.model.config, loaded.model.device
-    padding = getattr(config, "pad_token_id", None)
-    fill = {"ids": padding if padding is not None else loaded.tokenizer.pad_id or 0}
-    order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i]))
-    done = 0
-    while done < len(order):
-        length = max(len(encodings[order[done]]), 1)
-        chosen = order[done : done + min(batch_size, max(BATCH_TOKENS // length, 1))]
-
-        def padded(field: str, chosen: list[int] = chosen, length: int = length) -> Tensor:
-            rows = [getattr(encodings[i], field) for i in chosen]
-            flat = [value for row in rows for value in (*row, *[fill.get(field, 0)] * (length - len(row)))]
-            made: Tensor = pyapp.tensor(flat, dtype="int32", device=device)
-            return made.reshape(len(rows), length)
-
-        yield chosen, padded
-        done += len(chosen)
-
-
-def _batches(
-    loaded: Any, encodings: Sequence[Encoding], run: Callable[[Tensor, Tensor, Tensor], Tensor], batch_size: int
-) -> Iterator[tuple[int, Any]]:
-    """(index, values of the output) of each text, and (-1, Progress) after each batch.
-
-    run(ids, attention mask, type ids), all (B, T) int32 → (B, …).
-    """
-    done = 0
-    for chosen, rows in _grouped(loaded, encodings, batch_size):
-        with no_grad():
-            found = run(rows("ids"), rows("attention_mask"), rows("type_ids")).tolist()
-        for index, values in zip(chosen, found, strict=True):
-            if _has_nan(values):
-                raise ModelError("the model computes NaN", where=loaded.name, hint="Its weights may be damaged")
-            yield index, values
-        done += len(chosen)
-        yield -1, Progress("texts", done, len(encodings), "texts")
-
-
-def _has_nan(values: Any) -> bool:
-    first = values
-    while isinstance(first, list):
-        first = first[0] if first else 0.0
-    return math.isnan(first)
-
-
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
-
-
-def _softmax(scores: Sequence[float]) -> list[float]:
-    largest = max(scores)
-    powers = [math.exp(score - largest) for score in scores]
-    total = sum(powers)
-    return [power / total for power in powers]
-
-
 # -- streams of events
 
 WORK: Mapping[str, Callable[..., Work]] = {
@@ -323,6 +224,8 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "rerank": rerank_texts,
     "fill-mask": fill_masks,
     "translate": translate_texts,
+    "token-classification": label_tokens,
+    "question-answering": answer_questions,
 }
 # The loader of a task, where it has another name.
 LOADED_FOR = {"rerank": "classify"}
@@ -362,7 +265,6 @@ def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
             async for event in events:
                 yield event
 
-    stream.__name__ = stream.__qualname__ = name.replace("-", "_")
     stream.__doc__ = (
         f"{work.__doc__}\n\n    `model` is a folder, a name on the hub or a loaded model; `key` identifies models "
         'without a name: the last\n    used model is kept. `dtype` ("q8_0" …): the type of the matrices.\n    '
@@ -375,6 +277,8 @@ classify = _task("classify", classify_texts)
 rerank = _task("rerank", rerank_texts)
 fill_mask = _task("fill-mask", fill_masks)
 translate = _task("translate", translate_texts)
+label = _task("token-classification", label_tokens)
+answer = _task("question-answering", answer_questions)
 
 
 # -- functions
@@ -416,7 +320,8 @@ def pipeline(
     report: Callable[[Event], None] | None = None,
 ) -> Pipeline:
     """A function over texts: "embed" → vectors, "classify" → labels, "rerank" (query, texts) → scores, "fill-mask" →
-    words, "translate" → texts.
+    words, "translate" → texts, "token-classification" → labelled parts, "question-answering" (questions, contexts) →
+    answers.
 
     `model` is a folder, a name on the hub, or a model that load_task_model has loaded. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.

@@ -8,8 +8,9 @@ language over bytes too: `characters` gives the expression of a set of character
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyapp.errors import OptionError
 
@@ -72,7 +73,16 @@ class Members(Expression):
     separator: Expression
 
 
+@dataclass(frozen=True)
+class Machine(Expression):
+    """The texts that an automaton reads: `edges[state]` are (low, high, next state), 0 is the first state."""
+
+    edges: tuple[tuple[tuple[int, int, int], ...], ...]
+    accepting: frozenset[int]
+
+
 EMPTY = Joined(())
+NOTHING = Either(())  # no text at all
 
 
 def literal(text: str) -> Expression:
@@ -85,6 +95,29 @@ def joined(*parts: Expression) -> Expression:
 
 def optional(part: Expression) -> Expression:
     return Repeat(part, 0, 1)
+
+
+State = TypeVar("State", bound=Hashable)
+
+
+def explored(
+    start: State, steps: Callable[[State], Iterable[tuple[int, int, State]]], accepts: Callable[[State], bool],
+    where: str = "form",
+) -> Machine:  # fmt: skip
+    """The automaton of a function: `steps(state)` are (low, high, next state). OptionError for too many states."""
+    numbers, waiting = {start: 0}, [start]
+    edges = []
+    for state in waiting:  # grows
+        found = []
+        for low, high, following in steps(state):
+            if following not in numbers:
+                if len(numbers) >= NFA_STATES:
+                    raise too_large(where)
+                numbers[following] = len(numbers)
+                waiting.append(following)
+            found.append((low, high, numbers[following]))
+        edges.append(tuple(found))
+    return Machine(tuple(edges), frozenset(number for state, number in numbers.items() if accepts(state)))
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -230,6 +263,14 @@ class _Graph:
                 return end
             case Members(parts, separator):
                 return self._members(parts, separator, start)
+            case Machine(edges, accepting):
+                states, end = [self.new() for _ in edges], self.new()
+                self.free[start].append(states[0])
+                for state, found in zip(states, edges, strict=True):
+                    self.edges[state] += [(low, high, states[following]) for low, high, following in found]
+                for number in accepting:
+                    self.free[states[number]].append(end)
+                return end
         raise TypeError(f"{part!r} is no expression")
 
     def _after(self, start: int) -> int:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from pyapp.errors import OptionError
 from pyapp.text.automata import (
     EMPTY,
+    NOTHING,
     Byte,
     Either,
     Expression,
@@ -31,24 +33,31 @@ from pyapp.text.automata import (
     others,
     too_large,
 )
+from pyapp.text.json_schemas import ANNOTATIONS, Unsupported, both, exclude_each_other, is_a, pointed
+from pyapp.text.number_forms import (
+    DIGIT,
+    DIGITS,
+    FRACTION,
+    INTEGER,
+    LARGEST,
+    NATURAL,
+    integers,
+    multiples,
+    with_decimals,
+)
 from pyapp.text.patterns import Pattern
 
-ANNOTATIONS = frozenset(
-    "title description default examples $schema $id $comment $defs definitions deprecated readOnly writeOnly".split()
-)
 KEYWORDS = {
     "string": frozenset({"minLength", "maxLength", "pattern", "format"}),
-    "integer": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}),
-    "number": frozenset({"minimum"}),
+    "integer": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
+    "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
     "array": frozenset({"items", "prefixItems", "minItems", "maxItems"}),
     "object": frozenset({"properties", "required", "additionalProperties"}),
     "boolean": frozenset(),
     "null": frozenset(),
 }
-DIGITS = 15  # all whole numbers of so many digits are exact as float64
-LARGEST = 10**DIGITS - 1
 MOST_ITEMS = 300  # that are counted in an array
-NESTING = 4  # of arrays and objects in a value of which the schema says nothing
+NESTING = 4  # of values of which the schema says nothing, and of a reference in itself
 DATE = r"[12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
 TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
 OCTET = r"(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
@@ -62,17 +71,9 @@ FORMATS = {
 SHORT = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 0x22: '"', 0x5C: "\\"}
 ESCAPED: Ranges = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)]
 
-DIGIT = Byte(0x30, 0x39)
 SPACE = optional(literal(" "))
 COMMA = joined(literal(","), SPACE)
 COLON = joined(literal(":"), SPACE)
-NATURAL = Either((literal("0"), joined(Byte(0x31, 0x39), Repeat(DIGIT, 0, DIGITS - 1))))
-INTEGER = joined(optional(literal("-")), NATURAL)
-FRACTION = joined(
-    optional(joined(literal("."), Repeat(DIGIT, 1, DIGITS))),
-    optional(joined(Either((literal("e"), literal("E"))), optional(Either((literal("+"), literal("-")))),
-                    Repeat(DIGIT, 1, 2))),
-)  # fmt: skip
 HEX = Either((DIGIT, Byte(0x41, 0x46), Byte(0x61, 0x66)))
 
 
@@ -131,44 +132,13 @@ def mapping(value: Expression) -> Expression:
     return joined(literal("{"), optional(Separated(joined(any_string(), COLON, value), COMMA)), literal("}"))
 
 
-def integers(low: int, high: int) -> Expression:
-    """The whole numbers from low to high, in decimal."""
-    options = []
-    if low < 0:
-        options.append(joined(literal("-"), _naturals(max(-high, 1), -low)))
-    if high >= 0:
-        options.append(_naturals(max(low, 0), high))
-    return Either(tuple(options))
-
-
-def _naturals(low: int, high: int) -> Expression:
-    options = []
-    for length in range(len(str(low)), len(str(high)) + 1):
-        first = max(low, 10 ** (length - 1) if length > 1 else 0)
-        options.append(_between(str(first), str(min(high, 10**length - 1))))
-    return Either(tuple(options))
-
-
-def _between(low: str, high: str) -> Expression:
-    """The numbers of one length from low to high."""
-    if set(low) <= {"0"} and set(high) <= {"9"}:
-        return Repeat(DIGIT, len(low), len(low))
-    rest = len(low) - 1
-    if low[0] == high[0]:
-        return joined(literal(low[0]), _between(low[1:], high[1:]))
-    options = [joined(literal(low[0]), _between(low[1:], "9" * rest))]
-    if ord(high[0]) - ord(low[0]) > 1:
-        options.append(joined(Byte(ord(low[0]) + 1, ord(high[0]) - 1), Repeat(DIGIT, rest, rest)))
-    options.append(joined(literal(high[0]), _between("0" * rest, high[1:])))
-    return Either(tuple(options))
-
-
 class Schema:
     """The expression of a schema. OptionError, with the keyword's place, for what is not supported."""
 
     def __init__(self, schema: Any, where: str = "json_schema") -> None:
         self._root, self._where = schema, where
         self._open: list[str] = []  # the references that are being followed
+        self._known: dict[tuple[str, ...], Expression] = {}  # by the reference and those that are open
 
     def expression(self) -> Expression:
         return self.value(self._root, "#")
@@ -176,16 +146,22 @@ class Schema:
     def value(self, schema: Any, place: str) -> Expression:
         if schema is True or schema == {}:
             return any_value()
+        if schema is False:
+            return NOTHING
         if not isinstance(schema, Mapping):
-            raise self._error(f"{schema!r:.40} is no schema that a value can fit", place)
+            raise self._error(f"{schema!r:.40} is no schema", place)
         asked = {name: given for name, given in schema.items() if name not in ANNOTATIONS}
         if not asked:
             return any_value()
-        for name in ("$ref", "anyOf", "allOf", "const", "enum"):
+        if "allOf" in asked:
+            return self._together(asked, place)
+        for name in ("$ref", "anyOf", "oneOf", "const", "enum"):
             if name in asked:
                 extra = sorted(asked.keys() - {name} - ({"type"} if name in ("const", "enum") else set()))
                 if extra:
-                    raise self._error(f"{extra[0]!r:.40} beside {name!r} is not supported", place)
+                    raise self._error(
+                        f"{extra[0]!r:.40} beside {name!r} is not supported", place, "Put both into allOf"
+                    )
                 return self._special(name, asked, place)
         return self._typed(asked, place)
 
@@ -199,31 +175,59 @@ class Schema:
             raise self._error("must be a list that is not empty", place)
         if name == "enum":
             return self._constants(given, asked, place)
-        if name == "allOf" and len(given) > 1:
-            raise self._error("several schemas at once are not supported", place)
+        if name == "oneOf":
+            self._check_one(given, place)
         return Either(tuple(self.value(option, f"{place}/{index}") for index, option in enumerate(given)))
 
-    def _reference(self, target: Any, place: str) -> Expression:
-        if not isinstance(target, str) or not target.startswith("#"):
-            raise self._error(f"{target!r:.60} does not point into this schema", place)
-        if target in self._open:
-            raise self._error(f"{target!r:.60} contains itself: recursion is not supported", place)
-        found: Any = self._root
-        for part in target[1:].split("/")[1:]:
-            part = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, Mapping) or part not in found:
-                raise self._error(f"{target!r:.60} is missing", place)
-            found = found[part]
-        self._open.append(target)
+    def _check_one(self, options: list[Any], place: str) -> None:
+        """Refuses options of which two could fit one value."""
+        for index, option in enumerate(options):
+            for other in range(index):
+                if not exclude_each_other(self._root, options[other], option):
+                    raise self._error(
+                        f"{other} and {index} may both fit a value", place,
+                        "Give anyOf, or options that differ in their type or in a required property with a const",
+                    )  # fmt: skip
+
+    def _together(self, asked: Mapping[str, Any], place: str) -> Expression:
+        """allOf, and what stands beside it, as one schema."""
+        options = asked["allOf"]
+        if not isinstance(options, list) or not options:
+            raise self._error("must be a list that is not empty", f"{place}/allOf")
+        rest = {name: given for name, given in asked.items() if name != "allOf"}
+        options = [*options, rest] if rest else options
+        if len(options) == 1:  # a reference may contain itself
+            return self.value(options[0], f"{place}/allOf/0")
         try:
-            return self.value(found, target)
-        finally:
-            self._open.pop()
+            schema: Any = True
+            for option in options:
+                schema = both(self._root, schema, option)
+        except Unsupported as error:
+            raise self._error(str(error), f"{place}/allOf") from None
+        return self.value(schema, f"{place}/allOf")
+
+    def _reference(self, target: Any, place: str) -> Expression:
+        """The value that a reference points to; nothing in the NESTING-th one of itself."""
+        try:
+            found = pointed(self._root, target)
+        except Unsupported as error:
+            raise self._error(str(error), place) from None
+        if self._open.count(target) >= NESTING:
+            return NOTHING
+        key = (target, *sorted(self._open))
+        known = self._known.get(key)
+        if known is None:
+            self._open.append(target)
+            try:
+                known = self._known[key] = self.value(found, target)
+            finally:
+                self._open.pop()
+        return known
 
     def _constants(self, values: list[Any], asked: Mapping[str, Any], place: str) -> Expression:
         if "type" in asked:
             types = self._types(asked, place)
-            values = [value for value in values if any(_is_a(value, kind) for kind in types)]
+            values = [value for value in values if any(is_a(value, kind) for kind in types)]
         try:
             texts = [json.dumps(value, ensure_ascii=False, allow_nan=False) for value in values]
         except (TypeError, ValueError) as error:
@@ -247,8 +251,9 @@ class Schema:
         known = frozenset({"type"}).union(*(KEYWORDS[kind] for kind in types))
         for name in asked:
             if name not in known:
-                hint = "Give anyOf, if one of several may fit" if name == "oneOf" else None
-                raise self._error(f"the keyword {name!r:.40} is not supported here", place, hint)
+                raise self._error(f"the keyword {name!r:.40} is not supported here", place)
+        if "number" in types:  # which the whole numbers are part of
+            types = [kind for kind in types if kind != "integer"]
         return Either(tuple(getattr(self, f"_{kind}")(asked, place) for kind in types))
 
     def _null(self, asked: Mapping[str, Any], place: str) -> Expression:
@@ -258,31 +263,56 @@ class Schema:
         return Either((literal("true"), literal("false")))
 
     def _number(self, asked: Mapping[str, Any], place: str) -> Expression:
-        least = asked.get("minimum")
-        if least is not None and (isinstance(least, bool) or least != 0):
-            raise self._error("a number's minimum is supported only if it is 0", f"{place}/minimum")
-        return joined(INTEGER if least is None else NATURAL, FRACTION)
+        if not KEYWORDS["number"] & asked.keys():
+            return joined(INTEGER, FRACTION)
+        low, high, open_low, open_high = self._bounds(asked, place)
+        if low == 0 and not open_low and asked.keys() <= {"type", "minimum"}:
+            return joined(NATURAL, FRACTION)
+        places = DIGITS
+        if "multipleOf" in asked:
+            step = self._decimal(asked["multipleOf"], f"{place}/multipleOf")
+            if step > 0 and step == int(step):
+                return self._integer(asked, place)
+            if step not in (Decimal(1).scaleb(-digits) for digits in range(1, DIGITS + 1)):
+                raise self._error("must be a whole number from 1, or 0.1, 0.01 …", f"{place}/multipleOf")
+            places = -step.adjusted()
+        return with_decimals(places, low, high, open_low, open_high)
 
     def _integer(self, asked: Mapping[str, Any], place: str) -> Expression:
         if not KEYWORDS["integer"] & asked.keys():
             return INTEGER
-        low, high = -LARGEST, LARGEST
-        for name in sorted(KEYWORDS["integer"] & asked.keys()):
-            bound = asked[name]
-            if isinstance(bound, bool) or not isinstance(bound, int | float) or not abs(bound) <= LARGEST:
-                raise self._error(f"must be a number of at most {DIGITS} digits", f"{place}/{name}")
-            match name:
-                case "minimum":
-                    low = max(low, math.ceil(bound))
-                case "exclusiveMinimum":
-                    low = max(low, math.floor(bound) + 1)
-                case "maximum":
-                    high = min(high, math.floor(bound))
-                case _:
-                    high = min(high, math.ceil(bound) - 1)
-        if low > high:
+        low, high, open_low, open_high = self._bounds(asked, place)
+        least = -LARGEST if low is None else math.floor(low) + 1 if open_low else math.ceil(low)
+        most = LARGEST if high is None else math.ceil(high) - 1 if open_high else math.floor(high)
+        if least > most:
             raise self._error("no whole number lies within the limits", place)
-        return integers(low, high)
+        if "multipleOf" not in asked:
+            return integers(least, most)
+        step = self._decimal(asked["multipleOf"], f"{place}/multipleOf")
+        if step <= 0 or step != int(step):
+            raise self._error("must be a whole number from 1", f"{place}/multipleOf")
+        return multiples(int(step), least, most, f"{self._where}: {place}")
+
+    def _bounds(self, asked: Mapping[str, Any], place: str) -> tuple[Decimal | None, Decimal | None, bool, bool]:
+        """The lowest and the highest number, and whether they are outside."""
+        found: list[tuple[Decimal | None, bool]] = []
+        for plain, exclusive, sign in (("minimum", "exclusiveMinimum", 1), ("maximum", "exclusiveMaximum", -1)):
+            given = [
+                (sign * self._decimal(asked[name], f"{place}/{name}"), name == exclusive)
+                for name in (plain, exclusive)
+                if name in asked
+            ]
+            bound, is_open = max(given) if given else (None, False)
+            found.append((None if bound is None else sign * bound, is_open))
+        (low, open_low), (high, open_high) = found
+        return low, high, open_low, open_high
+
+    def _decimal(self, number: Any, place: str) -> Decimal:
+        fits = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) <= LARGEST
+        value = Decimal(str(number)) if fits else Decimal(0)
+        if not fits or value != round(value, DIGITS):
+            raise self._error(f"must be a number of at most {DIGITS} digits before and after the point", place)
+        return value
 
     def _string(self, asked: Mapping[str, Any], place: str) -> Expression:
         given = KEYWORDS["string"] & asked.keys()
@@ -336,8 +366,9 @@ class Schema:
         if not isinstance(properties, Mapping) or not isinstance(required, list):
             raise self._error("properties must be an object, required a list", place)
         missing = [name for name in required if name not in properties]
-        if missing:
+        if missing and (more is False or not all(isinstance(name, str) for name in missing)):
             raise self._error(f"the required {missing[0]!r:.40} is not among the properties", f"{place}/required")
+        properties = {**properties, **dict.fromkeys(missing, more)}
         if not properties:
             if more is False:
                 return literal("{}")
@@ -363,16 +394,3 @@ class Schema:
 
     def _error(self, what: str, place: str, hint: str | None = None) -> OptionError:
         return OptionError(f"{place}: {what}", where=self._where, hint=hint)
-
-
-def _is_a(value: Any, kind: str) -> bool:
-    match kind:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, {"string": str, "array": list, "object": dict}[kind])

@@ -12,6 +12,7 @@ from pyapp.errors import OptionError
 SEEDS = 1 << 64
 MOST_LOGPROBS = 100
 IDS = 1 << 31
+CACHE_TYPES = {"f32": "float32", "f16": "float16", "q8_0": "q8_0"}  # llama.cpp's names, and the dtypes
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class SamplingOptions:
     - max_new_tokens: the largest number of new tokens; None: until the context is full.
     - context: the most tokens of prompt and text together, for which the cache has memory; None: those that the model
       can read, at most 8,192 (text.session.CONTEXT).
+    - cache_type: of the keys and values in the cache: "f32", "f16" (half the memory) or "q8_0" (little more than a
+      quarter). What is written is rounded, so that logits change a little.
     - stop: texts that end the generation; they are not part of the result.
     - stop_tokens: ids that end the generation, besides the tokenizer's; they are not part of the result.
     - rolling: when the context is full, the oldest tokens are dropped and the rest is read again, instead of ending.
@@ -48,7 +51,7 @@ class SamplingOptions:
     - beams: the number of texts that beam search follows; 1: off. The texts are the most likely ones that it finds,
       without sampling. A text's score is its log-probability / length ** length_penalty. early_stopping: true ends
       the search with the first `beams` complete texts; false, when better ones are unlikely; "never", when there can
-      be none.
+      be none. Bias, penalties and forbidden repetitions change the log-probabilities, as in transformers.
     - json_schema, regex, choice: the form of the text (pyapp/text/structured.py); at most one of them.
     """
 
@@ -78,6 +81,7 @@ class SamplingOptions:
     regex: str | None = None
     choice: tuple[str, ...] = ()
     context: int | None = None
+    cache_type: str = "f32"
 
     def __post_init__(self) -> None:
         check_number("temperature", self.temperature, 0, 100)
@@ -105,6 +109,7 @@ class SamplingOptions:
             raise OptionError(
                 f'must be true, false or "never", not {self.early_stopping!r:.80}', where="early_stopping"
             )
+        check_cache_type(self.cache_type)
         if not isinstance(self.rolling, bool):
             raise OptionError(f"must be true or false, not {self.rolling!r:.80}", where="rolling")
         object.__setattr__(self, "stop", check_texts("stop", self.stop))
@@ -119,8 +124,7 @@ class SamplingOptions:
         several = "beams" if self.beams > 1 else "samples" if self.samples > 1 else None
         used = {"rolling": self.rolling, "lookup": self.lookup > 0}
         if self.beams > 1:
-            used |= {"logprobs": self.logprobs is not None, "stop": bool(self.stop), "penalties": self.has_penalties}
-            used |= {"repetition_penalty": self.repetition_penalty != 1, "samples": self.samples > self.beams}
+            used |= {"logprobs": self.logprobs is not None, "more samples": self.samples > self.beams}
         wrong = [name for name, given in used.items() if given]
         if several and wrong:
             raise OptionError(f"excludes {wrong[0]}", where=several, hint=f"Give {several} without {wrong[0]}")
@@ -157,6 +161,13 @@ class SamplingOptions:
     def has_form(self) -> bool:
         """Whether json_schema, regex or choice is given."""
         return self.json_schema is not None or self.regex is not None or bool(self.choice)
+
+
+def check_cache_type(value: object) -> str:
+    """The dtype of a cache of this type. OptionError for an unknown one."""
+    if not isinstance(value, str) or value not in CACHE_TYPES:
+        raise OptionError(f"must be {', '.join(CACHE_TYPES)}, not {value!r:.80}", where="cache_type")
+    return CACHE_TYPES[value]
 
 
 def check_number(name: str, value: object, low: float, high: float, whole: bool = False) -> None:

@@ -74,7 +74,7 @@ class Sampler:
         self._form = form
         self._penalties: Penalties | None = None
         if options.has_penalties:
-            self._penalties = Penalties(options, vocab_size, device)
+            self._penalties = Penalties.of(options, vocab_size, device)
             self._penalty = 1.0
         elif options.repetition_penalty != 1:
             self._history = int32_tensor([0] * limit, device)
@@ -115,11 +115,15 @@ class Sampler:
             )  # fmt: skip
         except KernelError as error:
             if any(map(math.isnan, logits.read_values())):
-                raise ModelError(
-                    "the model's output is not a number (NaN): its weights are damaged",
-                    hint="Download or export the model again",
-                ) from error
+                raise not_a_number() from error
             raise
+
+
+def not_a_number() -> ModelError:
+    """The error for NaN logits."""
+    return ModelError(
+        "the model's output is not a number (NaN): its weights are damaged", hint="Download or export the model again"
+    )
 
 
 def log_probabilities(logits: Tensor, token: int, most: int) -> tuple[float, list[tuple[int, float]]]:

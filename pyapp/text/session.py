@@ -9,8 +9,8 @@ from pyapp.engine import capture, no_grad
 from pyapp.engine.buffers import int32_tensor, writer
 from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
-from pyapp.errors import ModelError, OptionError
-from pyapp.nn.caches import FixedCache
+from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.text.options import check_cache_type
 
 # Tokens of a prompt per pass: enough for the speed of matrix products, few enough to cancel soon and show progress.
 PROMPT_PASS = 128
@@ -33,7 +33,7 @@ class LanguageModel(Protocol):
     @property
     def config(self) -> LanguageModelConfig: ...
 
-    def new_cache(self, capacity: int | None = None) -> Any: ...
+    def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any: ...
 
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: Any, last_only: bool = True) -> Tensor: ...
 
@@ -46,25 +46,25 @@ class Session:
     """The state of generating one text: the model's cache, and the decode step as a Graph.
 
     `tokens` are in the cache, `position` of them; it holds `capacity`, by default those that the model can read, at
-    most CONTEXT. `eager` runs every step op by op instead, for reference. The logits that `feed`, `step` and `read`
-    return are overwritten by the next call.
+    most CONTEXT. `eager` runs every step op by op instead, for reference. `cache_type` is that of SamplingOptions;
+    `cache` is the model's cache of that capacity, if it has been made. The logits that `feed`, `step` and `read` return
+    are overwritten by the next call.
     """
 
-    def __init__(self, model: LanguageModel, capacity: int | None = None, eager: bool = False) -> None:
-        longest = model.config.max_seq_len
-        if capacity is not None and not 1 <= capacity <= longest:
-            raise OptionError(
-                f"must be from 1 to {longest:,}, which the model can read, not {capacity}", where="context"
-            )
+    def __init__(
+        self, model: LanguageModel, capacity: int | None = None, eager: bool = False, cache_type: str = "f32",
+        cache: Any = None,
+    ) -> None:  # fmt: skip
         self.model = model
-        self.capacity = capacity or min(longest, CONTEXT)
+        self.capacity = capacity_of(model, capacity)
+        self.cache_type = cache_type
         self.vocab_size = model.config.vocab_size
         self.position = 0
         self.tokens: list[int] = []
         # A conversation up to the end of the model's answer, as rendered by its template, and the tokens that it was.
         self.rendered: tuple[str, tuple[int, ...]] = ("", ())
         self.eager = eager
-        self.cache = model.new_cache(self.capacity)
+        self.cache = new_cache(model, self.capacity, cache_type) if cache is None else cache
         self.device = getattr(model, "device", cpu)
         inputs = int32_tensor([0, 0], self.device)
         self._token, self._place = inputs.narrow(0, 0, 1), inputs.narrow(0, 1, 1)
@@ -83,17 +83,6 @@ class Session:
             raise ValueError(f"rewind: position {position} of a text of {self.position} tokens")
         self.position = position
         del self.tokens[position:]
-
-    def copy_from(self, other: Session) -> None:
-        """Takes over the text of another session of the same model. ModelError if its cache cannot be copied."""
-        count = other.position
-        if count > self.capacity:
-            raise ModelError(f"{count} tokens do not fit the context of {self.capacity}")
-        pairs = zip(getattr(self.cache, "layers", ()), getattr(other.cache, "layers", ()), strict=True)
-        with no_grad():
-            for mine, theirs in pairs:
-                copy_layer(mine, theirs, count)
-        self.position, self.tokens = count, list(other.tokens)
 
     def reuse(self, ids: Sequence[int]) -> int:
         """Forgets what does not agree with the text `ids`; returns how many of its tokens need not be read again.
@@ -219,12 +208,27 @@ def context_hint(session: Session) -> str:
     return f"The model can read {longest:,}: set the context" if longest > session.capacity else ""
 
 
-def copy_layer(mine: Any, theirs: Any, count: int) -> None:
-    """Copies the first `count` tokens of a layer's cache: keys and values (KV, capacity, D)."""
-    if not isinstance(theirs, FixedCache):
-        raise ModelError(
-            f"the cache {type(theirs).__name__} of this model cannot be copied",
-            hint="Generate one text at a time, without beams",
-        )
-    for to, source in ((mine.keys, theirs.keys), (mine.values, theirs.values)):
-        to.narrow(1, 0, count).copy_(source.narrow(1, 0, count))
+def capacity_of(model: LanguageModel, context: int | None) -> int:
+    """The tokens of prompt and text together: `context`, or those that the model can read, at most CONTEXT. OptionError
+    for more than the model can read.
+    """
+    longest = model.config.max_seq_len
+    if context is not None and not 1 <= context <= longest:
+        raise OptionError(f"must be from 1 to {longest:,}, which the model can read, not {context}", where="context")
+    return context or min(longest, CONTEXT)
+
+
+def new_cache(model: LanguageModel, capacity: int, cache_type: str, texts: int | None = None) -> Any:
+    """A cache of a model, of the type of SamplingOptions; `texts`: for so many texts at once. OptionError where the
+    model has none.
+    """
+    dtype = check_cache_type(cache_type)
+    if texts is None and dtype == "float32":
+        return model.new_cache(capacity)
+    try:
+        return model.new_cache(capacity, dtype=dtype, texts=texts)
+    except (ArgumentError, TypeError) as error:
+        where, what = ("cache_type", f"in {cache_type}") if texts is None else ("samples", "of several texts")
+        raise OptionError(
+            f"this model has no caches {what}: {error}", where=where, hint="Its new_cache must take dtype and texts"
+        ) from error

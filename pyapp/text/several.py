@@ -1,20 +1,27 @@
 """Several texts of one prompt: samples that decode together, and beam search.
 
-The prompt is read once; the texts have a session each over shared weights.
+The prompt is read once; each token is one pass of the model over all texts that go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyapp.engine import capture, no_grad
+from pyapp.engine.buffers import int32_tensor, writer
 from pyapp.engine.tensor import Tensor
 from pyapp.events import Cancel, Done, Event, Progress
+from pyapp.nn.caches import BatchCache
+from pyapp.text.beams import BeamSearch
 from pyapp.text.generate import Clock, Writer, check_tokenizer, form_of, new_tokens, prompt_ids
 from pyapp.text.options import SamplingOptions
+from pyapp.text.penalties import Penalties
 from pyapp.text.sampling import Sampler
-from pyapp.text.session import LanguageModel, Session
+from pyapp.text.session import LanguageModel, Session, capacity_of, new_cache
+from pyapp.text.stream import StopMatcher, StreamDecoder
 from pyapp.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -22,34 +29,60 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """Texts of one model that decode together; all begin with the same prompt."""
+    """Texts of one model that decode together, in one pass for each token; all begin with the same prompt.
 
-    def __init__(self, model: LanguageModel, count: int, capacity: int | None = None) -> None:
-        self._sessions = [Session(model, capacity) for _ in range(count)]
+    The pass reads the first texts only, as many as go on.
+    """
 
-    @property
-    def first(self) -> Session:
-        """The session that reads the prompt."""
-        return self._sessions[0]
+    def __init__(self, model: LanguageModel, count: int, capacity: int, cache_type: str = "f32") -> None:
+        self._cache: BatchCache = new_cache(model, capacity, cache_type, texts=count)
+        self.first = Session(model, capacity, cache_type=cache_type, cache=self._cache.text(0))  # reads the prompt
+        self._model, self._count = model, count
+        self._position = 0
+        self._steps: dict[int, Callable[[Sequence[int], int], Tensor]] = {}  # by the number of texts
 
     def branch(self, parents: Sequence[int]) -> None:
-        """Text i goes on as text `parents[i]` did. A text that goes on once is not copied."""
-        before, free = self._sessions, [i for i in range(len(self._sessions)) if i not in parents]
-        taken: set[int] = set()
-        after: list[Session] = []
-        for parent in parents:
-            if parent in taken:
-                session = before[free.pop()]
-                session.copy_from(before[parent])
-                after.append(session)
-            else:
-                taken.add(parent)
-                after.append(before[parent])
-        self._sessions = [*after, *(before[i] for i in free)]
+        """Text i goes on as text `parents[i]` did; so many texts go on. A text that stays is not copied."""
+        self._position = max(self._position, self.first.position)
+        self._cache.reorder([*parents, *range(len(parents), self._count)], self._position)
 
-    def step(self, lane: int, token: int) -> Tensor:
-        """A text reads a token; returns the logits (V,) of its next one, which its next step overwrites."""
-        return self._sessions[lane].step(token)
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        """Each of the first texts reads its token; returns the logits (B, V) float32 of their next ones, which the next
+        step overwrites.
+        """
+        run = self._steps.get(len(tokens))
+        if run is None:
+            run = self._steps[len(tokens)] = self._stepper(len(tokens))
+        logits = run(tokens, self._position)
+        self._position += 1
+        return logits
+
+    def _stepper(self, count: int) -> Callable[[Sequence[int], int], Tensor]:
+        """The step of `count` texts; it is captured in a Graph at once."""
+        inputs = int32_tensor([0] * (2 * count), self.first.device)
+        tokens, places = inputs.narrow(0, 0, count).reshape(count, 1), inputs.narrow(0, count, count)
+        write, cache = writer(inputs), self._cache.first(count)
+
+        def forward() -> Tensor:
+            logits = self._model.forward_cached(tokens, places, cache, last_only=False)  # (B, 1, V)
+            return logits.reshape(count, self.first.vocab_size)
+
+        replay: Callable[[], Any] | None = None
+        logits: Tensor | None = None
+
+        def run(ids: Sequence[int], position: int) -> Tensor:
+            nonlocal replay, logits
+            write(*ids, *[position] * count)
+            if replay is None:
+                with no_grad():
+                    graph = capture(forward)
+                logits, replay = graph.outputs, graph.replay
+            else:
+                replay()
+            assert logits is not None
+            return logits
+
+        return run
 
 
 def generate_several(
@@ -64,15 +97,16 @@ def generate_several(
 
     Done carries `texts`, a list of mappings with text, reason (as for `generate`) and seed or score. With beams, the
     Tokens come at the end: the whole text of each sample. The texts of samples are those that `generate` gives for
-    their seeds.
+    their seeds, up to logits that are equal in all but their last bits.
     """
     options = options or SamplingOptions()
     cancel = cancel or Cancel()
     check_tokenizer(tokenizer, model.config.vocab_size)
-    ids = prompt_ids(tokenizer, prompt, model.config.max_seq_len)
-    most = new_tokens(options, model.config.max_seq_len, ids)
+    context = capacity_of(model, options.context)
+    ids = prompt_ids(tokenizer, prompt, context)
+    most = new_tokens(options, context, ids)
     count = max(options.samples, options.beams)
-    lanes = Lanes(model, count, min(len(ids) + most, model.config.max_seq_len))
+    lanes = Lanes(model, count, min(len(ids) + most, context), options.cache_type)
     clock = Clock()
     for part in lanes.first.passes(ids):
         if cancel.is_set():
@@ -112,25 +146,27 @@ def _samples(
     reasons: list[str | None] = [None] * options.samples
     stops = tokenizer.stop_ids.union(options.stop_tokens)
     texts, last = [""] * options.samples, [0] * options.samples
-    while not cancel.is_set() and None in reasons:
-        for number, sampler in enumerate(samplers):
-            if reasons[number] is not None:
-                continue
-            token = sampler.sample(rows[number])
+    running = list(range(options.samples))  # the texts that go on
+    while not cancel.is_set() and running:
+        for number, row in zip(running, rows, strict=True):
+            sampler, writer = samplers[number], writers[number]
+            token = sampler.sample(row)
             clock.token_done()
             if token in stops:
                 reasons[number] = "stop"
                 continue
             sampler.accept((token,))
             last[number] = token
-            writer = writers[number]
-            event = writer.write(token) if options.logprobs is None else writer.write_scored(token, rows[number])
+            event = writer.write(token) if options.logprobs is None else writer.write_scored(token, row)
             texts[number] += event.text
             yield event
             reasons[number] = writer.ending(forms[number]) or ("context" if writer.count == most else None)
-        if not cancel.is_set():
-            for number in [number for number, reason in enumerate(reasons) if reason is None]:
-                rows[number] = lanes.step(number, last[number])
+        places = [place for place, number in enumerate(running) if reasons[number] is None]
+        if len(places) < len(running):
+            lanes.branch(places)
+        running = [running[place] for place in places]
+        if running and not cancel.is_set():
+            rows = list(lanes.step([last[number] for number in running]).unbind(0))  # (V,) each
     for number, writer in enumerate(writers):
         if rest := writer.finish():
             texts[number] += rest.text
@@ -142,105 +178,78 @@ def _samples(
     return found, sum(writer.count for writer in writers)
 
 
-@dataclass
-class Beam:
-    """A text of the search: its new tokens and their log-probability; `form` is where it is in its form."""
+class _Rules:
+    """beams.Rules of the options: penalties, the form of the text, and its stop strings."""
 
-    tokens: list[int]
-    score: float
-    form: TextForm | None
+    def __init__(
+        self, penalties: Penalties | None, form: TextForm | None, decoder: StreamDecoder, matcher: StopMatcher | None
+    ) -> None:
+        self._penalties, self._form, self._decoder, self._matcher = penalties, form, decoder, matcher
 
+    def apply(self, scores: Tensor) -> Tensor:
+        if self._penalties is not None:
+            scores = self._penalties.apply(scores)
+        return scores if self._form is None else self._form.apply(scores)
 
-class BeamSearch:
-    """The search of transformers (GenerationMixin with num_beams and without sampling): which texts go on, and the best
-    complete ones in `finished`, with their scores.
-    """
+    def accept(self, token: int) -> str | None:
+        if self._penalties is not None:
+            self._penalties.accept((token,))
+        if self._matcher is not None:
+            self._matcher.push(self._decoder.push(token))
+            if self._matcher.matched is not None:
+                return "stop_string"
+        if self._form is not None:
+            self._form.accept(token)
+            return "stop" if self._form.complete else None
+        return None
 
-    def __init__(self, options: SamplingOptions, stops: frozenset[int], most: int, form: TextForm | None) -> None:
-        self.beams = [Beam([], 0.0, form)]
-        self.finished: list[tuple[float, list[int], str]] = []  # score, tokens, reason
-        self._count, self._penalty = options.beams, float(options.length_penalty)
-        self._early, self._stops, self._most = options.early_stopping, stops, most
-        self._width = max(2, 1 + len(stops)) * self._count
-
-    def advance(self, logits: Sequence[Tensor]) -> list[int]:
-        """Chooses how the beams go on after logits (V,) each; returns the parents of the new beams, none at the end."""
-        found: list[tuple[float, int, int]] = []  # score, beam, token
-        for place, (beam, row) in enumerate(zip(self.beams, logits, strict=True)):
-            values = row.detach().log_softmax(-1)  # (V,)
-            if beam.form is not None:
-                values = beam.form.apply(values)
-            top, ids = values.topk(min(self._width, values.shape[0]))
-            found += [(beam.score + v, place, t) for v, t in zip(top.tolist(), ids.tolist(), strict=True) if v > -1e9]
-        found.sort(key=lambda entry: -entry[0])
-        length = len(self.beams[0].tokens) + 1
-        parents: list[int] = []
-        beams: list[Beam] = []
-        for rank, (score, place, token) in enumerate(found[: self._width]):
-            beam = self.beams[place]
-            reason = "stop" if token in self._stops else None
-            form = beam.form
-            if reason is None and form is not None:
-                form = form.copy()
-                form.accept(token)
-                reason = "stop" if form.complete else None
-            reason = reason or ("length" if length >= self._most else None)
-            if reason is None:
-                if len(beams) < self._count:
-                    beams.append(Beam([*beam.tokens, token], score, form))
-                    parents.append(place)
-            elif rank < self._count:
-                self._finish(score / length**self._penalty, [*beam.tokens, token], reason)
-        self.beams = beams
-        return parents if beams and self._goes_on(length) else []
-
-    def _full(self) -> bool:
-        return len(self.finished) >= self._count
-
-    def _finish(self, score: float, tokens: list[int], reason: str) -> None:
-        self.finished.append((score, tokens, reason))
-        self.finished.sort(key=lambda entry: -entry[0])
-        del self.finished[self._count :]
-
-    def _goes_on(self, length: int) -> bool:
-        """Whether a running beam may still become better than the worst complete one."""
-        if not self._full():
-            return True
-        if self._early is True:
-            return False
-        longest = self._most if self._early == "never" and self._penalty > 0 else length
-        return self.beams[0].score / longest**self._penalty > self.finished[-1][0]
+    def copy(self) -> _Rules:
+        stopping = self._matcher is not None
+        return _Rules(
+            None if self._penalties is None else self._penalties.copy(),
+            None if self._form is None else self._form.copy(),
+            self._decoder.copy() if stopping else self._decoder,
+            copy(self._matcher),
+        )
 
 
 def _beams(
     lanes: Lanes, tokenizer: Tokenizer, ids: Sequence[int], logits: Tensor, most: int, options: SamplingOptions,
     cancel: Cancel, clock: Clock, continuing: bool,
 ) -> Run:  # fmt: skip
-    form = form_of(options, tokenizer, lanes.first, most)
+    session = lanes.first
+    form = form_of(options, tokenizer, session, most)
+    continuing = continuing or form is not None
     stops = tokenizer.stop_ids.union(options.stop_tokens)
-    search = BeamSearch(options, stops, most, form)
-    rows = [logits]
+    penalties = None
+    if options.has_penalties or options.repetition_penalty != 1:
+        penalties = Penalties.of(options, session.vocab_size, session.device)
+        penalties.accept(ids, prompt=True)
+    matcher = StopMatcher(options.stop) if options.stop else None
+    rules = _Rules(penalties, form, StreamDecoder(tokenizer, continuing), matcher)
+    search = BeamSearch([rules], options.beams, most, stops, options.length_penalty, options.early_stopping)
+    rows = logits.unsqueeze(0)  # (1, V), then (B, V)
     while not cancel.is_set():
-        parents = search.advance(rows)
+        goes_on = search.advance(rows)
         clock.token_done()
-        if not parents:
+        if not goes_on:
             break
-        done = len(search.beams[0].tokens)
-        yield Progress("search", done, most, "tokens")
-        lanes.branch(parents)
-        rows = [lanes.step(place, beam.tokens[-1]) for place, beam in enumerate(search.beams)]
-    left = [(beam.score, beam.tokens, "cancelled") for beam in search.beams] if cancel.is_set() else []
-    texts: list[dict[str, Any]] = []
-    for number, (score, tokens, reason) in enumerate((search.finished or left)[: options.samples]):
-        writer = Writer(tokenizer, options, continuing or form is not None, sample=number)
-        text = ""
-        for token in tokens:
+        texts = search.open[0]
+        yield Progress("search", len(texts[0].tokens), most, "tokens")
+        lanes.branch([text.parent for text in texts])
+        rows = lanes.step([text.tokens[-1] for text in texts])
+    found: list[dict[str, Any]] = []
+    for number, text in enumerate(search.best(0)[: options.samples]):
+        writer = Writer(tokenizer, options, continuing, sample=number)
+        written = ""
+        for token in text.tokens:
             if token not in stops:
                 event = writer.write(token)
-                text += event.text
+                written += event.text
                 yield event
         if rest := writer.finish():
-            text += rest.text
+            written += rest.text
             yield rest
-        texts.append({"text": text, "reason": reason, "score": score, "tokens": tokens})
-    return texts, sum(len(text["tokens"]) for text in texts)
+        reason = text.reason or "cancelled"
+        found.append({"text": written, "reason": reason, "score": text.score, "tokens": text.tokens})
+    return found, sum(len(text["tokens"]) for text in found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
+from copy import copy
 
+from pyapp.text.pieces import PieceJoiner
 from pyapp.text.tokenizer import Tokenizer
 
 
@@ -16,12 +18,20 @@ class StreamDecoder:
     """
 
     def __init__(self, tokenizer: Tokenizer, continuing: bool = False) -> None:
-        self._joiner = tokenizer.joiner(continuing)
+        self._joiner: PieceJoiner = tokenizer.joiner(continuing)
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token: int) -> str:
         """The characters that this token completes, possibly none."""
         return self._utf8.decode(self._joiner.push(token))
+
+    def copy(self) -> StreamDecoder:
+        """A text that goes on from here by itself."""
+        other = StreamDecoder.__new__(StreamDecoder)
+        other._joiner = copy(self._joiner)
+        other._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        other._utf8.setstate(self._utf8.getstate())
+        return other
 
     def finish(self) -> str:
         """The rest at the end: U+FFFD for an incomplete character."""

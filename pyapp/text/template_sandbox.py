@@ -98,6 +98,13 @@ class _Generation(Extension):
         return nodes.Scope(body).set_lineno(line)
 
 
+class _NoFiles(jinja2.BaseLoader):
+    """Refuses `include`, `import` and `extends`."""
+
+    def get_source(self, environment: Any, template: str) -> Any:
+        raise SecurityError(f"it asks for the file {template!r:.60}: templates cannot read files")
+
+
 class _Names(Namespace):
     """`namespace`, without names that begin with an underscore."""
 
@@ -124,7 +131,10 @@ class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
     def __init__(self) -> None:
-        super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[_Generation, loopcontrols])
+        super().__init__(
+            trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[_Generation, loopcontrols],
+            loader=_NoFiles(),
+        )  # fmt: skip
         self.budget = _Budget(datetime.now())
         self.concat = joined  # type: ignore[method-assign]
         for name in FILTERS:

@@ -332,6 +332,34 @@ class Tokenizer:
             found = [encodings.pad(one, length, self.pad_id, self._pad_type_id, side) for one in found]
         return found
 
+    def windows(
+        self, text: str, max_length: int, overlap: int, before: str | None = None, parse_special: bool = True
+    ) -> list[Encoding]:
+        """A text of any length as encodings of at most `max_length` tokens with offsets, special tokens included:
+        neighbours have `overlap` tokens in common. `before` is a text that stands before each as the first of a pair,
+        such as a question. OptionError where `before` leaves too little room, and where the library gives no offsets.
+        """
+        tokens = self._tokens(text, parse_special, True)
+        first = [] if before is None else [self._tokens(before, parse_special, True)]
+        room = max_length - self.post_processor.added(before is not None) - sum(len(part.ids) for part in first)
+        if room < 1 or (room <= overlap and len(tokens.ids) > room):
+            raise OptionError(
+                f"{len(first[0].ids) if first else 0:,} tokens before the text leave room for {max(room, 0)} of it in "
+                f"{max_length:,}",
+                where="max_length", hint="Shorten what stands before the text, or the overlap",
+            )  # fmt: skip
+        found = []
+        for start in range(0, max(len(tokens.ids) - overlap, 1), max(room - overlap, 1)):
+            offsets = None if tokens.offsets is None else tokens.offsets[start : start + room]
+            part = Tokens(tokens.ids[start : start + room], offsets)
+            found.append(encodings.join([*first, part], self.post_processor))
+        return found
+
+    def continues_word(self, token: int) -> bool | None:
+        """Whether a token is a later part of a word ("##ing"); None where the vocabulary does not mark them."""
+        prefix = self._document["model"].get("continuing_subword_prefix")
+        return (self._pieces[token] or "").startswith(prefix) if isinstance(prefix, str) and prefix else None
+
     def _tokens(self, text: str, parse_special: bool, offsets: bool) -> Tokens:
         if not offsets:
             return Tokens(self._split(text, parse_special))

@@ -170,4 +170,94 @@ POOLS: dict[str, Case] = {
     )
     for kind in ("max", "avg") for dims, size, shape in ((1, 3, 7), (1, 20, 7), (2, (3, 9), 7))
 }  # fmt: skip
-LIMITS = {**KEYWORDS, **POOLS, **WITHOUT_DIMS, **SPECIAL, **FACTORS, **NOTHING}
+_AROUND_NAN = (INF, -INF, -1.0, 0.0, 0.5, 1.0, 7.0, NAN)
+_SLOPES: dict[str, Any] = {
+    name: lambda F, x, n=name: getattr(F, n)(x)
+    for name in "relu elu selu celu hardsigmoid hardswish leaky_relu".split()  # of others torch has two slopes at NaN
+}
+_SLOPES |= {
+    f"clamp to {low} .. {high}": lambda F, x, low=low, high=high: x.clamp(low, high)
+    for low, high in ((-1.0, 1.0), (0.0, None), (None, 0.5), (NAN, 1.0), (0.0, NAN))
+}
+_SLOPES |= {
+    f"{name} with NaN": lambda F, x, n=name: getattr(x, n)(x.detach().flip(0)) + getattr(x.detach().flip(0), n)(x)
+    for name in ("maximum", "minimum", "fmax", "fmin")
+}
+SLOPES_AT_NAN: dict[str, Case] = {
+    f"slope of {name}": lambda P, f=function: sloped(P, lambda x: f(P.nn.functional, x), *_AROUND_NAN)
+    for name, function in _SLOPES.items()
+}
+SLOPES_AT_NAN |= {
+    "slope of clamp to tensors": lambda P: [
+        sloped(
+            P,
+            lambda x, low=low, high=high: x.clamp(P.tensor(low, dtype=P.float64), P.tensor(high, dtype=P.float64)),
+            *_AROUND_NAN,
+        )
+        for low, high in ((0.0, 1.0), (NAN, 1.0), (0.0, NAN))
+    ],
+    "slope of limits at NaN": lambda P: [
+        sloped(P, lambda v, f=f: f(P.tensor(_AROUND_NAN, dtype=P.float64), v), 0.0, 0.0, 0.0, 0.0, NAN, 2.0, NAN, 0.0)
+        for f in (lambda x, v: x.clamp(v, v + 1), lambda x, v: x.clamp(min=v), lambda x, v: x.clamp(max=v))
+    ],
+    "infinite slope behind relu": lambda P: sloped(P, lambda x: (P.relu(x) * INF)[2:], 1.0, 2.0, -1.0),
+}
+ROOTS: dict[str, Case] = {
+    f"power {p} of special values": lambda P, p=p: [
+        sloped(P, lambda x: x**p, 0.0, -0.0, INF, -INF, NAN, -2.0, 4.0),
+        1 / P.tensor([0.0, -0.0, 4.0]) ** p,
+    ]
+    for p in (0.5, -0.5, -1, 2, 3)
+}
+ROOTS["roots of integers"] = lambda P: [P.tensor([4, 9]) ** 0.5, P.tensor([4, 16]) ** -0.5]
+RANDOM: dict[str, Case] = {
+    f"randint {low} .. {high} in {dtype}": lambda P, low=low, high=high, d=dtype: P.randint(
+        low, high, (3,), dtype=getattr(P, d)
+    ).ge(low)
+    for low, high, dtype in (
+        (0, 2**64, "int64"), (-(2**64), 0, "int64"), (-(2**63), 2**63 - 1, "int64"), (0, 300, "uint8"),
+        (0, 256, "uint8"), (-1, 5, "uint8"), (0, 2**40, "int32"), (-128, 128, "int8"), (0, 70000, "float16"),
+        (0, 3, "bool"), (0, 2, "bool"),
+    )
+}  # fmt: skip
+RANDOM |= {
+    f"{name} of integers": lambda P, n=name: getattr(P.tensor([1, 2]), n)()
+    for name in ("uniform_", "normal_", "exponential_", "log_normal_", "cauchy_")
+}
+RANDOM |= {
+    "normal of negative deviations": lambda P: P.normal(P.zeros(2), P.tensor([1.0, -1.0])),
+    "normal of no deviations": lambda P: P.normal(P.zeros(0), P.zeros(0)),
+    "bernoulli_ of 2": lambda P: P.zeros(2).bernoulli_(2.0),
+    "bernoulli_ of a tensor of 2": lambda P: P.zeros(2).bernoulli_(P.tensor([0.5, 2.0])),
+}
+ARGUMENTS: dict[str, Case] = {
+    "arange of fractions in integers": lambda P: [
+        P.arange(0, 3, 1.7, dtype=P.int64), P.arange(0, 3, 1.7, dtype=P.int32), P.arange(-0.5, 3.5, dtype=P.int32),
+        P.arange(0.5, 3.5, dtype=P.int64), P.arange(5.5, 0.2, -1.5, dtype=P.int16),
+    ],
+    "arange by less than 1 in integers": lambda P: P.arange(0, 3, 0.7, dtype=P.int64),
+    "norms in a dtype": lambda P: [
+        P.norm(P.tensor([3.0, 4.0]), dtype=P.float64), P.linalg.vector_norm(P.tensor([1.0, 2.0]), 3, dtype=P.float64),
+        P.linalg.matrix_norm(P.tensor([[1.0, 2.0]]), dtype=P.float64),
+    ],
+    "gather beyond the other dims": lambda P: P.zeros(3, 4).gather(1, P.zeros(4, 1, dtype=P.int64)),
+    "scatter beyond the other dims": lambda P: P.zeros(3, 4).scatter(1, P.zeros(4, 1, dtype=P.int64), 1.0),
+    "sizes that are tensors": lambda P: (P.zeros(P.tensor(2)), P.ones(1, P.tensor(3))),
+    "one_hot of -2 classes": lambda P: P.nn.functional.one_hot(P.tensor([1]), -2),
+    "bincount of at least -1": lambda P: P.bincount(P.tensor([1]), minlength=-1),
+    "attention of no features": lambda P: P.nn.functional.scaled_dot_product_attention(
+        P.ones(1, 2, 3, 0), P.ones(1, 2, 2, 0), P.tensor([[[[1.0], [3.0]]] * 2])
+    ),
+}  # fmt: skip
+LIMITS = {
+    **SLOPES_AT_NAN,
+    **ROOTS,
+    **RANDOM,
+    **ARGUMENTS,
+    **KEYWORDS,
+    **POOLS,
+    **WITHOUT_DIMS,
+    **SPECIAL,
+    **FACTORS,
+    **NOTHING,
+}

@@ -180,6 +180,19 @@ def test_block_formats_have_memory() -> None:
             wrong()
 
 
+def test_errors_about_block_formats_name_the_packed_tensor() -> None:
+    q = quant.quantize(pyapp.ones(8, 64), "q8_0")
+    assert nn.functional.linear(pyapp.ones(2, 64, dtype="float64"), q).dtype is pyapp.float64
+    with pytest.raises(TypeError, match="the weight q8_0.* convert x to float32"):
+        nn.functional.linear(pyapp.ones(2, 64, dtype="int32"), q)
+    for call in (
+        lambda: pyapp.eye(64, dtype="q8_0"), lambda: pyapp.arange(64, dtype="q8_0"),
+        lambda: q.masked_fill(pyapp.tensor(True), 0.0), lambda: pyapp.randint(0, 5, (8, 64), dtype="q8_0"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="q8_0"):
+            call()
+
+
 def test_integers_stay_whole_where_a_fraction_is_filled_in() -> None:
     x = pyapp.tensor([16777217, 2147483647, 5])
     assert x.masked_fill(pyapp.tensor([False, False, True]), 2.5).tolist() == [16777217, 2147483647, 2]
@@ -306,10 +319,30 @@ def test_results_that_no_memory_holds_are_refused_at_once() -> None:
     ):
         with pytest.raises(MemoryError):
             call()
+    for call in (
+        lambda: pyapp.arange(1 << 62), lambda: pyapp.eye(1 << 40), lambda: pyapp.zeros(3).repeat_interleave(1 << 62),
+        lambda: f.one_hot(pyapp.tensor([1 << 62])), lambda: f.interpolate(x, scale_factor=2.0**62),
+    ):  # fmt: skip
+        with pytest.raises(MemoryError, match=r"[a-z_]+: (?!array is too big|Unable)"):
+            call()
     with pytest.raises(ValueError, match="dimension"):
         pyapp.mvlgamma(pyapp.tensor([1e9]), 10**9)
     with pytest.raises(ValueError, match="order"):
         pyapp.special.polygamma(10**9, pyapp.tensor([1.0]))
+
+
+def test_floats_are_no_sizes() -> None:
+    """A layout of floats would be found again for the same sizes as integers."""
+    x = pyapp.zeros(3, 4)
+    for view in (
+        lambda: x.narrow(0, 1, 1.0), lambda: x.narrow(0, 1.0, 1), lambda: x.diagonal(2.0), lambda: x.unfold(0, 2.0, 1),
+        lambda: x.unfold(0, 2, 1.0), lambda: x.split([1.0, 2.0]), lambda: x.diag(1.0), lambda: pyapp.zeros(7.0),
+    ):  # fmt: skip
+        with pytest.raises(TypeError):
+            view()
+    with pytest.raises(TypeError):
+        pyapp.Tensor.from_buffer(bytes(44), (11.0,), "float32")
+    assert pyapp.ones(11).sum().item() == 11 and pyapp.ones(np.int64(7)).shape == (7,)
 
 
 def test_mvlgamma_of_a_large_dimension() -> None:

@@ -13,6 +13,7 @@ import pytest
 import pyapp
 from pyapp.errors import FileFormatError
 from pyapp.formats import ShardedFile, map_npy, open_checkpoint, open_source, write_npy, write_sharded_safetensors
+from pyapp.hub import resolve
 
 
 def tensors() -> dict[str, Any]:
@@ -47,6 +48,24 @@ def test_shards_from_anywhere(tmp_path: Path) -> None:
         ShardedFile(open_source(text), files.__getitem__)
     with pytest.raises(FileFormatError, match="not a file on disk"):
         ShardedFile(open_source(text))
+
+
+def test_shards_of_pytorchs_files(tmp_path: Path) -> None:
+    values = tensors()
+    parts = [dict(list(values.items())[:3]), dict(list(values.items())[3:])]
+    places = {}
+    for number, part in enumerate(parts, 1):
+        name = f"pytorch_model-{number:05d}-of-00002.bin"
+        pyapp.save(part, tmp_path / name)
+        places |= dict.fromkeys(part, name)
+    index = tmp_path / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 120}, "weight_map": places}))
+    assert resolve(tmp_path).model == index
+    with open_checkpoint(index) as file:
+        assert file.format == "pytorch in 2 shards"
+        assert {n: file.read(n).tolist() for n in file.tensors} == {n: t.tolist() for n, t in values.items()}
+    write_sharded_safetensors(tmp_path, values)
+    assert resolve(tmp_path).model.name == "model.safetensors.index.json"
 
 
 BROKEN = {

@@ -12,6 +12,7 @@ import pytest
 import pyapp
 from pyapp import Tensor, ops
 from pyapp.engine import capture, quant
+from pyapp.engine.claims import attention
 from pyapp.engine.device import HiddenAddress
 from pyapp.engine.launch import KERNELS
 from tests.engine import test_fused
@@ -191,6 +192,41 @@ def test_what_the_host_writes_is_not_memory_of_the_graph() -> None:
 
     graph = capture(compute)
     assert graph.outputs.tolist() == graph.replay().tolist() == [pytest.approx(0.36)]
+
+
+def test_constants_of_attention_are_not_memory_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_constants", {})
+    q, cache = normal(1, 1, 8).to(DEVICE), normal(2, 1, 3, 8).to(DEVICE)
+    scale = pyapp.full((1,), 0.5, device=DEVICE)
+
+    def compute() -> Tensor:
+        factors = [scale * i for i in range(1, 9)]
+        y = q * pyapp.cat(factors)
+        del factors  # before the number of keys is written
+        return ops.cross_attention(y, cache[0], cache[1])
+
+    graph = capture(compute)
+    assert graph.outputs.tolist() == graph.replay().tolist() == compute().tolist()
+
+
+def test_a_tensor_is_copied_into_and_resized_there() -> None:
+    x, y = normal(3, 4), normal(3, 4).to(DEVICE)
+    assert y.copy_(x).cpu().tolist() == x.tolist() == pyapp.zeros(3, 4).copy_(y).tolist()
+    values = x.reshape(-1).tolist()
+    assert y.resize_(5, 4).device == pyapp.device(DEVICE) and y.reshape(-1)[:12].tolist() == values
+
+
+@pytest.mark.parametrize("name", ["copy_", "tensor", "new_tensor", "deepcopy", "assign", "resize_"])
+def test_what_the_host_copies_is_not_captured(name: str) -> None:
+    """A replay would not copy again."""
+    x, there = normal(4), normal(4).to(DEVICE)
+    calls = {
+        "copy_": lambda: (there * 2).copy_(x), "tensor": lambda: pyapp.tensor(x, device=DEVICE),
+        "new_tensor": lambda: there.new_tensor(x), "deepcopy": lambda: copy.deepcopy(there * 2),
+        "assign": lambda: (there * 2).assign([1.0] * 4), "resize_": lambda: (there * 2).resize_(100),
+    }  # fmt: skip
+    with pytest.raises(RuntimeError, match="so it cannot be replayed"):
+        capture(calls[name])
 
 
 def test_a_graph_writes_all_zeros_again() -> None:

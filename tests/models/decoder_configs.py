@@ -121,12 +121,13 @@ IN_GGUF: dict[str, dict[str, Any]] = {
         "llama", "llama-tied", "llama3", "qwen3", "gemma", "phi3", "phi", "granite", "olmo2", "stablelm", "falcon",
         "falcon-new", "gpt2", "gpt_bigcode", "gpt_bigcode-heads", "gpt_neox", "mixtral", "qwen3_moe",
     ], {}),
-    "mistral": {"sliding_window": None}, "qwen2": {"use_sliding_window": False}, "qwen2_moe": {"mlp_only_layers": []},
+    "mistral": {}, "qwen2": {"use_sliding_window": False}, "qwen2_moe": {"mlp_only_layers": []},
     "gemma2": {"query_pre_attn_scalar": 12}, "gemma3": {"query_pre_attn_scalar": 12, "layer_types": None},
-    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {"sliding_window": None},
+    "smollm3": {"no_rope_layers": [1, 1]}, "starcoder2": {},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
 OTHER_DEVICE = [
     "llama", "mistral", "qwen3", "gemma2", "gemma3", "phi", "falcon-alibi", "gpt2", "gpt_neox", "stablelm-parallel",
+    "mixtral",
 ]  # fmt: skip

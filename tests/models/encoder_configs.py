@@ -39,6 +39,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
+# Run as GGUF files, with these fields: rows of blocks, and what llama.cpp has of an architecture.
+_WIDE = {"hidden_size": 32, "intermediate_size": 64}
+IN_GGUF: dict[str, dict[str, Any]] = {
+    "bert": _WIDE, "xlm_roberta": _WIDE | {"hidden_act": "gelu"}, "distilbert": {"dim": 32, "hidden_dim": 64},
+    "nomic_bert": _WIDE, "modernbert": _WIDE,
+}  # fmt: skip
 # Tokens of two texts, the second with padding at its end.
 IDS = [[2, 7, 30, 11, 5, 9, 3], [2, 21, 6, 3]]
 LENGTH = 7

@@ -28,6 +28,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 QUANTISED = ("t5",)  # run with weights in block types
+# Run as GGUF files, with these fields.
+IN_GGUF = dict.fromkeys(("t5", "flan_t5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
 IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]
 MASK = [[1] * 7, [1] * 4 + [0] * 3]
 TEXTS = [[3, 11, 27, 6, 19], [3, 30, 8, 15, 2]]

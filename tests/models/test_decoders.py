@@ -113,3 +113,19 @@ def test_gradients(case: Any) -> None:
         )
     model.zero_grad()
     model.requires_grad_(False)
+
+
+def test_texts_in_a_batch_decode_as_alone(case: Any) -> None:
+    """Two texts of unequal lengths: prompts by themselves, then one token of each in one pass."""
+    _, _, model = case
+    cache, texts, starts = model.new_cache(12, texts=2), [TEXT[:9], TEXT[4:9]], [8, 4]
+    with pyapp.no_grad():
+        for slot, (text, start) in enumerate(zip(texts, starts, strict=True)):
+            model.forward_cached(int32_tensor(text[:start]), int32_tensor([0]), cache.text(slot))
+        tokens = int32_tensor([text[-1] for text in texts]).reshape(2, 1)
+        found = numbers(model.forward_cached(tokens, int32_tensor(starts), cache, last_only=False))[:, 0]
+        alone = [
+            numbers(model.forward_cached(int32_tensor(text), int32_tensor([0]), model.new_cache(12)))[0]
+            for text in texts
+        ]
+    np.testing.assert_allclose(found, alone, **CLOSE)

@@ -16,7 +16,8 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.models._index import MODEL_TYPES
-from pyapp.models.load import build, gguf_view, load_model, module_of, read_model, settings_of, weights_of
+from pyapp.models.load import build, load_model, module_of, read_model, settings_of, weights_of
+from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.tokenizer import Tokenizer

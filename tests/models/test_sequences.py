@@ -18,7 +18,7 @@ from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.sequence_to_sequence import CachedMemory
-from pyapp.text.beam_search import SearchOptions, search
+from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models.seeded import direction, draw
 from tests.models.sequence_configs import CONFIGS, IDS, MASK, MOST, QUANTISED, SEARCHES, TEXTS
 
@@ -101,6 +101,13 @@ def test_searches_find_the_texts_of_transformers(name: str, kind: str) -> None:
     *steps, found = search(model, *sources(), options)
     assert found == golden(name)["searches"][kind]
     assert len(steps) < MOST and set(steps) <= {None}
+
+
+@pytest.mark.parametrize("name", ["t5", "marian"])
+def test_memory_grows_with_the_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.nn.sequence_to_sequence.FIRST_CAPACITY", 3)
+    test_searches_find_the_texts_of_transformers(name, "beams")
+    test_the_cache_gives_the_logits_of_whole_texts(name)
 
 
 @cache

@@ -57,15 +57,16 @@ def data_path() -> Callable[[str], Path]:
 
 
 def run_node(folder: Path, texts: list[str]) -> list[list[int]]:
-    """The ids that the page's library gives for texts, with FOLDER/tokenizer.json."""
+    """The ids that the page gives for texts, with FOLDER/tokenizer.json."""
     here = Path(__file__).resolve()
+    encoder = here.parents[2] / "web/modules/worker/token-encoder.js"
     modules = [root / "node_modules/@huggingface/tokenizers/dist/tokenizers.mjs" for root in here.parents]
     library = next((path for path in modules if path.exists()), None)
     node = shutil.which("node")
     if library is None or node is None:
         pytest.skip("node or node_modules/@huggingface/tokenizers is missing")
     (folder / "texts.json").write_text(json.dumps(texts))
-    command = [node, str(here.with_name("token_ids.mjs")), str(library), str(folder)]
+    command = [node, str(here.with_name("token_ids.mjs")), str(library), str(encoder), str(folder)]
     result = subprocess.run(command, capture_output=True, check=True, timeout=60)
     ids: list[list[int]] = json.loads(result.stdout)
     return ids

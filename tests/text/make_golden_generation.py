@@ -19,7 +19,7 @@ from transformers.generation import GenerationMixin
 from transformers.generation import logits_process as process
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from tests.text.table_model import EOS, VOCABULARY, logit
+from tests.text.table_model import EOS, VOCABULARY, TableTokenizer, logit
 
 OUT = Path(__file__).with_name("golden_generation.json")
 DRAWS = [0.0, 0.02, 0.1, 0.2, 0.33, 0.5, 0.62, 0.75, 0.9, 0.97, 0.999]
@@ -48,6 +48,18 @@ BEAMS: list[dict[str, Any]] = [
     {"beams": 3, "samples": 3, "early_stopping": "never", "length_penalty": 1.5},
     {"beams": 5, "samples": 2, "length_penalty": -0.5},
     {"beams": 3, "samples": 3, "length_penalty": 0.0},
+    {"beams": 3, "samples": 3, "repetition_penalty": 1.6, "max_new_tokens": 12},
+    {"beams": 4, "samples": 4, "no_repeat_ngram": 2, "max_new_tokens": 12},
+    {"beams": 3, "samples": 2, "logit_bias": {"7": 2.0, "2": -3.0}, "repetition_penalty": 1.3, "no_repeat_ngram": 1},
+    {"beams": 3, "samples": 3, "stop": ["sg", "ssse"], "max_new_tokens": 12, "logit_bias": {"2": -8.0}},
+    {
+        "beams": 4,
+        "samples": 4,
+        "stop": ["g", "se"],
+        "length_penalty": 2.0,
+        "early_stopping": True,
+        "logit_bias": {"2": -8.0},
+    },
 ]
 
 
@@ -101,22 +113,41 @@ class Table(PreTrainedModel, GenerationMixin):
         return {"input_ids": input_ids}
 
 
+def stopping(settings: dict[str, Any]) -> list[Any]:
+    """Whether one of the stop strings is in the new text, as transformers' StopStringCriteria tells."""
+
+    def criterion(ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        return torch.tensor([has_stop(row[2:], settings) for row in ids.tolist()])
+
+    return [criterion]
+
+
+def has_stop(tokens: list[int], settings: dict[str, Any]) -> bool:
+    text = "".join(TableTokenizer.letters[token] for token in tokens)
+    return any(stop in text for stop in settings.get("stop", ()))
+
+
 def searched(settings: dict[str, Any]) -> list[dict[str, Any]]:
     model = Table(PretrainedConfig(vocab_size=VOCABULARY, num_hidden_layers=1, hidden_size=1, num_attention_heads=1))
     options = GenerationConfig(
-        num_beams=settings["beams"], num_return_sequences=settings.get("samples", 1), max_new_tokens=8,
-        eos_token_id=EOS,
+        num_beams=settings["beams"], num_return_sequences=settings.get("samples", 1),
+        max_new_tokens=settings.get("max_new_tokens", 8), eos_token_id=EOS,
+        repetition_penalty=settings.get("repetition_penalty"), no_repeat_ngram_size=settings.get("no_repeat_ngram"),
+        sequence_bias=[[[int(i)], b] for i, b in settings.get("logit_bias", {}).items()] or None,
         pad_token_id=EOS, length_penalty=settings.get("length_penalty", 1.0), use_cache=False, do_sample=False,
         early_stopping=settings.get("early_stopping", False), return_dict_in_generate=True, output_scores=True,
     )  # fmt: skip
-    found = model.generate(torch.tensor([[1, 5]]), generation_config=options)
+    found = model.generate(torch.tensor([[1, 5]]), generation_config=options, stopping_criteria=stopping(settings))
     rows = zip(found.sequences.tolist(), found.sequences_scores.tolist(), strict=True)
-    return [{"tokens": until_end(row[2:]), "score": score} for row, score in rows]
+    return [{"tokens": until_end(row[2:], settings), "score": score} for row, score in rows]
 
 
-def until_end(tokens: list[int]) -> list[int]:
+def until_end(tokens: list[int], settings: dict[str, Any]) -> list[int]:
     """Without what fills the row after the end of the text."""
-    return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
+    for count in range(1, len(tokens)):
+        if tokens[count - 1] == EOS or has_stop(tokens[:count], settings):
+            return tokens[:count]
+    return tokens
 
 
 def main() -> None:

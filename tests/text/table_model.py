@@ -8,6 +8,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.engine.dtype import float32
+from pyapp.nn.caches import decoder_cache
 
 VOCABULARY = 24
 EOS = 2
@@ -33,11 +34,11 @@ class TableModel:
         self.table = Tensor.from_buffer(bytes(4 * VOCABULARY**2), (VOCABULARY, VOCABULARY), float32)
         self.table.assign([logit(a, b) for a in range(VOCABULARY) for b in range(VOCABULARY)])
 
-    def new_cache(self, capacity: int | None = None) -> None:
-        return None
+    def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
+        return decoder_cache(texts, 1, 1, capacity or self.config.max_seq_len, 1)
 
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: Any, last_only: bool = True) -> Tensor:
-        self.passes.append(tokens.shape[0])
+        self.passes.append(tokens.numel())
         return ops.embedding(self.table, tokens.narrow(0, tokens.shape[0] - 1, 1) if last_only else tokens)
 
 

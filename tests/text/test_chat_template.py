@@ -146,8 +146,10 @@ HOSTILE = {
     "formatted": "{{ '%99999999d' % 1 }}",
     "No filter|unknown|center": "{{ 'a'|center(99999999) }}",
     "wider": "{{ [1]|tojson(indent=99999999) }}",
-    "no loader": "{% include '/etc/passwd' %}",
-    "loader": "{% import 'os' as os %}",
+    "the file '/etc/passwd': templates cannot read files": "{% include '/etc/passwd' %}",
+    "the file 'os'": "{% import 'os' as os %}",
+    "the file 'a'": "{% include ['a', 'b'] ignore missing %}",
+    "the file 'b'": "{% extends 'b' %}",
     "no test named|undefined": "{{ open('/etc/passwd') }}",
     "underscore|cannot have": "{% set n = namespace(__class__=1) %}",
     "line 2": "\n{% for %}",
@@ -159,10 +161,10 @@ HOSTILE = {
 @pytest.mark.parametrize("message", HOSTILE)
 def test_hostile_templates(message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_sandbox, "SECONDS", 1.0)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ModelError, match=message):
         render(HOSTILE[message], [USER])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_output_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

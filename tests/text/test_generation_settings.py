@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from pyapp.engine.tensor import Tensor
-from pyapp.errors import OptionError
+from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Progress, Token
 from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler, log_probabilities
 from pyapp.text.several import generate_several
 from pyapp.text.speculation import DraftModel, PromptLookup
+from tests.text.parrot import Parrot
 from tests.text.small_model import write_model
 from tests.text.table_model import EOS, VOCABULARY, TableModel, TableTokenizer, logit
 
@@ -67,6 +68,23 @@ def test_beams_find_what_transformers_finds(case: dict[str, Any]) -> None:
         written = [event for event in found if isinstance(event, Token) and event.sample == texts.index(text)]
         assert text["text"] == "".join(event.text for event in written)
     assert model.passes[0] == 2  # the prompt is read once
+
+
+def test_beams_end_at_stop_strings() -> None:
+    settings = {"beams": 3, "samples": 3, "stop": ["sg"], "logit_bias": {"2": -8.0}, "max_new_tokens": 12}
+    texts = done_of(list(generate_several(TableModel(), TOKENIZER, "c", options_of(**settings)))).results["texts"]
+    assert {text["reason"] for text in texts} >= {"stop_string"}
+    for text in texts:
+        whole = "".join(TOKENIZER.letters[token] for token in text["tokens"] if token > EOS)
+        if text["reason"] == "stop_string":  # the stop string is not part of the text
+            assert whole == text["text"] + "sg"
+
+
+def test_beams_over_nan() -> None:
+    model = TableModel()
+    model.table.fill_(math.nan)
+    with pytest.raises(ModelError, match="NaN"):
+        list(generate_several(model, TOKENIZER, "c", options_of(beams=2)))
 
 
 def test_log_probabilities() -> None:
@@ -123,8 +141,10 @@ def test_several_texts_stop_at_once() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"beams": 2, "stop": ["x"]}, "beams: excludes stop"),
-        ({"beams": 2, "samples": 3}, "beams: excludes samples"),
+        ({"beams": 2, "logprobs": 1}, "beams: excludes logprobs"),
+        ({"beams": 2, "samples": 3}, "beams: excludes more samples"),
+        ({"cache_type": "q4_0"}, "cache_type: must be f32, f16, q8_0, not 'q4_0'"),
+        ({"cache_type": 8}, "cache_type: must be f32"),
         ({"samples": 2, "rolling": True}, "samples: excludes rolling"),
         ({"regex": "a", "choice": ["b"]}, "regex: excludes choice"),
         ({"early_stopping": "soon"}, "early_stopping: must be true, false"),
@@ -175,10 +195,6 @@ def test_the_cache_of_earlier_turns_gives_the_same_logits(small: Any) -> None:
     session.continue_from([*ids[:5], 7, 8, 9, 10, 11])
     again = session.continue_from(ids).tolist()
     assert again == pytest.approx(fresh.continue_from(ids).tolist(), abs=1e-5)
-    other = Session(small.model)
-    other.copy_from(session)
-    assert other.step(42).tolist() == pytest.approx(session.step(42).tolist(), abs=1e-6)
-    assert other.tokens == [*ids, 42]
 
 
 def test_a_rolling_context(small: Any) -> None:
@@ -198,6 +214,61 @@ def test_a_rolling_context(small: Any) -> None:
     assert done_of(list(generate(Session(small.model), small.tokenizer, long, options))).reason == "length"
     with pytest.raises(OptionError, match="keep: must be less than the context of 32"):
         list(generate(Session(small.model, 32), small.tokenizer, long, options_of(rolling=True, keep=32)))
+
+
+# -- several texts and caches of a real model
+
+
+@pytest.mark.parametrize("cache_type", ["f32", "f16", "q8_0"])
+def test_several_texts_in_one_pass_are_those_alone(small: Any, cache_type: str) -> None:
+    """Samples end at different times, so that fewer texts are decoded; each is what its seed gives alone."""
+    prompt, common = (
+        "Once upon a time",
+        {"temperature": 1.2, "stop": ["e"], "max_new_tokens": 40, "cache_type": cache_type},
+    )
+    done = done_of(
+        list(generate_several(small.model, small.tokenizer, prompt, options_of(samples=5, seed=3, **common)))
+    )
+    lengths = set()
+    for number, text in enumerate(done.results["texts"]):
+        session = Session(small.model, cache_type=cache_type)
+        alone = list(generate(session, small.tokenizer, prompt, options_of(seed=3 + number, **common)))
+        assert text["text"] == "".join(event.text for event in alone if isinstance(event, Token))
+        lengths.add(len(tokens_of(alone)))
+    assert len(lengths) > 2
+
+
+def test_beams_of_a_real_model_are_scored_as_the_model_says(small: Any) -> None:
+    """The score of each text is the sum of the log-probabilities that the model gives to its tokens."""
+    prompt = "Once upon a time"
+    settings = options_of(beams=4, samples=4, max_new_tokens=10, length_penalty=0.5)
+    texts = done_of(list(generate_several(small.model, small.tokenizer, prompt, settings))).results["texts"]
+    ids = small.tokenizer.encode(prompt, eos=False)
+    for text in texts:
+        session, score = Session(small.model), 0.0
+        logits = session.feed(ids)
+        for token in text["tokens"]:
+            score += log_probabilities(logits, token, 0)[0]
+            logits = session.step(token)
+        assert text["score"] == pytest.approx(score / len(text["tokens"]) ** 0.5, abs=1e-4)
+    assert len({tuple(text["tokens"]) for text in texts}) == 4
+
+
+def test_types_of_the_cache(small: Any) -> None:
+    """Fewer bytes, nearly the same logits, and a model that has no such cache is named."""
+    ids, found = [1, 40, 50, 60, 70], {}
+    for kind in ("f32", "f16", "q8_0"):
+        session = Session(small.model, 32, cache_type=kind)
+        found[kind] = session.cache.nbytes, session.continue_from(ids).tolist()
+    assert found["f32"][0] == 2 * found["f16"][0] > 3 * found["q8_0"][0]
+    scale = max(map(abs, found["f32"][1]))
+    for kind, most in (("f16", 1e-3), ("q8_0", 2e-2)):
+        apart = max(abs(a - b) for a, b in zip(found[kind][1], found["f32"][1], strict=True))
+        assert 0 < apart < most * scale
+    with pytest.raises(OptionError, match="cache_type: this model has no caches in q8_0"):
+        Session(Parrot([1, 2], 8, 16), cache_type="q8_0")
+    with pytest.raises(OptionError, match="samples: this model has no caches of several texts"):
+        list(generate_several(Parrot([1, 2], VOCABULARY, 16), TOKENIZER, "c", options_of(samples=2)))
 
 
 # -- speculation

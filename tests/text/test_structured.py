@@ -40,6 +40,20 @@ PERSON = {
 }
 
 
+TREE = {
+    "$ref": "#/$defs/node",
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {
+                "value": {"type": "integer"}, "left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"},
+            },
+            "required": ["value"],
+        }
+    },
+}  # fmt: skip
+
+
 def automaton(schema: Any) -> Automaton:
     return compile_expression(Schema(schema).expression())
 
@@ -172,6 +186,33 @@ VALUES: list[tuple[Any, list[str], list[str]]] = [
     ({"type": "object", "additionalProperties": False}, ["{}"], ['{"a": 1}']),
     ({"anyOf": [{"const": "a"}, {"type": "null"}]}, ['"a"', "null"], ['"b"']),
     ({"allOf": [{"type": "null"}]}, ["null"], ["1"]),
+    ({"type": "integer", "multipleOf": 5, "minimum": -7}, ["-5", "0", "25", "123456789012345"], ["-10", "7", "1"]),
+    ({"type": "integer", "multipleOf": 7, "minimum": 8, "exclusiveMaximum": 21}, ["14"], ["7", "21", "15"]),
+    ({"type": "number", "minimum": 0, "maximum": 1}, ["0", "0.25", "1", "1.00"], ["-0.1", "1.01", "2", "1e0"]),
+    ({"type": "number", "exclusiveMinimum": -1.5, "exclusiveMaximum": 0.5}, ["-1.49", "-1", "-0.5", "0.49", "0"],
+         ["-1.5", "-2", "0.5", "0.50", "1"]),
+    ({"type": "number", "multipleOf": 0.01, "maximum": 9.5}, ["9.5", "-123.25", "7"], ["9.51", "1.255", "10"]),
+    ({"type": "object", "required": ["a"]}, ['{"a": [1]}'], ["{}", '{"b": 1}']),
+    ({"oneOf": [{"type": "null"}, {"type": "integer"}, {"enum": ["a"]}]}, ["null", "7", '"a"'], ['"b"', "true"]),
+    ({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], "$defs": {
+        name: {"type": "object", "properties": {"kind": {"const": name}, "age": {"type": "integer"}},
+               "required": ["kind"]} for name in ("cat", "dog")}},
+     ['{"kind": "cat"}', '{"kind": "dog", "age": 3}'], ["{}", '{"kind": "cow"}']),
+    ({"allOf": [{"type": "integer", "minimum": 3}, {"type": ["number", "null"], "maximum": 5}]}, ["3", "4", "5"],
+         ["2", "6", "null", "3.5"]),
+    ({"allOf": [{"$ref": "#/$defs/named"}, {"properties": {"size": {"const": 1}}, "required": ["size"]}],
+      "$defs": {"named": {"type": "object", "properties": {"name": {"enum": ["x"]}}, "required": ["name"]}}},
+     ['{"name": "x", "size": 1}'], ['{"name": "x"}', '{"size": 1}']),
+    ({"type": "object", "allOf": [{"properties": {"a": {"minLength": 1}}, "additionalProperties": False},
+                                  {"properties": {"a": {"type": "string", "maxLength": 1}, "b": {}}}]},
+     ["{}", '{"a": "z"}'], ['{"a": ""}', '{"a": "zz"}', '{"b": 1}']),
+    ({"allOf": [{"enum": [1, 2, "a"]}, {"enum": ["a", 2.0]}]}, ["2", '"a"'], ["1"]),
+    ({"allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"type": "string", "maxLength": 1}]}, ['"a"'],
+         ["1", '"ab"']),
+    (TREE, ['{"value": 1}', '{"value": 1, "left": {"value": 2, "right": {"value": 3}}}',
+            json.dumps({"value": 1, "left": {"value": 2, "left": {"value": 3, "left": {"value": 4}}}})],
+     ["{}", json.dumps({"value": 1, "left": {"value": 2, "left": {"value": 3, "left": {"value": 4, "left": None}}}})]),
+    ({"type": "array", "items": {"$ref": "#"}}, ["[]", "[[], [[]]]", "[[[[]]]]"], ["[1]", "[[[[[[]]]]]]"]),
     (True, ['{"a": [1, {"b": [true]}], "c": ""}', "-0.5", "null"], ["{a: 1}", "[[[[[1]]]]]", "nan"]),
 ]  # fmt: skip
 
@@ -191,34 +232,69 @@ def test_schemas(schema: Any, good: list[str], bad: list[str]) -> None:
     [
         ({"type": "array", "uniqueItems": True}, "#: the keyword 'uniqueItems' is not supported here"),
         (
-            {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}},
+            {"type": "object", "properties": {"a": {"type": "string", "multipleOf": 2}}},
             "#/properties/a: .*'multipleOf'",
         ),
-        ({"oneOf": [{"type": "null"}]}, "'oneOf' is not supported here. Give anyOf"),
+        ({"type": "number", "multipleOf": 0.3}, "#/multipleOf: must be a whole number from 1, or 0.1"),
+        ({"type": "integer", "multipleOf": 0.5}, "#/multipleOf: must be a whole number from 1"),
+        ({"type": "integer", "multipleOf": 3000}, "too large"),
+        (
+            {"oneOf": [{"type": "null"}, {"type": ["null", "string"]}]},
+            "#/oneOf: 0 and 1 may both fit a value. Give anyOf",
+        ),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "0 and 1 may both fit"),
+        ({"oneOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"a": {"const": 2}}}]}, "may both fit"),
+        ({"not": {"type": "null"}}, "'not' is not supported"),
+        ({"type": "object", "patternProperties": {}}, "'patternProperties' is not supported"),
+        ({"allOf": [{"pattern": "a"}, {"pattern": "b"}]}, "'pattern' is in several schemas at once"),
+        ({"allOf": [{"enum": [1]}, {"minimum": 3}]}, "'minimum' beside const and enum"),
+        ({"allOf": [{"$ref": "#"}, {"type": "null"}]}, "contain themselves"),
         ({"type": "string", "minimum": 3}, "'minimum' is not supported here"),
         ({"anyOf": [{"type": "null"}], "type": "null"}, "'type' beside 'anyOf'"),
-        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}, "recursion"),
         ({"$ref": "#/$defs/b"}, "'#/\\$defs/b' is missing"),
         ({"$ref": "http://x/y"}, "does not point into this schema"),
         ({"type": "strin"}, "unknown type 'strin'"),
         ({"type": "integer", "minimum": 3, "maximum": 2}, "no whole number"),
-        ({"type": "number", "minimum": 3}, "only if it is 0"),
+        ({"type": "number", "minimum": 1e16}, "at most 15 digits"),
         ({"type": "string", "pattern": "a", "maxLength": 3}, "maxLength and pattern together"),
         ({"type": "string", "pattern": "(?=a)"}, "#/pattern: .*assert"),
         ({"type": "string", "format": "emoji"}, "unknown format 'emoji'. Known are date"),
-        ({"type": "object", "required": ["a"]}, "'a' is not among the properties"),
+        ({"type": "object", "required": ["a"], "additionalProperties": False}, "'a' is not among the properties"),
         ({"type": "array", "minItems": 3, "maxItems": 2}, "3 is more than maxItems"),
         ({"type": "string", "maxLength": 10**9}, "too large"),
         ({"type": "array", "items": {"const": 1}, "maxItems": 10**9}, "too large"),
         ({"enum": []}, "a list that is not empty"),
-        ({"allOf": [{}, {}]}, "several schemas at once"),
-        (False, "no schema that a value can fit"),
+        (7, "7 is no schema"),
     ],
     ids=str,
 )
 def test_schemas_that_are_refused(schema: Any, message: str) -> None:
     with pytest.raises(OptionError, match=f"json_schema: .*{message}|json_schema.*{message}"):
         compile_expression(Schema(schema).expression(), "json_schema")
+
+
+def test_a_schema_that_no_value_fits() -> None:
+    """A reference that is nothing but itself, and one that always contains itself."""
+    endless = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
+    for schema in (
+        {"$ref": "#"},
+        endless,
+        False,
+        {"anyOf": [{"$ref": "#"}] * 2},
+        {"allOf": [{"type": "null"}, {"type": "string"}]},
+    ):
+        options = SamplingOptions(json_schema=schema)
+        with pytest.raises(OptionError, match="json_schema: no text of this form can be written"):
+            list(generate(Session(TableModel()), TOKENIZER, "a", options))
+
+
+def test_schemas_of_many_references_end_soon() -> None:
+    """Twenty references in each value: refused for its size, before memory or patience runs out."""
+    wide = {"type": "object", "properties": {f"p{i}": {"$ref": "#"} for i in range(20)}}
+    start = time.perf_counter()
+    with pytest.raises(OptionError, match="too large"):
+        compile_expression(Schema(wide).expression(), "json_schema")
+    assert time.perf_counter() - start < 20
 
 
 # -- texts of models

@@ -78,6 +78,14 @@ def unigram() -> Any:
     return native
 
 
+def unigram_bytes() -> Any:
+    """A Unigram vocabulary with tokens for the bytes of unknown characters."""
+    document = json.loads(unigram().to_str())
+    document["model"]["byte_fallback"] = True
+    document["model"]["vocab"] += [[f"<0x{byte:02X}>", 0.0] for byte in range(256)]
+    return tokenizers.Tokenizer.from_str(json.dumps(document))
+
+
 def word_level() -> Any:
     native = tokenizers.Tokenizer(models.WordLevel(unk_token="?"))
     native.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -243,12 +251,15 @@ def test_another_backend(restore_backend: None) -> None:
     assert seen == [tokenizer.to_json(), "a\ufffd", "b"]
 
 
-@pytest.mark.parametrize("make", [byte_level, byte_fallback, wordpiece, unigram], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [byte_level, byte_fallback, wordpiece, unigram, unigram_bytes], ids=lambda make: make.__name__
+)
 def test_node_gives_the_same_ids(make: Callable[[], Any], tmp_path: Path, node_ids: Callable[..., Any]) -> None:
     native = make()
     (tmp_path / "tokenizer.json").write_text(native.to_str(), encoding="utf-8")
     ours = Tokenizer.from_json(native.to_str())
-    assert node_ids(tmp_path, CORPUS[:3]) == [ours.encode(text, bos=False, eos=False) for text in CORPUS[:3]]
+    texts = [*CORPUS[:3], "a ☃ and 漢字 b", "<unk>☃"]
+    assert node_ids(tmp_path, texts) == [ours.encode(text, bos=False, eos=False) for text in texts]
 
 
 def test_needs_no_numpy() -> None:

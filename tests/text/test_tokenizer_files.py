@@ -228,7 +228,21 @@ def test_charsmap() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a+)+$", "(a|aa)*b", "(?:a*b?)*", "((a+b)c)+", "a*a*a*a*a*b", "(?:(?:a{2,}))+", "a" * 20_000]
+    "pattern",
+    [
+        "(a+)+$",
+        "(a|aa)*b",
+        "(?:a*b?)*",
+        "((a+b)c)+",
+        "a*a*a*b",
+        "(?:(?:a{2,}))+",
+        "a" * 20_000,
+        "(a*)(a*)(a*)x",
+        "(?:a*|b)(?:a*a*|b)x",
+        r"(.*)\1x",
+        r"(?<n>a|\g<n>b)",
+        r"(?<n>a+)\k<n>b",
+    ],
 )
 def test_patterns_that_could_take_forever(pattern: str) -> None:
     whole = words_tokenizer("llama-bpe")
@@ -238,7 +252,15 @@ def test_patterns_that_could_take_forever(pattern: str) -> None:
 
 
 def test_harmless_patterns() -> None:
-    plain = ["(?:ab)+", "[(a+)]+", r"(?i:'s|'t)?\p{L}+", r"\(a+\)+", r"((?=[\p{L}])([^a-z]))*((?=a)b)+"]
+    plain = [
+        "(?:ab)+",
+        r"\s+(?!\S)|\s*[\r\n]+|a*b*",
+        r"\\1+",
+        "[(a+)]+",
+        r"(?i:'s|'t)?\p{L}+",
+        r"\(a+\)+",
+        r"((?=[\p{L}])([^a-z]))*((?=a)b)+",
+    ]
     for pattern in [*plain, r"[^(\s|.,!?)]+"]:
         assert danger(pattern) is None, pattern
 

@@ -1,10 +1,11 @@
-// node token_ids.mjs LIBRARY FOLDER: ids that the page's tokenizers library gives for FOLDER/texts.json, as JSON.
+// node token_ids.mjs LIBRARY ENCODER FOLDER: ids for FOLDER/texts.json, as JSON, that the page's tokenizers library gives through
+// the page's encoder (web/modules/worker/token-encoder.js).
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const [library, folder] = process.argv.slice(2);
+const [library, encoder, folder] = process.argv.slice(2);
 const { Tokenizer } = await import(pathToFileURL(library));
-const read = (name) => JSON.parse(readFileSync(`${folder}/${name}`, "utf8"));
-const tokenizer = new Tokenizer(read("tokenizer.json"), {});
-const ids = read("texts.json").map((text) => (text ? tokenizer.encode(text, { add_special_tokens: false }).ids : []));
-process.stdout.write(JSON.stringify(ids));
+const { encoderOf } = await import(`data:text/javascript,${encodeURIComponent(readFileSync(encoder, "utf8"))}`);
+const encode = encoderOf(Tokenizer, readFileSync(`${folder}/tokenizer.json`, "utf8"));
+const texts = JSON.parse(readFileSync(`${folder}/texts.json`, "utf8"));
+process.stdout.write(JSON.stringify(texts.map((text) => (text ? Array.from(encode(text)) : []))));

@@ -120,8 +120,8 @@ def _constant(value: int, device: Device) -> Tensor:
     """A constant int32 (1,) for kernels."""
     found = _constants.get((value, device))
     if found is None:
-        found = _constants[value, device] = empty_contiguous((1,), _I32, device)
-        found.assign(value)
+        found = _constants[value, device] = make(Storage.outside_graphs(4, device), (1,), (1,), _I32)
+        found.assign_constants(value)
     return found
 
 

@@ -242,10 +242,11 @@ def _reciprocal(x: Tensor) -> Any:
 def _pow(x: Tensor, exponent: Any) -> Any:
     if type(exponent) is int and exponent < 0 and not x.dtype.is_floating_point:
         return NotImplemented  # the definition refuses it
-    if x.dtype is not _F32 or type(exponent) not in (int, float) or exponent != 2:
-        negative = type(exponent) is int and exponent < 0 and not x.dtype.is_floating_point
-        return NotImplemented if negative else _power(x, exponent)
-    return OPS["mul"].forward(x, x)
+    if type(exponent) not in (int, float):
+        return _power(x, exponent)
+    if exponent == 0.5 or exponent == -0.5:  # of -0 and -inf, IEEE's pow differs from the roots, which torch takes
+        return OPS["sqrt" if exponent > 0 else "rsqrt"].forward(x)
+    return OPS["mul"].forward(x, x) if exponent == 2 and x.dtype is _F32 else _power(x, exponent)
 
 
 @claims("_clamp")

@@ -1634,6 +1634,7 @@ OP_MODULES: dict[str, str] = {
     "gelu": "activation",
     "gelu_backward": "activation",
     "gt": "elementwise.compare",
+    "hardsigmoid": "activation",
     "hardtanh": "activation",
     "heaviside": "elementwise.select",
     "hypot": "elementwise.trigonometry",

@@ -31,7 +31,7 @@ sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: (g * y * (1 - y),), saves="
 relu = unary(
     "relu",
     lambda x: np.maximum(x, 0),
-    lambda g, y, x: (g * (y > 0).to(g.dtype),),
+    lambda g, y, x: (where(y <= 0, 0.0, g),),
     out="same",
     saves="output",
     in_place=True,
@@ -94,7 +94,7 @@ def mish(x: Tensor) -> Tensor:
 @op()
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x, or alpha (exp(x) - 1) below zero (Clevert et al. 2015, arXiv 1511.07289)."""
-    return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)  # minimum would halve the slope at 0
+    return where(x <= 0, expm1(where(x <= 0, x, 0.0)) * alpha, x)  # minimum would halve the slope at 0
 
 
 @function(method=True, in_place=True)
@@ -135,6 +135,7 @@ def relu6(x: Tensor) -> Tensor:
 
 
 @function()
+@op(vjp=lambda g, _, x: (where((x > -3.0).logical_and(x < 3.0), g / 6.0, 0.0),))
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x / 6 + ½, 0), 1)."""
     return hardtanh(x + 3.0, 0.0, 6.0) / 6.0
@@ -143,14 +144,14 @@ def hardsigmoid(x: Tensor) -> Tensor:
 @function()
 def hardswish(x: Tensor) -> Tensor:
     """x hardsigmoid(x) (Howard et al. 2019, arXiv 1905.02244)."""
-    inner = where(x.abs() >= 3, 0.0, x)  # the parabola, without infinities, whose gradient would be NaN
-    return where(x <= -3, x * 0, where(x >= 3, x, inner * (inner + 3.0) / 6.0))
+    inner = where(x.abs() < 3, x, 0.0)  # the parabola, without infinities, whose gradient would be NaN
+    return where(x <= -3, x * 0, where(x < 3, inner * (inner + 3.0) / 6.0, x))
 
 
 @function()
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1)) (Barron 2017, arXiv 1704.07483)."""
-    return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
+    return where(x <= 0, expm1(where(x <= 0, x, 0.0) / alpha) * alpha, x)
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805

@@ -40,6 +40,8 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     """The count of each integer 0, 1, … in a vector (int64), or the sums of weights."""
     if x.ndim != 1 or x.dtype.category != 1:
         raise UnsupportedTypeError(f"bincount: takes a vector of integers, got {describe(x)}")
+    if minlength < 0:
+        raise ValueError(f"bincount: minlength is at least 0, not {minlength}")
     array = x.array().astype(np.int64)
     if array.size and array.min() < 0:
         raise ValueError(f"bincount: {array.min()} is negative")

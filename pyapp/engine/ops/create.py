@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from math import ceil
 from typing import Any
 
 from .. import dtype as _dtype
@@ -126,8 +127,10 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     """
     if isinstance(data, Tensor):
         with no_grad():
-            result = data.detach().clone() if dtype is None else data.detach().to(dtype, copy=True)
-        return _finish(result, device, requires_grad)
+            result = data.detach().to(data.dtype if dtype is None else dtype, copy=True)
+            if device is not None:
+                result = result.to(device=check_device(device))
+        return _finish(result, None, requires_grad)
     if dtype is not None and as_dtype(dtype).is_quantized:
         return _finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
     if _contains_tensor(data):
@@ -186,7 +189,14 @@ def arange(
         raise ValueError(f"arange: the step {step} leads from {start} away from {end}")
     whole = all(isinstance(v, int) for v in (start, end, step))
     kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.Default.dtype
-    values = np.arange(start, end, step, dtype="int64" if whole else "float64")
+    if whole or kind.category != 1:
+        values = np.arange(start, end, step, dtype="int64" if whole else "float64")
+    else:  # integers from fractions: as torch, which cuts start and step before it counts
+        first, by = int(start), int(step)
+        if by == 0:
+            raise ValueError(f"arange: the step {step} is 0 in {kind}")
+        last = int(end) if kind is _dtype.int64 else first + by * ceil((end - start) / step)
+        values = np.arange(first, last, by, dtype="int64")
     return _finish(tensor_of(values, kind), device, requires_grad)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index
+
 from ..declare import function, method
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
@@ -43,7 +45,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     a, b = normalize_dim(dim1, x.ndim, "diagonal"), normalize_dim(dim2, x.ndim, "diagonal")
     if a == b:
         raise ValueError(f"diagonal: dims {dim1} and {dim2} of {describe(x)} are the same")
-    return _diagonal(x, offset, a, b)
+    return _diagonal(x, index(offset), a, b)
 
 
 @view_op(None, name="_diagonal")
@@ -63,7 +65,7 @@ place_back(_diagonal)
 def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices of zeros, in two dims of the result, with the last dim of x on a diagonal."""
     if not x.ndim:
-        raise ValueError("diag_embed: takes at least one dim")
+        raise IndexError("diag_embed: takes at least one dim")
     rows, columns = (normalize_dim(d, x.ndim + 1, "diag_embed") for d in (dim1, dim2))
     if rows == columns:
         raise ValueError(f"diag_embed: dims {dim1} and {dim2} are the same")

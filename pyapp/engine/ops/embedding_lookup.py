@@ -20,6 +20,8 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """Integers (...) → (..., classes) of 0 and 1 (int64); by default classes is the largest integer + 1."""
     if x.dtype.category != 1:
         raise TypeError(f"one_hot: takes integers, got {describe(x)}")
+    if num_classes < -1:
+        raise ValueError(f"one_hot: num_classes is -1 or at least 0, not {num_classes}")
     if num_classes < 0:
         num_classes = int(x.amax()) + 1 if x.numel() else 0
     if x.numel() and (int(x.amin()) < 0 or int(x.amax()) >= num_classes):

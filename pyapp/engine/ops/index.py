@@ -263,6 +263,8 @@ def copy_(x: Tensor, source: Any) -> Tensor:
     if broadcast_shapes(x.shape, source.shape, op="copy_") != x.shape:
         raise ValueError(f"copy_: {describe(source)} does not fit into {describe(x)}")
     source = source.detach()
+    if source.device is not x.device:
+        source = source.to(device=x.device)
     if source.dtype is not x.dtype:
         source = (source.expand(x.shape) if x.dtype.is_quantized else source).to(x.dtype)
     if source.storage.address == x.storage.address and (source.offset, source.shape, source.strides) != (

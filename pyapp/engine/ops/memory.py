@@ -10,6 +10,7 @@ from typing import Any
 from .. import dtype as _dtype
 from ..declare import function, method
 from ..dtype import as_dtype
+from ..launch import refuse_capture
 from ..lazy import np
 from ..numpy_arrays import tensor_of
 from ..shape import as_shape, contiguous_strides
@@ -35,9 +36,9 @@ def _resize(x: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         raise TypeError(f"resize_: a {x.dtype} matrix cannot be resized; convert it with .to(float32)")
     needed = (x.offset + prod(shape)) * x.dtype.itemsize
     if needed > x.storage.nbytes:
-        whole = Storage(needed)
-        if x.storage.nbytes:
-            whole.bytes_view()[: x.storage.nbytes] = x.storage.bytes_view()
+        refuse_capture("resize_")
+        whole = Storage(needed, x.device)
+        whole.copy_from(x.storage, 0, 0, x.storage.nbytes)
     else:
         whole = x.storage
     x.point_to(whole, shape, _row_major(shape), x.dtype, x.offset)

@@ -64,8 +64,11 @@ def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tens
 
 
 @function(method=True)
-def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" or None (2), inf, -inf or 0 (how many)."""
+def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" or None (2), inf, -inf or 0 (how many).
+    With a `dtype`, x is converted to it first.
+    """
+    x = x if dtype is None else x.to(dtype)
     if not x.dtype.is_floating_point:
         raise TypeError(f"norm: takes floating-point tensors, not {describe(x)}")
     if p is None or p in ("fro", 2):

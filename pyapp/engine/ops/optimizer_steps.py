@@ -47,7 +47,7 @@ class AdamWSettings:
             written = held[1]
         else:
             written = make(Storage.outside_graphs(4 * len(numbers), device), (len(numbers),), (1,), float32)
-        written.assign(numbers)
+        written.assign_constants(numbers)
         self._tensors[device] = numbers, written
         return written
 

@@ -5,16 +5,18 @@ platform.
 from __future__ import annotations
 
 import os
+from operator import index
 from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
-from ..launch import KERNELS, refuse_capture
+from ..launch import KERNELS, run_at_replays
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
-from ..shape import as_shape, broadcast_shapes
+from ..shape import as_shape, broadcast_shapes, dense_layout
 from ..tensor import Tensor, check_device, empty_contiguous
 from ..user_errors import describe
+from .dtype_limits import finfo, iinfo
 
 _UNIFORM = KERNELS["random_uniform"]
 _NORMAL = KERNELS["random_normal"]
@@ -58,13 +60,12 @@ class Generator:
             raise TypeError(f"set_state: takes (seed, offset) of get_state(), not {state!r:.60}")
         self.seed, self.offset = int(state[0]), int(state[1])
 
-    def fill(self, kernel: Any, target: Tensor) -> Tensor:
+    def fill(self, kernel: Any, target: Tensor) -> None:
         """Fills a dense float32 tensor and advances the state."""
         count = target.numel()
         signed = self.seed - (1 << 64) if self.seed >> 63 else self.seed
         kernel.launch(count >> 8, target, count, signed, self.offset)
         self.offset += (count + 3) // 4
-        return target
 
 
 default_generator = function("default_generator")(Generator(0))
@@ -96,9 +97,10 @@ def _check_float(name: str, dtype: Any) -> None:
 
 
 def _draw(kernel: Any, size: Any, generator: Generator | None, device: Any = None) -> Tensor:
-    refuse_capture("random numbers")
+    source = generator or default_generator
     target = empty_contiguous(as_shape(size), _dtype.float32, check_device(device))
-    return (generator or default_generator).fill(kernel, target)
+    run_at_replays(lambda: source.fill(kernel, target), target)  # a Graph draws new numbers each time
+    return target
 
 
 @function(factory=True)
@@ -156,17 +158,41 @@ def randint(
     low: int = 0, high: Any = None, size: Any = (), generator: Generator | None = None, dtype: Any = None,
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Integers low .. high - 1 (int64); randint(high, size) begins at 0."""
+    """Integers low .. high - 1 (int64); randint(high, size) begins at 0. ValueError where the dtype does not hold
+    these.
+    """
     if isinstance(high, (tuple, list)):
         high, size = None, high
     if high is None:
         low, high = 0, low
     if high <= low:
         raise ValueError(f"randint: there is no integer from {low} up to and excluding {high}")
+    low, high, kind = index(low), index(high), _dtype.as_dtype(dtype or "int64")
+    if kind.is_quantized:
+        raise TypeError(f"randint: draws integers, not {kind}; convert them with .to(dtype)")
+    smallest, largest = _limits(kind)
+    for number in (low, high - 1):
+        if not max(smallest, -(1 << 63)) <= number <= min(largest, (1 << 63) - 1):
+            raise ValueError(f"randint: {number} is beyond the limits of {kind}")
     shape = as_shape((size,))
-    count = int(np.prod(shape, dtype="int64"))
-    values = np.floor(_words(count, generator) * (high - low)).astype("int64") + low
-    return _finish(tensor_of(values.reshape(shape), _dtype.as_dtype(dtype or "int64")), None, device, requires_grad)
+    values = _integers(dense_layout(shape)[0], high - low, generator) + np.int64(low)
+    return _finish(tensor_of(values.reshape(shape), kind), None, device, requires_grad)
+
+
+def _integers(count: int, choices: int, generator: Generator | None) -> Any:
+    """`count` integers 0 .. choices - 1 (int64, which may wrap above 2^63)."""
+    if choices <= 1 << 48:
+        return np.floor(_words(count, generator) * choices).astype("int64")
+    bits = np.floor(_words(2 * count, generator).reshape(2, count) * 2.0**32).astype("uint64")
+    return (((bits[0] << np.uint64(32)) | bits[1]) % np.uint64(choices)).astype("int64")
+
+
+def _limits(kind: _dtype.DType) -> tuple[float, float]:
+    """The smallest and the largest number of a dtype."""
+    if kind is _dtype.bool_:
+        return 0, 1
+    limits = finfo(kind) if kind.is_floating_point else iinfo(kind)
+    return limits.min, limits.max
 
 
 @function(factory=True)
@@ -200,7 +226,8 @@ def multinomial(
 
 def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Writes numbers from [low, high)."""
-    if low > high:
+    _check_float("uniform_", x.dtype)
+    if not low <= high:
         raise ValueError(f"uniform_: {low} is above {high}")
     return x.copy_(_draw(_UNIFORM, x.shape, generator, x.device) * (high - low) + low)
 
@@ -236,8 +263,8 @@ def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None 
 @function(factory=True)
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None) -> Tensor:
     """Normal numbers of mean and standard deviation: numbers with a size, or tensors, broadcast."""
-    if isinstance(std, (int, float)) and not std >= 0:
-        raise ValueError(f"normal: the standard deviation is not negative, got {std}")
+    if not (isinstance(std, Tensor) and not std.numel()) and not (std.min() if isinstance(std, Tensor) else std) >= 0:
+        raise ValueError(f"normal: the standard deviation is not negative, got {describe(std)}")
     shapes = [v.shape for v in (mean, std) if isinstance(v, Tensor)]
     if size is None and not shapes:
         raise ValueError("normal: two numbers need a size")
@@ -255,7 +282,11 @@ def randint_like(
 
 @method("bernoulli_")
 def _bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Writes 1 with probability p, else 0."""
+    """Writes 1 with probability p, else 0. ValueError outside 0 .. 1."""
+    if not isinstance(p, Tensor):
+        return x.copy_(bernoulli(x, p, generator=generator))
+    if p.numel() and not (0 <= float(p.detach().amin()) and float(p.detach().amax()) <= 1):
+        raise ValueError(f"bernoulli_: the probabilities in {describe(p)} must lie between 0 and 1")
     return x.copy_((rand(x.shape, generator=generator) < p).to(x.dtype))
 
 
@@ -287,12 +318,18 @@ def _geometric(x: Tensor, p: float, *, generator: Generator | None = None) -> Te
 @method("log_normal_")
 def _log_normal(x: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
     """Writes exp of normal numbers."""
+    _check_float("log_normal_", x.dtype)
+    if not std > 0:
+        raise ValueError(f"log_normal_: the standard deviation must be above 0, not {std}")
     return x.copy_((randn(x.shape, generator=generator) * std + mean).exp())
 
 
 @method("cauchy_")
 def _cauchy(x: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Writes numbers of the Cauchy distribution."""
+    _check_float("cauchy_", x.dtype)
+    if not sigma > 0:
+        raise ValueError(f"cauchy_: sigma must be above 0, not {sigma}")
     u = rand(x.shape, generator=generator)
     return x.copy_((u - 0.5).mul(np.pi).tan() * sigma + median)
 
@@ -300,6 +337,7 @@ def _cauchy(x: Tensor, median: float = 0, sigma: float = 1, *, generator: Genera
 @method("exponential_")
 def _exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Writes numbers of the exponential distribution with rate `lambd`."""
+    _check_float("exponential_", x.dtype)
     if not lambd > 0:
         raise ValueError(f"exponential_: the rate must be above 0, not {lambd}")
     return x.copy_((-rand(x.shape, generator=generator)).log1p() * (-1 / lambd))

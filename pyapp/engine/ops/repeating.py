@@ -47,4 +47,7 @@ def repeat_interleave(x: Tensor, repeats: int | Tensor | None = None, dim: int |
     counts = array_of(repeats).astype(np.int64).reshape(-1)
     if counts.size not in (1, size) or (counts < 0).any():
         raise ValueError(f"repeat_interleave: repeats {describe(repeats)} do not fit dim {dim} of {describe(x)}")
+    total = counts.sum(dtype="float64") * (size if counts.size == 1 else 1)
+    if total >= 2.0**62:
+        raise MemoryError(f"repeat_interleave: the result would have {total:.0f} entries in dim {dim}")
     return x.index_select(dim, int64_tensor(np.repeat(np.arange(size), counts.astype(np.intp))))

@@ -110,6 +110,8 @@ def _output_sizes(
         scales = [None] * dims if recompute else [float(f) for f in factors]
     if len(sizes) != dims or len(scales) != dims:
         raise ValueError(f"interpolate: {size or scale_factor} does not name the {dims} dims of {describe(x)}")
+    if max(sizes, default=1) >= 1 << 31:
+        raise MemoryError(f"interpolate: the size {tuple(sizes)} of the result is beyond 2**31")
     if min(sizes, default=1) < 1 or 0 in x.shape[2:]:
         raise ValueError(f"interpolate: cannot bring {describe(x)} to {tuple(sizes)}")
     return sizes, scales

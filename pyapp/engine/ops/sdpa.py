@@ -80,7 +80,7 @@ def scaled_dot_product_attention(
     _check(query, key, value, enable_gqa)
     if is_causal and attn_mask is not None:
         raise ValueError("scaled_dot_product_attention: give attn_mask or is_causal, not both")
-    factor = 1.0 / sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1.0 / sqrt(query.shape[-1] or 1) if scale is None else scale
     tokens, keys = query.shape[-2], key.shape[-2]
     if not dropout_p and softcap is None and _has_heads(query, key, value, attn_mask, enable_gqa):
         q, k, v = (_four(t).transpose(1, 2) for t in (query, key, value))

@@ -23,6 +23,8 @@ def _index_array(name: str, x: Tensor, dim: int, index: Tensor) -> Any:
         raise TypeError(f"{name}: the index must be of integers, got {describe(index)}")
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise ValueError(f"{name}: {describe(x)} and the index {describe(index)} have different numbers of dims")
+    if index.numel() and any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim):
+        raise IndexError(f"{name}: the index {describe(index)} is larger than {describe(x)} outside dim {dim}")
     array = np.atleast_1d(index.array().astype(np.int64))
     size = x.shape[dim] if x.ndim else 1
     if array.size and (array.min() < 0 or array.max() >= size):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from ..declare import function
@@ -57,4 +58,4 @@ def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: 
 @function(method=True)
 def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along a dim, `step` apart: a view, with the elements of each in a new last dim."""
-    return windows(x, dimension, size, step)
+    return windows(x, dimension, index(size), index(step))

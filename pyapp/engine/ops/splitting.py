@@ -46,7 +46,7 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along a dim, without that dim."""
     d = normalize_dim(dim, x.ndim, "unbind")
     if not x.ndim:
-        raise ValueError("unbind: takes a tensor with dims, got a 0-dim one")
+        raise IndexError("unbind: takes a tensor with dims, got a 0-dim one")
     return tuple(x[(slice(None),) * d + (i,)] for i in range(x.shape[d]))
 
 

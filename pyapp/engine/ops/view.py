@@ -262,6 +262,7 @@ def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], o
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` entries of one dim from `start`."""
     d = normalize_dim(dim, x.ndim, "narrow")
+    start, length = index(start), index(length)
     if start < 0:
         start += x.shape[d]
     if not 0 <= start <= start + length <= x.shape[d]:

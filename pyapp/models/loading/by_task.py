@@ -21,8 +21,17 @@ from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.formats.source import close_source, read_whole
 from pyapp.hub.resolver import choose_files, choose_model
-from pyapp.models.load import module_of, read_settings
-from pyapp.models.sentences import Dense, Normalize, Pooling, SentenceEmbedder, SentenceSettings, pooling_modes
+from pyapp.models.load import is_llama_cpps, module_of, read_settings, settings_of, stored_parameters
+from pyapp.models.sentences import (
+    MODULES,
+    Dense,
+    Normalize,
+    Pooling,
+    SentenceEmbedder,
+    SentenceSettings,
+    from_gguf_keys,
+    pooling_modes,
+)
 from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
@@ -32,7 +41,6 @@ from pyapp.text.vocabulary_files import checked_vocabulary
 
 from .weights import IGNORED, load_weights
 
-MODULES = "modules.json"
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
 TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
 # The files of the tokenizer, and of sentence-transformers beside the weights and in one folder for each part.
@@ -50,6 +58,7 @@ TASK_OF_CLASS = {
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",
 }
+GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 # Buffers of older files and heads that no task here reads.
 LEFT_OUT = re.compile(IGNORED.pattern + r"|.*token_type_ids|cls\.seq_relationship\..*")
 
@@ -102,6 +111,8 @@ def load_task_model(
     else:
         name = os.fspath(source)
         files = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES).files
+    if name.lower().endswith(".gguf") or str(files["model"]).lower().endswith(".gguf"):
+        return _load_gguf(name, files["model"], task, dtype, device, report, cancel)
     if "config" not in files:
         raise ModelError(
             "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
@@ -118,16 +129,46 @@ def load_task_model(
     tokenizer = load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
     with open_checkpoint(files["model"]) as checkpoint:
         model = build(checkpoint, settings, task, dtype, device, report, cancel)
+    _check_tokenizer(tokenizer, model, name)
+    if task == "features":
+        model = SentenceEmbedder(model, *sentence_parts(files, dtype, device))
+    model.eval()
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    return LoadedTaskModel(name, model, tokenizer, settings, generation)
+
+
+def _load_gguf(
+    name: str, path: Any, task: str, dtype: str | None, device: Device | str | None,
+    report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedTaskModel:  # fmt: skip
+    """The model of a GGUF file, which has its configuration and its tokenizer."""
+    with open_checkpoint(path) as checkpoint:
+        if not is_llama_cpps(checkpoint):
+            raise ModelError(
+                "this GGUF file has no names of llama.cpp's", where=name, hint="Load the folder that it was made of"
+            )
+        if task not in GGUF_TASKS:
+            raise ModelError(
+                f"a GGUF file has no head for {task}", where=name, hint="Load the model's folder or its name on the hub"
+            )
+        settings = dict(settings_of(checkpoint))
+        check_task(settings, _where(path), task)
+        tokenizer = load_tokenizer(path)
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
+        _check_tokenizer(tokenizer, model, name)
+        if task == "features":
+            values = checkpoint.values  # type: ignore[attr-defined]
+            model = SentenceEmbedder(model, *from_gguf_keys(values))
+    model.eval()
+    return LoadedTaskModel(name, model, tokenizer, settings, {})
+
+
+def _check_tokenizer(tokenizer: Tokenizer, model: Any, name: str) -> None:
     if tokenizer.vocab_size > model.config.vocab_size:
         raise ModelError(
             f"the tokenizer has {tokenizer.vocab_size:,} tokens, the model {model.config.vocab_size:,}", where=name,
             hint="Give the tokenizer that belongs to the model",
         )  # fmt: skip
-    if task == "features":
-        model = _sentence_embedder(model, files, dtype, device)
-    model.eval()
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
-    return LoadedTaskModel(name, model, tokenizer, settings, generation)
 
 
 def given_files(files: Mapping[str, ByteSource]) -> dict[str, ByteSource]:
@@ -185,7 +226,8 @@ def build(
     """The model of a configuration for a task, with the weights of a checkpoint."""
     where = checkpoint.source.name
     module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
-    adapted = module.adapted(settings, checkpoint.tensors) if hasattr(module, "adapted") else settings
+    own_names = not is_llama_cpps(checkpoint)
+    adapted = module.adapted(settings, checkpoint.tensors) if own_names and hasattr(module, "adapted") else settings
     try:
         config = module.Config.from_dict(adapted)
         with skip_initialization():
@@ -201,7 +243,7 @@ def build(
         report(Progress("reading the model", done, total, "bytes"))
 
     ignored = re.compile(f"{LEFT_OUT.pattern}|{module.IGNORED}") if hasattr(module, "IGNORED") else LEFT_OUT
-    stored = module.stored(config, checkpoint.tensors) if hasattr(module, "stored") else {}
+    stored = stored_parameters(module, config, model, checkpoint)
     older = getattr(module, "renamed", None)
     left = load_weights(
         model, checkpoint, stored=stored, base=module.BASE, ignored=ignored, dtype=dtype, device=device,
@@ -245,10 +287,12 @@ def _drop_pooler(model: Any, checkpoint: Checkpoint) -> None:
 # -- sentence-transformers
 
 
-def _sentence_embedder(
-    encoder: Any, files: Mapping[str, Any], dtype: str | None, device: Device | str | None
-) -> SentenceEmbedder:
-    """The encoder with the parts of modules.json; without that file, the mean of the tokens."""
+def sentence_parts(
+    files: Mapping[str, Any], dtype: str | None, device: Device | str | None
+) -> tuple[list[Module], SentenceSettings]:
+    """What modules.json puts behind the encoder, and the settings beside it; without that file, the mean of the tokens.
+    `files` are those of sentence-transformers, by path.
+    """
     listed = _read_json(files[MODULES], list) if MODULES in files else []
     parts: list[Module] = []
     for entry in listed:
@@ -273,7 +317,7 @@ def _sentence_embedder(
         _read_json(files[name], dict) if name in files else {}
         for name in ("config_sentence_transformers.json", "sentence_bert_config.json")
     ]
-    return SentenceEmbedder(encoder, parts, SentenceSettings.from_files(*named))
+    return parts, SentenceSettings.from_files(*named)
 
 
 def _part_config(files: Mapping[str, Any], folder: str) -> dict[str, Any]:

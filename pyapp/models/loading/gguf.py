@@ -17,7 +17,7 @@ from pyapp.engine import Device, Tensor, no_grad, ops, quant
 from pyapp.engine.blocks.layout import block_bytes
 from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
-from pyapp.nn import Module
+from pyapp.nn import Linear, Module
 
 from .weights import Slot, Stored, plans_of, read_plan
 
@@ -43,12 +43,32 @@ EXPERTS = {
     "model.layers.{}.mlp.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",
     "model.layers.{}.mlp.experts.down_proj": "blk.{}.ffn_down_exps",
 }
+# The names in the index of an architecture whose files have experts, a window, or no token types.
+WITH_EXPERTS, WITH_WINDOW, WITHOUT_TYPES = "{} with experts", "{} with a window", "{} without token types"
 # Fields of config.json, and the keys of GGUF after the architecture's name.
-WITH_EXPERTS = "{} with experts"  # the name in the index of an architecture whose files have experts
+WINDOW = {"sliding_window": "attention.sliding_window"}
 KEYS = {
     "max_position_embeddings": "context_length", "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
     "num_key_value_heads": "attention.head_count_kv", "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+}  # fmt: skip
+# The names of BERT's parameters, and the fields of most encoders.
+BERT_NAMES = {
+    "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+    "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
+    "encoder.layer.{}.attention.self.query": "blk.{}.attn_q",
+    "encoder.layer.{}.attention.self.key": "blk.{}.attn_k",
+    "encoder.layer.{}.attention.self.value": "blk.{}.attn_v",
+    "encoder.layer.{}.attention.output.dense": "blk.{}.attn_output",
+    "encoder.layer.{}.attention.output.LayerNorm": "blk.{}.attn_output_norm",
+    "encoder.layer.{}.intermediate.dense": "blk.{}.ffn_up",
+    "encoder.layer.{}.output.dense": "blk.{}.ffn_down",
+    "encoder.layer.{}.output.LayerNorm": "blk.{}.layer_output_norm",
+}  # fmt: skip
+ENCODER_KEYS = {
+    "max_position_embeddings": "context_length", "hidden_size": "embedding_length", "num_hidden_layers": "block_count",
+    "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
+    "layer_norm_eps": "attention.layer_norm_epsilon",
 }  # fmt: skip
 LENGTHS = ("attention.key_length", "attention.value_length")
 
@@ -61,9 +81,12 @@ class Gguf:
     of the layer. keys: fields of the configuration and keys. constants: keys with a value that is always the same.
     order(name, config): the parameter's row that each row of the tensor holds, where they differ. offset: the end of
     the names of norms whose weights are stored plus one. transposed: the ends of names of matrices stored as (out, in).
+    skipped(name, config): how many first rows of a parameter files leave out (the file is read as another
+    architecture's). joined: the paths of parameters whose rows lie one after the other in a single tensor, which
+    `names` gives each.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
     index: the name of the form in the index of architectures, if that is not the architecture's; "": files of this form
-    are read as another architecture's.
+    are read as another architecture's. encoder: the architecture of files that have the encoder only.
     """
 
     architecture: str
@@ -72,19 +95,34 @@ class Gguf:
     order: Callable[[str, Any], list[int] | None] | None = None
     offset: str | None = None
     transposed: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    skipped: Callable[[str, Any], int] | None = None
     read: Callable[[dict[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
     write: Callable[[Any], dict[str, Any]] | None = None
     index: str | None = None
+    encoder: str | None = None
 
     def tensors(self, name: str) -> tuple[str, ...]:
         """The GGUF names of a parameter; empty if it has none."""
-        path, _, last = name.rpartition(".")
+        last = name.rpartition(".")[2]
         suffix = f".{last}" if last in ("weight", "bias") else ".weight"
-        parts = (path if last in ("weight", "bias") else name).split(".")
-        layer = next((part for part in parts if part.isdigit()), "")
-        pattern = ".".join("{}" if part == layer else part for part in parts) if layer else ".".join(parts)
-        found = self.names.get(pattern, "").split()
-        return tuple(known.replace("{}", layer) + suffix for known in found)
+        pattern, layer = _pattern(name)
+        return tuple(known.replace("{}", layer) + suffix for known in self.names.get(pattern, "").split())
+
+    def share(self, name: str) -> int | None:
+        """Which of the joined parameters of its tensor this is; None if it has a tensor of its own."""
+        pattern = _pattern(name)[0]
+        return self.joined.index(pattern) if pattern in self.joined else None
+
+
+def _pattern(name: str) -> tuple[str, str]:
+    """The path of a parameter without .weight and .bias, with "{}" for its first number, and that number."""
+    path, _, last = name.rpartition(".")
+    parts = (path if last in ("weight", "bias") else name).split(".")
+    place = next((i for i, part in enumerate(parts) if part.isdigit()), None)
+    if place is None:
+        return ".".join(parts), ""
+    return ".".join([*parts[:place], "{}", *parts[place + 1 :]]), parts[place]
 
 
 # -- orders of rows
@@ -135,9 +173,21 @@ def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
 # -- reading
 
 
+def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[str]:
+    """The names in the index that a file of an architecture may have, the best first."""
+    found = []
+    if values.get(f"{architecture}.expert_count"):
+        found.append(WITH_EXPERTS)
+    if values.get(f"{architecture}.{WINDOW['sliding_window']}"):
+        found.append(WITH_WINDOW)
+    if "token_types.weight" not in tensors:
+        found.append(WITHOUT_TYPES)
+    return [*(name.format(architecture) for name in found), architecture]
+
+
 def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
     """The configuration of a GGUF file in the form of config.json."""
-    prefix = f"{form.architecture}."
+    prefix = f"{values['general.architecture']}."
     own = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
     found: dict[str, Any] = {"model_type": model_type}
     for name, key in form.keys.items():
@@ -152,7 +202,10 @@ def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoi
     found["tie_word_embeddings"] = "output.weight" not in checkpoint.tensors
     if "n_embd" not in form.keys:
         found |= _rotary(own, found, checkpoint)
-    return found if form.read is None else form.read(found, own | {"tensors": checkpoint.tensors})
+    if form.read is None:
+        return found
+    special = {name: values.get(f"tokenizer.ggml.{name}_token_id") for name in ("padding", "eos")}
+    return form.read(found, own | {"tensors": checkpoint.tensors, "special": special})
 
 
 def _rotary(own: Mapping[str, Any], found: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
@@ -187,6 +240,16 @@ def _rotary(own: Mapping[str, Any], found: Mapping[str, Any], checkpoint: Checkp
     return given | {"rope_parameters": parameters}
 
 
+def encoder_settings(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an encoder, with its padding, and as many positions as the file has vectors for."""
+    padding, table = values["special"]["padding"], values["tensors"].get("position_embd.weight")
+    if type(padding) is int:
+        found = found | {"pad_token_id": padding}
+    if table is not None and len(table.shape) == 2:
+        found = found | {"max_position_embeddings": table.shape[0]}
+    return found
+
+
 def stored_in(form: Gguf, config: Any, slots: Mapping[str, Slot]) -> dict[str, Stored]:
     """How a GGUF file stores the parameters."""
     found = {}
@@ -202,6 +265,9 @@ def stored_in(form: Gguf, config: Any, slots: Mapping[str, Slot]) -> dict[str, S
 def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] | None:
     """The change of a tensor's values, if it has another form than the parameter."""
     shape = slot.shape
+    share = form.share(name)
+    if share is not None:
+        return lambda value: quant.copied_rows(value, share * shape[0], shape[0])
     if form.offset is not None and name.endswith(form.offset):
         return lambda value: quant.dequantize(value).to("float32") - 1.0
     if name.endswith(form.transposed) and len(shape) == 2:
@@ -209,9 +275,14 @@ def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] 
     if len(shape) == 3 and len(form.tensors(name)) == 2:  # gate and up of all experts
         parts = (2, shape[0], shape[1] // 2, shape[2])
         return lambda value: quant.dequantize(value).reshape(parts).transpose(0, 1).reshape(shape)
-    if len(shape) == 2 and shape[0] == 1:
+    if _is_vector(slot):
         return lambda value: value.reshape(shape)
     return None
+
+
+def _is_vector(slot: Slot) -> bool:
+    """Whether files store this matrix as a vector: that of a projection to one number."""
+    return len(slot.shape) == 2 and slot.shape[0] == 1 and isinstance(slot.places[0][0], Linear)
 
 
 # -- writing
@@ -222,7 +293,7 @@ class AsGguf(Checkpoint):
 
     def __init__(
         self, form: Gguf, config: Any, model: Module, checkpoint: Checkpoint, stored: Mapping[str, Stored], base: str,
-        renames: Callable[[str], str] | None,
+        renames: Callable[[str], str] | None, strict: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(checkpoint.source)
         self.format = f"{checkpoint.format} as GGUF"
@@ -232,23 +303,34 @@ class AsGguf(Checkpoint):
         self.types: dict[str, str] = {}
         self.values = keys_of(form, config) | {"general.name": _title(checkpoint.source.name)}
         self._read_by: dict[str, Callable[[], Tensor]] = {}
-        plans = plans_of(model, checkpoint, stored=stored, base=base, renames=renames)[0]
+        plans = plans_of(model, checkpoint, stored=stored, base=base, renames=renames, strict=strict)[0]
+        joined: dict[str, list[tuple[str, Stored]]] = {}
         for name, (slot, plan) in plans.items():
-            names = form.tensors(name)
+            names = form.tensors(name) or form.tensors(slot.name)
             if not names:
                 raise ModelError(f"GGUF has no name for the tensor {name!r}", where=checkpoint.source.name)
             kind = checkpoint.tensors[plan.names[0]].dtype if slot.is_matrix or len(slot.shape) == 3 else "float32"
+            if form.share(name) is not None:
+                joined.setdefault(names[0], []).append((name, plan))
+                if len(joined[names[0]]) == len(form.joined):
+                    self._add_joined(names[0], kind, slot.shape, joined[names[0]])
+                continue
             for part, known in enumerate(names):
                 self._add(known, kind, self._shape(name, slot, len(names)), name, plan, part, len(names))
         self._add_rotary_factors()
 
+    def _skipped(self, name: str) -> int:
+        return 0 if self.form.skipped is None else self.form.skipped(name, self._config)
+
     def _shape(self, name: str, slot: Slot, parts: int) -> tuple[int, ...]:
         shape = slot.shape
+        if skipped := self._skipped(name):
+            return shape[0] - skipped, *shape[1:]
         if parts == 2:
             return shape[0], shape[1] // 2, shape[2]
         if len(shape) == 2 and name.endswith(self.form.transposed):
             return shape[::-1]
-        return shape[1:] if len(shape) == 2 and shape[0] == 1 else shape
+        return shape[1:] if _is_vector(slot) else shape
 
     def _add(
         self, known: str, kind: str, shape: tuple[int, ...], name: str, plan: Stored, part: int, parts: int
@@ -266,6 +348,15 @@ class AsGguf(Checkpoint):
         self.tensors[known] = TensorInfo(known, kind, shape, nbytes)
         self._read_by[known] = lambda: self._tensor(name, plan, kind, shape, part, parts)
 
+    def _add_joined(self, known: str, kind: str, shape: tuple[int, ...], parts: list[tuple[str, Stored]]) -> None:
+        """A tensor of the rows of several parameters of this shape, in the order of the form."""
+        kind = kind if kind in ("float32", "float16", "bfloat16") else "float32"
+        whole = (len(parts) * shape[0], *shape[1:])
+        count = shape[1] * whole[0] if len(shape) == 2 else whole[0]
+        self.tensors[known] = TensorInfo(known, kind, whole, count * (4 if kind == "float32" else 2))
+        ordered = sorted(parts, key=lambda part: self.form.share(part[0]) or 0)
+        self._read_by[known] = lambda: ops.cat([self._tensor(name, plan, kind, shape, 0, 1) for name, plan in ordered])
+
     def _tensor(self, name: str, plan: Stored, kind: str, shape: tuple[int, ...], part: int, parts: int) -> Tensor:
         order = None if self.form.order is None else self.form.order(name, self._config)
         rows = None if order is None else _rows(order)
@@ -281,6 +372,8 @@ class AsGguf(Checkpoint):
                     value = value + 1.0
                 if rows is not None:
                     value = rows(value)
+                if skipped := self._skipped(name):
+                    value = value.narrow(0, skipped, shape[0])
             elif rows is not None:
                 data = quant.to_blocks(value).data
                 matrix = Tensor.from_buffer(data, (shape[0], memoryview(data).nbytes // shape[0]), "uint8")
@@ -330,6 +423,17 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
     return values | {f"{prefix}.{key}": value for key, value in own.items()}
 
 
+def refuse_windows(config: Any) -> dict[str, Any]:
+    """No keys; ModelError for a configuration whose layers have windows, where llama.cpp knows none."""
+    windows = {config.window(layer) for layer in range(config.num_hidden_layers)} - {None}
+    if windows:
+        raise ModelError(
+            f"GGUF cannot say the sliding_window {max(windows)} of some layers of this architecture",
+            hint="Write safetensors, or set use_sliding_window to false in config.json",
+        )
+    return {}
+
+
 def _global_rotary(config: Any) -> dict[str, Any]:
     parameters: dict[str, Any] = config.rope_parameters
     return parameters if "rope_type" in parameters else parameters.get("full_attention", {})
@@ -337,7 +441,7 @@ def _global_rotary(config: Any) -> dict[str, Any]:
 
 def _rotary_keys(config: Any) -> dict[str, Any]:
     parameters = _global_rotary(config)
-    size = config.head_dim
+    size = config.head_dim or config.hidden_size // config.num_attention_heads
     values: dict[str, Any] = {
         "rope.freq_base": float(parameters.get("rope_theta", 10000.0)),
         "rope.dimension_count": int(size * parameters.get("partial_rotary_factor", 1.0)),

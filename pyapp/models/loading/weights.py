@@ -15,6 +15,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
 from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
+from pyapp.nn.layers.experts import Experts
 from pyapp.nn.layers.joined import JoinedLinear
 
 Progress = Callable[[int, int], None]
@@ -56,6 +57,11 @@ class Slot:
         """Whether this is the weight of a projection or an embedding, which may be quantised."""
         owner, attribute = self.places[0]
         return attribute == "weight" and isinstance(owner, Linear | Embedding | TransposedLinear)
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether this is the stack of matrices of all experts, which may be quantised."""
+        return isinstance(self.places[0][0], Experts)
 
     @property
     def is_transposed(self) -> bool:
@@ -112,13 +118,17 @@ def load_weights(
     done = 0
     with no_grad():
         for key, (slot, plan) in plans.items():
-            value = read_plan(checkpoint, plan, device)
-            if tuple(value.shape) != slot.shape:
+            if slot.is_stack:
+                value = _stack(checkpoint, slot, plan, chosen.get(key), device)
+            else:
+                value = read_plan(checkpoint, plan, device)
+            if tuple(value.shape) != slot.shape and not (slot.is_stack and value.shape == _flat(slot.shape)):
                 raise ModelError(
                     f"{key!r} is {list(value.shape)} in the file, the configuration asks for {list(slot.shape)}",
                     where=checkpoint.source.name,
                 )
-            parameter = Parameter(_converted(value, slot, chosen.get(key)), requires_grad=False)
+            value = value if slot.is_stack else _converted(value, slot, chosen.get(key))
+            parameter = Parameter(value, requires_grad=False)
             del value
             for owner, attribute in slot.places:
                 setattr(owner, attribute, parameter)
@@ -257,7 +267,8 @@ def _check(
     misshapen = []
     for key, (slot, plan) in plans.items():
         shape = checkpoint.tensors[plan.names[0]].shape
-        if len(plan.names) == 1 and plan.values is None and tuple(shape) != slot.shape:
+        flat = slot.is_stack and tuple(shape) == _flat(slot.shape)
+        if len(plan.names) == 1 and plan.values is None and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
     tied = {name for name, slot in found.items() if slot.name in there}
@@ -280,12 +291,14 @@ def _listed(names: list[str]) -> str:
 
 def _types(plans: Mapping[str, tuple[Slot, Stored]], dtype: str | None, config: Mapping[str, Any]) -> dict[str, str]:
     """The type of each matrix, by name; empty if the types of the file are kept."""
-    matrices = [name for name, (slot, _) in plans.items() if slot.is_matrix]
+    matrices = [name for name, (slot, _) in plans.items() if slot.is_matrix or slot.is_stack]
     if dtype is None:
         return {}
     if dtype in MIXTURES:
-        mixture = Mixture(dtype, matrices, config)
-        return {name: mixture.type_of(name) for name in matrices}
+        called = {name: f"{name}.weight" if plans[name][0].is_stack else name for name in matrices}
+        stacks = [own for name, own in called.items() if plans[name][0].is_stack]
+        mixture = Mixture(dtype, called.values(), config, stacks=stacks)
+        return {name: mixture.type_of(own) for name, own in called.items()}
     try:
         kind = as_dtype(dtype)
     except (TypeError, ValueError):
@@ -310,6 +323,35 @@ def read_plan(checkpoint: Checkpoint, plan: Stored, device: Device | str | None 
 
         value = cat(parts)
     return value if plan.values is None else plan.values(value)
+
+
+def _flat(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The shape of the matrix of all rows of a stack (E, N, K)."""
+    return shape[0] * shape[1], shape[2]
+
+
+def _stack(checkpoint: Checkpoint, slot: Slot, plan: Stored, kind: str | None, device: Device | str | None) -> Tensor:
+    """The matrices of all experts in the type `kind`, or in that of the file: (E, N, K), of block types (E * N, K). The
+    file has one stack, one for each part of the rows (the gates and the ups), or each matrix by itself.
+    """
+    experts, rows, _ = slot.shape
+    parts = []
+    for name in plan.names:
+        part = checkpoint.read_rows(name, finite=True, device=device)
+        part = part if part.dtype.is_quantized or part.ndim == 2 else part.reshape(-1, part.shape[-1])
+        parts.append(_in_type(part, kind) if rows % quant.BAND == 0 else quant.dequantize(part).to(float32))
+    if len(parts) == 1:
+        whole = parts[0]
+    elif all(len(checkpoint.tensors[name].shape) == 3 for name in plan.names):
+        heights = [part.shape[0] // experts for part in parts]
+        if any(not quant.whole_bands(part, height, height) for part, height in zip(parts, heights, strict=True)):
+            parts = [quant.dequantize(part) for part in parts]
+        whole = quant.concatenate(
+            [quant.rows(part, e * n, n) for e in range(experts) for part, n in zip(parts, heights, strict=True)]
+        )
+    else:
+        whole = quant.concatenate(parts)
+    return whole if whole.dtype.is_quantized else whole.reshape(slot.shape)
 
 
 def _read_part(

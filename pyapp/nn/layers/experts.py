@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
-from ...engine import Tensor, no_grad, ops
+from ...engine import Tensor, no_grad, ops, quant
 from ...engine.launch import capturing
 from ...engine.ops import empty
 from ..module import Module
@@ -40,11 +40,18 @@ class Router(Module):
 
 
 class Experts(Module):
-    """E gated feed-forward layers in two stacks: gate_up_proj (E, 2 F, D) and down_proj (E, D, F)."""
+    """E gated feed-forward layers in two stacks: gate_up_proj (E, 2 F, D) and down_proj (E, D, F).
+
+    A block-quantised stack is the matrix of its rows, (E * 2 F, D) and (E * D, F): `STACKS` has the names, and
+    `stack_shape(name)` the three sizes. Only the matrices of the chosen experts are read.
+    """
+
+    STACKS = ("gate_up_proj", "down_proj")
 
     def __init__(self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu") -> None:
         super().__init__()
-        self.activation = activation
+        self.activation, self.count = activation, experts
+        self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
         self.gate_up_proj = new_parameter(empty, experts, 2 * intermediate_size, hidden_size)
         self.down_proj = new_parameter(empty, experts, hidden_size, intermediate_size)
         if Initialization.on:
@@ -54,9 +61,23 @@ class Experts(Module):
 
     def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """x (N, D), shares and experts (N, K) → the sum of the chosen experts' outputs, by their shares (N, D)."""
-        if capturing() or x.shape[0] <= GATHERED:
+        plain = self.gate_up_proj.dtype is self.down_proj.dtype is x.dtype
+        if plain and (capturing() or x.shape[0] <= GATHERED):
             return self._gathered(x, shares, chosen)
-        return self._sorted(x, shares, chosen)
+        return self._copied(x, shares, chosen) if capturing() else self._sorted(x, shares, chosen)
+
+    def stack_shape(self, name: str) -> tuple[int, int, int]:
+        """(E, N, K) of a stack."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        return (self.count, hidden, inner) if name == "down_proj" else (self.count, 2 * inner, hidden)
+
+    def _matrix(self, name: str, expert: int) -> Tensor:
+        """The matrix (N, K) of an expert, in the memory of its stack."""
+        weight: Tensor = getattr(self, name)
+        if not weight.dtype.is_quantized:
+            return weight.select(0, expert)
+        rows = self.stack_shape(name)[1]
+        return quant.rows(weight, expert * rows, rows)
 
     def _gathered(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """With a copy of the weights of each token's experts, without reading the choice."""
@@ -68,9 +89,29 @@ class Experts(Module):
         found = (down @ inner.unsqueeze(-1)).reshape(tokens, count, x.shape[1])
         return (found * shares.unsqueeze(-1)).sum(1)
 
+    def _copied(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
+        """As `_gathered`, in the type of the weights, matrix by matrix."""
+        tokens, count = chosen.shape
+        ids = chosen.reshape(-1)  # (N K,)
+        stacks = []
+        for name in self.STACKS:
+            weight, rows = getattr(self, name), self.stack_shape(name)[1]
+            if weight.dtype.is_quantized:
+                picked = ops.index_select(quant.words(weight, self.count), 0, ids)
+                picked = quant.from_words(picked, (ids.shape[0] * rows, weight.shape[1]), weight.dtype)
+                stacks.append([quant.rows(picked, i * rows, rows) for i in range(tokens * count)])
+            else:
+                copies = ops.index_select(weight, 0, ids)  # (N K, rows, columns)
+                stacks.append([copies.select(0, i) for i in range(tokens * count)])
+        found = []
+        for i, (up, down) in enumerate(zip(*stacks, strict=True)):
+            inner = gated(ops.linear(x.narrow(0, i // count, 1), up), self.activation)  # (1, F)
+            found.append(ops.linear(inner, down))  # (1, D)
+        return (ops.cat(found).reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
+
     def _sorted(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """Expert by expert, with the tokens that chose it."""
-        rows: list[list[int]] = [[] for _ in range(self.down_proj.shape[0])]  # (token * K + place), by expert
+        rows: list[list[int]] = [[] for _ in range(self.count)]  # (token * K + place), by expert
         for place, expert in enumerate(chosen.reshape(-1).tolist()):
             rows[expert].append(place)
         parts: list[Any] = []
@@ -78,12 +119,12 @@ class Experts(Module):
             if places:
                 ids = ops.tensor([place // chosen.shape[1] for place in places], device=x.device)
                 inner = gated(
-                    ops.linear(ops.index_select(x, 0, ids), self.gate_up_proj.select(0, expert)), self.activation
+                    ops.linear(ops.index_select(x, 0, ids), self._matrix("gate_up_proj", expert)), self.activation
                 )
-                parts.append(ops.linear(inner, self.down_proj.select(0, expert)))
+                parts.append(ops.linear(inner, self._matrix("down_proj", expert)))
         order = sorted(range(chosen.numel()), key=[place for places in rows for place in places].__getitem__)
         found = ops.index_select(ops.cat(parts), 0, ops.tensor(order, device=x.device))  # (N K, D)
         return (found.reshape(*chosen.shape, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
 
     def extra_repr(self) -> str:
-        return f"{self.down_proj.shape[0]} experts, activation={self.activation}"
+        return f"{self.count} experts, activation={self.activation}"

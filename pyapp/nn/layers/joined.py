@@ -8,8 +8,6 @@ from ...engine import Tensor, no_grad, ops, quant
 from ...engine.grad_mode import STATE
 from ...engine.launch import capturing
 from ...engine.ops import cat
-from ...engine.storage import Storage
-from ...engine.tensor import make
 from ..module import Module
 from .linear import Linear
 
@@ -88,19 +86,8 @@ def _join(parts: list[Any]) -> tuple[Tensor, Tensor | None]:
     row = 0
     for part in parts:
         rows = part.weight.shape[0]
-        part.weight.data = _rows(weight, row, rows)
+        part.weight.data = quant.rows(weight, row, rows)
         if bias is not None:
             part.bias.data = bias.narrow(0, row, rows)
         row += rows
     return weight, bias
-
-
-def _rows(whole: Tensor, first: int, rows: int) -> Tensor:
-    """A view of some rows. A block-quantised view has a storage of its own, because its bytes have no strides."""
-    if not whole.dtype.is_quantized:
-        return whole.narrow(0, first, rows)
-    columns = whole.shape[1]
-    begin, size = (quant.packed_bytes((count, columns), whole.dtype) for count in (first, rows))
-    owner = (whole.storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start
-    place = Storage.adopt(whole.storage.address + begin, size, owner, whole.device)
-    return make(place, (rows, columns), (columns, 1), whole.dtype)

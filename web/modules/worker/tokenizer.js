@@ -3,6 +3,7 @@
  */
 import { siteUrl } from "../shared/site.js";
 import { importPart } from "./parts.js";
+import { encoderOf } from "./token-encoder.js";
 
 let library = null;
 
@@ -16,6 +17,5 @@ export async function loadTokenizers() {
  * @returns {(text: string) => Uint32Array} without control tokens
  */
 export function createEncoder(json) {
-  const tokenizer = new library.Tokenizer(JSON.parse(json), {});
-  return (text) => Uint32Array.from(tokenizer.encode(text, { add_special_tokens: false }).ids);
+  return encoderOf(library.Tokenizer, json);
 }

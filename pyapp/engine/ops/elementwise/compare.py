@@ -16,13 +16,18 @@ from .builders import binary, unary
 from .select import where
 
 
-def _d_pick(chosen: Op) -> Any:
-    """max/min of two: the gradient goes to the chosen one; equal elements get half each."""
+def _d_pick(loses: Op) -> Any:
+    """max/min of two: the gradient goes to the chosen one; equal elements get half each, and where one is NaN both get
+    all of it, as in torch.
+    """
 
     def vjp(g: Tensor, _: Any, a: Tensor, b: Any) -> Any:
-        b = as_tensor(b, a)
-        share = chosen(a, b).to(g.dtype) + 0.5 * (a == b).to(g.dtype)
-        return unbroadcast(g * share, a), unbroadcast(g * (1 - share), b)
+        other = as_tensor(b, a)
+        share = where(a == other, g * 0.5, g)
+        return (
+            unbroadcast(where(loses(a, other), 0.0, share), a) if a.requires_grad else None,
+            unbroadcast(where(loses(other, a), 0.0, share), b) if isinstance(b, Tensor) and b.requires_grad else None,
+        )
 
     return vjp
 
@@ -33,8 +38,8 @@ lt = binary("lt", lambda: np.less, None, out="bool", in_place=True, synonyms="le
 le = binary("le", lambda: np.less_equal, None, out="bool", in_place=True, synonyms="less_equal")
 gt = binary("gt", lambda: np.greater, None, out="bool", in_place=True, synonyms="greater")
 ge = binary("ge", lambda: np.greater_equal, None, out="bool", in_place=True, synonyms="greater_equal")
-maximum = binary("maximum", lambda: np.maximum, _d_pick(gt))
-minimum = binary("minimum", lambda: np.minimum, _d_pick(lt))
+maximum = binary("maximum", lambda: np.maximum, _d_pick(lt))
+minimum = binary("minimum", lambda: np.minimum, _d_pick(gt))
 isnan = unary("isnan", lambda x: np.isnan(x), None, out="bool")
 isinf = unary("isinf", lambda x: np.isinf(x), None, out="bool")
 isfinite = unary("isfinite", lambda x: np.isfinite(x), None, out="bool")

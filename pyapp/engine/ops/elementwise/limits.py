@@ -14,25 +14,26 @@ from ...operands import as_tensor, common_dtype, same_device, unbroadcast
 from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
-from .compare import gt, lt
+from .compare import ge, gt, le, lt
 from .logical import logical_and, logical_or
 from .select import where
 
 
 def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
     """The gradient goes to x inside and on the limits, else to the limit that applies."""
-    below: Any = None if low is None else lt(x, low)
-    above: Any = None if high is None else gt(x, high)
-    beyond = [side for side in (below, above) if side is not None]
-    outside = beyond[0] if len(beyond) == 1 else logical_or(*beyond)
+    within = [ge(x, low)] if low is not None else []
+    within += [le(x, high)] if high is not None else []  # neither holds for NaN
+    inside = within[0] if len(within) == 1 else logical_and(*within)
     g_low = g_high = None
     if isinstance(low, Tensor) and low.requires_grad:
+        below = lt(x, low)
         holds = below if high is None else logical_and(below, lt(low, high))
         g_low = unbroadcast(where(holds, g, 0.0), low)
     if isinstance(high, Tensor) and high.requires_grad:
+        above = gt(x, high)
         holds = above if low is None else logical_or(above, gt(as_tensor(low, high), high))
         g_high = unbroadcast(where(holds, g, 0.0), high)
-    return unbroadcast(where(outside, 0.0, g), x), g_low, g_high
+    return unbroadcast(where(inside, g, 0.0), x), g_low, g_high
 
 
 @primitive(vjp=_d_clamp, name="_clamp")

@@ -45,13 +45,16 @@ def _norm_of_inverse(x: Tensor, p: Any) -> Tensor:
         return stack([_norm_of_inverse(part, p) for part in x])
 
 
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The p-norm over dims (all of them by default)."""
-    return x.norm(ord, dim, keepdim)
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The p-norm over dims (all of them by default). With a `dtype`, x is converted to it first."""
+    return x.norm(ord, dim, keepdim, dtype)
 
 
-def matrix_norm(x: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False) -> Tensor:
-    """ord: "fro", "nuc", ±inf, ±1 or ±2 (singular values)."""
+def matrix_norm(
+    x: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """ord: "fro", "nuc", ±inf, ±1 or ±2 (singular values). With a `dtype`, x is converted to it first."""
+    x = x if dtype is None else x.to(dtype)
     a, b = (normalize_dim(d, x.ndim, "matrix_norm") for d in dim)
     if x.ndim < 2 or a == b:
         raise ValueError(f"matrix_norm: takes matrices and two dims, got {describe(x)} and {dim}")

@@ -104,11 +104,13 @@ def check_linear(x: Tensor, weight: Tensor) -> None:
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias + residual."""
     check_linear(x, weight)
-    if weight.dtype.is_quantized:
-        weight = dequantize(weight)
-    if (weight.dtype.is_bits or weight.dtype is _dtype.float16) and x.dtype is _dtype.float32:
-        weight = weight.to(_dtype.float32)
-    y = x @ weight.mT
+    packed = weight.dtype.is_quantized
+    widened = (weight.dtype.is_bits or weight.dtype is _dtype.float16) and x.dtype is _dtype.float32
+    if x.dtype is not weight.dtype and not (packed and x.dtype.is_floating_point or widened):
+        hint = "x to float32" if packed else "one"
+        raise TypeError(f"linear: {describe(x)} and the weight {describe(weight)} differ in dtype; convert {hint}")
+    weight = dequantize(weight) if packed else weight
+    y = x @ weight.to(x.dtype).mT
     if bias is not None:
         y = y + bias
     return y if residual is None else y + residual

@@ -1,0 +1,138 @@
+"""Activation functions, by Keras' names and with its constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import Tensor, ops
+from ..nn import functional as F
+from .lookup import Lookup
+
+
+def linear(x: Tensor) -> Tensor:
+    return x
+
+
+def relu(x: Tensor, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0) -> Tensor:
+    """max(x, 0), with a slope below the threshold and a largest value if they are given."""
+    if not (negative_slope or threshold):
+        return x.relu() if max_value is None else x.clamp(0.0, max_value)
+    below = negative_slope * (x - threshold)
+    above = x if max_value is None else x.clamp(max=max_value)
+    return ops.where(x >= threshold, above, below)
+
+
+def relu6(x: Tensor) -> Tensor:
+    return x.clamp(0.0, 6.0)
+
+
+def leaky_relu(x: Tensor, negative_slope: float = 0.2) -> Tensor:
+    return F.leaky_relu(x, negative_slope)
+
+
+def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return F.elu(x, alpha)
+
+
+def selu(x: Tensor) -> Tensor:
+    return F.selu(x)
+
+
+def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
+    return F.celu(x, alpha)
+
+
+def gelu(x: Tensor, approximate: bool = False) -> Tensor:
+    return F.gelu(x, approximate="tanh" if approximate else "none")
+
+
+def silu(x: Tensor) -> Tensor:
+    return F.silu(x)
+
+
+swish = silu
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    return x.sigmoid()
+
+
+def hard_sigmoid(x: Tensor) -> Tensor:
+    """relu6(x + 3) / 6."""
+    return (x + 3.0).clamp(0.0, 6.0) / 6.0
+
+
+def hard_silu(x: Tensor) -> Tensor:
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+def log_sigmoid(x: Tensor) -> Tensor:
+    return F.logsigmoid(x)
+
+
+def tanh(x: Tensor) -> Tensor:
+    return x.tanh()
+
+
+def hard_tanh(x: Tensor) -> Tensor:
+    return x.clamp(-1.0, 1.0)
+
+
+def tanh_shrink(x: Tensor) -> Tensor:
+    return x - x.tanh()
+
+
+def soft_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    return F.softshrink(x, threshold)
+
+
+def hard_shrink(x: Tensor, threshold: float = 0.5) -> Tensor:
+    return F.hardshrink(x, threshold)
+
+
+def softplus(x: Tensor) -> Tensor:
+    return F.softplus(x)
+
+
+def softsign(x: Tensor) -> Tensor:
+    return x / (x.abs() + 1)
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    return x.softmax(axis)
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    return x.log_softmax(axis)
+
+
+def exponential(x: Tensor) -> Tensor:
+    return x.exp()
+
+
+def mish(x: Tensor) -> Tensor:
+    return F.mish(x)
+
+
+def glu(x: Tensor, axis: int = -1) -> Tensor:
+    return F.glu(x, axis)
+
+
+def squareplus(x: Tensor, b: float = 4.0) -> Tensor:
+    return (x + (x * x + b).sqrt()) / 2
+
+
+def threshold(x: Tensor, threshold: float, default_value: float) -> Tensor:
+    return ops.where(x > threshold, x, ops.full((), default_value))
+
+
+_lookup = Lookup("activation", globals(), type(None))
+
+
+def get(given: Any) -> Callable[..., Tensor]:
+    """The activation of that name; a layer or function itself; linear for None."""
+    return _lookup.get(given) or linear

@@ -1,0 +1,142 @@
+"""Losses and metrics of a model's outputs, as `compile` is given them: one, a list, or a dict by the outputs' names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine import Tensor
+from ..train import metrics as base
+from . import losses, metrics
+from .core import flatten
+
+
+def by_output(given: Any, names: list[str], what: str) -> list[Any]:
+    """What is given for each output. ValueError for an unknown name or a wrong number."""
+    if isinstance(given, Mapping):
+        unknown = given.keys() - set(names)
+        if unknown:
+            raise ValueError(
+                f"compile: {what} names {', '.join(map(repr, sorted(unknown)))}; the outputs are {', '.join(names)}"
+            )
+        return [given.get(name) for name in names]
+    if isinstance(given, (list, tuple)) and (len(names) > 1 or what != "metrics"):
+        if len(given) != len(names):
+            raise ValueError(
+                f"compile: {what} has {len(given)} entries, the model {len(names)} outputs ({', '.join(names)})"
+            )
+        return list(given)
+    return [given] * len(names)
+
+
+def parts_of(structure: Any, names: list[str]) -> list[Any]:
+    """Labels, outputs or weights of each output; None for all if there are none."""
+    if structure is None:
+        return [None] * len(names)
+    if isinstance(structure, Mapping):
+        return [structure.get(name) for name in names] if set(structure) & set(names) else flatten(structure)
+    return list(structure) if isinstance(structure, (list, tuple)) else [structure]
+
+
+class CompiledLoss:
+    """The sum of the outputs' losses, each times its weight."""
+
+    def __init__(self, given: Any, loss_weights: Any, names: list[str]) -> None:
+        if isinstance(given, (list, tuple)) and len(names) == 1 and len(given) == 1:
+            given = given[0]
+        chosen = by_output(given, names, "loss")
+        if len(names) > 1 and not isinstance(given, (Mapping, list, tuple)):
+            chosen = [given] * len(names)
+        self.losses = [None if loss is None else losses.as_loss(loss) for loss in chosen]
+        weights = by_output(loss_weights, names, "loss_weights")
+        self.weights = [None if weight is None else float(weight) for weight in weights]
+        self.names = names
+
+    def __call__(
+        self, y: list[Any], outputs: list[Tensor], sample_weight: list[Any]
+    ) -> tuple[Tensor, list[Tensor | None]]:
+        """The total, and the loss of each output before its weight."""
+        total: Tensor | None = None
+        found: list[Tensor | None] = []
+        for name, loss, weight, truth, output, weights in zip(
+            self.names, self.losses, self.weights, y, outputs, sample_weight, strict=True
+        ):
+            if loss is None:
+                found.append(None)
+                continue
+            if truth is None:
+                raise ValueError(f"output {name!r} has a loss, but the data have no labels for it")
+            if truth.shape[:1] != output.shape[:1]:
+                raise ValueError(
+                    f"output {name!r}: labels of shape {truth.shape} and predictions of shape {output.shape} have "
+                    "different numbers of examples"
+                )
+            value = loss(truth, output, weights)
+            found.append(value)
+            value = value if weight is None else value * weight
+            total = value if total is None else total + value
+        if total is None:
+            raise ValueError("the model was compiled without a loss")
+        return total, found
+
+
+class CompiledMetrics:
+    """The metrics of the outputs; "accuracy" means the one that fits the labels, as in Keras."""
+
+    def __init__(self, given: Any, weighted: Any, names: list[str]) -> None:
+        self.names = names
+        self._given = [(part, False) for part in self._by_output(given, names)]
+        self._weighted = [(part, True) for part in self._by_output(weighted, names)]
+        self.metrics: list[tuple[int, base.Metric, bool]] | None = None  # (output, metric, by weights)
+
+    @staticmethod
+    def _by_output(given: Any, names: list[str]) -> list[Any]:
+        if given is None:
+            return [None] * len(names)
+        if isinstance(given, Mapping) or (len(names) > 1 and any(isinstance(part, (list, tuple)) for part in given)):
+            return by_output(given, names, "metrics")
+        if len(names) > 1 and isinstance(given, (list, tuple)) and len(given) == len(names):
+            return list(given)
+        return [given] * len(names)
+
+    def build(self, y: list[Any], outputs: list[Tensor]) -> None:
+        """Makes the metrics; their kinds may depend on the labels' shapes."""
+        self.metrics = []
+        for given in (self._given, self._weighted):
+            for k, (part, weighted) in enumerate(given):
+                if part is None or k >= len(outputs):
+                    continue
+                for one in part if isinstance(part, (list, tuple)) else [part]:
+                    self.metrics.append((k, metrics.for_labels(one, y[k], outputs[k]), weighted))
+
+    def update(self, y: list[Any], outputs: list[Tensor], sample_weight: list[Any]) -> None:
+        """Takes a batch."""
+        if self.metrics is None:
+            self.build(y, outputs)
+        assert self.metrics is not None
+        for k, metric, weighted in self.metrics:
+            weights = sample_weight[k] if weighted else None
+            metric.update_state(y[k], outputs[k].detach(), weights)
+
+    def results(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for k, metric, weighted in self.metrics or []:
+            name = f"{self.names[k]}_{metric.name}" if len(self.names) > 1 else metric.name
+            if name in found:
+                name = f"weighted_{name}" if weighted else f"{name}_{k + 1}"
+            found[name] = metric.result()
+        return found
+
+    def reset(self) -> None:
+        for _, metric, _ in self.metrics or []:
+            metric.reset_state()
+
+    def tensors(self) -> list[Tensor]:
+        """The states of all metrics."""
+        return [state for _, metric, _ in self.metrics or [] for state in metric.state_tensors()]
+
+
+def batch_size_of(x: Any) -> int:
+    """The number of examples of inputs."""
+    first = flatten(x)[0]
+    return int(first.shape[0]) if hasattr(first, "shape") else len(first)

@@ -1,0 +1,527 @@
+"""What Keras' layers and models share: the layer that gets its shapes from its first input, and symbolic tensors.
+
+A symbolic tensor (`KerasTensor`) stands for a batch that is not there yet. A layer that is called with one is built,
+and the call becomes a `Call` that a functional model runs later.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops
+from ..engine.dtype import as_dtype
+from ..engine.thread_local import ThreadLocal
+from ..nn.module import Module
+from ..nn.parameter import Parameter
+from . import constraints, initializers, regularizers
+from .lookup import Configured, snake_case
+
+Shape = tuple[int | None, ...]
+_PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
+
+
+class _Thread(ThreadLocal):
+    """The calls that are under way in this thread."""
+
+    training: bool | None = None  # what calls without an argument `training` inherit
+    names: dict[str, int] | None = None  # how often each automatic name was given
+
+
+_thread = _Thread()
+
+
+def clear_session() -> None:
+    """Starts the numbers of automatic names again."""
+    _thread.names = {}
+
+
+def unique_name(kind: str) -> str:
+    """dense, dense_1, dense_2, … for the class name Dense."""
+    base = snake_case(kind)
+    if _thread.names is None:
+        _thread.names = {}
+    number = _thread.names[base] = _thread.names.get(base, -1) + 1
+    return f"{base}_{number}" if number else base
+
+
+@contextmanager
+def training_mode(training: bool | None) -> Iterator[None]:
+    """Calls inside that are given no `training` inherit this one."""
+    before, _thread.training = _thread.training, training
+    try:
+        yield
+    finally:
+        _thread.training = before
+
+
+def map_structure(function: Callable[[Any], Any], structure: Any) -> Any:
+    """The same lists, tuples and dicts, with function(leaf) in place of each leaf."""
+    if isinstance(structure, Mapping):
+        return {key: map_structure(function, value) for key, value in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(map_structure(function, value) for value in structure)
+    return function(structure)
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves of lists, tuples and dicts, dicts in the order of their keys as Keras sorts them."""
+    if isinstance(structure, Mapping):
+        return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
+    if isinstance(structure, (list, tuple)):
+        return [leaf for value in structure for leaf in flatten(value)]
+    return [structure]
+
+
+class KerasTensor:
+    """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call."""
+
+    def __init__(self, shape: Iterable[int | None], dtype: Any = "float32", name: str | None = None) -> None:
+        self.shape: Shape = tuple(shape)
+        self.dtype = as_dtype(dtype).name
+        self.name = name or unique_name("keras_tensor")
+        self.call: Call | None = None  # None for an input of a model
+        self.index = 0  # which of the call's outputs
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+    def _apply(self, name: str, function: Callable[..., Any], *others: Any) -> KerasTensor:
+        return record(Function(function, name=unique_name(name)), (self, *others), {})
+
+    def __add__(self, other: Any) -> KerasTensor:
+        return self._apply("add", lambda x, y: x + y, other)
+
+    def __radd__(self, other: Any) -> KerasTensor:
+        return self._apply("add", lambda x, y: y + x, other)
+
+    def __sub__(self, other: Any) -> KerasTensor:
+        return self._apply("subtract", lambda x, y: x - y, other)
+
+    def __rsub__(self, other: Any) -> KerasTensor:
+        return self._apply("subtract", lambda x, y: y - x, other)
+
+    def __mul__(self, other: Any) -> KerasTensor:
+        return self._apply("multiply", lambda x, y: x * y, other)
+
+    def __rmul__(self, other: Any) -> KerasTensor:
+        return self._apply("multiply", lambda x, y: y * x, other)
+
+    def __truediv__(self, other: Any) -> KerasTensor:
+        return self._apply("divide", lambda x, y: x / y, other)
+
+    def __rtruediv__(self, other: Any) -> KerasTensor:
+        return self._apply("divide", lambda x, y: y / x, other)
+
+    def __matmul__(self, other: Any) -> KerasTensor:
+        return self._apply("matmul", lambda x, y: x @ y, other)
+
+    def __pow__(self, other: Any) -> KerasTensor:
+        return self._apply("power", lambda x, y: x**y, other)
+
+    def __neg__(self) -> KerasTensor:
+        return self._apply("negative", lambda x: -x)
+
+    def __getitem__(self, key: Any) -> KerasTensor:
+        return self._apply("get_item", lambda x: x[key])
+
+    def __bool__(self) -> bool:
+        raise TypeError("a KerasTensor has no value yet: a functional model cannot branch on it")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("a KerasTensor has no value yet: it cannot be iterated over")
+
+
+class Call:
+    """A layer called with symbolic tensors."""
+
+    def __init__(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> None:
+        self.layer, self.args, self.kwargs, self.outputs = layer, args, kwargs, outputs
+        for index, output in enumerate(flatten(outputs)):
+            output.call, output.index = self, index
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The symbolic tensors among the arguments."""
+        return [leaf for leaf in flatten([list(self.args), self.kwargs]) if isinstance(leaf, KerasTensor)]
+
+    def run(self, values: Mapping[int, Tensor], training: bool | None) -> Any:
+        """The layer's output for the values of symbolic tensors, by their ids."""
+
+        def value(leaf: Any) -> Any:
+            return values[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
+
+        args, kwargs = map_structure(value, self.args), map_structure(value, self.kwargs)
+        with training_mode(training):
+            return self.layer(*args, **kwargs)
+
+
+class Layer(Configured, Module):
+    """A module in Keras' form: weights are made in `build(input_shape)`, when the first input shows its shape;
+    `call(inputs, …)` computes. `call` may have the argument `training`.
+
+    `dtype` is that of the weights. Non-floating inputs stay as they are.
+    """
+
+    def __init__(
+        self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, name: str | None = None,
+        input_shape: Any = None, **unknown: Any,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
+        self.name = name or unique_name(type(self).__name__)
+        self.built = False
+        self.dtype = "float32" if dtype is None else as_dtype(dtype).name
+        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self.first_input_shape: Shape | None = None if input_shape is None else (None, *input_shape)
+        self.calls: list[Call] = []  # with symbolic tensors
+        self._trainable = trainable
+        self._weight_order: list[Any] = []
+        self._regularized: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
+        self._constrained: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
+        self._added_losses: list[Tensor] = []
+
+    # -- to be written by layers
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the weights. `input_shape` is that of the first argument, with the batch's size first."""
+
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no call()")
+
+    # -- weights
+
+    def add_weight(
+        self, shape: Any = (), initializer: Any = "glorot_uniform", dtype: Any = None, trainable: bool = True,
+        regularizer: Any = None, constraint: Any = None, name: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        """A new weight, in `weights`. What is not trainable becomes a buffer."""
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        for size in shape:
+            if not isinstance(size, int) or size < 0:
+                raise ValueError(f"{self.name}: the weight {name!r} of shape {shape} needs sizes that are known")
+        with no_grad():
+            value = initializers.get(initializer)(shape, dtype=dtype or self.dtype)
+        free = name is not None and name.isidentifier() and getattr(self, name, None) is None
+        label = name if name is not None and free else f"weight_{len(self._weight_order)}"
+        weight: Tensor
+        if trainable:
+            weight = Parameter(value, requires_grad=self._trainable)
+            self.register_parameter(label, weight)
+        else:
+            weight = value
+            self.register_buffer(label, weight)
+        self._weight_order.append(weight)
+        if regularizer is not None:
+            self._regularized.append((weight, regularizers.get(regularizer)))
+        if constraint is not None:
+            self._constrained.append((weight, constraints.get(constraint)))
+        return weight
+
+    @property
+    def layers_below(self) -> list[Layer]:
+        """Keras layers and other modules directly inside, as Keras layers where they are."""
+        return [child for child in self._modules.values() if isinstance(child, Layer)]
+
+    def _own_weights(self) -> list[Tensor]:
+        others = {id(w) for w in self._weight_order}
+        more = [w for w in (*self._parameters.values(), *self._buffers.values()) if id(w) not in others]
+        return [*self._weight_order, *more]
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """All weights: those of this layer, then those of the layers inside."""
+        found: dict[int, Tensor] = {id(w): w for w in self._own_weights()}
+        for child in self._modules.values():
+            inside = child.weights if isinstance(child, Layer) else [*child.parameters(), *child.buffers()]
+            for weight in inside:
+                found.setdefault(id(weight), weight)
+        return list(found.values())
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the optimiser changes the weights; it holds for the layers inside too."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        object.__setattr__(self, "_trainable", bool(value))
+        for parameter in self.parameters():
+            parameter.requires_grad_(bool(value))
+        for module in self.modules():
+            if isinstance(module, Layer):
+                object.__setattr__(module, "_trainable", bool(value))
+
+    @property
+    def trainable_weights(self) -> list[Tensor]:
+        return [w for w in self.weights if getattr(w, "is_parameter", False) and w.requires_grad]
+
+    trainable_variables = trainable_weights
+
+    @property
+    def non_trainable_weights(self) -> list[Tensor]:
+        trained = {id(w) for w in self.trainable_weights}
+        return [w for w in self.weights if id(w) not in trained]
+
+    non_trainable_variables = non_trainable_weights
+
+    @property
+    def variables(self) -> list[Tensor]:
+        return self.weights
+
+    def get_weights(self) -> list[Any]:
+        """The weights as NumPy arrays, copied."""
+        return [w.detach().numpy().copy() for w in self.weights]
+
+    def set_weights(self, weights: Iterable[Any]) -> None:
+        """Writes arrays into the weights. ValueError where their number or a shape differs."""
+        given, own = list(weights), self.weights
+        if len(given) != len(own):
+            raise ValueError(f"set_weights: {self.name} has {len(own)} weights, got {len(given)}")
+        values = [ops.as_tensor(value) for value in given]
+        for place, (weight, value) in enumerate(zip(own, values, strict=True)):
+            if weight.shape != value.shape:
+                raise ValueError(f"set_weights: weight {place} of {self.name} is {weight.shape}, got {value.shape}")
+        with no_grad():
+            for weight, value in zip(own, values, strict=True):
+                weight.copy_(value)
+
+    def count_params(self) -> int:
+        """The number of elements of all weights."""
+        return sum(w.numel() for w in self.weights)
+
+    # -- losses
+
+    def add_loss(self, loss: Any) -> None:
+        """Adds a scalar to the loss of the current call."""
+        self._added_losses.append(loss)
+
+    @property
+    def losses(self) -> list[Tensor]:
+        """Penalties of regularisers and the losses that calls added."""
+        found: list[Tensor] = []
+        for module in self.modules():
+            if isinstance(module, Layer):
+                found += module._added_losses
+                found += [penalty(w) for w, penalty in module._regularized if module._trainable]
+        return found
+
+    def clear_losses(self) -> None:
+        """Forgets the losses that calls have added."""
+        for module in self.modules():
+            if isinstance(module, Layer):
+                module._added_losses = []
+
+    def apply_constraints(self) -> None:
+        """Moves constrained weights back into their sets, in place."""
+        for module in self.modules():
+            if isinstance(module, Layer):
+                for weight, constraint in module._constrained:
+                    weight.copy_(constraint(weight.detach()))
+
+    # -- calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(leaf, KerasTensor) for leaf in flatten([list(args), kwargs])):
+            return record(self, args, kwargs)
+        training = kwargs.get("training")
+        if training is None:
+            training = _thread.training
+        if "training" in _arguments_of(type(self).call):
+            kwargs["training"] = bool(training)
+        else:
+            kwargs.pop("training", None)
+        if args:
+            args = (map_structure(self._as_input, args[0]), *args[1:])
+        if not self.built:
+            self._build_for(args[0] if args else next(iter(kwargs.values())))
+        with training_mode(training):
+            outputs = super().__call__(*args, **kwargs)
+        if self.activity_regularizer is not None:
+            for output in flatten(outputs):
+                self.add_loss(self.activity_regularizer(output) / output.shape[0])
+        return outputs
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    def _as_input(self, value: Any) -> Any:
+        """An input as a tensor; floating-point ones in the layer's dtype."""
+        if value is None or isinstance(value, (str, bool)):
+            return value
+        tensor = value if isinstance(value, Tensor) else ops.as_tensor(value)
+        wanted = as_dtype(self.dtype)
+        if tensor.dtype.is_floating_point and tensor.dtype is not wanted:
+            tensor = tensor.to(wanted)
+        return tensor
+
+    def _build_for(self, inputs: Any) -> None:
+        shape = map_structure(lambda leaf: tuple(leaf.shape), inputs)
+        try:
+            self.build(shape)
+        except (ValueError, TypeError) as error:
+            raise type(error)(
+                f"layer {self.name} ({type(self).__name__}) cannot take inputs of shape {shape}: {error}"
+            ) from error
+        self.built = True
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shape of the output for input shapes with None where a size is unknown. It is found by computing with
+        zeros of two sizes.
+        """
+        symbolic = map_shapes(lambda shape: KerasTensor(shape, self.dtype), args[0])
+        outputs = infer(self, (symbolic, *args[1:]), kwargs)
+        return map_structure(lambda output: output.shape, outputs)
+
+    # -- configuration
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, as JSON values."""
+        return {**super().get_config(), "name": self.name}
+
+    @property
+    def output(self) -> Any:
+        """The symbolic output of the only call. ValueError if there is none, or if there are several."""
+        return self._only_call().outputs
+
+    @property
+    def input(self) -> Any:
+        """The symbolic input of the only call."""
+        inputs = self._only_call().inputs
+        return inputs[0] if len(inputs) == 1 else inputs
+
+    def _only_call(self) -> Call:
+        if len(self.calls) != 1:
+            raise ValueError(f"layer {self.name} was called {len(self.calls)} times with symbolic tensors, not once")
+        return self.calls[0]
+
+
+@functools.cache
+def _arguments_of(call: Any) -> frozenset[str]:
+    """The names of the arguments of `call`."""
+    return frozenset(inspect.signature(call).parameters)
+
+
+def map_shapes(function: Callable[[Any], Any], shapes: Any) -> Any:
+    """map_structure over shapes: tuples of sizes are leaves."""
+    if isinstance(shapes, Mapping):
+        return {key: map_shapes(function, value) for key, value in shapes.items()}
+    if all(size is None or isinstance(size, int) for size in shapes):
+        return function(tuple(shapes))
+    return type(shapes)(map_shapes(function, value) for value in shapes)
+
+
+class Function(Layer):
+    """A function of tensors as a layer, for operators on symbolic tensors and for Lambda."""
+
+    def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def _build_for(self, inputs: Any) -> None:
+        self.built = True
+
+
+class ModuleLayer(Layer):
+    """Any other module of `nn` as a layer: it is put into training or evaluation mode as the call says."""
+
+    def __init__(self, module: Module, name: str | None = None) -> None:
+        super().__init__(name=name or unique_name(type(module).__name__))
+        self.module = module
+        self.built = True
+
+    def call(self, *inputs: Any, training: bool = False, **kwargs: Any) -> Any:
+        if self.module.training is not training:
+            self.module.train(training)
+        return self.module(*inputs, **kwargs)
+
+
+def as_layer(layer: Any) -> Layer:
+    """A Keras layer, a module as one, or an instance made of a class. TypeError for anything else."""
+    if isinstance(layer, type) and issubclass(layer, Layer):
+        raise TypeError(f"takes an instance: write {layer.__name__}(…), not the class")
+    if isinstance(layer, Layer):
+        return layer
+    if isinstance(layer, Module):
+        return ModuleLayer(layer)
+    raise TypeError(f"takes layers and modules, not {layer!r:.60}")
+
+
+def record(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a layer with symbolic tensors; returns its symbolic outputs."""
+    outputs = infer(layer, args, kwargs)
+    layer.calls.append(Call(layer, args, kwargs, outputs))
+    return outputs
+
+
+def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Symbolic outputs with the shapes that the layer gives. It runs with zeros, in evaluation mode."""
+    leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
+    unknown = any(None in leaf.shape for leaf in leaves)
+    found = []
+    for size in _PROBES if unknown else _PROBES[:1]:
+
+        def zeros(leaf: Any, size: int = size) -> Any:
+            if not isinstance(leaf, KerasTensor):
+                return leaf
+            longer = size * 16  # windows of convolutions and pools must fit
+            sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
+            return ops.zeros(sizes, dtype=leaf.dtype)
+
+        given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
+        named.pop("training", None)
+        with no_grad(), training_mode(False):
+            found.append(layer(*given, **named))
+    layer.clear_losses()
+    flat = [flatten(outputs) for outputs in found]
+    made = iter(
+        [
+            KerasTensor(
+                [n if all(other.shape[k] == n for other in same) else None for k, n in enumerate(same[0].shape)],
+                same[0].dtype,
+            )
+            for same in zip(*flat, strict=True)
+        ]
+    )
+    by_order = {id(leaf): next(made) for leaf in flat[0]}
+    return map_structure(lambda leaf: by_order[id(leaf)], found[0])
+
+
+def Input(
+    shape: Any = None,
+    batch_size: int | None = None,
+    dtype: Any = None,
+    batch_shape: Any = None,
+    name: str | None = None,
+) -> KerasTensor:
+    """A symbolic input of a model: `shape` is that of one example."""
+    if (shape is None) == (batch_shape is None):
+        raise ValueError("Input: takes shape, that of one example, or batch_shape")
+    sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))
+    return KerasTensor(sizes, dtype or "float32", name or unique_name("input_layer"))
+
+
+class InputLayer(Layer):
+    """The shape of a Sequential model's inputs."""
+
+    def __init__(
+        self, shape: Any = None, batch_size: int | None = None, dtype: Any = None, batch_shape: Any = None,
+        name: str | None = None, input_shape: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name=name)
+        self.tensor = Input(input_shape if shape is None else shape, batch_size, dtype, batch_shape, self.name)
+        self.built = True
+
+    def call(self, inputs: Any) -> Any:
+        return inputs

@@ -1,0 +1,180 @@
+"""Initial values of weights, by Keras' names and with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod, sqrt
+from typing import Any
+
+from ..engine import Tensor, ops
+from ..engine.dtype import as_dtype
+from ..engine.ops.random import Generator
+from ..nn import init
+from .lookup import Configured, Lookup
+
+Initializer = Callable[..., Tensor]
+
+
+def fans(shape: tuple[int, ...]) -> tuple[float, float]:
+    """(inputs, outputs) of one unit, as Keras counts them: the last two dims are the channels, those before the
+    window."""
+    if not shape:
+        return 1.0, 1.0
+    if len(shape) == 1:
+        return float(shape[0]), float(shape[0])
+    window = prod(shape[:-2])
+    return float(window * shape[-2]), float(window * shape[-1])
+
+
+class _Initializer(Configured):
+    """Base: `initializer(shape, dtype)` gives a tensor."""
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        return self.fill(ops.empty(tuple(shape), dtype="float32")).to(as_dtype(dtype))
+
+    def fill(self, x: Tensor) -> Tensor:
+        """Writes the values, in place."""
+        raise NotImplementedError
+
+
+class Zeros(_Initializer):
+    def fill(self, x: Tensor) -> Tensor:
+        return x.fill_(0.0)
+
+
+class Ones(_Initializer):
+    def fill(self, x: Tensor) -> Tensor:
+        return x.fill_(1.0)
+
+
+class Constant(_Initializer):
+    def __init__(self, value: Any = 0.0) -> None:
+        self.value = value
+
+    def fill(self, x: Tensor) -> Tensor:
+        return x.copy_(ops.as_tensor(self.value).to(x.dtype).expand(x.shape))
+
+
+class Identity(_Initializer):
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
+
+    def fill(self, x: Tensor) -> Tensor:
+        if x.ndim != 2:
+            raise ValueError(f"Identity: takes a matrix, not {x.ndim} dims")
+        return x.copy_(ops.eye(x.shape[0], x.shape[1]) * self.gain)
+
+
+class _Random(_Initializer):
+    """Base of random values. With a seed each call gives the same values, as in Keras."""
+
+    def __init__(self, seed: int | None) -> None:
+        self.seed = seed
+
+    @property
+    def _generator(self) -> Generator | None:
+        return None if self.seed is None else Generator(self.seed)
+
+
+class RandomNormal(_Random):
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.mean, self.stddev = mean, stddev
+
+    def fill(self, x: Tensor) -> Tensor:
+        return init.normal_(x, self.mean, self.stddev, self._generator)
+
+
+class RandomUniform(_Random):
+    def __init__(self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.minval, self.maxval = minval, maxval
+
+    def fill(self, x: Tensor) -> Tensor:
+        return init.uniform_(x, self.minval, self.maxval, self._generator)
+
+
+class TruncatedNormal(_Random):
+    """Normal within two standard deviations."""
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.mean, self.stddev = mean, stddev
+
+    def fill(self, x: Tensor) -> Tensor:
+        m, s = self.mean, self.stddev
+        return init.trunc_normal_(x, m, s, m - 2 * s, m + 2 * s, self._generator)
+
+
+class VarianceScaling(_Random):
+    """Values whose variance is `scale` / fan (Glorot and Bengio 2010, He et al. 2015)."""
+
+    def __init__(
+        self, scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal", seed: int | None = None
+    ) -> None:
+        super().__init__(seed)
+        if scale <= 0 or mode not in ("fan_in", "fan_out", "fan_avg"):
+            raise ValueError("VarianceScaling: scale must be > 0, mode one of fan_in, fan_out, fan_avg")
+        if distribution not in ("truncated_normal", "untruncated_normal", "uniform"):
+            raise ValueError("VarianceScaling: distribution is truncated_normal, untruncated_normal or uniform")
+        self.scale, self.mode, self.distribution = scale, mode, distribution
+
+    def fill(self, x: Tensor) -> Tensor:
+        inputs, outputs = fans(x.shape)
+        fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[self.mode]
+        variance = self.scale / max(1.0, fan)
+        if self.distribution == "uniform":
+            limit = sqrt(3 * variance)
+            return init.uniform_(x, -limit, limit, self._generator)
+        if self.distribution == "untruncated_normal":
+            return init.normal_(x, 0.0, sqrt(variance), self._generator)
+        deviation = sqrt(variance) / 0.87962566103423978  # of a normal distribution cut at two deviations
+        return init.trunc_normal_(x, 0.0, deviation, -2 * deviation, 2 * deviation, self._generator)
+
+
+class GlorotUniform(VarianceScaling):
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_avg", "uniform", seed)
+
+
+class GlorotNormal(VarianceScaling):
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_avg", "truncated_normal", seed)
+
+
+class HeUniform(VarianceScaling):
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(2.0, "fan_in", "uniform", seed)
+
+
+class HeNormal(VarianceScaling):
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(2.0, "fan_in", "truncated_normal", seed)
+
+
+class LecunUniform(VarianceScaling):
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_in", "uniform", seed)
+
+
+class LecunNormal(VarianceScaling):
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_in", "truncated_normal", seed)
+
+
+class Orthogonal(_Random):
+    """Orthogonal rows or columns (Saxe et al. 2013, arXiv 1312.6120)."""
+
+    def __init__(self, gain: float = 1.0, seed: int | None = None) -> None:
+        super().__init__(seed)
+        self.gain = gain
+
+    def fill(self, x: Tensor) -> Tensor:
+        if x.ndim < 2:
+            raise ValueError(f"Orthogonal: takes at least two dims, not {x.ndim}")
+        flat = ops.empty((prod(x.shape[:-1]), x.shape[-1]))
+        return x.copy_(init.orthogonal_(flat, self.gain, self._generator).reshape(x.shape))
+
+
+_lookup = Lookup("initializer", globals(), _Initializer)
+get = _lookup.get

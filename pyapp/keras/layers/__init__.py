@@ -1,0 +1,23 @@
+"""Layers by Keras' names. Images and sequences have their channels last."""
+
+# ruff: noqa: F401, F403, F405
+from ..core import Input, InputLayer, Layer
+from .activation import *
+from .attention import *
+from .convolution import *
+from .dense import *
+from .merging import *
+from .normalization import *
+from .pooling import *
+from .preprocessing import *
+from .recurrent import *
+from .regularization import *
+from .reshaping import *
+
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+GlobalAvgPool1D, GlobalAvgPool2D = GlobalAveragePooling1D, GlobalAveragePooling2D
+GlobalMaxPool1D, GlobalMaxPool2D = GlobalMaxPooling1D, GlobalMaxPooling2D
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
+
+__all__ = [name for name in dir() if name[0] != "_"]

@@ -1,0 +1,96 @@
+"""Activations as layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, ops
+from .. import activations, constraints, initializers, regularizers
+from ..core import Layer
+
+__all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
+
+
+class Activation(Layer):
+    """An activation function by name, or any function of a tensor."""
+
+    def __init__(self, activation: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.activation = activations.get(activation)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return self.activation(inputs)
+
+
+class ReLU(Layer):
+    """max(x, 0), with a slope below the threshold and a largest value if they are given."""
+
+    def __init__(
+        self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return activations.relu(inputs, self.negative_slope, self.max_value, self.threshold)
+
+
+class LeakyReLU(Layer):
+    """x, or negative_slope * x below zero."""
+
+    def __init__(self, negative_slope: float = 0.3, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.negative_slope = negative_slope
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return activations.leaky_relu(inputs, self.negative_slope)
+
+
+class PReLU(Layer):
+    """x, or alpha * x below zero, with an alpha for each element that is trained; shared along `shared_axes`."""
+
+    def __init__(
+        self, alpha_initializer: Any = "zeros", alpha_regularizer: Any = None, alpha_constraint: Any = None,
+        shared_axes: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        self.alpha_initializer = initializers.get(alpha_initializer)
+        self.alpha_regularizer, self.alpha_constraint = (
+            regularizers.get(alpha_regularizer),
+            constraints.get(alpha_constraint),
+        )
+        self.shared_axes = (shared_axes,) if isinstance(shared_axes, int) else tuple(shared_axes or ())
+
+    def build(self, input_shape: Any) -> None:
+        sizes = [1 if axis in self.shared_axes else size for axis, size in enumerate(input_shape)][1:]
+        self.alpha = self.add_weight(
+            sizes, self.alpha_initializer, name="alpha", regularizer=self.alpha_regularizer,
+            constraint=self.alpha_constraint,
+        )  # fmt: skip
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs.relu() - self.alpha * (-inputs).relu()
+
+
+class ELU(Layer):
+    """x, or alpha * (exp(x) - 1) below zero."""
+
+    def __init__(self, alpha: float = 1.0, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.alpha = alpha
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return activations.elu(inputs, self.alpha)
+
+
+class Softmax(Layer):
+    """Probabilities along `axis`; what `mask` excludes (False) gets 0."""
+
+    def __init__(self, axis: int = -1, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.axis = axis
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:
+            inputs = ops.where(mask, inputs, ops.full((), -1e9, dtype=inputs.dtype))
+        return inputs.softmax(self.axis)

@@ -1,0 +1,318 @@
+"""Convolutions of sequences (B, steps, channels), images (B, H, W, channels) and volumes. Kernels are
+(window…, channels in, channels out), as Keras has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor
+from ...nn import functional as F
+from .. import activations, constraints, initializers, regularizers
+from ..core import Layer
+
+__all__ = [
+    "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "DepthwiseConv1D", "DepthwiseConv2D",
+    "SeparableConv1D", "SeparableConv2D",
+]  # fmt: skip
+
+_CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d}
+
+
+def sizes(value: Any, dims: int, name: str) -> tuple[int, ...]:
+    """One positive number for each of `dims` dims."""
+    found = (value,) * dims if isinstance(value, int) else tuple(value)
+    if len(found) != dims or not all(isinstance(n, int) and n > 0 for n in found):
+        raise ValueError(f"{name} takes a positive number or {dims} of them, got {value!r}")
+    return found
+
+
+def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tuple[int, int]:
+    """(before, after) that "same" pads: the output has ceil(size / stride) steps."""
+    total = max((-(-size // stride) - 1) * stride + (window - 1) * dilation + 1 - size, 0)
+    return total // 2, total - total // 2
+
+
+class _Convolution(Layer):
+    """Base of all: the window, the padding, the bias and the activation."""
+
+    dims: int
+    paddings: tuple[str, ...] = ("valid", "same")
+
+    def __init__(
+        self, kernel_size: Any, strides: Any, padding: str, data_format: str | None, dilation_rate: Any,
+        activation: Any, use_bias: bool, bias_initializer: Any, bias_regularizer: Any, bias_constraint: Any,
+        activity_regularizer: Any, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(activity_regularizer=activity_regularizer, **settings)
+        kind = type(self).__name__
+        self.kernel_size = sizes(kernel_size, self.dims, f"{kind}: kernel_size")
+        self.strides = sizes(strides, self.dims, f"{kind}: strides")
+        self.dilation_rate = sizes(dilation_rate, self.dims, f"{kind}: dilation_rate")
+        if padding.lower() not in self.paddings:
+            raise ValueError(f"{kind}: padding is one of {', '.join(self.paddings)}, not {padding!r}")
+        if data_format not in (None, "channels_last"):
+            raise ValueError(f"{kind}: data_format is channels_last; move the channels with Permute")
+        self.padding = padding.lower()
+        self.activation, self.use_bias = activations.get(activation), use_bias
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.bias_regularizer, self.bias_constraint = (
+            regularizers.get(bias_regularizer),
+            constraints.get(bias_constraint),
+        )
+        self.bias: Tensor | None = None
+
+    def _add_bias(self, channels: int) -> None:
+        if self.use_bias:
+            self.bias = self.add_weight(
+                (channels,), self.bias_initializer, name="bias", regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )  # fmt: skip
+
+    def _padded(self, x: Tensor) -> Tensor:
+        """The channels-first input with the zeros that the padding wants."""
+        if self.padding == "valid":
+            return x
+        flat: list[int] = []
+        every = zip(x.shape[2:], self.kernel_size, self.strides, self.dilation_rate, strict=True)
+        for size, window, stride, dilation in reversed(list(every)):
+            if self.padding == "causal":
+                flat += [(window - 1) * dilation, 0]
+            else:
+                flat += same_padding(size, window, stride, dilation)
+        return F.pad(x, flat) if any(flat) else x
+
+    def _check(self, input_shape: Any) -> int:
+        """The channels of the inputs."""
+        if len(input_shape) != self.dims + 2:
+            raise ValueError(f"takes {self.dims + 2} dims (batch, {self.dims} of space, channels)")
+        channels = input_shape[-1]
+        if channels is None:
+            raise ValueError("the number of channels must be known")
+        return int(channels)
+
+
+class _Conv(_Convolution):
+    def __init__(
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", data_format: str | None = None,
+        dilation_rate: Any = 1, groups: int = 1, activation: Any = None, use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
+        bias_regularizer: Any = None, activity_regularizer: Any = None, kernel_constraint: Any = None,
+        bias_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, bias_initializer,
+            bias_regularizer, bias_constraint, activity_regularizer, **settings,
+        )  # fmt: skip
+        self.filters, self.groups = filters, groups
+        if filters < 1 or groups < 1 or filters % groups:
+            raise ValueError(
+                f"{type(self).__name__}: filters ({filters}) must be a multiple of groups ({groups}), both > 0"
+            )
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.kernel_regularizer, self.kernel_constraint = (
+            regularizers.get(kernel_regularizer),
+            constraints.get(kernel_constraint),
+        )
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._check(input_shape)
+        if channels % self.groups:
+            raise ValueError(f"{channels} channels do not divide into {self.groups} groups")
+        self.kernel = self.add_weight(
+            (*self.kernel_size, channels // self.groups, self.filters), self.kernel_initializer, name="kernel",
+            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
+        )  # fmt: skip
+        self._add_bias(self.filters)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        weight = self.kernel.permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
+        x = self._padded(inputs.movedim(-1, 1))
+        y = _CONVOLVE[self.dims](x, weight, self.bias, self.strides, 0, self.dilation_rate, self.groups)
+        return self.activation(y.movedim(1, -1))
+
+
+class Conv1D(_Conv):
+    """A convolution of sequences (B, steps, channels); padding may be causal."""
+
+    dims = 1
+    paddings = ("valid", "same", "causal")
+
+
+class Conv2D(_Conv):
+    """A convolution of images (B, H, W, channels)."""
+
+    dims = 2
+
+
+class Conv3D(_Conv):
+    """A convolution of volumes (B, D, H, W, channels)."""
+
+    dims = 3
+
+
+class _Depthwise(_Convolution):
+    """Each channel by `depth_multiplier` kernels of its own."""
+
+    def __init__(
+        self, kernel_size: Any, strides: Any = 1, padding: str = "valid", depth_multiplier: int = 1,
+        data_format: str | None = None, dilation_rate: Any = 1, activation: Any = None, use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros",
+        depthwise_regularizer: Any = None, bias_regularizer: Any = None, activity_regularizer: Any = None,
+        depthwise_constraint: Any = None, bias_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, bias_initializer,
+            bias_regularizer, bias_constraint, activity_regularizer, **settings,
+        )  # fmt: skip
+        self.depth_multiplier = depth_multiplier
+        self.depthwise_initializer = initializers.get(depthwise_initializer)
+        self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
+        self.depthwise_constraint = constraints.get(depthwise_constraint)
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._check(input_shape)
+        self.kernel = self.add_weight(
+            (*self.kernel_size, channels, self.depth_multiplier), self.depthwise_initializer, name="kernel",
+            regularizer=self.depthwise_regularizer, constraint=self.depthwise_constraint,
+        )  # fmt: skip
+        self._add_bias(channels * self.depth_multiplier)
+
+    def _depthwise(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Channels-first."""
+        dims, channels = self.dims, self.kernel.shape[-2]
+        weight = self.kernel.permute(dims, dims + 1, *range(dims))  # (channels, multiplier, window…)
+        weight = weight.reshape(channels * self.depth_multiplier, 1, *self.kernel_size)
+        return _CONVOLVE[dims](self._padded(x), weight, bias, self.strides, 0, self.dilation_rate, channels)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return self.activation(self._depthwise(inputs.movedim(-1, 1), self.bias).movedim(1, -1))
+
+
+class DepthwiseConv1D(_Depthwise):
+    """A convolution of each channel of sequences by itself."""
+
+    dims = 1
+
+
+class DepthwiseConv2D(_Depthwise):
+    """A convolution of each channel of images by itself."""
+
+    dims = 2
+
+
+class _Separable(_Depthwise):
+    """A depthwise convolution, then one of window 1 over the channels."""
+
+    def __init__(
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", data_format: str | None = None,
+        dilation_rate: Any = 1, depth_multiplier: int = 1, activation: Any = None, use_bias: bool = True,
+        depthwise_initializer: Any = "glorot_uniform", pointwise_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros", depthwise_regularizer: Any = None, pointwise_regularizer: Any = None,
+        bias_regularizer: Any = None, activity_regularizer: Any = None, depthwise_constraint: Any = None,
+        pointwise_constraint: Any = None, bias_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernel_size, strides, padding, depth_multiplier, data_format, dilation_rate, activation, use_bias,
+            depthwise_initializer, bias_initializer, depthwise_regularizer, bias_regularizer, activity_regularizer,
+            depthwise_constraint, bias_constraint, **settings,
+        )  # fmt: skip
+        self.filters = filters
+        self.pointwise_initializer = initializers.get(pointwise_initializer)
+        self.pointwise_regularizer = regularizers.get(pointwise_regularizer)
+        self.pointwise_constraint = constraints.get(pointwise_constraint)
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._check(input_shape)
+        self.kernel = self.add_weight(
+            (*self.kernel_size, channels, self.depth_multiplier), self.depthwise_initializer, name="depthwise_kernel",
+            regularizer=self.depthwise_regularizer, constraint=self.depthwise_constraint,
+        )  # fmt: skip
+        self.pointwise_kernel = self.add_weight(
+            (*(1,) * self.dims, channels * self.depth_multiplier, self.filters), self.pointwise_initializer,
+            name="pointwise_kernel", regularizer=self.pointwise_regularizer, constraint=self.pointwise_constraint,
+        )  # fmt: skip
+        self._add_bias(self.filters)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        x = self._depthwise(inputs.movedim(-1, 1), None)
+        weight = self.pointwise_kernel.permute(self.dims + 1, self.dims, *range(self.dims))
+        return self.activation(_CONVOLVE[self.dims](x, weight, self.bias).movedim(1, -1))
+
+
+class SeparableConv1D(_Separable):
+    """A depthwise convolution of sequences, then one over the channels."""
+
+    dims = 1
+
+
+class SeparableConv2D(_Separable):
+    """A depthwise convolution of images, then one over the channels."""
+
+    dims = 2
+
+
+class _Transposed(_Convolution):
+    """The transpose of a convolution: it enlarges by the strides. Kernels are (window…, out, in)."""
+
+    def __init__(
+        self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", output_padding: Any = None,
+        data_format: str | None = None, dilation_rate: Any = 1, activation: Any = None, use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
+        bias_regularizer: Any = None, activity_regularizer: Any = None, kernel_constraint: Any = None,
+        bias_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, bias_initializer,
+            bias_regularizer, bias_constraint, activity_regularizer, **settings,
+        )  # fmt: skip
+        if output_padding is not None:
+            raise NotImplementedError(f"{type(self).__name__}: output_padding is not supported; crop or pad the output")
+        self.filters = filters
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.kernel_regularizer, self.kernel_constraint = (
+            regularizers.get(kernel_regularizer),
+            constraints.get(kernel_constraint),
+        )
+
+    def build(self, input_shape: Any) -> None:
+        channels = self._check(input_shape)
+        self.kernel = self.add_weight(
+            (*self.kernel_size, self.filters, channels), self.kernel_initializer, name="kernel",
+            regularizer=self.kernel_regularizer, constraint=self.kernel_constraint,
+        )  # fmt: skip
+        self._add_bias(self.filters)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        dims = self.dims
+        weight = self.kernel.permute(dims + 1, dims, *range(dims))  # (in, out, window…)
+        x = inputs.movedim(-1, 1)
+        y = _TRANSPOSED[dims](x, weight, None, self.strides, 0, 0, 1, self.dilation_rate)
+        every = enumerate(zip(x.shape[2:], self.kernel_size, self.strides, self.dilation_rate, strict=True), 2)
+        for dim, (size, window, stride, dilation) in every:
+            whole = (
+                size * stride
+                if self.padding == "same"
+                else size * stride + max((window - 1) * dilation + 1 - stride, 0)
+            )
+            surplus = y.shape[dim] - whole
+            if surplus > 0:
+                y = y.narrow(dim, surplus // 2, whole)
+            elif surplus < 0:
+                y = F.pad(y, [0, 0] * (y.ndim - 1 - dim) + [0, -surplus])
+        if self.bias is not None:
+            y = y + self.bias.reshape(-1, *(1,) * dims)
+        return self.activation(y.movedim(1, -1))
+
+
+class Conv1DTranspose(_Transposed):
+    """The transpose of a convolution of sequences."""
+
+    dims = 1
+
+
+class Conv2DTranspose(_Transposed):
+    """The transpose of a convolution of images."""
+
+    dims = 2

@@ -1,0 +1,141 @@
+"""Layers that join several inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, ops
+from ..core import Layer
+
+__all__ = [
+    "Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply", "Subtract", "add", "average",
+    "concatenate", "dot", "maximum", "minimum", "multiply", "subtract",
+]  # fmt: skip
+
+
+class _Merge(Layer):
+    """Base: takes a list of tensors that broadcast."""
+
+    def call(self, inputs: Any) -> Tensor:
+        if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
+            raise ValueError(f"layer {self.name} ({type(self).__name__}) takes a list of at least two inputs")
+        result = inputs[0]
+        for other in inputs[1:]:
+            result = self.merge(result, other)
+        return self.finish(result, len(inputs))
+
+    def merge(self, x: Tensor, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def finish(self, x: Tensor, count: int) -> Tensor:
+        return x
+
+
+class Add(_Merge):
+    """The sum."""
+
+    def merge(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+
+class Subtract(_Merge):
+    """The first minus the second."""
+
+    def call(self, inputs: Any) -> Tensor:
+        if not isinstance(inputs, (list, tuple)) or len(inputs) != 2:
+            raise ValueError(f"layer {self.name} (Subtract) takes a list of two inputs")
+        return inputs[0] - inputs[1]
+
+
+class Multiply(_Merge):
+    """The product."""
+
+    def merge(self, x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+
+class Average(_Merge):
+    """The mean."""
+
+    def merge(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    def finish(self, x: Tensor, count: int) -> Tensor:
+        return x / count
+
+
+class Maximum(_Merge):
+    """The largest."""
+
+    def merge(self, x: Tensor, y: Tensor) -> Tensor:
+        return x.maximum(y)
+
+
+class Minimum(_Merge):
+    """The smallest."""
+
+    def merge(self, x: Tensor, y: Tensor) -> Tensor:
+        return x.minimum(y)
+
+
+class Concatenate(Layer):
+    """The inputs one after the other along `axis`."""
+
+    def __init__(self, axis: int = -1, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.axis = axis
+
+    def call(self, inputs: Any) -> Tensor:
+        return ops.cat(list(inputs), self.axis)
+
+
+class Dot(Layer):
+    """Products summed along `axes` of two inputs, example by example; with `normalize` cosines."""
+
+    def __init__(self, axes: Any, normalize: bool = False, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.axes = (axes, axes) if isinstance(axes, int) else tuple(axes)
+        self.normalize = normalize
+
+    def call(self, inputs: Any) -> Tensor:
+        x, y = inputs
+        first, second = (axis % t.ndim for axis, t in zip(self.axes, (x, y), strict=True))
+        if self.normalize:
+            x = x / (x * x).sum(first, keepdim=True).clamp(min=1e-12).sqrt()
+            y = y / (y * y).sum(second, keepdim=True).clamp(min=1e-12).sqrt()
+        left, right = x.movedim(first, -1), y.movedim(second, 1)  # (B, ..., K), (B, K, ...)
+        rows, columns = left.shape[1:-1], right.shape[2:]
+        product = left.reshape(left.shape[0], -1, left.shape[-1]) @ right.reshape(right.shape[0], right.shape[1], -1)
+        return product.reshape(x.shape[0], *(rows + columns or (1,)))
+
+
+def add(inputs: Any, **settings: Any) -> Any:
+    return Add(**settings)(inputs)
+
+
+def subtract(inputs: Any, **settings: Any) -> Any:
+    return Subtract(**settings)(inputs)
+
+
+def multiply(inputs: Any, **settings: Any) -> Any:
+    return Multiply(**settings)(inputs)
+
+
+def average(inputs: Any, **settings: Any) -> Any:
+    return Average(**settings)(inputs)
+
+
+def maximum(inputs: Any, **settings: Any) -> Any:
+    return Maximum(**settings)(inputs)
+
+
+def minimum(inputs: Any, **settings: Any) -> Any:
+    return Minimum(**settings)(inputs)
+
+
+def concatenate(inputs: Any, axis: int = -1, **settings: Any) -> Any:
+    return Concatenate(axis, **settings)(inputs)
+
+
+def dot(inputs: Any, axes: Any = -1, **settings: Any) -> Any:
+    return Dot(axes, **settings)(inputs)

@@ -1,0 +1,187 @@
+"""Normalisation, with Keras' defaults: epsilon 0.001, momentum 0.99."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, no_grad, ops
+from .. import constraints, initializers, regularizers
+from ..core import Layer
+
+__all__ = ["BatchNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization", "UnitNormalization"]
+
+
+class _Scaled(Layer):
+    """Base: gamma and beta along one or several axes."""
+
+    def __init__(
+        self, axis: Any, epsilon: float, center: bool, scale: bool, beta_initializer: Any, gamma_initializer: Any,
+        beta_regularizer: Any, gamma_regularizer: Any, beta_constraint: Any, gamma_constraint: Any, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        self.axis, self.epsilon, self.center, self.scale = axis, epsilon, center, scale
+        self.beta_initializer, self.gamma_initializer = (
+            initializers.get(beta_initializer),
+            initializers.get(gamma_initializer),
+        )
+        self.beta_regularizer, self.gamma_regularizer = (
+            regularizers.get(beta_regularizer),
+            regularizers.get(gamma_regularizer),
+        )
+        self.beta_constraint, self.gamma_constraint = (
+            constraints.get(beta_constraint),
+            constraints.get(gamma_constraint),
+        )
+        self.gamma: Tensor | None = None
+        self.beta: Tensor | None = None
+
+    def _axes(self, ndim: int) -> list[int]:
+        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
+        return sorted(axis % ndim for axis in axes)
+
+    def _add_scale(self, shape: Any) -> None:
+        if self.scale:
+            self.gamma = self.add_weight(
+                shape, self.gamma_initializer, name="gamma", regularizer=self.gamma_regularizer,
+                constraint=self.gamma_constraint,
+            )  # fmt: skip
+        if self.center:
+            self.beta = self.add_weight(
+                shape, self.beta_initializer, name="beta", regularizer=self.beta_regularizer,
+                constraint=self.beta_constraint,
+            )  # fmt: skip
+
+
+class BatchNormalization(_Scaled):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta of each channel: over the batch when training, else by the
+    moving means (Ioffe and Szegedy 2015, arXiv 1502.03167).
+    """
+
+    def __init__(
+        self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
+        beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", moving_mean_initializer: Any = "zeros",
+        moving_variance_initializer: Any = "ones", beta_regularizer: Any = None, gamma_regularizer: Any = None,
+        beta_constraint: Any = None, gamma_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
+            beta_constraint, gamma_constraint, **settings,
+        )  # fmt: skip
+        self.momentum = momentum
+        self.moving_mean_initializer = initializers.get(moving_mean_initializer)
+        self.moving_variance_initializer = initializers.get(moving_variance_initializer)
+
+    def build(self, input_shape: Any) -> None:
+        channels = input_shape[self.axis]
+        self._add_scale((channels,))
+        self.moving_mean = self.add_weight(
+            (channels,), self.moving_mean_initializer, name="moving_mean", trainable=False
+        )
+        self.moving_variance = self.add_weight(
+            (channels,), self.moving_variance_initializer, name="moving_variance", trainable=False
+        )
+
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        x = inputs if inputs.dtype.is_floating_point else inputs.to(self.dtype)
+        axis = self.axis % x.ndim
+        others = [dim for dim in range(x.ndim) if dim != axis]
+        if training and self.trainable:
+            # As torch's batch_norm, which has a kernel; the moving variance is Keras': not corrected.
+            with no_grad():
+                mean = x.detach().mean(others)
+                variance = x.detach().var(others, correction=0)
+                keep = self.momentum
+                self.moving_mean.mul_(keep).add_(mean * (1 - keep))
+                self.moving_variance.mul_(keep).add_(variance * (1 - keep))
+            y = ops.batch_norm(x.movedim(axis, 1), None, None, self.gamma, self.beta, True, 0.0, self.epsilon)
+        else:
+            y = ops.batch_norm(
+                x.movedim(axis, 1),
+                self.moving_mean,
+                self.moving_variance,
+                self.gamma,
+                self.beta,
+                False,
+                0.0,
+                self.epsilon,
+            )
+        return y.movedim(1, axis)
+
+
+class LayerNormalization(_Scaled):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta of each example (Ba et al. 2016, arXiv 1607.06450)."""
+
+    def __init__(
+        self, axis: Any = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
+        beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", beta_regularizer: Any = None,
+        gamma_regularizer: Any = None, beta_constraint: Any = None, gamma_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
+            beta_constraint, gamma_constraint, **settings,
+        )  # fmt: skip
+
+    def build(self, input_shape: Any) -> None:
+        self._add_scale([input_shape[axis] for axis in self._axes(len(input_shape))])
+
+    def call(self, inputs: Tensor) -> Tensor:
+        axes = self._axes(inputs.ndim)
+        last = list(range(inputs.ndim - len(axes), inputs.ndim))
+        x = inputs if axes == last else inputs.movedim(axes, last)
+        y = ops.layer_norm(x, x.shape[inputs.ndim - len(axes) :], self.gamma, self.beta, self.epsilon)
+        return y if axes == last else y.movedim(last, axes)
+
+
+class GroupNormalization(_Scaled):
+    """Normalises groups of channels of each example (Wu and He 2018, arXiv 1803.08494)."""
+
+    def __init__(
+        self, groups: int = 32, axis: int = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
+        beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", beta_regularizer: Any = None,
+        gamma_regularizer: Any = None, beta_constraint: Any = None, gamma_constraint: Any = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
+            beta_constraint, gamma_constraint, **settings,
+        )  # fmt: skip
+        self.groups = groups
+
+    def build(self, input_shape: Any) -> None:
+        channels = input_shape[self.axis]
+        groups = channels if self.groups == -1 else self.groups
+        if channels % groups:
+            raise ValueError(f"{channels} channels do not divide into {groups} groups")
+        self.groups = groups
+        self._add_scale((channels,))
+
+    def call(self, inputs: Tensor) -> Tensor:
+        axis = self.axis % inputs.ndim
+        y = ops.group_norm(inputs.movedim(axis, 1), self.groups, self.gamma, self.beta, self.epsilon)
+        return y.movedim(1, axis)
+
+
+class RMSNormalization(Layer):
+    """x / sqrt(mean x² + epsilon) * scale (Zhang and Sennrich 2019, arXiv 1910.07467)."""
+
+    def __init__(self, axis: int = -1, epsilon: float = 1e-6, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.axis, self.epsilon = axis, epsilon
+
+    def build(self, input_shape: Any) -> None:
+        self.scale = self.add_weight((input_shape[self.axis],), "ones", name="scale")
+
+    def call(self, inputs: Tensor) -> Tensor:
+        axis = self.axis % inputs.ndim
+        x = inputs.movedim(axis, -1)
+        return ops.rms_norm(x, self.scale, self.epsilon).movedim(-1, axis)
+
+
+class UnitNormalization(Layer):
+    """x / its Euclidean norm along `axis`."""
+
+    def __init__(self, axis: Any = -1, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.axis = axis
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs / (inputs * inputs).sum(self.axis, keepdim=True).clamp(min=1e-12).sqrt()

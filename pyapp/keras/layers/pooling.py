@@ -1,0 +1,162 @@
+"""Pools over windows of sequences, images and volumes, and over all of space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...engine import Tensor, ops
+from ...nn import functional as F
+from ..core import Layer
+from .convolution import same_padding, sizes
+
+__all__ = [
+    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "GlobalAveragePooling1D", "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D", "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D", "MaxPooling1D",
+    "MaxPooling2D", "MaxPooling3D",
+]  # fmt: skip
+
+_MAXIMA: dict[int, Callable[..., Tensor]] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_MEANS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+
+
+class _Pool(Layer):
+    dims: int
+
+    def __init__(
+        self, pool_size: Any = 2, strides: Any = None, padding: str = "valid", data_format: str | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        kind = type(self).__name__
+        self.pool_size = sizes(pool_size, self.dims, f"{kind}: pool_size")
+        self.strides = sizes(self.pool_size if strides is None else strides, self.dims, f"{kind}: strides")
+        if padding.lower() not in ("valid", "same"):
+            raise ValueError(f"{kind}: padding is valid or same, not {padding!r}")
+        if data_format not in (None, "channels_last"):
+            raise ValueError(f"{kind}: data_format is channels_last; move the channels with Permute")
+        self.padding = padding.lower()
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if inputs.ndim != self.dims + 2:
+            raise ValueError(
+                f"layer {self.name} ({type(self).__name__}) takes {self.dims + 2} dims, got {inputs.shape}"
+            )
+        x = inputs.movedim(-1, 1)
+        flat: list[int] = []
+        if self.padding == "same":
+            for size, window, stride in reversed(list(zip(x.shape[2:], self.pool_size, self.strides, strict=True))):
+                flat += same_padding(size, window, stride)
+        return self.pool(x, flat).movedim(1, -1)
+
+    def pool(self, x: Tensor, padding: list[int]) -> Tensor:
+        """x (B, C, …), and the numbers of steps to add at its ends, last dim first."""
+        raise NotImplementedError
+
+
+class _MaxPool(_Pool):
+    def pool(self, x: Tensor, padding: list[int]) -> Tensor:
+        if any(padding):
+            x = F.pad(x, padding, value=float("-inf"))
+        return _MAXIMA[self.dims](x, self.pool_size, self.strides)
+
+
+class _AveragePool(_Pool):
+    def pool(self, x: Tensor, padding: list[int]) -> Tensor:
+        pool = _MEANS[self.dims]
+        if not any(padding):
+            return pool(x, self.pool_size, self.strides)
+        counted = F.pad(ops.ones((1, 1, *x.shape[2:]), device=x.device), padding)
+        return pool(F.pad(x, padding), self.pool_size, self.strides) / pool(counted, self.pool_size, self.strides)
+
+
+class MaxPooling1D(_MaxPool):
+    """The largest value of each window of (B, steps, channels)."""
+
+    dims = 1
+
+
+class MaxPooling2D(_MaxPool):
+    """The largest value of each window of (B, H, W, channels)."""
+
+    dims = 2
+
+
+class MaxPooling3D(_MaxPool):
+    """The largest value of each window of (B, D, H, W, channels)."""
+
+    dims = 3
+
+
+class AveragePooling1D(_AveragePool):
+    """The mean of each window of (B, steps, channels); padding is not counted."""
+
+    dims = 1
+
+
+class AveragePooling2D(_AveragePool):
+    """The mean of each window of (B, H, W, channels); padding is not counted."""
+
+    dims = 2
+
+
+class AveragePooling3D(_AveragePool):
+    """The mean of each window of (B, D, H, W, channels); padding is not counted."""
+
+    dims = 3
+
+
+class _GlobalPool(Layer):
+    dims: int
+
+    def __init__(self, data_format: str | None = None, keepdims: bool = False, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.keepdims = keepdims
+        first = 2 if data_format == "channels_first" else 1
+        self.space = tuple(range(first, first + self.dims))
+
+
+class _GlobalAverage(_GlobalPool):
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs.mean(self.space, keepdim=self.keepdims)
+
+
+class _GlobalMax(_GlobalPool):
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs.amax(self.space, keepdim=self.keepdims)
+
+
+class GlobalAveragePooling1D(_GlobalAverage):
+    """The mean over the steps: (B, steps, channels) -> (B, channels)."""
+
+    dims = 1
+
+
+class GlobalAveragePooling2D(_GlobalAverage):
+    """The mean over images: (B, H, W, channels) -> (B, channels)."""
+
+    dims = 2
+
+
+class GlobalAveragePooling3D(_GlobalAverage):
+    """The mean over volumes."""
+
+    dims = 3
+
+
+class GlobalMaxPooling1D(_GlobalMax):
+    """The largest of the steps: (B, steps, channels) -> (B, channels)."""
+
+    dims = 1
+
+
+class GlobalMaxPooling2D(_GlobalMax):
+    """The largest of images: (B, H, W, channels) -> (B, channels)."""
+
+    dims = 2
+
+
+class GlobalMaxPooling3D(_GlobalMax):
+    """The largest of volumes."""
+
+    dims = 3

@@ -1,0 +1,201 @@
+"""Layers that prepare data: scaling, normalising, one-hot classes, texts to numbers."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable
+from math import log
+from typing import Any
+
+from ...engine import Tensor, no_grad, ops
+from ..core import Layer
+
+__all__ = ["CategoryEncoding", "Normalization", "Rescaling", "TextVectorization"]
+
+
+class Rescaling(Layer):
+    """inputs * scale + offset, as floating-point numbers."""
+
+    def __init__(self, scale: Any, offset: Any = 0.0, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.scale, self.offset = scale, offset
+
+    def call(self, inputs: Tensor) -> Tensor:
+        x = inputs.to(self.dtype)
+        return x * ops.as_tensor(self.scale).to(self.dtype) + ops.as_tensor(self.offset).to(self.dtype)
+
+
+class Normalization(Layer):
+    """(x - mean) / deviation along `axis`; `adapt(data)` measures them, unless they are given."""
+
+    def __init__(
+        self, axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False, **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        if (mean is None) != (variance is None):
+            raise ValueError("Normalization: mean and variance are given together")
+        self.axis = () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+        self.given = None if mean is None else (mean, variance)
+        self.invert = invert
+
+    def build(self, input_shape: Any) -> None:
+        kept = sorted(axis % len(input_shape) for axis in self.axis)
+        self.shape = [size if place in kept else 1 for place, size in enumerate(input_shape)]
+        self.shape[0] = 1
+        sizes = [input_shape[place] for place in kept]
+        self.mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
+        self.variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
+        if self.given is not None:
+            with no_grad():
+                for weight, value in zip((self.mean, self.variance), self.given, strict=True):
+                    weight.copy_(
+                        ops.as_tensor(value).to(self.dtype).reshape(-1).expand(weight.numel()).reshape(weight.shape)
+                    )
+
+    def adapt(self, data: Any) -> None:
+        """Measures the mean and variance of an array or tensor (N, …)."""
+        x = ops.as_tensor(data).to(self.dtype)
+        if not self.built:
+            self._build_for(x)
+        kept = {axis % x.ndim for axis in self.axis}
+        others = [dim for dim in range(x.ndim) if dim not in kept]
+        with no_grad():
+            self.mean.copy_(x.mean(others).reshape(self.mean.shape))
+            self.variance.copy_(x.var(others, correction=0).reshape(self.variance.shape))
+
+    def call(self, inputs: Tensor) -> Tensor:
+        x = inputs.to(self.dtype)
+        mean, deviation = self.mean.reshape(self.shape), self.variance.reshape(self.shape).sqrt().clamp(min=1e-7)
+        return x * deviation + mean if self.invert else (x - mean) / deviation
+
+
+class CategoryEncoding(Layer):
+    """Class numbers as vectors: output_mode one_hot, multi_hot or count."""
+
+    def __init__(self, num_tokens: int, output_mode: str = "multi_hot", **settings: Any) -> None:
+        super().__init__(**settings)
+        if output_mode not in ("one_hot", "multi_hot", "count"):
+            raise ValueError(f"CategoryEncoding: output_mode is one_hot, multi_hot or count, not {output_mode!r}")
+        self.num_tokens, self.output_mode = num_tokens, output_mode
+
+    def call(self, inputs: Tensor) -> Tensor:
+        ids = inputs.to("int64")
+        if self.output_mode == "one_hot" and ids.ndim and ids.shape[-1] == 1:
+            ids = ids.squeeze(-1)
+        one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.dtype)
+        if self.output_mode == "one_hot":
+            return one_hot
+        counts = one_hot.sum(-2)
+        return counts if self.output_mode == "count" else (counts > 0).to(self.dtype)
+
+
+_STRIPPED = re.compile(f"[{re.escape(string.punctuation)}]")
+
+
+class TextVectorization(Layer):
+    """Texts to numbers of words: 0 is padding, 1 an unknown word, then the vocabulary, most frequent first. `adapt`
+    learns the vocabulary. `output_mode`: int, multi_hot, count or tf_idf.
+    """
+
+    def __init__(
+        self, max_tokens: int | None = None, standardize: Any = "lower_and_strip_punctuation",
+        split: Any = "whitespace", ngrams: Any = None, output_mode: str = "int",
+        output_sequence_length: int | None = None, pad_to_max_tokens: bool = False, vocabulary: Any = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        if output_mode not in ("int", "multi_hot", "count", "tf_idf"):
+            raise ValueError(f"TextVectorization: output_mode is int, multi_hot, count or tf_idf, not {output_mode!r}")
+        if ngrams is not None:
+            raise NotImplementedError("TextVectorization: ngrams are not supported")
+        self.max_tokens, self.output_mode = max_tokens, output_mode
+        self.standardize, self.split, self.length = standardize, split, output_sequence_length
+        self.pad_to_max_tokens = pad_to_max_tokens
+        self.words: list[str] = []
+        self.weights_of_words: list[float] = []  # inverse document frequencies
+        self.built = True
+        if vocabulary is not None:
+            self.set_vocabulary(vocabulary)
+
+    def _standard(self, text: str) -> str:
+        kind = self.standardize
+        if callable(kind):
+            return str(kind(text))
+        if kind in ("lower", "lower_and_strip_punctuation"):
+            text = text.lower()
+        return _STRIPPED.sub("", text) if kind in ("strip_punctuation", "lower_and_strip_punctuation") else text
+
+    def _split(self, text: str) -> list[str]:
+        split: Callable[[str], Any] | str | None = self.split
+        if callable(split):
+            return list(split(text))
+        return text.split() if split == "whitespace" else list(text) if split == "character" else [text]
+
+    def _words_of(self, texts: Iterable[Any]) -> list[list[str]]:
+        found = []
+        for text in texts:
+            while isinstance(text, (list, tuple)) and len(text) == 1:
+                (text,) = text
+            if isinstance(text, bytes):
+                text = text.decode()
+            if not isinstance(text, str):
+                raise TypeError(f"layer {self.name} (TextVectorization) takes texts, not {type(text).__name__}")
+            found.append(self._split(self._standard(text)))
+        return found
+
+    def adapt(self, data: Iterable[Any]) -> None:
+        """Learns the vocabulary from texts."""
+        documents = self._words_of(data.tolist() if hasattr(data, "tolist") else data)
+        counts = Counter(word for words in documents for word in words)
+        order = sorted(counts, key=lambda word: (counts[word], word), reverse=True)
+        limit = None if self.max_tokens is None else self.max_tokens - (2 if self.output_mode == "int" else 1)
+        self.words = order[:limit]
+        seen = Counter(word for words in documents for word in set(words))
+        self.weights_of_words = [log(1 + len(documents) / (1 + seen[word])) for word in self.words]
+
+    def set_vocabulary(self, vocabulary: Iterable[str], idf_weights: Iterable[float] | None = None) -> None:
+        """Sets the words, most frequent first; the padding and the unknown word may stand before them."""
+        words = list(vocabulary)
+        if words[:2] == ["", "[UNK]"]:
+            words = words[2:]
+        elif words[:1] == ["[UNK]"]:
+            words = words[1:]
+        if len(set(words)) < len(words):
+            raise ValueError("TextVectorization: a word stands twice in the vocabulary")
+        self.words, self.weights_of_words = words, list(idf_weights or [])
+
+    def get_vocabulary(self, include_special_tokens: bool = True) -> list[str]:
+        """The words by their numbers."""
+        special = ["", "[UNK]"] if self.output_mode == "int" else ["[UNK]"]
+        return (special if include_special_tokens else []) + self.words
+
+    def vocabulary_size(self) -> int:
+        return len(self.get_vocabulary())
+
+    def __call__(self, inputs: Any, **kwargs: Any) -> Any:
+        if isinstance(inputs, str):
+            return self.call([inputs])[0]
+        return self.call(inputs.tolist() if hasattr(inputs, "tolist") else inputs)
+
+    def call(self, inputs: Any) -> Tensor:
+        documents = self._words_of(inputs)
+        first = 2 if self.output_mode == "int" else 1
+        number = {word: place + first for place, word in enumerate(self.words)}
+        ids = [[number.get(word, first - 1) for word in words] for words in documents]
+        if self.output_mode == "int":
+            length = self.length or max((len(row) for row in ids), default=0)
+            return ops.tensor([(row + [0] * length)[:length] for row in ids], dtype="int64")
+        size = self.max_tokens if self.pad_to_max_tokens and self.max_tokens else len(self.words) + 1
+        weights = [sum(self.weights_of_words) / len(self.words), *self.weights_of_words] if self.words else [0.0]
+        rows = []
+        for row in ids:
+            counts = Counter(row)
+            values = [float(counts[k]) for k in range(size)]
+            if self.output_mode == "multi_hot":
+                values = [float(value > 0) for value in values]
+            elif self.output_mode == "tf_idf":
+                values = [value * (weights[k] if k < len(weights) else 0.0) for k, value in enumerate(values)]
+            rows.append(values)
+        return ops.tensor(rows)

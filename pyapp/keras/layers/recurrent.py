@@ -1,0 +1,366 @@
+"""Recurrent layers over sequences (B, steps, features), with Keras' gate orders: LSTM i, f, c, o; GRU z, r, h."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...engine import Tensor, ops
+from ...nn import functional as F
+from .. import activations, constraints, initializers, regularizers
+from ..core import Layer, as_layer, flatten, unique_name
+
+__all__ = [
+    "GRU", "LSTM", "RNN", "Bidirectional", "GRUCell", "LSTMCell", "SimpleRNN", "SimpleRNNCell", "TimeDistributed",
+]  # fmt: skip
+
+
+class _Cell(Layer):
+    """Base of one step: weights kernel (features, gates * units), recurrent_kernel (units, gates * units), bias."""
+
+    gates: int
+    states = 1  # how many tensors (B, units) are kept from step to step
+
+    def __init__(
+        self, units: int, activation: Any, use_bias: bool, kernel_initializer: Any, recurrent_initializer: Any,
+        bias_initializer: Any, kernel_regularizer: Any, recurrent_regularizer: Any, bias_regularizer: Any,
+        kernel_constraint: Any, recurrent_constraint: Any, bias_constraint: Any, dropout: float,
+        recurrent_dropout: float, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        if not isinstance(units, int) or units < 1:
+            raise ValueError(f"{type(self).__name__}: units is a positive integer, not {units!r}")
+        self.units, self.activation, self.use_bias = units, activations.get(activation), use_bias
+        self.dropout, self.recurrent_dropout = min(1.0, max(0.0, dropout)), min(1.0, max(0.0, recurrent_dropout))
+        self._made_with = (
+            (kernel_initializer, kernel_regularizer, kernel_constraint),
+            (recurrent_initializer, recurrent_regularizer, recurrent_constraint),
+            (bias_initializer, bias_regularizer, bias_constraint),
+        )
+        self.bias: Tensor | None = None
+
+    def _weight(self, name: str, shape: Any, made_with: tuple[Any, Any, Any]) -> Tensor:
+        initializer, regularizer, constraint = made_with
+        return self.add_weight(
+            shape, initializers.get(initializer), name=name, regularizer=regularizers.get(regularizer),
+            constraint=constraints.get(constraint),
+        )  # fmt: skip
+
+    def bias_shape(self) -> tuple[int, ...]:
+        return (self.gates * self.units,)
+
+    def build(self, input_shape: Any) -> None:
+        of_kernel, of_recurrent, of_bias = self._made_with
+        self.kernel = self._weight("kernel", (input_shape[-1], self.gates * self.units), of_kernel)
+        self.recurrent_kernel = self._weight("recurrent_kernel", (self.units, self.gates * self.units), of_recurrent)
+        if self.use_bias:
+            self.bias = self._weight("bias", self.bias_shape(), of_bias)
+
+    def input_part(self, x: Tensor) -> Tensor:
+        """The inputs' share of the gates, (..., gates * units), for all steps at once."""
+        return ops.linear(x, self.kernel.T, self.bias)
+
+    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
+        """The next states, the output first, from the inputs' share of this step."""
+        raise NotImplementedError
+
+    def zero_states(self, batch: int, like: Tensor) -> list[Tensor]:
+        return [ops.zeros((batch, self.units), dtype=like.dtype, device=like.device) for _ in range(self.states)]
+
+    def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
+        states = list(states) if isinstance(states, (list, tuple)) else [states]
+        after = self.step(self.input_part(inputs), states)
+        return after[0], after
+
+
+class SimpleRNNCell(_Cell):
+    """h = activation(x @ kernel + h @ recurrent_kernel + bias)."""
+
+    gates = 1
+
+    def __init__(
+        self, units: int, activation: Any = "tanh", use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal", bias_initializer: Any = "zeros", kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None, bias_regularizer: Any = None, kernel_constraint: Any = None,
+        recurrent_constraint: Any = None, bias_constraint: Any = None, dropout: float = 0.0,
+        recurrent_dropout: float = 0.0, seed: int | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            units, activation, use_bias, kernel_initializer, recurrent_initializer, bias_initializer,
+            kernel_regularizer, recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
+            bias_constraint, dropout, recurrent_dropout, **settings,
+        )  # fmt: skip
+
+    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
+        return [self.activation(part + states[0] @ self.recurrent_kernel)]
+
+
+class GRUCell(_Cell):
+    """Cho et al. 2014, arXiv 1406.1078; with reset_after the reset gate acts after the product, as in cuDNN."""
+
+    gates = 3
+
+    def __init__(
+        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform", recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros", kernel_regularizer: Any = None, recurrent_regularizer: Any = None,
+        bias_regularizer: Any = None, kernel_constraint: Any = None, recurrent_constraint: Any = None,
+        bias_constraint: Any = None, dropout: float = 0.0, recurrent_dropout: float = 0.0, seed: int | None = None,
+        reset_after: bool = True, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            units, activation, use_bias, kernel_initializer, recurrent_initializer, bias_initializer,
+            kernel_regularizer, recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint,
+            bias_constraint, dropout, recurrent_dropout, **settings,
+        )  # fmt: skip
+        self.recurrent_activation, self.reset_after = activations.get(recurrent_activation), reset_after
+
+    def bias_shape(self) -> tuple[int, ...]:
+        return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
+
+    def input_part(self, x: Tensor) -> Tensor:
+        bias = self.bias[0] if self.bias is not None and self.reset_after else self.bias
+        return ops.linear(x, self.kernel.T, bias)
+
+    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
+        (h,), n = states, self.units
+        if self.reset_after:
+            hidden = ops.linear(h, self.recurrent_kernel.T, None if self.bias is None else self.bias[1])
+            gates = self.recurrent_activation(part[:, : 2 * n] + hidden[:, : 2 * n])
+            update, reset = gates[:, :n], gates[:, n:]
+            new = self.activation(part[:, 2 * n :] + reset * hidden[:, 2 * n :])
+        else:
+            gates = self.recurrent_activation(part[:, : 2 * n] + h @ self.recurrent_kernel[:, : 2 * n])
+            update, reset = gates[:, :n], gates[:, n:]
+            new = self.activation(part[:, 2 * n :] + (reset * h) @ self.recurrent_kernel[:, 2 * n :])
+        return [update * h + (1 - update) * new]
+
+
+class _WithForget:
+    """bias_initializer with ones for the forget gate (Jozefowicz et al. 2015)."""
+
+    def __init__(self, inner: Any, units: int) -> None:
+        self.inner, self.units = initializers.get(inner), units
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        assert self.inner is not None
+        values, n = self.inner(shape, dtype=dtype), self.units
+        values[n : 2 * n].fill_(1.0)
+        return values
+
+
+class LSTMCell(_Cell):
+    """Hochreiter and Schmidhuber 1997."""
+
+    gates = 4
+    states = 2
+
+    def __init__(
+        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
+        kernel_initializer: Any = "glorot_uniform", recurrent_initializer: Any = "orthogonal",
+        bias_initializer: Any = "zeros", unit_forget_bias: bool = True, kernel_regularizer: Any = None,
+        recurrent_regularizer: Any = None, bias_regularizer: Any = None, kernel_constraint: Any = None,
+        recurrent_constraint: Any = None, bias_constraint: Any = None, dropout: float = 0.0,
+        recurrent_dropout: float = 0.0, seed: int | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        first = _WithForget(bias_initializer, units) if unit_forget_bias else bias_initializer
+        super().__init__(
+            units, activation, use_bias, kernel_initializer, recurrent_initializer, first, kernel_regularizer,
+            recurrent_regularizer, bias_regularizer, kernel_constraint, recurrent_constraint, bias_constraint, dropout,
+            recurrent_dropout, **settings,
+        )  # fmt: skip
+        self.recurrent_activation = activations.get(recurrent_activation)
+
+    def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
+        h, c = states
+        n, gate = self.units, self.recurrent_activation
+        total = part + h @ self.recurrent_kernel
+        c = gate(total[:, n : 2 * n]) * c + gate(total[:, :n]) * self.activation(total[:, 2 * n : 3 * n])
+        return [gate(total[:, 3 * n :]) * self.activation(c), c]
+
+
+class RNN(Layer):
+    """A cell over the steps of sequences: (B, steps, features) -> (B, units), or (B, steps, units) with
+    return_sequences. `mask` (B, steps) leaves out steps: the states stay as they are.
+    """
+
+    def __init__(
+        self, cell: Any, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
+        stateful: bool = False, unroll: bool = False, **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**settings)
+        if not isinstance(cell, _Cell):
+            raise TypeError(f"RNN: takes a SimpleRNNCell, GRUCell or LSTMCell, not {cell!r:.60}")
+        self.cell = cell
+        self.return_sequences, self.return_state = return_sequences, return_state
+        self.go_backwards, self.stateful = go_backwards, stateful
+        self.kept: list[Tensor] | None = None  # the states after the last batch
+
+    def build(self, input_shape: Any) -> None:
+        self.cell.build(input_shape)
+        self.cell.built = True
+
+    def reset_states(self) -> None:
+        """Forgets the states of a stateful layer."""
+        self.kept = None
+
+    reset_state = reset_states
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], (list, tuple)):  # [sequences, states…]
+            kwargs["initial_state"] = list(args[0][1:])
+            args = (args[0][0], *args[1:])
+        return super().__call__(*args, **kwargs)
+
+    def call(
+        self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
+    ) -> Any:
+        if sequences.ndim != 3:
+            raise ValueError(
+                f"layer {self.name} ({type(self).__name__}) takes (batch, steps, features), got {sequences.shape}"
+            )
+        cell, batch = self.cell, sequences.shape[0]
+        if initial_state is not None:
+            states = flatten(initial_state)
+        elif self.stateful and self.kept is not None and self.kept[0].shape[0] == batch:
+            states = self.kept
+        else:
+            states = cell.zero_states(batch, sequences)
+        x = F.dropout(sequences, cell.dropout) if training and cell.dropout else sequences
+        parts = cell.input_part(x)  # (B, steps, gates * units)
+        dropped = None
+        if training and cell.recurrent_dropout:
+            dropped = F.dropout(ops.ones((batch, cell.units), device=sequences.device), cell.recurrent_dropout)
+        steps = range(sequences.shape[1])
+        outputs: list[Tensor] = []
+        for t in reversed(steps) if self.go_backwards else steps:
+            before = states
+            if dropped is not None:
+                before = [states[0] * dropped, *states[1:]]
+            after = cell.step(parts[:, t], before)
+            if mask is not None:
+                seen = mask[:, t].reshape(-1, 1).to("bool")
+                after = [ops.where(seen, new, old) for new, old in zip(after, states, strict=True)]
+            states = after
+            outputs.append(states[0])
+        if self.stateful:
+            self.kept = [state.detach() for state in states]
+        result = ops.stack(outputs, 1) if self.return_sequences else states[0]
+        return (result, *states) if self.return_state else result
+
+
+class _Whole(RNN):
+    """Base of a cell and its loop in one layer."""
+
+    kind: type[_Cell]
+
+    def __init__(
+        self, units: int, return_sequences: bool = False, return_state: bool = False, go_backwards: bool = False,
+        stateful: bool = False, unroll: bool = False, activity_regularizer: Any = None, use_cudnn: Any = "auto",
+        name: str | None = None, trainable: bool = True, dtype: Any = None, input_shape: Any = None, **of_cell: Any,
+    ) -> None:  # fmt: skip
+        cell = self.kind(units, dtype=dtype, **of_cell)
+        super().__init__(
+            cell, return_sequences, return_state, go_backwards, stateful, unroll, name=name, trainable=trainable,
+            dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
+        )  # fmt: skip
+        self.units = units
+
+
+class SimpleRNN(_Whole):
+    """SimpleRNNCell over sequences."""
+
+    kind = SimpleRNNCell
+
+    def __init__(self, units: int, activation: Any = "tanh", use_bias: bool = True, **settings: Any) -> None:
+        super().__init__(units, activation=activation, use_bias=use_bias, **settings)
+
+
+class GRU(_Whole):
+    """GRUCell over sequences."""
+
+    kind = GRUCell
+
+    def __init__(
+        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            units, activation=activation, recurrent_activation=recurrent_activation, use_bias=use_bias, **settings
+        )
+
+
+class LSTM(_Whole):
+    """LSTMCell over sequences."""
+
+    kind = LSTMCell
+
+    def __init__(
+        self, units: int, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", use_bias: bool = True,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            units, activation=activation, recurrent_activation=recurrent_activation, use_bias=use_bias, **settings
+        )
+
+
+class Bidirectional(Layer):
+    """A recurrent layer over sequences and another over reversed ones. `merge_mode`: concat, sum, mul, ave or None."""
+
+    def __init__(
+        self, layer: Any, merge_mode: str | None = "concat", backward_layer: Any = None, **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        layer = as_layer(layer)
+        if not isinstance(layer, RNN):
+            raise TypeError(f"Bidirectional: takes a recurrent layer, not {type(layer).__name__}")
+        if merge_mode not in ("concat", "sum", "mul", "ave", None):
+            raise ValueError(f"Bidirectional: merge_mode is concat, sum, mul, ave or None, not {merge_mode!r}")
+        self.merge_mode, self.forward_layer = merge_mode, layer
+        if backward_layer is None:
+            config = {**layer.get_config(), "name": unique_name("backward_" + layer.name)}
+            backward_layer = type(layer).from_config({**config, "go_backwards": not layer.go_backwards})
+        self.backward_layer = backward_layer
+
+    def build(self, input_shape: Any) -> None:
+        for layer in (self.forward_layer, self.backward_layer):
+            layer.build(input_shape)
+            layer.built = True
+
+    def call(
+        self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
+    ) -> Any:
+        halves = (None, None)
+        if initial_state is not None:
+            middle = len(initial_state) // 2
+            halves = (initial_state[:middle], initial_state[middle:])
+        y = self.forward_layer(sequences, initial_state=halves[0], mask=mask, training=training)
+        z = self.backward_layer(sequences, initial_state=halves[1], mask=mask, training=training)
+        states: tuple[Tensor, ...] = ()
+        if self.forward_layer.return_state:
+            states, y, z = (*y[1:], *z[1:]), y[0], z[0]
+        if self.forward_layer.return_sequences:
+            z = z.flip(1)
+        result = self._merged(y, z)
+        return (result, *states) if states else result
+
+    def _merged(self, y: Tensor, z: Tensor) -> Any:
+        if self.merge_mode == "concat":
+            return ops.cat([y, z], -1)
+        if self.merge_mode == "sum":
+            return y + z
+        if self.merge_mode == "mul":
+            return y * z
+        return 0.5 * (y + z) if self.merge_mode == "ave" else (y, z)
+
+
+class TimeDistributed(Layer):
+    """A layer at each step of (B, steps, …)."""
+
+    def __init__(self, layer: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.layer = as_layer(layer)
+
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        flat = inputs.reshape(inputs.shape[0] * inputs.shape[1], *inputs.shape[2:])
+        y = self.layer(flat)
+        return y.reshape(inputs.shape[0], inputs.shape[1], *y.shape[1:])

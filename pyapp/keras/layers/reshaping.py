@@ -1,0 +1,191 @@
+"""Layers that change shapes, pad, crop and repeat; functions as layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from ...engine import Tensor
+from ...nn import functional as F
+from ..core import Function, Layer
+
+__all__ = [
+    "Cropping1D", "Cropping2D", "Flatten", "Identity", "Lambda", "Masking", "Permute", "RepeatVector", "Reshape",
+    "UpSampling1D", "UpSampling2D", "ZeroPadding1D", "ZeroPadding2D",
+]  # fmt: skip
+
+
+class Identity(Layer):
+    """The input itself."""
+
+    def call(self, inputs: Any) -> Any:
+        return inputs
+
+
+class Flatten(Layer):
+    """(B, ...) -> (B, everything else)."""
+
+    def __init__(self, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.data_format = data_format
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if self.data_format == "channels_first" and inputs.ndim > 2:
+            inputs = inputs.movedim(1, -1)
+        return inputs.reshape(inputs.shape[0], -1) if inputs.ndim > 1 else inputs.reshape(-1, 1)
+
+
+class Reshape(Layer):
+    """(B, ...) -> (B, *target_shape); one size may be -1."""
+
+    def __init__(self, target_shape: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.target_shape = tuple(target_shape)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        rest = prod(inputs.shape[1:])
+        if -1 not in self.target_shape and prod(self.target_shape) != rest:
+            raise ValueError(
+                f"layer {self.name} (Reshape): inputs of shape {inputs.shape} do not fit {self.target_shape}"
+            )
+        return inputs.reshape(inputs.shape[0], *self.target_shape)
+
+
+class Permute(Layer):
+    """Dims in another order; dims are counted from 1, without the batch."""
+
+    def __init__(self, dims: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.dims = tuple(dims)
+        if sorted(self.dims) != list(range(1, len(self.dims) + 1)):
+            raise ValueError(f"Permute: dims are 1 … {len(self.dims)} in any order, got {self.dims}")
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs.permute(0, *self.dims)
+
+
+class RepeatVector(Layer):
+    """(B, F) -> (B, n, F)."""
+
+    def __init__(self, n: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.n = n
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs.unsqueeze(1).expand(-1, self.n, -1)
+
+
+class Masking(Layer):
+    """Zeros in place of time steps all of whose features are mask_value."""
+
+    def __init__(self, mask_value: float = 0.0, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.mask_value = mask_value
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs * (inputs != self.mask_value).any(-1, keepdim=True).to(inputs.dtype)
+
+
+class Lambda(Function):
+    """A function as a layer."""
+
+    def __init__(
+        self, function: Callable[..., Any], output_shape: Any = None, mask: Any = None, arguments: Any = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(function, **settings)
+        self.arguments = dict(arguments or {})
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **self.arguments, **kwargs)
+
+
+def _pairs(padding: Any, dims: int) -> list[tuple[int, int]]:
+    """(before, after) of each dim from 1, (1, 1) or ((1, 1), (1, 1))."""
+    if isinstance(padding, int):
+        return [(padding, padding)] * dims
+    if dims == 1 and len(padding) == 2 and all(isinstance(n, int) for n in padding):
+        return [tuple(padding)]
+    if len(padding) != dims:
+        raise ValueError(f"takes a number, or one for each of {dims} dims, got {padding}")
+    return [(n, n) if isinstance(n, int) else tuple(n) for n in padding]
+
+
+class _Padding(Layer):
+    dims: int
+
+    def __init__(self, padding: Any = 1, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.padding = _pairs(padding, self.dims)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        flat = [n for pair in reversed(self.padding) for n in pair]
+        return F.pad(inputs, [0, 0, *flat])
+
+
+class ZeroPadding1D(_Padding):
+    """Zeros before and after, (B, steps, features)."""
+
+    dims = 1
+
+
+class ZeroPadding2D(_Padding):
+    """Zeros around images (B, H, W, C)."""
+
+    dims = 2
+
+
+class _Cropping(Layer):
+    dims: int
+
+    def __init__(self, cropping: Any = 1, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.cropping = _pairs(cropping, self.dims)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        for dim, (before, after) in enumerate(self.cropping, 1):
+            inputs = inputs.narrow(dim, before, inputs.shape[dim] - before - after)
+        return inputs
+
+
+class Cropping1D(_Cropping):
+    """Steps cut off at the ends of (B, steps, features)."""
+
+    dims = 1
+
+
+class Cropping2D(_Cropping):
+    """Rows and columns cut off images (B, H, W, C)."""
+
+    dims = 2
+
+
+class UpSampling1D(Layer):
+    """Each step `size` times."""
+
+    def __init__(self, size: int = 2, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.size = size
+
+    def call(self, inputs: Tensor) -> Tensor:
+        return inputs.repeat_interleave(self.size, 1)
+
+
+class UpSampling2D(Layer):
+    """Images (B, H, W, C) enlarged by whole factors; nearest or bilinear."""
+
+    def __init__(
+        self, size: Any = (2, 2), data_format: str | None = None, interpolation: str = "nearest", **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        self.size = (size, size) if isinstance(size, int) else tuple(size)
+        if interpolation not in ("nearest", "bilinear"):
+            raise ValueError(f"UpSampling2D: interpolation is nearest or bilinear, not {interpolation!r}")
+        self.interpolation = interpolation
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if self.interpolation == "nearest":
+            return inputs.repeat_interleave(self.size[0], 1).repeat_interleave(self.size[1], 2)
+        planes = F.interpolate(inputs.movedim(-1, 1), scale_factor=self.size, mode="bilinear", align_corners=False)
+        return planes.movedim(1, -1)

@@ -1,0 +1,125 @@
+"""Objects by name, as Keras accepts them everywhere: "relu", {"class_name": …, "config": …}, a class, an object; and
+objects that remember the arguments they were made with, so that files can describe them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def snake_case(name: str) -> str:
+    """glorot_uniform of GlorotUniform, conv2d of Conv2D."""
+    return re.sub(r"(?<=.)(?=[A-Z][a-z])|(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+CLASSES: dict[str, Any] = {}  # what files may name: the classes of this package, and those that users register
+
+
+class Configured:
+    """Base of objects whose `get_config` gives the arguments of their constructor, as JSON values."""
+
+    _arguments: dict[str, Any] | None = None
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if cls.__module__.startswith(__package__):
+            CLASSES[cls.__name__] = cls
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {name: as_json(value) for name, value in (self._arguments or {}).items()}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        """An object made with these arguments."""
+        return cls(**config)
+
+
+def _remembering(construct: Callable[..., None]) -> Callable[..., None]:
+    """The constructor, which keeps the arguments of the outermost call."""
+    signature = inspect.signature(construct)
+
+    @functools.wraps(construct)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if self.__dict__.get("_arguments") is None:
+            try:
+                bound = signature.bind(self, *args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{type(self).__name__}: {error}") from None
+            given = dict(list(bound.arguments.items())[1:])
+            for name, parameter in signature.parameters.items():
+                if parameter.kind is parameter.VAR_KEYWORD:
+                    given |= given.pop(name, {})
+            self.__dict__["_arguments"] = given
+        construct(self, *args, **kwargs)
+
+    return __init__
+
+
+def as_json(value: Any) -> Any:
+    """A value of a configuration as JSON. TypeError for what has no form there."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): as_json(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(inner) for inner in value]
+    if hasattr(value, "get_config"):
+        return {"class_name": type(value).__name__, "config": value.get_config()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    name = getattr(value, "__name__", "<lambda>")
+    if callable(value) and name != "<lambda>" and value.__module__.startswith("pyapp.keras."):
+        return name
+    raise TypeError(f"{value!r:.60} cannot be written to a file: a function of your own has no name in Keras")
+
+
+class Lookup:
+    """Finds objects of one kind among the names of a module: instances of subclasses of `base`, made without
+    arguments, and functions."""
+
+    def __init__(
+        self, kind: str, names: Mapping[str, Any], base: type, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        self.kind, self.names, self.base, self.aliases = kind, names, base, aliases or {}
+
+    def _named(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in self.names.items():
+            if name[0] == "_" or value is self.base:
+                continue
+            if isinstance(value, type):
+                if issubclass(value, self.base):
+                    found[name] = found[snake_case(name)] = value
+            elif callable(value) and getattr(value, "__module__", "") == self.names["__name__"] and name != "get":
+                found.setdefault(name, value)
+        return found
+
+    def get(self, given: Any) -> Any:
+        """The object that `given` names. ValueError for an unknown name, with the names that there are."""
+        if given is None:
+            return None
+        if isinstance(given, str):
+            named = self._named()
+            found = named.get(self.aliases.get(given, given))
+            if found is None:
+                found = named.get(given.lower())
+            if found is None:
+                raise ValueError(f"there is no {self.kind} {given!r}; there are {', '.join(sorted(named))}")
+            return found() if isinstance(found, type) else found
+        if isinstance(given, Mapping):
+            made = self._named().get(given.get("class_name", ""))
+            if made is None:
+                raise ValueError(f"there is no {self.kind} {given.get('class_name')!r}")
+            return made(**given.get("config", {})) if isinstance(made, type) else made
+        if isinstance(given, type) and issubclass(given, self.base):
+            return given()
+        if callable(given) or isinstance(given, self.base):
+            return given
+        raise TypeError(f"takes a {self.kind}: a name, an object or None, not {given!r:.60}")

@@ -1,0 +1,122 @@
+"""Metrics by Keras' names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import Tensor
+from ..train.metrics import *  # noqa: F403
+from ..train.metrics import (
+    BinaryAccuracy,
+    CategoricalAccuracy,
+    Mean,
+    MeanMetricWrapper,
+    Metric,
+    SparseCategoricalAccuracy,
+    accuracy,
+    binary_accuracy,
+    categorical_accuracy,
+    sparse_categorical_accuracy,
+    sparse_top_k_categorical_accuracy,
+    top_k_categorical_accuracy,
+)
+from . import losses
+from .lookup import Lookup, snake_case
+
+
+def _of_loss(name: str, fn: Callable[..., Tensor], **defaults: Any) -> type[MeanMetricWrapper]:
+    """The metric of a loss: its mean over the examples."""
+
+    def __init__(self: Any, name: str = snake_case(name), **settings: Any) -> None:
+        unknown = settings.keys() - defaults.keys() - {"dtype"}
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no argument {', '.join(sorted(unknown))}")
+        MeanMetricWrapper.__init__(
+            self, fn, name, **{**defaults, **{k: v for k, v in settings.items() if k != "dtype"}}
+        )
+
+    return type(
+        name,
+        (MeanMetricWrapper,),
+        {"__init__": __init__, "__doc__": f"The mean of {fn.__name__}.", "__module__": __name__},
+    )
+
+
+MeanSquaredError = _of_loss("MeanSquaredError", losses.mean_squared_error)
+MeanAbsoluteError = _of_loss("MeanAbsoluteError", losses.mean_absolute_error)
+MeanAbsolutePercentageError = _of_loss("MeanAbsolutePercentageError", losses.mean_absolute_percentage_error)
+MeanSquaredLogarithmicError = _of_loss("MeanSquaredLogarithmicError", losses.mean_squared_logarithmic_error)
+LogCoshError = _of_loss("LogCoshError", losses.log_cosh)
+Hinge = _of_loss("Hinge", losses.hinge)
+SquaredHinge = _of_loss("SquaredHinge", losses.squared_hinge)
+CategoricalHinge = _of_loss("CategoricalHinge", losses.categorical_hinge)
+KLDivergence = _of_loss("KLDivergence", losses.kl_divergence)
+Poisson = _of_loss("Poisson", losses.poisson)
+CosineSimilarity = _of_loss("CosineSimilarity", losses.cosine_similarity, axis=-1)
+BinaryCrossentropy = _of_loss("BinaryCrossentropy", losses.binary_crossentropy, from_logits=False, label_smoothing=0.0)
+CategoricalCrossentropy = _of_loss(
+    "CategoricalCrossentropy", losses.categorical_crossentropy, from_logits=False, label_smoothing=0.0, axis=-1
+)
+SparseCategoricalCrossentropy = _of_loss(
+    "SparseCategoricalCrossentropy",
+    losses.sparse_categorical_crossentropy,
+    from_logits=False,
+    ignore_class=None,
+    axis=-1,
+)
+
+_ACCURACY = ("accuracy", "acc")
+_CROSSENTROPY = ("crossentropy", "ce")
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "binary_accuracy": binary_accuracy, "categorical_accuracy": categorical_accuracy,
+    "sparse_categorical_accuracy": sparse_categorical_accuracy,
+    "top_k_categorical_accuracy": top_k_categorical_accuracy,
+    "sparse_top_k_categorical_accuracy": sparse_top_k_categorical_accuracy,
+}  # fmt: skip
+_ALIASES = {
+    "mse": "MeanSquaredError", "MSE": "MeanSquaredError", "mae": "MeanAbsoluteError", "MAE": "MeanAbsoluteError",
+    "mape": "MeanAbsolutePercentageError", "msle": "MeanSquaredLogarithmicError", "AUC": "AUC", "auc": "AUC",
+    "rmse": "RootMeanSquaredError", "kl_divergence": "KLDivergence", "MeanIoU": "MeanIoU", "r2_score": "R2Score",
+    "f1_score": "F1Score", "logcosh": "LogCoshError",
+}  # fmt: skip
+_lookup = Lookup("metric", globals(), Metric, _ALIASES)
+get = _lookup.get
+
+
+def for_labels(given: Any, y_true: Any, y_pred: Tensor) -> Metric:
+    """The metric that `given` means for labels and predictions of these shapes; its name is the one that was given."""
+    if isinstance(given, Metric):
+        return given
+    if isinstance(given, str) and given in (*_ACCURACY, *_CROSSENTROPY):
+        exact = given in _ACCURACY
+        if y_pred.ndim == 0 or y_pred.shape[-1] == 1:
+            kind: Any = BinaryAccuracy if exact else BinaryCrossentropy
+        elif y_true.shape == y_pred.shape:
+            binary = y_pred.ndim == 1
+            kind = (
+                (BinaryAccuracy if binary else CategoricalAccuracy)
+                if exact
+                else (BinaryCrossentropy if binary else CategoricalCrossentropy)
+            )
+        elif y_pred.ndim == y_true.ndim:
+            kind = SparseCategoricalAccuracy if exact else SparseCategoricalCrossentropy
+        else:
+            kind = SparseCategoricalAccuracy if exact else SparseCategoricalCrossentropy
+        return kind(name=given)
+    if isinstance(given, str) and given in _FUNCTIONS:
+        return MeanMetricWrapper(_FUNCTIONS[given], given)
+    if isinstance(given, str) and callable(getattr(losses, losses.ALIASES.get(given, given), None)):
+        return MeanMetricWrapper(getattr(losses, losses.ALIASES.get(given, given)), given)
+    found = get(given)
+    if isinstance(found, losses.Loss):
+        return MeanMetricWrapper(lambda t, p: found(t, p), found.name)
+    if isinstance(found, Metric):
+        return found
+    return MeanMetricWrapper(found, getattr(found, "__name__", "metric"))
+
+
+__all__ = [
+    name for name in dir() if name[0] != "_" and name not in ("annotations", "Any", "Callable", "Lookup", "losses")
+]
+__all__ += ["Mean", "accuracy"]

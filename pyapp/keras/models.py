@@ -1,0 +1,671 @@
+"""Models in Keras' form: Sequential, functional (`Model(inputs, outputs)`) and subclasses; compile, fit, evaluate,
+predict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops
+from ..engine.lazy import np
+from ..train import fit as loops
+from ..train.batches import as_batch, batches_of, class_weighted, is_array
+from ..train.callbacks import CallbackList, History
+from ..train.compiled_step import CompiledStep
+from ..train.metrics import Mean
+from . import optimizers, saving
+from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
+from .core import (
+    Call,
+    InputLayer,
+    KerasTensor,
+    Layer,
+    as_layer,
+    flatten,
+    map_structure,
+    record,
+    training_mode,
+)
+
+__all__ = ["Functional", "Model", "Sequential", "clone_model"]
+
+
+class _Graph:
+    """The calls between the inputs and the outputs of a functional model, in the order in which they can run."""
+
+    def __init__(self, inputs: Any, outputs: Any) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        leaves = flatten(inputs)
+        for leaf in (*leaves, *flatten(outputs)):
+            if not isinstance(leaf, KerasTensor):
+                raise TypeError(f"Model: inputs and outputs are symbolic tensors, not {leaf!r:.60}")
+        self.input_ids = {id(leaf) for leaf in leaves}
+        self.calls: list[Call] = []
+        done: set[int] = set()
+        first_seen: dict[int, int] = {}  # layers and inputs, in the order in which they are met from the outputs
+
+        def visit(tensor: KerasTensor, above: tuple[int, ...]) -> None:
+            if id(tensor) in self.input_ids:
+                first_seen.setdefault(id(tensor), len(first_seen))
+                return
+            call = tensor.call
+            if call is None:
+                raise ValueError(
+                    f"Model: {tensor!r} is needed, but it is no input; the graph between inputs and outputs has a gap"
+                )
+            if id(call) in above:
+                raise ValueError(f"Model: layer {call.layer.name} leads back to itself")
+            first_seen.setdefault(id(call.layer), len(first_seen))
+            if id(call) in done:
+                return
+            for tensor in call.inputs:
+                visit(tensor, (*above, id(call)))
+            done.add(id(call))
+            self.calls.append(call)
+
+        for output in flatten(outputs):
+            visit(output, ())
+        for leaf in leaves:
+            first_seen.setdefault(id(leaf), -1)
+        self.layers = self._in_keras_order(leaves, first_seen)
+
+    def _in_keras_order(self, leaves: list[KerasTensor], first_seen: Mapping[int, int]) -> list[Layer]:
+        """The layers from the inputs to the outputs: those farthest from the outputs first."""
+        depth: dict[int, int] = {}  # of calls and inputs
+        for output in flatten(self.outputs):
+            depth.setdefault(id(output) if output.call is None or id(output) in self.input_ids else id(output.call), 0)
+        for call in reversed(self.calls):
+            at = depth.setdefault(id(call), 0)
+            for tensor in call.inputs:
+                source = id(tensor) if id(tensor) in self.input_ids else id(tensor.call)
+                depth[source] = max(depth.get(source, 0), at + 1)
+        found: dict[int, tuple[int, int, Layer]] = {}
+        for leaf in leaves:
+            layer = InputLayer(batch_shape=leaf.shape, dtype=leaf.dtype, name=leaf.name)
+            found[id(leaf)] = depth.get(id(leaf), 0), first_seen[id(leaf)], layer
+        for call in self.calls:
+            key = id(call.layer)
+            before = found.get(key)
+            found[key] = max(depth[id(call)], before[0] if before else 0), first_seen[key], call.layer
+        return [layer for _, _, layer in sorted(found.values(), key=lambda entry: (-entry[0], entry[1]))]
+
+    def run(self, given: Any, training: bool | None) -> Any:
+        """The outputs for inputs in the structure of `inputs`, or in a list or dict by names."""
+        leaves = flatten(self.inputs)
+        if isinstance(given, Mapping) and not isinstance(self.inputs, Mapping):
+            missing = [leaf.name for leaf in leaves if leaf.name not in given]
+            if missing:
+                raise ValueError(
+                    f"the inputs have no {', '.join(map(repr, missing))}; there are {', '.join(map(repr, given))}"
+                )
+            flat = [given[leaf.name] for leaf in leaves]
+        else:
+            flat = flatten(given)
+        if len(flat) != len(leaves):
+            raise ValueError(f"the model takes {len(leaves)} inputs, got {len(flat)}")
+        values = {}
+        for leaf, value in zip(leaves, flat, strict=True):
+            if len(value.shape) == len(leaf.shape) - 1 and leaf.shape[-1] == 1:
+                value = value.unsqueeze(-1)
+            wrong = len(value.shape) != len(leaf.shape) or any(
+                n is not None and n != size for n, size in zip(leaf.shape[1:], value.shape[1:], strict=True)
+            )
+            if wrong:
+                raise ValueError(f"input {leaf.name!r} takes shape {leaf.shape}, got {tuple(value.shape)}")
+            values[id(leaf)] = value
+        for call in self.calls:
+            outputs = call.run(values, training)
+            for symbol, value in zip(flatten(call.outputs), flatten(outputs), strict=True):
+                values[id(symbol)] = value
+        return map_structure(lambda leaf: values[id(leaf)], self.outputs)
+
+
+class Model(Layer):
+    """A layer that can be trained. `Model(inputs, outputs)` is functional; a subclass writes `call`.
+
+    `compiled_step` says after training how steps ran: as one call ("captured"), or why not.
+    """
+
+    def __init__(
+        self, inputs: Any = None, outputs: Any = None, *, name: str | None = None, trainable: bool = True,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(name=name, trainable=trainable, dtype=dtype)
+        if (inputs is None) != (outputs is None):
+            raise ValueError("Model: inputs and outputs are given together")
+        object.__setattr__(self, "graph", None)
+        self.stop_training = False
+        self.optimizer: Any = None
+        self.history: History | None = None
+        self._compiled: dict[str, Any] | None = None
+        if inputs is not None:
+            object.__setattr__(self, "graph", _Graph(inputs, outputs))
+            for number, layer in enumerate(self.graph.layers):
+                self._modules[f"layer_{number}"] = layer
+            self.built = True
+
+    # -- structure
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers directly inside, in order."""
+        return [child for child in self._modules.values() if isinstance(child, Layer)]
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The symbolic inputs of a functional model."""
+        return [] if self.graph is None else flatten(self.graph.inputs)
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        """The symbolic outputs of a functional model."""
+        return [] if self.graph is None else flatten(self.graph.outputs)
+
+    @property
+    def input_shape(self) -> Any:
+        shapes = [leaf.shape for leaf in self.inputs]
+        return shapes[0] if len(shapes) == 1 else shapes
+
+    @property
+    def output_shape(self) -> Any:
+        shapes = [leaf.shape for leaf in self.outputs]
+        return shapes[0] if len(shapes) == 1 else shapes
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names that losses, metrics and labels of several outputs have."""
+        if self.graph is None:
+            return []
+        if isinstance(self.graph.outputs, Mapping):
+            return sorted(self.graph.outputs)
+        names: list[str] = []
+        for leaf in self.outputs:
+            name = leaf.call.layer.name if leaf.call is not None else leaf.name
+            names.append(name if name not in names else f"{name}_{len(names)}")
+        return names
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """A layer by its name or number. ValueError if there is none."""
+        if index is not None:
+            return self.layers[index]
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        raise ValueError(
+            f"{self.name} has no layer {name!r}; there are {', '.join(layer.name for layer in self.layers)}"
+        )
+
+    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+        if self.graph is None:
+            raise NotImplementedError(f"{type(self).__name__} has no call()")
+        return self.graph.run(inputs, training)
+
+    def summary(self, line_length: int | None = None, print_fn: Callable[[str], Any] = print, **_: Any) -> None:
+        """Prints a table of the layers, their output shapes and numbers of parameters."""
+        print_fn(saving.summary(self, line_length))
+
+    # -- compile
+
+    def compile(
+        self, optimizer: Any = "rmsprop", loss: Any = None, loss_weights: Any = None, metrics: Any = None,
+        weighted_metrics: Any = None, run_eagerly: bool = False, steps_per_execution: int = 1,
+        jit_compile: Any = "auto", auto_scale_loss: bool = True,
+    ) -> None:  # fmt: skip
+        """Sets the optimiser, the losses and the metrics. Steps with inputs of steady shapes run as one call, unless
+        `run_eagerly`. `steps_per_execution`, `jit_compile` and `auto_scale_loss` are accepted: a step is one call
+        already, and float32 needs no scaling.
+        """
+        found = optimizers.get(optimizer)
+        if not isinstance(found, optimizers.Optimizer):
+            raise TypeError(f"compile: takes a name or an optimiser of keras.optimizers, not {optimizer!r:.60}")
+        self.optimizer = found
+        self._compiled = {
+            "optimizer": found, "loss": loss, "loss_weights": loss_weights, "metrics": metrics,
+            "weighted_metrics": weighted_metrics,
+        }  # fmt: skip
+        self.run_eagerly = run_eagerly
+        self._loss_tracker = Mean(name="loss")
+        self._output_trackers: list[Mean] = []
+        self._compiled_loss: CompiledLoss | None = None
+        self._compiled_metrics: CompiledMetrics | None = None
+        self._steps: dict[Any, CompiledStep] = {}
+        self._last_logs: dict[str, Any] | None = None
+
+    @property
+    def compiled(self) -> bool:
+        return self._compiled is not None
+
+    def _must_be_compiled(self) -> dict[str, Any]:
+        if self._compiled is None:
+            raise ValueError(f"{self.name}: call compile() before training and evaluation")
+        return self._compiled
+
+    def _prepare(self, outputs: list[Tensor]) -> None:
+        """Fits losses and metrics to the outputs, which a subclass shows only when it runs."""
+        given = self._must_be_compiled()
+        if self._compiled_metrics is None:
+            names = self.output_names or [f"output_{k + 1}" for k in range(len(outputs))]
+            names = names if len(names) == len(outputs) else [f"output_{k + 1}" for k in range(len(outputs))]
+            if given["loss"] is not None:
+                self._compiled_loss = CompiledLoss(given["loss"], given["loss_weights"], names)
+                if len(names) > 1:
+                    self._output_trackers = [Mean(name=f"{name}_loss") for name in names]
+            self._compiled_metrics = CompiledMetrics(given["metrics"], given["weighted_metrics"], names)
+
+    # -- one step
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Tensor:
+        """The loss of a batch, with the penalties of regularisers. A subclass may write its own."""
+        outputs = flatten(y_pred)
+        self._prepare(outputs)
+        total: Tensor | None = None
+        if self._compiled_loss is not None:
+            names = self._compiled_loss.names
+            total, found = self._compiled_loss(
+                parts_of(y, names),
+                outputs,
+                parts_of(sample_weight, names)
+                if isinstance(sample_weight, (Mapping, list, tuple))
+                else [sample_weight] * len(names),
+            )
+            for tracker, value in zip(self._output_trackers, found, strict=False):
+                if value is not None:
+                    _track(tracker, value, batch_size_of(x))
+        for penalty in self.losses:
+            total = penalty if total is None else total + penalty
+        if total is None:
+            raise ValueError(f"{self.name}: there is no loss: compile() was given none, and no layer adds one")
+        return total
+
+    def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Tensor]:
+        self.clear_losses()
+        y_pred = self(x, training=training)
+        loss = self.compute_loss(x, y, y_pred, sample_weight, training=training)
+        return y_pred, loss
+
+    def _gather(self, x: Any, y: Any, y_pred: Any, loss: Tensor, sample_weight: Any) -> None:
+        _track(self._loss_tracker, loss, batch_size_of(x))
+        outputs = flatten(y_pred)
+        if self._compiled_metrics is None:
+            self._prepare(outputs)
+        assert self._compiled_metrics is not None
+        count = len(outputs)
+        weights = sample_weight if isinstance(sample_weight, (list, tuple)) else [sample_weight] * count
+        if y is not None:
+            self._compiled_metrics.update(parts_of(y, self._compiled_metrics.names), outputs, list(weights))
+
+    def _train_step(self, x: Any, y: Any, sample_weight: Any) -> None:
+        for weight in self.trainable_weights:
+            weight.grad = None
+        y_pred, loss = self._forward(x, y, sample_weight, True)
+        loss.backward()
+        weights = self.trainable_weights
+        self.optimizer.apply([w.grad for w in weights], weights)
+        for weight in weights:
+            weight.grad = None
+        with no_grad():
+            self.apply_constraints()
+            self._gather(x, y, y_pred, loss.detach(), sample_weight)
+        self.clear_losses()
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """A step from (x, y, sample_weight); returns the numbers so far. A subclass may write its own."""
+        x, y, sample_weight = as_batch(data)
+        self._train_step(x, y, sample_weight)
+        return self.logs()
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """Losses and metrics of a batch. A subclass may write its own."""
+        x, y, sample_weight = as_batch(data)
+        with no_grad():
+            y_pred, loss = self._forward(x, y, sample_weight, False)
+            self._gather(x, y, y_pred, loss, sample_weight)
+        return self.logs()
+
+    def train_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """A step of the training, as one call where that is possible."""
+        self._must_be_compiled()
+        if type(self).train_step is not Model.train_step:
+            given = (x, y) if sample_weight is None else (x, y, sample_weight)
+            self._last_logs = dict(self.train_step(x if y is None else given))
+            return
+        leaves = flatten([x, y, sample_weight])
+        if self.run_eagerly or not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves):
+            self._train_step(x, y, sample_weight)
+            return
+        structure = repr(map_structure(lambda leaf: leaf is None, [x, y, sample_weight]))
+        step = self._steps.get(structure)
+        if step is None:
+
+            def run(*flat: Tensor | None) -> None:
+                values = iter(flat)
+                by_order = {k: next(values) for k in range(len(flat))}
+                order = iter(range(len(flat)))
+                numbered = _unflatten([x, y, sample_weight], order)
+                self._train_step(*map_structure(lambda k: by_order[k], numbered))
+
+            step = self._steps[structure] = CompiledStep(run, self._changed)
+        step(*leaves)
+
+    def _changed(self) -> list[Tensor]:
+        """All tensors that a step changes."""
+        states = [s for kept in self.optimizer._kept.values() for s in kept.values()]
+        metrics = [] if self._compiled_metrics is None else self._compiled_metrics.tensors()
+        trackers = [t for tracker in (self._loss_tracker, *self._output_trackers) for t in tracker.state_tensors()]
+        return [*self.weights, *states, *metrics, *trackers]
+
+    @property
+    def compiled_step(self) -> str:
+        """How training steps run: "captured", "not captured yet", or why they cannot be captured."""
+        if self._compiled is None or not self._steps:
+            return "not captured yet"
+        reasons = [step.reason for step in self._steps.values() if step.reason]
+        if reasons:
+            return f"eager: {reasons[0]}"
+        return "captured" if any(step.captured for step in self._steps.values()) else "not captured yet"
+
+    def test_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """Losses and metrics of a batch."""
+        self._must_be_compiled()
+        given = (x, y) if sample_weight is None else (x, y, sample_weight)
+        found = self.test_step(x if y is None else given)
+        if type(self).test_step is not Model.test_step:
+            self._last_logs = dict(found)
+
+    def logs(self) -> dict[str, Any]:
+        """Losses and metrics since the last reset, by name."""
+        if self._last_logs is not None:
+            return {
+                name: float(v.item()) if isinstance(v, Tensor) else v for name, v in sorted(self._last_logs.items())
+            }
+        found: dict[str, Any] = {"loss": self._loss_tracker.result()}
+        found |= {tracker.name: tracker.result() for tracker in self._output_trackers}
+        if self._compiled_metrics is not None:
+            found |= self._compiled_metrics.results()
+        return dict(sorted(found.items()))
+
+    def reset_metrics(self) -> None:
+        """Begins the numbers again."""
+        self._must_be_compiled()
+        self._last_logs = None
+        for tracker in (self._loss_tracker, *self._output_trackers):
+            tracker.reset_state()
+        if self._compiled_metrics is not None:
+            self._compiled_metrics.reset()
+
+    @property
+    def metrics_names(self) -> list[str]:
+        """The names in the order of `evaluate`'s list."""
+        compiled = [] if self._compiled_metrics is None else list(self._compiled_metrics.results())
+        return ["loss", *(tracker.name for tracker in self._output_trackers), *compiled]
+
+    # -- loops
+
+    def fit(
+        self, x: Any = None, y: Any = None, batch_size: int | None = None, epochs: int = 1, verbose: Any = "auto",
+        callbacks: Any = None, validation_split: float = 0.0, validation_data: Any = None, shuffle: bool = True,
+        class_weight: Mapping[int, float] | None = None, sample_weight: Any = None, initial_epoch: int = 0,
+        steps_per_epoch: int | None = None, validation_steps: int | None = None,
+        validation_batch_size: int | None = None, validation_freq: Any = 1,
+    ) -> History:  # fmt: skip
+        """Trains the model on arrays, tensors, a generator or a dataset; returns the History."""
+        self._must_be_compiled()
+        if x is None:
+            raise ValueError("fit: there is no data: x is None")
+        batches = batches_of(x, y, sample_weight, batch_size, shuffle)
+        validation = None
+        if validation_split and validation_data is None:
+            if not hasattr(batches, "split"):
+                raise ValueError("fit: validation_split takes arrays; give validation_data for a generator or dataset")
+            batches, validation = batches.split(validation_split)
+            if validation_batch_size:
+                validation.size = validation_batch_size
+        elif validation_data is not None:
+            size = validation_batch_size or batch_size
+            if isinstance(validation_data, (tuple, list)) and not is_array(validation_data):
+                x_held, y_held, weights = (*validation_data, None, None)[:3]
+                validation = batches_of(x_held, y_held, weights, size)
+            else:
+                validation = batches_of(validation_data, batch_size=size)
+        self.history = loops.fit(
+            self, batches, epochs=epochs, callbacks=_listed(callbacks), validation=validation,
+            class_weight=class_weight, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps, validation_freq=validation_freq,
+            verbose=1 if verbose == "auto" else int(verbose),
+        )  # fmt: skip
+        return self.history
+
+    def evaluate(
+        self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
+        sample_weight: Any = None, steps: int | None = None, callbacks: Any = None, return_dict: bool = False,
+    ) -> Any:  # fmt: skip
+        """The loss and the metrics of data: a list in the order of metrics_names, a number if there is one, or a
+        dict."""
+        self._must_be_compiled()
+        batches = batches_of(x, y, sample_weight, batch_size)
+        listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
+        logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=1 if verbose == "auto" else int(verbose))
+        if return_dict:
+            return logs
+        values = [logs[name] for name in self.metrics_names if name in logs] or list(logs.values())
+        return values[0] if len(values) == 1 else values
+
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: Any = "auto",
+        steps: int | None = None,
+        callbacks: Any = None,
+    ) -> Any:
+        """The outputs for data, as NumPy arrays."""
+        batches = batches_of(x, batch_size=batch_size)
+        listeners = CallbackList(_listed(callbacks), self, {"steps": steps or batches.count()})
+        listeners.tell("on_predict_begin")
+        found: list[list[Any]] = []
+        structure: Any = None
+        for k, (inputs, _, _) in enumerate(batches):
+            if steps is not None and k == steps:
+                break
+            listeners.tell("on_predict_batch_begin", k)
+            structure = self.predict_on_batch(inputs)
+            found.append(flatten(structure))
+            listeners.tell("on_predict_batch_end", k, {})
+        if not found:
+            raise ValueError("predict: there is no data")
+        listeners.tell("on_predict_end")
+        joined = iter([np.concatenate(same) for same in zip(*found, strict=True)])
+        by_order = {id(leaf): next(joined) for leaf in flatten(structure)}
+        return map_structure(lambda leaf: by_order[id(leaf)], structure)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """The outputs for one batch, as NumPy arrays."""
+        with no_grad():
+            outputs = self(x, training=False)
+        self.clear_losses()
+        return map_structure(lambda leaf: leaf.numpy(), outputs)
+
+    def train_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        """One step; returns the loss and metrics of this batch."""
+        self.reset_metrics()
+        if class_weight is not None:
+            x, y, sample_weight = class_weighted(as_batch((x, y, sample_weight)), class_weight)
+        self.train_batch(*as_batch((x, y, sample_weight)))
+        return self._numbers(return_dict)
+
+    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+        """The loss and metrics of a batch."""
+        self.reset_metrics()
+        self.test_batch(*as_batch((x, y, sample_weight)))
+        return self._numbers(return_dict)
+
+    def _numbers(self, return_dict: bool) -> Any:
+        logs = self.logs()
+        if return_dict:
+            return logs
+        values = [logs[name] for name in self.metrics_names if name in logs] or list(logs.values())
+        return values[0] if len(values) == 1 else values
+
+    # -- files
+
+    def save(self, filepath: str | Path, overwrite: bool = True, **_: Any) -> None:
+        """Writes the model, its weights and what it was compiled with to one file (see `keras.saving`)."""
+        saving.save_model(self, filepath, overwrite)
+
+    def save_weights(self, filepath: str | Path, overwrite: bool = True) -> None:
+        """Writes the weights to a safetensors file, in the order of `weights`."""
+        saving.save_weights(self, filepath, overwrite)
+
+    def load_weights(self, filepath: str | Path, **_: Any) -> None:
+        """Reads weights that `save_weights` or `save` wrote. ValueError where they do not fit."""
+        saving.load_weights(self, filepath)
+
+    def to_json(self, **_: Any) -> str:
+        """The configuration as JSON."""
+        return saving.to_json(self)
+
+    def get_config(self) -> dict[str, Any]:
+        return saving.functional_config(self) if self.graph is not None else super().get_config()
+
+
+Functional = Model
+
+
+class Sequential(Model):
+    """Layers one after the other. With an Input first, or an `input_shape` of the first layer, the weights are made at
+    once, else by the first batch.
+    """
+
+    def __init__(self, layers: Iterable[Any] | None = None, trainable: bool = True, name: str | None = None) -> None:
+        super().__init__(name=name, trainable=trainable)
+        self._end: Any = None  # the symbolic output so far
+        self._first: KerasTensor | None = None
+        for layer in layers or ():
+            self.add(layer)
+
+    def add(self, layer: Any, rebuild: bool = True) -> None:
+        """Adds a layer at the end."""
+        if isinstance(layer, KerasTensor):
+            layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
+        layer = as_layer(layer)
+        if isinstance(layer, InputLayer):
+            if self.layers or self._first is not None:
+                raise ValueError(f"{self.name}: an Input can only be the first layer")
+            self._begin(layer.tensor)
+            return
+        if any(layer is other for other in self.layers):
+            raise ValueError(f"{self.name}: layer {layer.name} is in the model already")
+        if any(other.name == layer.name for other in self.layers):
+            raise ValueError(f"{self.name}: two layers are called {layer.name!r}")
+        if not self.layers and self._first is None and layer.first_input_shape is not None:
+            self._begin(KerasTensor(layer.first_input_shape, layer.dtype))
+        self._modules[f"layer_{len(self._modules)}"] = layer
+        if self._end is not None:
+            self._end = record(layer, (self._end,), {})
+            self.built = True
+        self._changed_structure()
+
+    def pop(self, rebuild: bool = True) -> Layer:
+        """Removes the last layer."""
+        if not self.layers:
+            raise ValueError(f"{self.name} has no layers")
+        layer = self.layers[-1]
+        self._modules.popitem()
+        if self._first is not None:
+            self._end = self._first
+            for other in self.layers:
+                self._end = other.calls[-1].outputs
+        self._changed_structure()
+        return layer
+
+    def _changed_structure(self) -> None:
+        if self._compiled is not None:
+            self.compile(**self._compiled, run_eagerly=self.run_eagerly)
+
+    def _begin(self, tensor: KerasTensor) -> None:
+        object.__setattr__(self, "_first", tensor)
+        self._end = tensor
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the weights for inputs of a shape (with the batch's size first, which may be None)."""
+        if self._end is None and input_shape is not None:
+            self._begin(KerasTensor(input_shape, self.dtype))
+            for layer in self.layers:
+                self._end = record(layer, (self._end,), {})
+            self.built = True
+
+    def _build_for(self, inputs: Any) -> None:
+        if self._first is None and hasattr(inputs, "shape"):
+            self.build((None, *inputs.shape[1:]))
+        self.built = True
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        return [] if self._first is None else [self._first]
+
+    @property
+    def outputs(self) -> list[KerasTensor]:
+        return [] if self._end is None else flatten(self._end)
+
+    @property
+    def output_names(self) -> list[str]:
+        return [self.layers[-1].name] if self.layers else []
+
+    def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
+        if self._first is not None and hasattr(inputs, "shape"):
+            wanted = self._first.shape
+            if len(inputs.shape) == len(wanted) - 1 and wanted[-1] == 1:
+                inputs = inputs.unsqueeze(-1)
+            fits = len(inputs.shape) == len(wanted) and all(
+                n is None or n == size for n, size in zip(wanted[1:], inputs.shape[1:], strict=True)
+            )
+            if not fits:
+                raise ValueError(f"model {self.name} takes inputs of shape {wanted}, got {tuple(inputs.shape)}")
+        x = inputs
+        with training_mode(training):
+            for layer in self.layers:
+                x = layer(x)
+        return x
+
+    def get_config(self) -> dict[str, Any]:
+        return saving.sequential_config(self)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        return saving.sequential_from_config(cls, config)
+
+
+def clone_model(model: Model) -> Any:
+    """A model of the same layers with new weights."""
+    return saving.from_json_values(saving.described(model))
+
+
+def _track(tracker: Mean, value: Tensor, examples: int) -> None:
+    """Adds the mean of a batch to a mean over all examples."""
+    with no_grad():
+        tracker.add("total", value.detach().float() * float(examples))
+        tracker.add("count", ops.full((), float(examples), device=value.device))
+
+
+def _unflatten(structure: Any, values: Any) -> Any:
+    """The structure with the next value in place of each leaf, in the order of `flatten`."""
+    if isinstance(structure, Mapping):
+        found = {key: _unflatten(structure[key], values) for key in sorted(structure)}
+        return {key: found[key] for key in structure}
+    if isinstance(structure, (list, tuple)):
+        return type(structure)(_unflatten(value, values) for value in structure)
+    return next(values)
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    return [] if callbacks is None else list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
+load_model, save_model, model_from_json = saving.load_model, saving.save_model, saving.model_from_json
+__all__ += ["load_model", "model_from_json", "save_model"]

@@ -1,0 +1,331 @@
+"""Models as files: a safetensors file with the weights, whose metadata have the configuration as JSON.
+
+Keras' own files (`.keras`, `.h5`) hold their weights as HDF5; they are recognised and refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..engine import Tensor, no_grad
+from ..errors import FileFormatError
+from ..formats import open_checkpoint
+from ..formats.safe_json import parse_json
+from ..formats.safetensors import write_safetensors
+from . import losses, optimizers
+from .core import Call, InputLayer, KerasTensor, Layer, flatten, map_structure, record
+from .lookup import CLASSES, as_json
+
+if TYPE_CHECKING:
+    from .models import Model
+
+_CONFIG = "pyapp.keras"
+_VERSION = 1
+
+
+def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Any:
+    """Decorator: models that use this class can be loaded."""
+
+    def register(kind: type) -> type:
+        CLASSES[name or kind.__name__] = kind
+        return kind
+
+    return register
+
+
+# -- configurations
+
+
+def described(layer: Any) -> dict[str, Any]:
+    """{"class_name", "config"} of a layer or model. TypeError for what a file cannot describe."""
+    name = type(layer).__name__
+    if CLASSES.get(name) is not type(layer) or (name == "Model" and layer.graph is None):
+        raise TypeError(
+            f"{name} cannot be written to a file: decorate the class with keras.saving.register_keras_serializable(), "
+            "or save the weights alone with save_weights"
+        )
+    return {"class_name": name, "config": layer.get_config()}
+
+
+def from_json_values(given: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None) -> Any:
+    """A layer or model from {"class_name", "config"}. ValueError for an unknown class."""
+    name = str(given.get("class_name"))
+    kind = (custom_objects or {}).get(name) or CLASSES.get(name)
+    if not (isinstance(kind, type) and issubclass(kind, Layer)):
+        raise ValueError(f"the file names the layer {name!r}, which is not known; pass it in custom_objects")
+    config = given.get("config")
+    if not isinstance(config, Mapping):
+        raise ValueError(f"the configuration of {name!r} is no JSON object")
+    if "calls" in config:
+        return functional_from_config(kind, config, custom_objects)
+    if "layers" in config:
+        return sequential_from_config(kind, config, custom_objects)
+    values = {
+        key: from_json_values(value, custom_objects)
+        if _is_layer(value)
+        else tuple(value)
+        if isinstance(value, list)
+        else value
+        for key, value in config.items()
+    }
+    made: Layer = kind.from_config(values)
+    return made
+
+
+def _is_layer(value: Any) -> bool:
+    kind = CLASSES.get(str(value.get("class_name"))) if isinstance(value, Mapping) else None
+    return kind is not None and issubclass(kind, Layer)
+
+
+def sequential_config(model: Any) -> dict[str, Any]:
+    """The layers of a Sequential model, and the shape of its inputs."""
+    first = None if model._first is None else {"batch_shape": list(model._first.shape), "dtype": model._first.dtype}
+    return {"name": model.name, "input": first, "layers": [described(layer) for layer in model.layers]}
+
+
+def sequential_from_config(
+    kind: Any, config: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None
+) -> Any:
+    """A Sequential model of `sequential_config`."""
+    model = kind(name=config.get("name"))
+    if config.get("input"):
+        model.add(InputLayer(batch_shape=tuple(config["input"]["batch_shape"]), dtype=config["input"]["dtype"]))
+    for layer in config["layers"]:
+        model.add(from_json_values(layer, custom_objects))
+    return model
+
+
+def functional_config(model: Model) -> dict[str, Any]:
+    """The inputs, layers, calls and outputs of a functional model. Symbolic tensors are {"call": k, "output": n} or
+    {"input": k}."""
+    graph = model.graph
+    places = {id(leaf): {"input": k} for k, leaf in enumerate(flatten(graph.inputs))}
+    layers: list[Layer] = []
+    for number, call in enumerate(graph.calls):
+        if call.layer not in layers:
+            layers.append(call.layer)
+        for index, leaf in enumerate(flatten(call.outputs)):
+            places[id(leaf)] = {"call": number, "output": index}
+
+    def place(leaf: Any) -> Any:
+        return {"tensor": places[id(leaf)]} if isinstance(leaf, KerasTensor) else leaf
+
+    calls = [
+        {
+            "layer": layers.index(call.layer),
+            "args": as_json(map_structure(place, list(call.args))),
+            "kwargs": as_json(map_structure(place, call.kwargs)),
+        }
+        for call in graph.calls
+    ]
+    inputs = map_structure(lambda t: {"batch_shape": list(t.shape), "dtype": t.dtype, "name": t.name}, graph.inputs)
+    return {
+        "name": model.name, "inputs": inputs, "layers": [described(layer) for layer in layers], "calls": calls,
+        "outputs": map_structure(place, graph.outputs),
+    }  # fmt: skip
+
+
+def functional_from_config(
+    kind: Any, config: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None
+) -> Any:
+    """A functional model of `functional_config`."""
+    inputs: list[KerasTensor] = []
+
+    def symbol(given: Any) -> Any:
+        if isinstance(given, Mapping) and "batch_shape" in given:
+            made = KerasTensor(given["batch_shape"], given["dtype"], given["name"])
+            inputs.append(made)
+            return made
+        if isinstance(given, Mapping):
+            return {key: symbol(given[key]) for key in sorted(given)}
+        return [symbol(inner) for inner in given]
+
+    structure = symbol(config["inputs"])
+    layers = [from_json_values(layer, custom_objects) for layer in config["layers"]]
+    outputs: list[list[Any]] = []
+
+    def value(given: Any) -> Any:
+        if isinstance(given, Mapping) and "tensor" in given:
+            at = given["tensor"]
+            return inputs[at["input"]] if "input" in at else outputs[at["call"]][at["output"]]
+        if isinstance(given, Mapping):
+            return {key: value(inner) for key, inner in given.items()}
+        return [value(inner) for inner in given] if isinstance(given, list) else given
+
+    for call in config["calls"]:
+        made = record(layers[call["layer"]], tuple(value(call["args"])), value(call["kwargs"]))
+        outputs.append(flatten(made))
+    return kind(structure, value(config["outputs"]), name=config.get("name"))
+
+
+def to_json(model: Model) -> str:
+    """The configuration of a model as JSON."""
+    return json.dumps(described(model))
+
+
+def model_from_json(text: str, custom_objects: Mapping[str, type] | None = None) -> Any:
+    """A model of `to_json`, with new weights."""
+    return from_json_values(parse_json(text), custom_objects)
+
+
+# -- files
+
+
+def _weights(model: Layer) -> dict[str, Tensor]:
+    return {f"weights.{number}": weight.detach() for number, weight in enumerate(model.weights)}
+
+
+def _refuse_overwriting(path: Path, overwrite: bool) -> None:
+    if not overwrite and path.exists():
+        raise FileExistsError(f"{path} is there already; pass overwrite=True to replace it")
+
+
+def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> None:
+    """Writes a model with its weights, and with its optimiser's state if it is compiled."""
+    path = Path(filepath)
+    _refuse_overwriting(path, overwrite)
+    description: dict[str, Any] = {"version": _VERSION, "model": described(model)}
+    tensors = _weights(model)
+    if model.compiled:
+        try:
+            description["compile"] = as_json({**model._must_be_compiled(), "optimizer": model.optimizer})
+        except TypeError:
+            pass  # a loss or metric of the user's own: the model is saved uncompiled
+        state = model.optimizer.state_dict()
+        description["steps"] = state["iterations"]
+        for number, entry in enumerate(state["states"]):
+            tensors |= {f"optimizer.{number}.{name}": value for name, value in entry.items()}
+    write_safetensors(os.fspath(path), tensors, {_CONFIG: json.dumps(description)})
+
+
+def load_model(
+    filepath: str | Path, custom_objects: Mapping[str, type] | None = None, compile: bool = True, **_: Any
+) -> Any:
+    """A model that `save_model` wrote: with its weights and, if it was compiled, its optimiser's state."""
+    with _opened(filepath) as file:
+        text = file.metadata.get(_CONFIG)
+        if text is None:
+            raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")
+        description = parse_json(text)
+        if description.get("version") != _VERSION:
+            raise FileFormatError(f"{filepath} was written by another version of pyapp.keras")
+        model = from_json_values(description["model"], custom_objects)
+        _read_weights(model, file, filepath)
+        given = description.get("compile")
+        if compile and given:
+            given["optimizer"] = optimizers.get(given["optimizer"])
+            given["loss"] = _losses(given["loss"])
+            model.compile(**given)
+            names = [name for name in file.tensors if name.startswith("optimizer.")]
+            if names:
+                model.optimizer.build(model.trainable_weights)
+                states: list[dict[str, Tensor]] = [{} for _ in model.optimizer.variables]
+                for name in names:
+                    _, number, key = name.split(".", 2)
+                    states[int(number)][key] = file.read(name)
+                rate = model.optimizer._rate
+                model.optimizer.load_state_dict(
+                    {"iterations": description["steps"], "learning_rate": rate, "states": states}
+                )
+    return model
+
+
+def _losses(given: Any) -> Any:
+    """Losses of a file: names and objects, in lists and dicts."""
+    if isinstance(given, Mapping) and "class_name" in given:
+        return losses.get(given)
+    if isinstance(given, Mapping):
+        return {key: _losses(value) for key, value in given.items()}
+    return [_losses(value) for value in given] if isinstance(given, list) else given
+
+
+def save_weights(model: Layer, filepath: str | Path, overwrite: bool = True) -> None:
+    """Writes the weights of a model or layer, in the order of `weights`."""
+    path = Path(filepath)
+    _refuse_overwriting(path, overwrite)
+    if not model.built:
+        raise ValueError(f"{model.name} has no weights yet: call it, or build(input_shape), first")
+    write_safetensors(os.fspath(path), _weights(model))
+
+
+def load_weights(model: Layer, filepath: str | Path) -> None:
+    """Reads weights into a model or layer. ValueError where they do not fit."""
+    with _opened(filepath) as file:
+        _read_weights(model, file, filepath)
+
+
+def _read_weights(model: Layer, file: Any, filepath: Any) -> None:
+    own = model.weights
+    names = [name for name in file.tensors if name.startswith("weights.")]
+    if len(names) != len(own):
+        raise ValueError(f"{filepath} has {len(names)} weights, {model.name} has {len(own)}")
+    for number, weight in enumerate(own):
+        info = file.tensors.get(f"weights.{number}")
+        if info is None or tuple(info.shape) != tuple(weight.shape):
+            shape = None if info is None else tuple(info.shape)
+            raise ValueError(f"{filepath}: weight {number} has shape {shape}, {model.name} wants {tuple(weight.shape)}")
+    with no_grad():
+        for number, weight in enumerate(own):
+            weight.copy_(file.read(f"weights.{number}"))
+
+
+def _opened(filepath: str | Path) -> Any:
+    with open(filepath, "rb") as file:
+        begin = file.read(8)
+    if begin[:4] == b"PK\x03\x04" or begin == b"\x89HDF\r\n\x1a\n":
+        raise FileFormatError(
+            f"{filepath} was written by Keras: its weights are HDF5, which pyapp does not read",
+            hint="In Keras: np.savez('w.npz', *model.get_weights()), here: set_weights(np.load('w.npz').values())",
+        )
+    return open_checkpoint(os.fspath(filepath))
+
+
+# -- summary
+
+
+def summary(model: Model, line_length: int | None = None) -> str:
+    """A table of the layers, their output shapes and numbers of parameters, as text."""
+    rows = [("Layer (type)", "Output Shape", "Param #")]
+    for layer in model.layers:
+        rows.append(
+            (
+                f"{layer.name} ({type(layer).__name__})",
+                _output_shape(layer),
+                f"{layer.count_params():,}" if layer.built else "?",
+            )
+        )
+    width = line_length or 78
+    sizes = [int(width * 0.45), int(width * 0.35), width - int(width * 0.45) - int(width * 0.35)]
+    lines = [f'Model: "{model.name}"', "─" * width]
+    for number, row in enumerate(rows):
+        cells = [text if len(text) < size else text[: size - 2] + "…" for text, size in zip(row, sizes, strict=True)]
+        lines.append("".join(text.ljust(size) for text, size in zip(cells, sizes, strict=True)).rstrip())
+        if number == 0:
+            lines.append("═" * width)
+    total = model.count_params()
+    trained = sum(w.numel() for w in model.trainable_weights)
+    lines += ["─" * width, f" Total params: {_counted(total)}", f" Trainable params: {_counted(trained)}"]
+    return "\n".join([*lines, f" Non-trainable params: {_counted(total - trained)}"])
+
+
+def _counted(count: int) -> str:
+    size: float = 4.0 * count
+    for unit in ("B", "KB", "MB"):
+        if size < 1024:
+            return f"{count:,} ({size:.2f} {unit})"
+        size /= 1024
+    return f"{count:,} ({size:.2f} GB)"
+
+
+def _output_shape(layer: Layer) -> str:
+    if isinstance(layer, InputLayer):
+        return str(layer.tensor.shape)
+    calls: list[Call] = layer.calls
+    if not calls:
+        return "?"
+    shapes = [leaf.shape for leaf in flatten(calls[-1].outputs)]
+    return str(shapes[0]) if len(shapes) == 1 else str(shapes)

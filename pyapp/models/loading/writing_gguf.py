@@ -1,0 +1,118 @@
+"""A model's folder of Hugging Face's as the GGUF file that llama.cpp reads."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyapp.errors import ModelError
+from pyapp.formats import Checkpoint
+from pyapp.models._index import MODEL_TYPES, TASKS
+from pyapp.models.load import (
+    Source,
+    empty_model,
+    load_tokenizer,
+    module_of,
+    read_settings,
+    settings_of,
+    tokenizer_beside,
+)
+from pyapp.models.sentences import MODULES, gguf_keys
+from pyapp.text.gguf_metadata import gguf_types
+from pyapp.text.tokenizer import Tokenizer
+
+from .by_task import MORE_FILES, own_task, renamed, sentence_parts
+from .gguf import AsGguf
+
+SHARED = ("features", "masked-lm", None)  # tasks of folders whose encoder alone is written
+
+
+def as_gguf(
+    checkpoint: Checkpoint,
+    settings: Mapping[str, Any] | None = None,
+    tokenizer: Tokenizer | None = None,
+    beside: Mapping[str, Path] | None = None,
+) -> Checkpoint:
+    """A view of a checkpoint of Hugging Face's as the GGUF file that llama.cpp reads: names, orders and `values`, with
+    the tokenizer's. Of an encoder, `beside` are the files of sentence-transformers by path. ModelError for an
+    architecture or a head that has no form in GGUF.
+    """
+    beside, where = beside or {}, checkpoint.source.name
+    settings = settings_of(checkpoint, settings)
+    name = MODEL_TYPES.get(str(settings.get("model_type")))
+    module: Any = None if name is None else importlib.import_module(f"pyapp.models.{name}")
+    if not hasattr(module, "GGUF"):
+        raise ModelError("llama.cpp has no form for this architecture", where=where)
+    form, task = module.GGUF, _task(module, settings, MODULES in beside, where)
+    module_of(settings, where, task)
+    features = task == "features"
+    if features and form.encoder is not None:
+        form = replace(form, architecture=form.encoder)
+    if hasattr(module, "adapted") and not features:
+        settings = module.adapted(settings, checkpoint.tensors)
+    kind = module.TASKS[task]
+    config, model, stored = empty_model(module, kind, checkpoint, settings)
+    if features and getattr(model, "pooler", None) is not None:
+        model.pooler = None  # llama.cpp does not read it
+    older = getattr(module, "renamed", None)
+    renames = older if task == "causal-lm" else renamed if older is None else lambda name: older(renamed(name))
+    base = getattr(module, "BASE", None) or kind.base_model_prefix
+    view = AsGguf(form, config, model, checkpoint, stored, base, renames, strict=task == "causal-lm")
+    if features:
+        view.values |= gguf_keys(form.architecture, *sentence_parts(beside, None, None))
+    if tokenizer is not None:
+        own = tokenizer.gguf_metadata(config.vocab_size)
+        if features:
+            own["tokenizer.ggml.token_type_count"] = getattr(config, "type_vocab_size", 1)
+        view.values |= own
+        view.types |= gguf_types(own)
+    return view
+
+
+def _task(module: Any, settings: Mapping[str, Any], sentences: bool, where: str) -> str:
+    """What the file of a folder is for. ModelError for a folder with a head that GGUF has no form for."""
+    if "causal-lm" in module.TASKS:
+        return "causal-lm"
+    classes = settings.get("architectures")
+    made_for = own_task(classes[0]) if isinstance(classes, list) and classes else None
+    if made_for == "seq2seq-lm" and not sentences:
+        return made_for
+    if made_for not in (*SHARED, "seq2seq-lm"):
+        raise ModelError(
+            f"llama.cpp has no form for a model for {made_for} of this architecture", where=where,
+            hint="Write a .safetensors file, or convert the model for embeddings",
+        )  # fmt: skip
+    plain = not classes and not sentences
+    return "seq2seq-lm" if plain and "seq2seq-lm" in module.TASKS else "features"
+
+
+def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
+    """A function that views an open checkpoint of `source` as llama.cpp's GGUF file, with the configuration, the
+    tokenizer, and the parts of sentence-transformers beside it. It returns a checkpoint of another form, or of an
+    architecture that llama.cpp does not have, as it is.
+    """
+
+    def view(checkpoint: Checkpoint) -> Checkpoint:
+        if not isinstance(source, str | os.PathLike) or "general.architecture" in getattr(checkpoint, "values", {}):
+            return checkpoint
+        folder = Path(source).parent
+        settings = read_settings(folder / "config.json") if (folder / "config.json").is_file() else checkpoint.config
+        name = MODEL_TYPES.get(str(settings.get("model_type")))
+        if name is None or not hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF"):
+            return checkpoint
+        found = tokenizer_beside(source, checkpoint)
+        files = {} if "causal-lm" in TASKS[name] else _beside(folder)
+        return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found), files)
+
+    return view
+
+
+def _beside(folder: Path) -> dict[str, Path]:
+    """The files of sentence-transformers in a folder, by path."""
+    paths = [*folder.iterdir(), *folder.glob("*/*")]
+    named = {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
+    return {name: path for name, path in named.items() if MORE_FILES.fullmatch(name)}

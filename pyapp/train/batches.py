@@ -1,0 +1,191 @@
+"""Batches for `fit`: (inputs, labels, weights) from arrays, tensors, lists and dicts of them, from generators, and
+from datasets and loaders in torch's form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import floor
+from typing import Any
+
+from ..engine import Tensor, ops
+from ..engine.ops.random import Generator, default_generator
+
+Batch = tuple[Any, Any, Any]  # inputs, labels, weights; labels and weights may be None
+
+
+def _leaves(structure: Any) -> list[Any]:
+    if isinstance(structure, Mapping):
+        return [leaf for value in structure.values() for leaf in _leaves(value)]
+    if isinstance(structure, tuple) or (isinstance(structure, list) and structure and is_array(structure[0])):
+        return [leaf for value in structure for leaf in _leaves(value)]
+    return [structure]
+
+
+def _mapped(function: Callable[[Any], Any], structure: Any) -> Any:
+    if structure is None:
+        return None
+    if isinstance(structure, Mapping):
+        return {key: _mapped(function, value) for key, value in structure.items()}
+    if isinstance(structure, tuple) or (isinstance(structure, list) and structure and is_array(structure[0])):
+        return type(structure)(_mapped(function, value) for value in structure)
+    return function(structure)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is a tensor or an array."""
+    return isinstance(value, Tensor) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+
+
+def as_float32(value: Any) -> Any:
+    """An array as a tensor; float64 as float32, as Keras does."""
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()  # a table of pandas
+    if not isinstance(value, Tensor):
+        if getattr(getattr(value, "dtype", None), "kind", "") in "OUS" and hasattr(value, "dtype"):
+            return value  # texts stay as they are
+        if isinstance(value, list) and value and isinstance(value[0], str):
+            return value
+        value = ops.as_tensor(value)
+    return value.float() if value.dtype.name == "float64" else value
+
+
+class Batches:
+    """Base: `len()` batches, or None; iterating gives one pass. `size` is that of a batch, where it is known."""
+
+    size: int | None = None
+
+    def count(self) -> int | None:
+        """The number of batches of a pass; None where only the end shows it."""
+        return None
+
+    def __iter__(self) -> Iterator[Batch]:
+        raise NotImplementedError
+
+
+class ArrayBatches(Batches):
+    """Slices of arrays; in a new random order for each pass, if `shuffle`. ValueError where their lengths differ."""
+
+    def __init__(
+        self, x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None, shuffle: bool = False,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self.arrays: Batch = _mapped(as_float32, x), _mapped(as_float32, y), _mapped(as_float32, sample_weight)
+        lengths = {len(leaf) for part in self.arrays if part is not None for leaf in _leaves(part)}
+        if len(lengths) > 1:
+            raise ValueError(f"the arrays have different numbers of examples: {', '.join(map(str, sorted(lengths)))}")
+        self.examples = lengths.pop() if lengths else 0
+        if not self.examples:
+            raise ValueError("there is no data: the arrays have no examples")
+        self.size = 32 if batch_size is None else batch_size
+        if not isinstance(self.size, int) or self.size < 1:
+            raise ValueError(f"batch_size is a positive integer, not {batch_size!r}")
+        self.shuffle, self.generator = shuffle, generator or default_generator
+
+    def count(self) -> int:
+        assert self.size is not None
+        return -(-self.examples // self.size)
+
+    def split(self, share: float) -> tuple[ArrayBatches, ArrayBatches]:
+        """The first part, and the last `share` of the examples. ValueError where one is empty."""
+        if not 0 < share < 1:
+            raise ValueError(f"validation_split is between 0 and 1, not {share}")
+        middle = int(floor(self.examples * (1.0 - share)))
+        if not 0 < middle < self.examples:
+            raise ValueError(f"validation_split={share} of {self.examples} examples leaves a part without examples")
+
+        def part(which: slice, shuffle: bool) -> ArrayBatches:
+            x, y, weights = (_mapped(lambda array: array[which], arrays) for arrays in self.arrays)
+            return ArrayBatches(x, y, weights, self.size, shuffle, self.generator)
+
+        return part(slice(None, middle), self.shuffle), part(slice(middle, None), False)
+
+    def __iter__(self) -> Iterator[Batch]:
+        assert self.size is not None
+        order = None
+        if self.shuffle:
+            order = ops.randperm(self.examples, generator=self.generator)
+        for start in range(0, self.examples, self.size):
+            stop = min(start + self.size, self.examples)
+            part: Any = slice(start, stop) if order is None else order[start:stop]
+            yield tuple(_mapped(lambda a, p=part: _taken(a, p), arrays) for arrays in self.arrays)  # type: ignore[misc]
+
+
+def _taken(array: Any, part: Any) -> Any:
+    if isinstance(array, list) and isinstance(part, Tensor):
+        return [array[k] for k in part.tolist()]
+    return array[part.numpy() if isinstance(part, Tensor) and not isinstance(array, Tensor) else part]
+
+
+class IterableBatches(Batches):
+    """Batches that a loader, a generator or any iterable gives: x, (x, y) or (x, y, weights)."""
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        self.source = source
+        self._once = iter(source) if isinstance(source, Iterator) else None
+
+    def count(self) -> int | None:
+        try:
+            return len(self.source)  # type: ignore[arg-type]
+        except TypeError:
+            return None
+
+    def __iter__(self) -> Iterator[Batch]:
+        for given in self._once if self._once is not None else iter(self.source):
+            yield as_batch(given)
+
+
+class SequenceBatches(Batches):
+    """Batches by their numbers: an object with `__getitem__` and `__len__` that gives whole batches, as Keras'
+    PyDataset."""
+
+    def __init__(self, source: Sequence[Any]) -> None:
+        self.source = source
+
+    def count(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for k in range(len(self.source)):
+            yield as_batch(self.source[k])
+        end = getattr(self.source, "on_epoch_end", None)
+        if end is not None:
+            end()
+
+
+def as_batch(given: Any) -> Batch:
+    """(x, y, weights) from what a source of batches gives."""
+    parts = tuple(given) if isinstance(given, (tuple, list)) and not is_array(given) else (given,)
+    if len(parts) > 3:
+        raise ValueError(f"a batch is x, (x, y) or (x, y, sample_weight), not {len(parts)} parts")
+    x, y, weights = (_mapped(as_float32, part) for part in (*parts, *(None,) * (3 - len(parts))))
+    return x, y, weights
+
+
+def batches_of(
+    x: Any, y: Any = None, sample_weight: Any = None, batch_size: int | None = None, shuffle: bool = False,
+    generator: Generator | None = None,
+) -> Batches:  # fmt: skip
+    """The batches of anything that `fit` takes. TypeError where labels are given beside a source of batches."""
+    if isinstance(x, Batches):
+        return x
+    arrays = is_array(x) or isinstance(x, (list, tuple, Mapping)) or hasattr(x, "to_numpy")
+    if arrays:
+        return ArrayBatches(x, y, sample_weight, batch_size, shuffle, generator)
+    if y is not None or sample_weight is not None:
+        raise TypeError("labels and weights belong into the batches of a generator or dataset, not beside it")
+    if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not hasattr(x, "__iter__"):
+        return SequenceBatches(x)
+    if isinstance(x, Iterable):
+        return IterableBatches(x)
+    raise TypeError(f"takes arrays, tensors, a generator or a dataset, not {type(x).__name__}")
+
+
+def class_weighted(batch: Batch, class_weight: Mapping[int, float]) -> Batch:
+    """The batch, each example weighted by its class: class numbers, or one-hot labels."""
+    x, y, weights = batch
+    if not isinstance(y, Tensor):
+        raise ValueError("class_weight: takes models with one output whose labels are classes")
+    classes = y.argmax(-1) if y.ndim > 1 and y.shape[-1] > 1 else y.reshape(y.shape[0], -1)[:, 0]
+    of_class = ops.tensor([float(class_weight.get(int(k), 1.0)) for k in classes.tolist()])
+    return x, y, of_class if weights is None else weights * of_class

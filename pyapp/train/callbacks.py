@@ -1,0 +1,334 @@
+"""What watches a training: a `Callback` is told of its beginning and end, of each epoch and each batch, with the
+losses and metrics so far as `logs`.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback", "LearningRateScheduler",
+    "ModelCheckpoint", "ReduceLROnPlateau", "TerminateOnNaN",
+]  # fmt: skip
+
+Logs = Mapping[str, Any]
+
+
+class Callback:
+    """Base: override what you want to be told of. `self.model` is the model, `self.params` a dict with the numbers of
+    epochs and steps. `self.model.stop_training = True` ends the training after the batch.
+    """
+
+    model: Any = None
+    params: Mapping[str, Any] = {}
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+
+    def set_model(self, model: Any) -> None:
+        self.model = model
+
+    def on_train_begin(self, logs: Logs | None = None) -> None: ...
+    def on_train_end(self, logs: Logs | None = None) -> None: ...
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None: ...
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None: ...
+    def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_test_begin(self, logs: Logs | None = None) -> None: ...
+    def on_test_end(self, logs: Logs | None = None) -> None: ...
+    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_predict_begin(self, logs: Logs | None = None) -> None: ...
+    def on_predict_end(self, logs: Logs | None = None) -> None: ...
+    def on_predict_batch_begin(self, batch: int, logs: Logs | None = None) -> None: ...
+    def on_predict_batch_end(self, batch: int, logs: Logs | None = None) -> None: ...
+
+
+class CallbackList:
+    """Several callbacks; calls only those that listen to an event. `reads_batches` says whether one of them wants the
+    numbers after each batch."""
+
+    def __init__(self, callbacks: Iterable[Any], model: Any, params: Mapping[str, Any]) -> None:
+        self.callbacks = list(callbacks)
+        for callback in self.callbacks:
+            for method in ("set_model", "set_params", "on_epoch_end"):
+                if not hasattr(callback, method):
+                    raise TypeError(f"a callback is an object of a subclass of Callback, not {callback!r:.60}")
+            callback.set_params(params)
+            callback.set_model(model)
+        self.reads_batches = any(self._listens(c, "on_train_batch_end") for c in self.callbacks)
+
+    @staticmethod
+    def _listens(callback: Any, event: str) -> bool:
+        own = getattr(type(callback), event, None)
+        return own is not getattr(Callback, event) or event in vars(callback)
+
+    def tell(self, event: str, *args: Any) -> None:
+        """Calls `event` of each callback that has it."""
+        for callback in self.callbacks:
+            if self._listens(callback, event):
+                getattr(callback, event)(*args)
+
+
+class History(Callback):
+    """The numbers of each epoch: `history["loss"]` is a list, `epoch` the numbers of the epochs."""
+
+    def __init__(self) -> None:
+        self.history: dict[str, list[Any]] = {}
+        self.epoch: list[int] = []
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self.history, self.epoch = {}, []
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        self.epoch.append(epoch)
+        for name, value in (logs or {}).items():
+            self.history.setdefault(name, []).append(value)
+
+
+class LambdaCallback(Callback):
+    """Functions as a callback: LambdaCallback(on_epoch_end=lambda epoch, logs: …)."""
+
+    def __init__(self, **functions: Callable[..., Any] | None) -> None:
+        for name, function in functions.items():
+            if not (name.startswith("on_") and hasattr(Callback, name)):
+                raise TypeError(f"LambdaCallback: there is no event {name!r}")
+            if function is not None:
+                setattr(self, name, function)
+
+
+class _Monitor(Callback):
+    """Base of what follows one number: whether it became better."""
+
+    def __init__(self, monitor: str, mode: str, min_delta: float = 0.0) -> None:
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"{type(self).__name__}: mode is auto, min or max, not {mode!r}")
+        self.monitor, self.min_delta = monitor, abs(min_delta)
+        rising = any(word in monitor for word in ("acc", "auc", "precision", "recall", "f1", "r2", "iou", "cosine"))
+        self.rises = mode == "max" or (mode == "auto" and rising)
+        self._warned = False
+
+    @property
+    def worst(self) -> float:
+        return -math.inf if self.rises else math.inf
+
+    def is_better(self, value: float, best: float) -> bool:
+        return value - self.min_delta > best if self.rises else value + self.min_delta < best
+
+    def value(self, logs: Logs | None) -> float | None:
+        """The number, or None, with one warning, where the logs do not have it."""
+        found = (logs or {}).get(self.monitor)
+        if found is None and not self._warned:
+            self._warned = True
+            names = ", ".join(logs or {}) or "nothing"
+            print(f"{type(self).__name__}: there is no {self.monitor!r} to follow; there are: {names}", file=sys.stderr)
+        return None if found is None else float(found)
+
+
+class EarlyStopping(_Monitor):
+    """Ends the training when a number has not become better by `min_delta` for `patience` epochs."""
+
+    def __init__(
+        self, monitor: str = "val_loss", min_delta: float = 0, patience: int = 0, verbose: int = 0, mode: str = "auto",
+        baseline: float | None = None, restore_best_weights: bool = False, start_from_epoch: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(monitor, mode, min_delta)
+        self.patience, self.verbose, self.baseline = patience, verbose, baseline
+        self.restore_best_weights, self.start_from_epoch = restore_best_weights, start_from_epoch
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self.wait, self.stopped_epoch, self.best, self.best_epoch = 0, 0, self.worst, 0
+        self.best_weights: Any = None
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        value = self.value(logs)
+        if value is None or epoch < self.start_from_epoch:
+            return
+        if self.restore_best_weights and self.best_weights is None:
+            self.best_weights = self.model.get_weights()
+            self.best_epoch = epoch
+        self.wait += 1
+        if self.is_better(value, self.best):
+            self.best, self.best_epoch = value, epoch
+            if self.restore_best_weights:
+                self.best_weights = self.model.get_weights()
+            if self.baseline is None or self.is_better(value, self.baseline):
+                self.wait = 0
+            return
+        if self.wait >= self.patience and epoch > 0:
+            self.stopped_epoch = epoch
+            self.model.stop_training = True
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self.stopped_epoch and self.verbose:
+            print(f"Epoch {self.stopped_epoch + 1}: early stopping")
+        if self.restore_best_weights and self.best_weights is not None:
+            if self.verbose:
+                print(f"Restoring model weights from the end of the best epoch: {self.best_epoch + 1}.")
+            self.model.set_weights(self.best_weights)
+
+
+class ReduceLROnPlateau(_Monitor):
+    """Multiplies the learning rate by `factor` when a number has not become better for `patience` epochs."""
+
+    def __init__(
+        self, monitor: str = "val_loss", factor: float = 0.1, patience: int = 10, verbose: int = 0, mode: str = "auto",
+        min_delta: float = 1e-4, cooldown: int = 0, min_lr: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(monitor, mode, min_delta)
+        if factor >= 1.0:
+            raise ValueError("ReduceLROnPlateau: factor is below 1")
+        self.factor, self.patience, self.verbose, self.cooldown, self.min_lr = (
+            factor,
+            patience,
+            verbose,
+            cooldown,
+            min_lr,
+        )
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        self.best, self.wait, self.cooldown_counter = self.worst, 0, 0
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if isinstance(logs, dict):
+            logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+        value = self.value(logs)
+        if value is None:
+            return
+        if self.cooldown_counter:
+            self.cooldown_counter -= 1
+            self.wait = 0
+        if self.is_better(value, self.best):
+            self.best, self.wait = value, 0
+        elif not self.cooldown_counter:
+            self.wait += 1
+            rate = float(self.model.optimizer.learning_rate)
+            if self.wait >= self.patience and rate > self.min_lr:
+                self.model.optimizer.learning_rate = max(rate * self.factor, self.min_lr)
+                if self.verbose:
+                    print(f"\nEpoch {epoch + 1}: the learning rate is now {self.model.optimizer.learning_rate}.")
+                self.cooldown_counter, self.wait = self.cooldown, 0
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate of each epoch to schedule(epoch, rate)."""
+
+    def __init__(self, schedule: Callable[..., float], verbose: int = 0) -> None:
+        self.schedule, self.verbose = schedule, verbose
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        before = float(self.model.optimizer.learning_rate)
+        try:
+            rate = self.schedule(epoch, before)
+        except TypeError:
+            rate = self.schedule(epoch)
+        if not isinstance(rate, (int, float)):
+            raise TypeError(f"LearningRateScheduler: the schedule gives a number, not {rate!r:.60}")
+        self.model.optimizer.learning_rate = float(rate)
+        if self.verbose:
+            print(f"\nEpoch {epoch + 1}: the learning rate is {rate}.")
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if isinstance(logs, dict):
+            logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+
+
+class TerminateOnNaN(Callback):
+    """Ends the training when the loss is not a finite number."""
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        loss = (logs or {}).get("loss")
+        if loss is not None and not math.isfinite(loss):
+            print(f"Batch {batch}: Invalid loss, terminating training")
+            self.model.stop_training = True
+
+
+class CSVLogger(Callback):
+    """A line of the numbers of each epoch in a file."""
+
+    def __init__(self, filename: str | Path, separator: str = ",", append: bool = False) -> None:
+        self.filename, self.separator, self.append = Path(filename), separator, append
+        self._file: Any = None
+        self._writer: Any = None
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        header = self.append and self.filename.exists() and self.filename.stat().st_size > 0
+        self._needs_header = not header
+        self._file = self.filename.open("a" if self.append else "w", newline="", encoding="utf-8")
+        self._writer = None
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        row = {
+            "epoch": epoch,
+            **{k: "[" + ", ".join(map(str, v)) + "]" if isinstance(v, list) else v for k, v in (logs or {}).items()},
+        }
+        if self._writer is None:
+            names = ["epoch", *sorted(row.keys() - {"epoch"})]
+            self._writer = csv.DictWriter(
+                self._file, names, delimiter=self.separator, extrasaction="ignore", restval="NA"
+            )
+            if self._needs_header:
+                self._writer.writeheader()
+        self._writer.writerow(row)
+        self._file.flush()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class ModelCheckpoint(_Monitor):
+    """Saves the model (or its weights) after each epoch, or after `save_freq` batches; with `save_best_only` only when
+    a number became better. `filepath` may have {epoch:02d} and {val_loss:.2f}.
+    """
+
+    def __init__(
+        self, filepath: str | Path, monitor: str = "val_loss", verbose: int = 0, save_best_only: bool = False,
+        save_weights_only: bool = False, mode: str = "auto", save_freq: str | int = "epoch",
+        initial_value_threshold: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(monitor, mode)
+        if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
+            raise ValueError(f"ModelCheckpoint: save_freq is 'epoch' or a number of batches, not {save_freq!r}")
+        self.filepath, self.verbose = str(filepath), verbose
+        self.save_best_only, self.save_weights_only, self.save_freq = save_best_only, save_weights_only, save_freq
+        self.best = self.worst if initial_value_threshold is None else initial_value_threshold
+        self._seen, self._epoch = 0, 0
+
+    def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        self._seen += 1
+        if self.save_freq != "epoch" and self._seen % int(self.save_freq) == 0:
+            self._save(self._epoch, {"batch": batch, **(logs or {})})
+
+    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
+        if self.save_freq == "epoch":
+            self._save(epoch, logs or {})
+
+    def _save(self, epoch: int, logs: Logs) -> None:
+        if self.save_best_only:
+            value = self.value(logs)
+            if value is None or not self.is_better(value, self.best):
+                return
+            self.best = value
+        try:
+            path = self.filepath.format(epoch=epoch + 1, **logs)
+        except KeyError as error:
+            raise KeyError(
+                f"ModelCheckpoint: the path {self.filepath!r} names {error}, which is not among {', '.join(logs)}"
+            ) from None
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if self.verbose:
+            print(f"\nEpoch {epoch + 1}: saving model to {path}")
+        if self.save_weights_only:
+            self.model.save_weights(path)
+        else:
+            self.model.save(path)

@@ -1,0 +1,141 @@
+"""The loops of training, evaluation and prediction over batches, for any model that has steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Protocol
+
+from .batches import Batch, Batches, class_weighted
+from .callbacks import Callback, CallbackList, History
+from .progress import ProgressBar
+
+Logs = dict[str, Any]
+
+
+class Trainable(Protocol):
+    """What the loops need of a model."""
+
+    stop_training: bool
+
+    def train_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """A step of the training. It may leave its numbers on the device."""
+
+    def test_batch(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """Losses and metrics of a batch."""
+
+    def logs(self) -> Logs:
+        """Losses and metrics since the last reset."""
+
+    def reset_metrics(self) -> None: ...
+
+
+def _steps(
+    batches: Batches, source: Iterator[Batch] | None, limit: int | None
+) -> tuple[Iterator[Batch], Iterator[Batch] | None]:
+    """The batches of one epoch, and the iterator that goes on in the next, if epochs are parts of one pass."""
+    if limit is None:
+        return iter(batches), None
+    source = iter(batches) if source is None else source
+    return _cycled(batches, source, limit), source
+
+
+def _cycled(batches: Batches, source: Iterator[Batch], limit: int) -> Iterator[Batch]:
+    """`limit` batches; a pass that ends begins again where the source allows it."""
+    given = 0
+    for batch in islice(source, limit):
+        given += 1
+        yield batch
+    while given < limit:
+        started = given
+        for batch in islice(iter(batches), limit - given):
+            given += 1
+            yield batch
+        if given == started:
+            return
+
+
+def fit(
+    model: Trainable, batches: Batches, *, epochs: int = 1, callbacks: Iterable[Any] = (),
+    validation: Batches | None = None, class_weight: Mapping[int, float] | None = None, initial_epoch: int = 0,
+    steps_per_epoch: int | None = None, validation_steps: int | None = None, validation_freq: Any = 1, verbose: int = 1,
+) -> History:  # fmt: skip
+    """Trains for epochs `initial_epoch` .. `epochs`; the History has the numbers of each."""
+    history = History()
+    total = steps_per_epoch or batches.count()
+    params = {"verbose": verbose, "epochs": epochs, "steps": total}
+    listeners = CallbackList([*callbacks, history], model, params)
+    model.stop_training = False
+    listeners.tell("on_train_begin")
+    logs: Logs = {}
+    source: Iterator[Batch] | None = None
+    validation_source: Iterator[Batch] | None = None
+    try:
+        for epoch in range(initial_epoch, epochs):
+            model.reset_metrics()
+            listeners.tell("on_epoch_begin", epoch)
+            if verbose:
+                print(f"Epoch {epoch + 1}/{epochs}")
+            bar = ProgressBar(total, verbose)
+            step = 0
+            parts, source = _steps(batches, source, steps_per_epoch)
+            for step, batch in enumerate(parts, 1):
+                listeners.tell("on_train_batch_begin", step - 1)
+                model.train_batch(*(class_weighted(batch, class_weight) if class_weight else batch))
+                if listeners.reads_batches or bar.due():
+                    logs = model.logs()
+                    bar.update(step, logs)
+                listeners.tell("on_train_batch_end", step - 1, logs)
+                if model.stop_training:
+                    break
+            if not step:
+                raise ValueError("there is no data: the source of batches gave none")
+            if steps_per_epoch is not None and step < steps_per_epoch and not model.stop_training:
+                print(f"The data ended after {step} of {steps_per_epoch} steps: the training ends here.")
+                model.stop_training = True
+            total = total if total is not None else step
+            logs = model.logs()
+            if validation is not None and _is_due(epoch + 1, validation_freq):
+                values, validation_source = evaluate(
+                    model, validation, listeners, validation_steps, validation_source if validation_steps else None
+                )
+                logs = {**logs, **{f"val_{name}": value for name, value in values.items()}}
+            bar.target = total if bar.target is None else bar.target
+            bar.update(step, logs, finished=True)
+            listeners.tell("on_epoch_end", epoch, logs)
+            if model.stop_training:
+                break
+    finally:
+        listeners.tell("on_train_end", logs)
+    return history
+
+
+def _is_due(epoch: int, frequency: Any) -> bool:
+    return epoch % frequency == 0 if isinstance(frequency, int) else epoch in frequency
+
+
+def evaluate(
+    model: Trainable, batches: Batches, listeners: CallbackList, steps: int | None = None,
+    source: Iterator[Batch] | None = None, verbose: int = 0,
+) -> tuple[Logs, Iterator[Batch] | None]:  # fmt: skip
+    """Losses and metrics of the batches; and the iterator with which to go on, where `steps` limits a pass."""
+    model.reset_metrics()
+    listeners.tell("on_test_begin")
+    parts, source = _steps(batches, source, steps)
+    bar = ProgressBar(steps or batches.count(), verbose)
+    step = 0
+    for step, batch in enumerate(parts, 1):
+        listeners.tell("on_test_batch_begin", step - 1)
+        model.test_batch(*batch)
+        if bar.due():
+            bar.update(step, model.logs())
+        listeners.tell("on_test_batch_end", step - 1, {})
+    if not step:
+        raise ValueError("there is no data: the source of batches gave none")
+    logs = model.logs()
+    bar.update(step, logs, finished=True)
+    listeners.tell("on_test_end", logs)
+    return logs, source
+
+
+__all__ = ["Callback", "Trainable", "evaluate", "fit"]

@@ -1,0 +1,616 @@
+"""Small trainings in Keras' own style. Each runs with Keras and with pyapp.keras; only the import differs.
+
+A script takes the `keras` module and returns numbers. Weights begin with the same numbers in both: `start(model)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+SCRIPTS: dict[str, Callable[[Any], Any]] = {}
+
+
+def script(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    SCRIPTS[function.__name__] = function
+    return function
+
+
+def start(model: Any, seed: int = 0) -> None:
+    """Numbers that both begin with; variances stay above zero."""
+    random = np.random.RandomState(seed)
+    model.set_weights(
+        [np.abs(v) if v.ndim == 1 and (v == 1).all() else v for v in (_first(w, random) for w in model.get_weights())]
+    )
+
+
+def _first(weight: Any, random: Any) -> Any:
+    if weight.ndim <= 1 and np.all(weight == 1):
+        return (1 + 0.1 * random.rand(*weight.shape)).astype("float32")
+    return (random.randn(*weight.shape) * 0.3).astype("float32")
+
+
+def numbers(count: int, size: Any, classes: int, seed: int = 1) -> tuple[Any, Any]:
+    """Inputs (count, *size) and class numbers that depend on them."""
+    random = np.random.RandomState(seed)
+    x = random.randn(count, *((size,) if isinstance(size, int) else size)).astype("float32")
+    flat = x.reshape(count, -1)
+    return x, (flat @ random.randn(flat.shape[1], classes)).argmax(1).astype("int64")
+
+
+def fitted(model: Any, x: Any, y: Any, **settings: Any) -> dict[str, Any]:
+    """The numbers of a short training without shuffling, and the predictions after it."""
+    settings = {"batch_size": 8, "epochs": 3, "shuffle": False, "verbose": 0, **settings}
+    history = model.fit(x, y, **settings).history
+    return {"history": history, "predictions": model.predict(x, verbose=0)}
+
+
+@script
+def classifier(keras: Any) -> Any:
+    x, y = numbers(40, 6, 3)
+    model = keras.Sequential(
+        [
+            keras.layers.Input((6,)),
+            keras.layers.Dense(8, activation="relu"),
+            keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return fitted(model, x, y)
+
+
+@script
+def one_hot_labels_and_top_k(keras: Any) -> Any:
+    x, y = numbers(40, 6, 7)
+    model = keras.Sequential()
+    model.add(keras.Input(shape=(6,)))
+    model.add(keras.layers.Dense(12, activation="tanh"))
+    model.add(keras.layers.Dense(7))
+    start(model)
+    model.compile(
+        optimizer=keras.optimizers.SGD(learning_rate=0.1, momentum=0.9, nesterov=True),
+        loss=keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1),
+        metrics=["accuracy", keras.metrics.TopKCategoricalAccuracy(k=2, name="top2")],
+    )
+    return fitted(model, x, keras.utils.to_categorical(y, 7))
+
+
+@script
+def binary_with_weights(keras: Any) -> Any:
+    x, y = numbers(36, 5, 2)
+    model = keras.Sequential(
+        [keras.Input((5,)), keras.layers.Dense(4, activation="elu"), keras.layers.Dense(1, activation="sigmoid")]
+    )
+    start(model)
+    model.compile(
+        optimizer=keras.optimizers.RMSprop(0.01, momentum=0.5, centered=True), loss="binary_crossentropy",
+        metrics=["acc", keras.metrics.AUC(), keras.metrics.Precision(name="p"), keras.metrics.Recall(name="r")],
+        weighted_metrics=["mse"],
+    )  # fmt: skip
+    weights = np.linspace(0.5, 1.5, 36).astype("float32")
+    return fitted(model, x, y, sample_weight=weights, validation_split=0.25)
+
+
+@script
+def class_weights(keras: Any) -> Any:
+    x, y = numbers(30, 4, 2)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, activation="softmax")])
+    start(model)
+    model.compile("adagrad", "sparse_categorical_crossentropy", metrics=["sparse_categorical_accuracy"])
+    return fitted(model, x, y, class_weight={0: 0.7, 1: 2.0})
+
+
+@script
+def regression(keras: Any) -> Any:
+    x, _ = numbers(40, 4, 2)
+    y = (x @ np.array([[1.0], [2.0], [-1.0], [0.5]], "float32")) + 0.3
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(6, "swish"), keras.layers.Dense(1)])
+    start(model)
+    model.compile(
+        optimizer="nadam",
+        loss="mse",
+        metrics=["mae", "mape", keras.metrics.RootMeanSquaredError(), keras.metrics.R2Score()],
+    )
+    found = fitted(model, x, y, validation_data=(x[:10], y[:10]))
+    found["evaluated"] = model.evaluate(x, y, verbose=0, batch_size=16)
+    return found
+
+
+@script
+def image_classifier(keras: Any) -> Any:
+    x, y = numbers(24, (8, 8, 2), 3)
+    model = keras.Sequential(
+        [
+            keras.layers.Input((8, 8, 2)),
+            keras.layers.Conv2D(4, (3, 3), activation="relu", padding="same"),
+            keras.layers.BatchNormalization(),
+            keras.layers.MaxPooling2D((2, 2)),
+            keras.layers.Conv2D(5, 3, strides=2, padding="same", activation="relu"),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return fitted(model, x, y)
+
+
+@script
+def separable_and_depthwise(keras: Any) -> Any:
+    x, y = numbers(16, (9, 7, 3), 2)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((9, 7, 3)),
+            layers.SeparableConv2D(4, 3, strides=2, padding="same", activation="relu"),
+            layers.DepthwiseConv2D(2, depth_multiplier=2, padding="valid"),
+            layers.AveragePooling2D(2, padding="same"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(2, activation="softmax"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer=keras.optimizers.Adamax(0.01), loss="sparse_categorical_crossentropy")
+    return fitted(model, x, y)
+
+
+@script
+def upsampling_autoencoder(keras: Any) -> Any:
+    x, _ = numbers(12, (8, 8, 1), 2)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((8, 8, 1)),
+            layers.Conv2D(3, 3, strides=2, padding="same", activation="relu"),
+            layers.Conv2DTranspose(3, 3, strides=2, padding="same", activation="relu"),
+            layers.UpSampling2D(2),
+            layers.ZeroPadding2D(1),
+            layers.Cropping2D(((2, 0), (0, 2))),
+            layers.MaxPooling2D(2),
+            layers.Conv2D(1, 3, padding="same"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="adam", loss="mae")
+    return fitted(model, x, x)
+
+
+@script
+def sequence_convolution(keras: Any) -> Any:
+    x, y = numbers(16, (12, 3), 2)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((12, 3)),
+            layers.Conv1D(4, 3, padding="causal", dilation_rate=2, activation="relu"),
+            layers.MaxPooling1D(2),
+            layers.SpatialDropout1D(0.0),
+            layers.Conv1DTranspose(3, 4, strides=2, padding="valid"),
+            layers.GlobalMaxPooling1D(),
+            layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer=keras.optimizers.AdamW(0.01), loss="binary_crossentropy", metrics=["binary_accuracy"])
+    return fitted(model, x, y)
+
+
+@script
+def lstm(keras: Any) -> Any:
+    x, y = numbers(16, (6, 3), 2)
+    model = keras.Sequential(
+        [
+            keras.layers.Input((6, 3)),
+            keras.layers.LSTM(5, return_sequences=True),
+            keras.layers.LSTM(4),
+            keras.layers.Dense(2, activation="softmax"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return fitted(model, x, y)
+
+
+@script
+def gru_both_forms(keras: Any) -> Any:
+    x, y = numbers(16, (5, 3), 2)
+    model = keras.Sequential(
+        [
+            keras.layers.Input((5, 3)),
+            keras.layers.GRU(4, return_sequences=True),
+            keras.layers.GRU(4, reset_after=False, go_backwards=True),
+            keras.layers.Dense(1),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="sgd", loss=keras.losses.Huber(delta=0.5))
+    return fitted(model, x, y.astype("float32"))
+
+
+@script
+def bidirectional_and_time_distributed(keras: Any) -> Any:
+    x, _ = numbers(10, (5, 3), 2)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            layers.Input((5, 3)),
+            layers.Bidirectional(layers.SimpleRNN(3, return_sequences=True), merge_mode="ave"),
+            layers.Bidirectional(layers.GRU(2, return_sequences=True)),
+            layers.TimeDistributed(layers.Dense(3)),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="adam", loss="mse")
+    return fitted(model, x, x)
+
+
+@script
+def embedding_of_words(keras: Any) -> Any:
+    random = np.random.RandomState(3)
+    x = random.randint(0, 20, (24, 7))
+    y = (x.sum(1) % 2).astype("float32")
+    model = keras.Sequential(
+        [
+            keras.layers.Input((7,), dtype="int32"),
+            keras.layers.Embedding(20, 6, embeddings_regularizer=keras.regularizers.L2(0.01)),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    start(model)
+    model.compile(optimizer="adam", loss="binary_crossentropy", metrics=["acc"])
+    return fitted(model, x, y)
+
+
+@script
+def functional_two_inputs(keras: Any) -> Any:
+    a, y = numbers(20, 4, 2, 1)
+    b, _ = numbers(20, 3, 2, 2)
+    first, second = keras.Input((4,), name="first"), keras.Input((3,), name="second")
+    left = keras.layers.Dense(5, activation="relu")(first)
+    right = keras.layers.Dense(5, activation="relu")(second)
+    both = keras.layers.Concatenate()([left, right, left * right])
+    output = keras.layers.Dense(1, activation="sigmoid", name="answer")(both + 0.5)
+    model = keras.Model(inputs=[first, second], outputs=output)
+    start(model)
+    model.compile(optimizer="adam", loss="binary_crossentropy", metrics=["accuracy"])
+    return fitted(model, [a, b], y)
+
+
+@script
+def functional_two_outputs(keras: Any) -> Any:
+    x, y = numbers(20, 4, 3)
+    inputs = keras.Input(shape=(4,), name="in")
+    hidden = keras.layers.Dense(6, activation="relu")(inputs)
+    kind = keras.layers.Dense(3, activation="softmax", name="kind")(hidden)
+    size = keras.layers.Dense(1, name="size")(keras.layers.add([hidden, hidden]))
+    model = keras.Model(inputs, {"kind": kind, "size": size})
+    start(model)
+    model.compile(
+        optimizer="adam", loss={"kind": "sparse_categorical_crossentropy", "size": "mse"},
+        loss_weights={"kind": 0.7, "size": 0.3}, metrics={"kind": ["accuracy"], "size": ["mae"]},
+    )  # fmt: skip
+    found = fitted(model, {"in": x}, {"kind": y, "size": x.sum(1)})
+    found["evaluated"] = model.evaluate({"in": x}, {"kind": y, "size": x.sum(1)}, verbose=0, return_dict=True)
+    return found
+
+
+@script
+def shared_layer_and_residual(keras: Any) -> Any:
+    a, _ = numbers(14, 4, 2, 1)
+    b, y = numbers(14, 4, 2, 2)
+    shared = keras.layers.Dense(4, activation="tanh")
+    one, two = keras.Input((4,)), keras.Input((4,))
+    x, z = shared(one), shared(two)
+    distance = keras.layers.Dot(axes=1, normalize=True)([x, z])
+    joined = keras.layers.Concatenate()([keras.layers.subtract([x, z]), distance, keras.layers.maximum([x, z])])
+    model = keras.Model([one, two], keras.layers.Dense(1)(joined))
+    start(model)
+    model.compile(optimizer="adadelta", loss="hinge")
+    return fitted(model, [a, b], y.astype("float32"))
+
+
+@script
+def subclass(keras: Any) -> Any:
+    class Net(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = keras.layers.Dense(5, activation="relu")
+            self.norm = keras.layers.LayerNormalization()
+            self.last = keras.layers.Dense(2)
+
+        def call(self, inputs: Any, training: bool = False) -> Any:
+            return self.last(self.norm(self.first(inputs), training=training))
+
+    x, y = numbers(20, 4, 2)
+    model = Net()
+    model(x[:1])
+    start(model)
+    model.compile(
+        optimizer="adam", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
+    )
+    return fitted(model, x, y)
+
+
+@script
+def layer_of_ones_own(keras: Any) -> Any:
+    class Linear(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, units: int = 4) -> None:
+            super().__init__()
+            self.units = units
+
+        def build(self, input_shape: Any) -> None:
+            self.w = self.add_weight(shape=(input_shape[-1], self.units), initializer="random_normal", trainable=True)
+            self.b = self.add_weight(shape=(self.units,), initializer="zeros", trainable=True)
+
+        def call(self, inputs: Any) -> Any:
+            return keras.ops.matmul(inputs, self.w) + self.b
+
+    x, y = numbers(20, 4, 2)
+    model = keras.Sequential([keras.Input((4,)), Linear(5), keras.layers.ReLU(), Linear(2), keras.layers.Softmax()])
+    start(model)
+    model.compile(optimizer="rmsprop", loss="sparse_categorical_crossentropy")
+    return fitted(model, x, y)
+
+
+@script
+def functional_with_ops(keras: Any) -> Any:
+    x, y = numbers(20, (3, 4), 2)
+    inputs = keras.Input((3, 4))
+    mean = keras.ops.mean(inputs, axis=1)
+    top = keras.ops.max(inputs, axis=1)
+    hidden = keras.layers.Dense(4)(keras.ops.concatenate([mean, top], axis=-1))
+    outputs = keras.layers.Dense(1)(keras.ops.relu(hidden) - keras.ops.sqrt(keras.ops.abs(hidden) + 1.0))
+    model = keras.Model(inputs, outputs)
+    start(model)
+    model.compile(optimizer="adam", loss="log_cosh")
+    return fitted(model, x, y.astype("float32"))
+
+
+@script
+def multi_head_attention(keras: Any) -> Any:
+    x, y = numbers(12, (5, 6), 2)
+    layers = keras.layers
+    inputs = keras.Input((5, 6))
+    attended = layers.MultiHeadAttention(num_heads=2, key_dim=3)(inputs, inputs)
+    h = layers.LayerNormalization(epsilon=1e-6)(layers.Add()([inputs, attended]))
+    attended = layers.MultiHeadAttention(2, 3, value_dim=4, use_bias=False)(h, inputs, use_causal_mask=True)
+    h = layers.GlobalAveragePooling1D()(attended)
+    model = keras.Model(inputs, layers.Dense(2, activation="softmax")(h))
+    start(model)
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return fitted(model, x, y)
+
+
+@script
+def regularizers_and_constraints(keras: Any) -> Any:
+    x, y = numbers(24, 5, 2)
+    model = keras.Sequential(
+        [
+            keras.Input((5,)),
+            keras.layers.Dense(
+                6, activation="relu", kernel_regularizer="l2", bias_regularizer=keras.regularizers.L1(0.02),
+                activity_regularizer=keras.regularizers.L1L2(0.01, 0.02), kernel_constraint="max_norm",
+            ),
+            keras.layers.Dense(1, kernel_constraint="non_neg", activation="sigmoid"),
+        ]
+    )  # fmt: skip
+    start(model)
+    model.compile(optimizer=keras.optimizers.SGD(0.2, clipnorm=0.1), loss="binary_crossentropy")
+    return fitted(model, x, y)
+
+
+@script
+def learning_rates(keras: Any) -> Any:
+    found = {}
+    schedules = keras.optimizers.schedules
+    every = {
+        "exponential": schedules.ExponentialDecay(0.1, 4, 0.5, staircase=True),
+        "piecewise": schedules.PiecewiseConstantDecay([3, 6], [0.1, 0.05, 0.01]),
+        "polynomial": schedules.PolynomialDecay(0.1, 5, 0.01, power=2.0, cycle=True),
+        "inverse": schedules.InverseTimeDecay(0.1, 3, 0.5),
+        "cosine": schedules.CosineDecay(0.0, 6, alpha=0.1, warmup_target=0.1, warmup_steps=3),
+        "restarts": schedules.CosineDecayRestarts(0.1, 3),
+    }
+    for name, schedule in every.items():
+        x, y = numbers(24, 4, 2)
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        start(model)
+        model.compile(optimizer=keras.optimizers.SGD(schedule), loss="mse")
+        found[name] = fitted(model, x, y.astype("float32"))["history"]
+        found[f"{name}_rates"] = [float(schedule(k)) for k in range(10)]
+    return found
+
+
+@script
+def callbacks(keras: Any) -> Any:
+    x, y = numbers(32, 4, 2)
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2, activation="softmax")]
+    )
+    start(model)
+    model.compile(optimizer=keras.optimizers.Adam(0.05), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    seen: list[Any] = []
+    listening = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append([epoch, float(logs["loss"])]),
+        on_train_batch_end=lambda batch, logs: seen.append([batch, float(logs["loss"])]),
+    )
+    every = [
+        keras.callbacks.EarlyStopping(monitor="val_loss", patience=2, restore_best_weights=True),
+        keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=1, min_lr=1e-4),
+        keras.callbacks.TerminateOnNaN(),
+        listening,
+    ]
+    found = fitted(model, x, y, epochs=12, callbacks=every, validation_split=0.5)
+    found["seen"] = seen[:20]
+    return found
+
+
+@script
+def rate_by_epoch(keras: Any) -> Any:
+    x, y = numbers(16, 4, 2)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    start(model)
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5 if epoch else rate)
+    return fitted(model, x, y.astype("float32"), callbacks=[schedule], initial_epoch=1, epochs=4)
+
+
+@script
+def generator_of_batches(keras: Any) -> Any:
+    x, y = numbers(40, 4, 2)
+
+    def batches() -> Any:
+        k = 0
+        while True:
+            part = slice(8 * (k % 5), 8 * (k % 5) + 8)
+            yield x[part], y[part].astype("float32").reshape(-1, 1)
+            k += 1
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
+    start(model)
+    model.compile(optimizer="adam", loss="binary_crossentropy", metrics=["accuracy"])
+    history = model.fit(batches(), steps_per_epoch=3, epochs=4, verbose=0).history
+    return {"history": history, "predictions": model.predict(x[:4], verbose=0)}
+
+
+@script
+def dataset_of_batches(keras: Any) -> Any:
+    x, y = numbers(30, 4, 2)
+
+    class Batches(keras.utils.PyDataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> Any:
+            part = slice(8 * index, 8 * index + 8)
+            return x[part], y[part]
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2, activation="softmax")])
+    start(model)
+    model.compile(optimizer="lion", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    history = model.fit(Batches(), epochs=2, shuffle=False, verbose=0).history
+    return {"history": history, "evaluated": model.evaluate(Batches(), verbose=0)}
+
+
+@script
+def batch_by_batch(keras: Any) -> Any:
+    x, y = numbers(24, 4, 2)
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(3, activation="gelu"), keras.layers.Dense(1, activation="sigmoid")]
+    )
+    start(model)
+    model.compile(optimizer=keras.optimizers.Adam(amsgrad=True), loss="binary_crossentropy", metrics=["accuracy"])
+    found = [model.train_on_batch(x[k : k + 8], y[k : k + 8], return_dict=True) for k in (0, 8, 16)]
+    model.reset_metrics()
+    return [*found, model.test_on_batch(x, y, return_dict=True), model.predict_on_batch(x[:3])]
+
+
+@script
+def frozen_layers(keras: Any) -> Any:
+    x, y = numbers(20, 4, 2)
+    base = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(4, activation="relu"), keras.layers.BatchNormalization()], name="base"
+    )
+    base.trainable = False
+    model = keras.Sequential([keras.Input((4,)), base, keras.layers.Dense(1, activation="sigmoid")])
+    start(model)
+    model.compile(optimizer=keras.optimizers.Adam(0.01, weight_decay=0.1), loss="binary_crossentropy")
+    found = fitted(model, x, y)
+    found["trained"] = len(model.trainable_weights)
+    found["weights"] = model.get_weights()
+    return found
+
+
+@script
+def step_of_ones_own(keras: Any) -> Any:
+    class Scaled(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(inputs)
+
+        def compute_loss(
+            self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+        ) -> Any:
+            return keras.ops.mean((y_pred - keras.ops.reshape(y, (-1, 1))) ** 2) * 2.0
+
+    x, y = numbers(20, 4, 2)
+    model = Scaled()
+    model(x[:1])
+    start(model)
+    model.compile(optimizer="sgd", metrics=["mae"])
+    return fitted(model, x, y.astype("float32"))
+
+
+@script
+def losses_and_metrics(keras: Any) -> Any:
+    random = np.random.RandomState(5)
+    truth, guess = random.rand(6, 4).astype("float32"), random.rand(6, 4).astype("float32")
+    labels = (truth > 0.5).astype("float32")
+    weights = random.rand(6).astype("float32")
+    found = {}
+    kinds = (
+        "MeanSquaredError MeanAbsoluteError MeanAbsolutePercentageError MeanSquaredLogarithmicError Huber LogCosh "
+        "Hinge SquaredHinge CategoricalHinge KLDivergence Poisson CosineSimilarity CategoricalCrossentropy "
+        "BinaryCrossentropy BinaryFocalCrossentropy CategoricalFocalCrossentropy Dice"
+    )
+    for name in kinds.split():
+        loss = getattr(keras.losses, name)
+        for reduction in ("sum_over_batch_size", "sum", "none"):
+            value = loss(reduction=reduction)(labels, guess, sample_weight=None if name == "Dice" else weights)
+            found[f"{name} {reduction}"] = keras.ops.convert_to_numpy(value)
+    for name in "TruePositives FalsePositives TrueNegatives FalseNegatives Precision Recall AUC".split():
+        metric = getattr(keras.metrics, name)()
+        metric.update_state(keras.ops.convert_to_tensor(labels), keras.ops.convert_to_tensor(guess))
+        metric.update_state(keras.ops.convert_to_tensor(labels[:2]), keras.ops.convert_to_tensor(truth[:2]))
+        found[name] = float(metric.result())
+    pr = keras.metrics.AUC(num_thresholds=20, curve="PR")
+    pr.update_state(keras.ops.convert_to_tensor(labels), keras.ops.convert_to_tensor(guess))
+    found["AUC PR"] = float(pr.result())
+    f1 = keras.metrics.F1Score(average="macro", threshold=0.5)
+    f1.update_state(keras.ops.convert_to_tensor(labels), keras.ops.convert_to_tensor(guess))
+    found["F1"] = float(f1.result())
+    iou = keras.metrics.MeanIoU(num_classes=2)
+    iou.update_state(keras.ops.convert_to_tensor(labels), keras.ops.convert_to_tensor((guess > 0.5).astype("float32")))
+    found["IoU"] = float(iou.result())
+    return found
+
+
+@script
+def activations(keras: Any) -> Any:
+    x = np.linspace(-4, 4, 16).astype("float32").reshape(2, 8)
+    names = (
+        "celu elu exponential gelu glu hard_shrink hard_sigmoid hard_silu hard_tanh leaky_relu linear log_sigmoid "
+        "log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus softsign squareplus tanh "
+        "tanh_shrink"
+    )
+    return {
+        name: keras.ops.convert_to_numpy(keras.activations.get(name)(keras.ops.convert_to_tensor(x)))
+        for name in names.split()
+    }
+
+
+@script
+def words_to_numbers(keras: Any) -> Any:
+    texts = ["The cat sat.", "The dog sat on the cat!", "a bird"]
+    found = {
+        "padded": keras.utils.pad_sequences([[1, 2, 3], [4]], maxlen=2),
+        "post": keras.utils.pad_sequences([[1], [2, 3, 4]], padding="post"),
+    }
+    layer = keras.layers.Normalization()
+    layer.adapt(np.arange(12, dtype="float32").reshape(4, 3))
+    found["normalized"] = keras.ops.convert_to_numpy(layer(np.ones((2, 3), "float32")))
+    found["rescaled"] = keras.ops.convert_to_numpy(
+        keras.layers.Rescaling(1 / 127.5, offset=-1)(np.arange(4, dtype="uint8"))
+    )
+    found["encoded"] = keras.ops.convert_to_numpy(
+        keras.layers.CategoryEncoding(4, output_mode="count")(np.array([[1, 1], [0, 3]]))
+    )
+    found["texts"] = len(texts)
+    return found

@@ -1,0 +1,212 @@
+"""Models of pyapp.keras: captured steps, files, modules of nn among the layers, and clear errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp import keras, nn, zeros
+from pyapp.errors import FileFormatError
+from tests.keras.scripts import numbers, start
+
+
+@pytest.fixture(autouse=True)
+def same_names() -> None:
+    keras.utils.clear_session()
+
+
+def small(optimizer: Any = "adam", **settings: Any) -> Any:
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.ReLU(),
+            layers.Dropout(0.25, seed=3), layers.Dense(3, activation="softmax", kernel_regularizer="l2"),
+        ]
+    )  # fmt: skip
+    start(model)
+    model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"], **settings)
+    return model
+
+
+OPTIMIZERS = "sgd rmsprop adam adamw adagrad adadelta adamax nadam lion".split()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_captured_step_gives_the_numbers_of_an_eager_one(name: str) -> None:
+    x, y = numbers(30, 6, 3)  # the last batch is smaller
+    found = []
+    for eager in (False, True):
+        model = small(name, run_eagerly=eager)
+        history = model.fit(x, y, batch_size=8, epochs=4, shuffle=False, verbose=0).history
+        assert model.compiled_step == ("not captured yet" if eager else "captured")
+        found.append((history, model.get_weights()))
+    assert found[0][0] == found[1][0]
+    assert all((a == b).all() for a, b in zip(found[0][1], found[1][1], strict=True))
+
+
+def test_a_step_that_cannot_be_captured_says_why_and_gives_the_same_numbers() -> None:
+    class Peeking(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, inputs: Any) -> Any:
+            return inputs * float(inputs.abs().max().item() > 0)
+
+    x, y = numbers(24, 6, 3)
+    found = []
+    for peeks in (False, True):
+        keras.utils.clear_session()
+        model = keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(4),
+                keras.layers.BatchNormalization(),
+                *([Peeking()] if peeks else []),
+            ]
+        )
+        start(model)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        found.append(model.fit(x, y, batch_size=8, epochs=3, shuffle=False, verbose=0).history)
+        assert model.compiled_step == ("captured" if not peeks else model.compiled_step)
+    assert found[0] == found[1]
+    assert model.compiled_step.startswith("eager: ") and "item" in model.compiled_step
+
+
+def test_a_model_and_its_training_go_on_from_a_file(tmp_path: Path) -> None:
+    x, y = numbers(24, 6, 3)
+    settings: Any = {"batch_size": 8, "shuffle": False, "verbose": 0}
+    whole, first = small(), small()
+    whole.fit(x, y, epochs=4, **settings)
+    first.fit(x, y, epochs=2, **settings)
+    path = tmp_path / "model.keras"
+    first.save(path)
+    after = keras.models.load_model(path)
+    after.layers[3].generator.set_state(first.layers[3].generator.get_state())
+    after.fit(x, y, initial_epoch=2, epochs=4, **settings)
+    for a, b in zip(after.get_weights(), whole.get_weights(), strict=True):
+        assert (a == b).all()
+
+
+def test_a_functional_model_is_the_same_from_a_file(tmp_path: Path) -> None:
+    layers = keras.layers
+    one, two = keras.Input((5, 4), name="one"), keras.Input((3,), name="two")
+    h = layers.Bidirectional(layers.LSTM(3))(one)
+    h = layers.Concatenate()([h, layers.Dense(2, activation="relu")(two)])
+    model = keras.Model({"one": one, "two": two}, [layers.Dense(1, name="a")(h), layers.Add(name="b")([h, h])])
+    path = tmp_path / "model.keras"
+    model.save(path)
+    again = keras.saving.load_model(path)
+    random = np.random.RandomState(0)
+    data = {"one": random.randn(2, 5, 4).astype("float32"), "two": random.randn(2, 3).astype("float32")}
+    for a, b in zip(model.predict(data, verbose=0), again.predict(data, verbose=0), strict=True):
+        assert (a == b).all()
+    assert again.output_names == ["a", "b"]
+
+
+def test_weights_alone_and_foreign_files(tmp_path: Path) -> None:
+    model, other = small(), small()
+    start(other, 5)
+    model.save_weights(tmp_path / "weights.safetensors")
+    other.load_weights(tmp_path / "weights.safetensors")
+    assert all((a == b).all() for a, b in zip(model.get_weights(), other.get_weights(), strict=True))
+    wide = keras.Sequential([keras.Input((6,)), keras.layers.Dense(9)])
+    with pytest.raises(ValueError, match="has 8 weights, sequential_2 has 2"):
+        wide.load_weights(tmp_path / "weights.safetensors")
+    with pytest.raises(FileFormatError, match="weights alone"):
+        keras.models.load_model(tmp_path / "weights.safetensors")
+    (tmp_path / "real.keras").write_bytes(b"PK\x03\x04" + bytes(40))
+    with pytest.raises(FileFormatError, match="written by Keras"):
+        keras.models.load_model(tmp_path / "real.keras")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        model.save(tmp_path / "real.keras", overwrite=False)
+
+
+def test_modules_of_nn_stand_among_the_layers() -> None:
+    x, y = numbers(16, 6, 3)
+    model = keras.Sequential([keras.Input((6,)), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), keras.layers.Dense(3)])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+    losses = model.fit(x, y, epochs=8, verbose=0, batch_size=8).history["loss"]
+    assert losses[-1] < losses[0] and model.compiled_step == "captured"
+    assert model.output_shape == (None, 3) and len(model.trainable_weights) == 6
+
+
+def test_the_summary_shows_layers_shapes_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    model = keras.Sequential(
+        [keras.Input((8, 8, 1)), keras.layers.Conv2D(4, 3), keras.layers.Flatten(), keras.layers.Dense(2)]
+    )
+    model.summary()
+    shown = capsys.readouterr().out
+    assert 'Model: "sequential"' in shown and "(None, 6, 6, 4)" in shown and "(None, 144)" in shown
+    assert "Total params: 330" in shown
+
+
+def test_progress_is_shown_as_keras_does(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = numbers(16, 6, 3)
+    small().fit(x, y, epochs=2, batch_size=8, verbose=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[0] == "Epoch 1/2" and lines[1].startswith("2/2 - ") and "accuracy: " in lines[1] and "loss: " in lines[1]
+    )
+
+
+def test_checkpoints_and_tables_of_an_interrupted_training(tmp_path: Path) -> None:
+    x, y = numbers(16, 6, 3)
+    model = small()
+
+    class Stop(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    table = tmp_path / "log.csv"
+    kept = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch:02d}.keras", monitor="loss", save_best_only=True)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, y, epochs=5, verbose=0, callbacks=[keras.callbacks.CSVLogger(table), kept, Stop()])
+    assert table.read_text().splitlines()[0] == "epoch,accuracy,loss" and len(table.read_text().splitlines()) == 3
+    assert (tmp_path / "01.keras").exists()
+    assert keras.models.load_model(tmp_path / "01.keras").optimizer.iterations == 1
+
+
+BAD = [
+    (lambda m, x, y: m.fit(x, y[:5]), ValueError, "different numbers of examples: 5, 24"),
+    (lambda m, x, y: m.fit(x[:, :4], y), ValueError, r"takes inputs of shape \(None, 6\), got \(24, 4\)"),
+    (lambda m, x, y: m.fit(x[:0], y[:0]), ValueError, "no data"),
+    (lambda m, x, y: m.fit(iter([]), steps_per_epoch=2), ValueError, "no data"),
+    (lambda m, x, y: m.fit(x, y + 3), (ValueError, IndexError), "labels are classes 0 … 2"),
+    (lambda m, x, y: m.fit(x, np.eye(4)[y]), ValueError, "labels of shape"),
+    (lambda m, x, y: m.fit(x, y, validation_split=1.5), ValueError, "between 0 and 1"),
+    (lambda m, x, y: m.fit(x, y, callbacks=[print]), TypeError, "subclass of Callback"),
+    (lambda m, x, y: m.compile("adm", "mse"), ValueError, "no optimizer 'adm'"),
+    (lambda m, x, y: m.compile("adam", "mes") or m.fit(x, y, verbose=0), ValueError, "no loss 'mes'"),
+    (lambda m, x, y: m.get_layer("dens"), ValueError, "there are dense, batch_normalization"),
+    (lambda m, x, y: m.add(keras.layers.Dense), TypeError, "not the class"),
+    (lambda m, x, y: m.add(keras.layers.Dense(3, activaton="relu")), TypeError, "no argument 'activaton'"),
+    (lambda m, x, y: keras.layers.Dense(0), ValueError, "positive integer"),
+    (lambda m, x, y: keras.layers.Conv2D(4, 3)(zeros(2, 8, 8)), ValueError, "conv2d .Conv2D..*takes 4 dims"),
+    (lambda m, x, y: keras.Model(keras.Input((3,)), keras.Input((3,)) + 1), ValueError, "gap"),
+    (lambda m, x, y: keras.Sequential([keras.layers.Dense(2)]).fit(x, y), ValueError, r"call compile\(\)"),
+    (lambda m, x, y: nn.Sequential(nn.Linear(2, 2)).compile(optimizer="adam", loss="mse"), TypeError, "pyapp.keras"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_bad_input_is_named(number: int) -> None:
+    act, error, text = BAD[number]
+    x, y = numbers(24, 6, 3)
+    with pytest.raises(error, match=text):  # type: ignore[arg-type]
+        act(small(), x, y)
+
+
+def test_a_generator_that_ends_early_ends_the_training(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = numbers(24, 6, 3)
+    history = small().fit(((x[k : k + 8], y[k : k + 8]) for k in (0, 8, 16)), steps_per_epoch=2, epochs=3, verbose=0)
+    assert history.epoch == [0, 1] and "ended after 1 of 2 steps" in capsys.readouterr().out
+
+
+def test_texts_become_numbers() -> None:
+    layer = keras.layers.TextVectorization(max_tokens=6, output_sequence_length=4)
+    layer.adapt(["the cat sat", "The cat!", "a dog, the end"])
+    assert layer.get_vocabulary()[:4] == ["", "[UNK]", "the", "cat"]
+    assert layer(["the cat flew away far", "dog"]).tolist()[0] == [2, 3, 1, 1]
+    counted = keras.layers.TextVectorization(output_mode="count", vocabulary=["cat", "dog"])
+    assert counted(["dog dog bird"]).tolist() == [[1.0, 0.0, 2.0]]
