@@ -8,7 +8,11 @@ from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
-STATE = "() => { const s = document.getElementById('engine-status')?.dataset.state; return s !== 'starting' && s }"
+# The state of the engine once it is known, and the shown view is loaded.
+STATE = """() => {
+  const state = document.getElementById("engine-status")?.dataset.state;
+  return globalThis.pyappPage?.views && !document.querySelector(".view[aria-busy]") && state !== "starting" && state;
+}"""
 
 
 class StoryPage:

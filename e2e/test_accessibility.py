@@ -64,7 +64,7 @@ def refuse(page: Page) -> None:
 
 
 def list_models(page: Page) -> None:
-    page.locator("#story-model button").click()
+    page.locator("#choose-model").click()
     page.wait_for_selector("#model-dialog[open] .model-row")
 
 

@@ -176,8 +176,9 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     expect(refused).to_contain_text("One file was left out")
 
     give("paste", ("tiny.gguf", "", gguf_of("llama")))  # on another view than its own
-    expect(page.locator("#view-chat [role=alert]")).to_contain_text("tiny.gguf", timeout=60_000)
+    expect(page.locator("#model-error [role=alert]")).to_contain_text("tiny.gguf", timeout=60_000)
     assert page.url.endswith("#chat")
+    story.close_dialog()
     folder = [
         ("config.json", "", b'{"model_type": "whisper"}'),
         ("model.safetensors", "", b""),
@@ -194,6 +195,7 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     page.goto(f"{address}#shared")
     expect(page.locator("#prompt")).to_have_value("Long ago, in a shared text,")
     assert not page.url.endswith("#shared")
+    story.wait_ready()
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,12 @@ FOREIGN = """() => {
 DOWNLOAD = """async () => {
   const { app } = pyappPage;
   const { id } = app.choices.transcribe.models.find(({ kind }) => kind === "hub");
+  await app.engine.call("warm").catch(() => {}); // what it fetches is not there, but the engine goes on
   const begun = performance.now();
   try {
     await app.engine.call("models.download", { model: id, hub: "https://hub.invalid/" });
-  } catch ({ what }) {
-    return [what, performance.now() - begun];
+  } catch ({ what, hint }) {
+    return [`${what} ${hint}`, performance.now() - begun];
   }
 }"""
 
@@ -135,8 +136,8 @@ def test_a_slow_first_visit(launch: Launch, dist: Path, monkeypatch: pytest.Monk
         assert story.page.locator("#temperature").input_value() == "0.8" and story.model_name() != "…"
         assert story.page.evaluate("pyappPage.app.hub").startswith("https://")
         context.set_offline(True)
-        what, milliseconds = story.page.evaluate(DOWNLOAD)
-        assert "offline" in what and milliseconds < 1000
+        says, milliseconds = story.page.evaluate(DOWNLOAD)
+        assert "This device is offline" in says and milliseconds < 5000
     context.close()
 
 
@@ -187,7 +188,7 @@ def test_stop_while_the_engine_starts_where_the_browser_keeps_no_files(
     with SiteServer(copy_site(dist, tmp_path / "site", {name: source.encode()}), isolated=True) as server:
         with watched(browser.new_page()) as story:
             story.page.goto(server.url)
-            story.until("globalThis.pyappPage !== undefined && (pyappPage.story.generate(), true)")
+            story.until("globalThis.pyappPage?.story !== undefined && (pyappPage.story.generate(), true)")
             expect(story.generate_button).to_have_text("Stop")
             story.generate_button.click()
             expect(story.generate_button).to_have_text("Generate")

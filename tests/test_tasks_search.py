@@ -79,8 +79,9 @@ def test_the_sentence_that_answers(loaded: Any) -> None:
     assert found[1]["score"] > max(found[0]["score"], found[2]["score"])
 
 
-def test_streams_cancel_and_refuse(files: dict[str, Path]) -> None:
+def test_streams_cancel_and_refuse(files: dict[str, Path], loaded: Any) -> None:
     folder = files["config.json"].parent
+    assert [event.type for event in collect(search.vectors(["a cat"], model=loaded))][-2:] == ["progress", "done"]
     unload()
     [*_, last] = collect(search.index([" \n "], model=folder))
     assert isinstance(last, Error) and last.what.startswith("there is no text")

@@ -115,12 +115,14 @@ def _task(name: str, work: Callable[..., Work]) -> Callable[..., Events]:
         cancel: Cancel | None = None, **options: Any,
     ) -> Events:  # fmt: skip
         cancel = cancel or Cancel()
-        async with aclosing(keeper.get("embed", model, None, key, cancel, dtype=dtype)) as loading:
-            async for step in loading:
-                if isinstance(step, Result):
-                    loaded = step.value
-                else:
-                    yield step
+        loaded = model
+        if not hasattr(model, "tokenizer"):
+            async with aclosing(keeper.get("embed", model, None, key, cancel, dtype=dtype)) as loading:
+                async for step in loading:
+                    if isinstance(step, Result):
+                        loaded = step.value
+                    else:
+                        yield step
         breath = Breath()
         await breath.take()
         for event in work(loaded, *arguments, **options):

@@ -127,7 +127,7 @@ export class ModelDialog {
   async use(model, choice = this.choice) {
     this.errors.delete(model.id);
     try {
-      await this.#during(model, null, (onEvent) => this.app.engine.call(TASKS[choice.task].load, { model: model.id }, { onEvent }));
+      await this.#during(model, null, "Loading", (onEvent) => this.app.engine.call(TASKS[choice.task].load, { model: model.id }, { onEvent }));
       choice.chooseById(model.id);
       this.dialog.close();
       return true;
@@ -144,7 +144,7 @@ export class ModelDialog {
     this.errors.delete(model.id);
     navigator.storage?.persist?.(); // asks the browser not to delete files when space is short; it may refuse
     try {
-      const done = await this.#during(model, controller, (onEvent) =>
+      const done = await this.#during(model, controller, "Asking the hub", (onEvent) =>
         this.app.engine.call("models.download", { model: model.id, hub: this.app.hub }, { signal: controller.signal, onEvent }));
       await this.app.refresh();
       if (done.reason !== "cancelled") await this.use(choice.models.find(({ id }) => id === model.id), choice);
@@ -161,7 +161,7 @@ export class ModelDialog {
     this.errors.delete(model.id);
     navigator.storage?.persist?.();
     try {
-      const { id, reason } = await this.#during(model, controller, (onEvent) =>
+      const { id, reason } = await this.#during(model, controller, "Copying", (onEvent) =>
         this.app.engine.call("models.keep", { id: model.id }, { signal: controller.signal, onEvent }));
       await this.app.refresh();
       if (reason === "cancelled") return;
@@ -173,9 +173,9 @@ export class ModelDialog {
     }
   }
 
-  /** Shows the progress of work on a model in its row. */
-  async #during(model, controller, work) {
-    const state = { controller, progress: null };
+  /** Shows the progress of work on a model in its row; `what` until the first event. */
+  async #during(model, controller, what, work) {
+    const state = { controller, progress: { what } };
     this.downloads.set(model.id, state);
     this.render();
     try {
@@ -302,7 +302,7 @@ function sizeText({ kind, bytes, received, state }) {
 }
 
 function progressOf(event) {
-  const { what = "Asking the hub", done = 0, total = null } = event ?? {};
+  const { what, done = 0, total = null } = event;
   const text = total ? `${what}: ${megabytes(done)} of ${megabytes(total)}` : `${what}…`;
   const bar = h("progress", { "aria-label": what });
   if (total) [bar.max, bar.value] = [total, done];

@@ -71,6 +71,7 @@ export class Python {
     this.installed[name] ??= (wheels[name] ?? fetchWheel(lock, name)).then((wheel) => unpackWheel(pyodide, wheel, lock)).catch((error) => {
       delete this.installed[name];
       delete wheels[name]; // the page was offline: the next call fetches it again
+      if (error instanceof UserError) error.fatal = false; // Python runs, and does other work
       throw error;
     });
     return this.installed[name];

@@ -4,7 +4,7 @@
  */
 
 /**
- * @param {Function} Tokenizer the library's class
+ * @param {new (...settings: any[]) => any} Tokenizer the library's class
  * @param {string} json the text of a tokenizer.json
  * @returns {(text: string) => Uint32Array} without control tokens
  */
