@@ -16,9 +16,8 @@ from pyapp.audio import open_audio
 from pyapp.audio.mel import log_mel_spectrogram
 from pyapp.audio.options import TranscribeOptions
 from pyapp.audio.transcribe import transcribe_events
-from pyapp.formats import quantize_blocks
 from pyapp.events import Segment
-from pyapp.formats import open_checkpoint
+from pyapp.formats import open_checkpoint, quantize_blocks
 from pyapp.models import load_speech_model
 from pyapp.models.whisper.files import build_whisper
 from pyapp.models.whisper.weights import unfused
