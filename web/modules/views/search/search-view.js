@@ -287,7 +287,7 @@ class SearchView {
       }
       const onEvent = (event) => {
         if (event.type === "progress") this.progress.show(event.what === "embedding" ? "Embedding" : event.what === "splitting" ? "Splitting" : `${event.what}…`, event.done, event.total);
-        if (event.type === "item") items.push(event.values);
+        if (event.type === "item") items.push(event);
       };
       const params = { model: model.id, arguments: [texts.map(({ text }) => text)], options: { ...this.options, prompt: this.prompt("passage") } };
       const { reason } = await this.engine.call("search.index", params, { signal, onEvent });
@@ -348,7 +348,7 @@ class SearchView {
   async #embed(texts, prompt, signal) {
     const { model } = await this.#model(signal);
     const vectors = [];
-    const onEvent = (event) => event.type === "item" && (vectors[event.index] = floats(event.values.embedding));
+    const onEvent = (event) => event.type === "item" && (vectors[event.index] = floats(event.embedding));
     await this.engine.call("search.embed", { model: model.id, arguments: [texts], options: { prompt } }, { signal, onEvent });
     throwIfCancelled(signal);
     return vectors;
@@ -387,7 +387,7 @@ class SearchView {
     const { collection, found } = this;
     const wanted = found.slice(0, this.shown).filter(({ best }) => !best);
     const texts = wanted.map(({ text, start, end }) => collection.slice(text, start, end));
-    const onEvent = (event) => event.type === "item" && (wanted[event.index].best = event.values);
+    const onEvent = (event) => event.type === "item" && (wanted[event.index].best = { start: event.start, end: event.end });
     const options = { query_prompt: this.prompt("query"), prompt: this.prompt("passage") };
     await this.engine.call("search.sentences", { model: this.choice.model.id, arguments: [this.question, texts], options }, { signal, onEvent });
     if (this.found === found && this.collection === collection) this.results.show(collection, found.slice(0, this.shown));
