@@ -35,11 +35,11 @@ def build(name: str, kind: str) -> Llama2c:
 class Workload:
     """One model, and its figures: tokens per second."""
 
-    def __init__(self, name: str, kind: str) -> None:
+    def __init__(self, name: str, kind: str, device: str = "cpu") -> None:
         self.name = name
-        self.model = build(name, kind)
+        self.model = build(name, kind).to(device)
         self.vocabulary = self.model.config.vocab_size
-        self.buffers = ops.SampleBuffers(self.vocabulary)
+        self.buffers = ops.SampleBuffers(self.vocabulary, self.model.device)
         self.sessions = {eager: Session(self.model, eager=eager) for eager in (False, True)}
 
     def ids(self, count: int) -> list[int]:

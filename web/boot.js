@@ -21,16 +21,19 @@
     startWorker(); // without isolation the page may be about to be reloaded (modules/page/offline.js)
   }
 
-  /* For the worker's name: the task, and the model of the last visit (modules/page/app.js remembers it). */
+  /* For the worker's name: the number of threads (modules/page/engine-settings.js), the task, and the model of the last
+     visit (modules/page/app.js remembers it). */
   function whatIsShown() {
     var speech = location.hash === "#transcribe";
+    var threads = null;
     var model = null;
     try {
+      threads = JSON.parse(localStorage.getItem("pyapp.threads"));
       model = JSON.parse(localStorage.getItem(speech ? "pyapp.speech-model" : "pyapp.model"));
     } catch (error) {
-      // the first of the list
+      // the first of the list, and as many threads as there are cores for
     }
-    return ["pyapp", speech ? "transcribe" : "generate"].concat(model || []).join(" ");
+    return ["pyapp", typeof threads === "number" ? threads : "auto", speech ? "transcribe" : "generate"].concat(model || []).join(" ");
   }
 
   /* Python takes longest, so it does not wait for the page's own modules. modules/page/engine.js takes the worker over,

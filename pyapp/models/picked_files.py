@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats.sharded import INDEX, ShardedFile, shard_names
 from pyapp.formats.source import ByteSource
 from pyapp.models.load import LoadedModel, build, check_architecture, load_model, load_tokenizer, read_settings
+
+if TYPE_CHECKING:
+    from pyapp.engine.device import Device
 
 CONFIG = "config.json"
 # Weights, the preferred kind first.
@@ -23,6 +26,7 @@ def load_files(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
     dtype: str | None = None,
+    device: Device | str | None = None,
 ) -> LoadedModel:
     """Loads a language model from all its files by name: a .gguf file; config.json, the tokenizer's files and
     model.safetensors, or model.safetensors.index.json with its shards; or a llama2.c checkpoint with tokenizer.bin.
@@ -30,7 +34,7 @@ def load_files(
     The arguments and errors are those of pyapp.models.load_model.
     """
     if INDEX in files:
-        return _load_shards(files, report or (lambda event: None), cancel or Cancel(), dtype)
+        return _load_shards(files, report or (lambda event: None), cancel or Cancel(), dtype, device)
     name = _weights(files)
     beside = {key: source for key, source in files.items() if key not in (name, CONFIG)}
     tokenizer = beside | {name: files[name]} if name.lower().endswith(".gguf") else beside
@@ -39,6 +43,7 @@ def load_files(
         tokenizer,
         config=files.get(CONFIG),
         dtype=dtype,
+        device=device,
         report=report,
         cancel=cancel,
     )
@@ -57,7 +62,11 @@ def _weights(files: Mapping[str, ByteSource]) -> str:
 
 
 def _load_shards(
-    files: Mapping[str, ByteSource], report: Callable[[Event], None], cancel: Cancel, dtype: str | None
+    files: Mapping[str, ByteSource],
+    report: Callable[[Event], None],
+    cancel: Cancel,
+    dtype: str | None,
+    device: Device | str | None,
 ) -> LoadedModel:
     shards = shard_names(files[INDEX])
     missing = [name for name in (CONFIG, *shards) if name not in files]
@@ -70,7 +79,7 @@ def _load_shards(
     if not tokenizer:
         raise ModelError("its tokenizer is missing", where=INDEX, hint=HINT)
     text = load_tokenizer(tokenizer)
-    model = build(ShardedFile(files[INDEX], shards=files.__getitem__), report, cancel, settings, dtype)
+    model = build(ShardedFile(files[INDEX], shards=files.__getitem__), report, cancel, settings, dtype, device)
     from pyapp.text.generate import check_tokenizer
 
     check_tokenizer(text, model.config.vocab_size)

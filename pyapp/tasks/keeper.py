@@ -28,10 +28,10 @@ def load_text(source: Any, tokenizer: Any, report: Callable[[Event], None], canc
     return load_model(source, tokenizer, report=report, cancel=cancel, **settings)
 
 
-def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel) -> Any:
+def load_speech(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **settings: Any) -> Any:
     from pyapp.models import load_speech_model
 
-    return load_speech_model(source, report=report, cancel=cancel)
+    return load_speech_model(source, report=report, cancel=cancel, **settings)
 
 
 def load_for(task: str) -> Loader:
@@ -58,9 +58,12 @@ KINDS = {"generate": ("writes text", "pyapp generate"), "transcribe": ("hears sp
 
 
 class Keeper:
-    """Keeps one model of any kind: two at once may not fit in memory."""
+    """Keeps one model of any kind: two at once may not fit in memory. `device` is the name of the device on which
+    models compute; None: the CPU.
+    """
 
     def __init__(self) -> None:
+        self.device: str | None = None
         self._key: object = None
         self._model: Any = None
         self._session: Any = None
@@ -94,7 +97,7 @@ class Keeper:
             start = time.perf_counter()
 
             def work(report: Callable[[Event], None]) -> Any:
-                return LOADERS[task](source, tokenizer, report, cancel, **settings)
+                return LOADERS[task](source, tokenizer, report, cancel, device=self.device, **settings)
 
             try:
                 async with aclosing(reported(work)) as events:

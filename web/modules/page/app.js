@@ -4,6 +4,7 @@
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
+import { threadsNow } from "./engine-settings.js";
 import { clearError, showError } from "./errors.js";
 import { ModelChoice } from "./model-choice.js";
 import { isShown } from "./shell.js";
@@ -20,7 +21,7 @@ export class App extends EventTarget {
       transcribe: new ModelChoice("transcribe", "speech-model"),
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
     };
-    this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
+    this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */
     this.work = [];
     /** @type {Promise<void> | null} */
@@ -69,7 +70,7 @@ export class App extends EventTarget {
     this.#showWork();
     this.errorSlots.forEach(clearError);
     const instructions = { relaxed: "relaxed SIMD", simd128: "SIMD" }[about.instructionSet] ?? about.instructionSet;
-    byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.isolated ? " · isolated" : ""}`;
+    byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.threads > 1 ? ` · ${about.threads} threads` : ""}${about.isolated ? " · isolated" : ""}`;
     this.dispatchEvent(new CustomEvent("ready", { detail: about }));
   }
 

@@ -5,6 +5,7 @@ import { App } from "./app.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
+import { setUpThreads } from "./engine-settings.js";
 import { ModelDialog } from "./model-dialog.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
 import { foldSettings, isShown, setUpDialogs, setUpDropping, setUpTheme, setUpViews } from "./shell.js";
@@ -27,6 +28,7 @@ async function start() {
   const app = new App([byId("story-error"), byId("transcribe-error")]);
   const models = new ModelDialog(app);
   const storage = new StorageDialog(app);
+  setUpThreads(app);
   const story = new StoryView(app, models);
   const transcribe = new TranscribeView(app, models);
   const chat = byId("view-chat");
