@@ -11,7 +11,7 @@ help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
 
 run: page ## build the page and serve it on localhost (PORT=8080 for another port)
-	$(RUN) -m scripts.serve dist $(if $(PORT),--port $(PORT))
+	$(RUN) -m scripts.serve dist --isolated $(if $(PORT),--port $(PORT))
 
 site: ready ## write the static site to dist/, at its smallest
 	$(RUN) -m scripts.site $(SITE_OPTIONS)

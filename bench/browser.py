@@ -30,6 +30,15 @@ ARGUMENTS = [
     "--disable-renderer-backgrounding",
 ]
 FIGURES = ("decode", "eager", "prompt")
+THREADS = 2  # of our page with threads, beside that with one
+THREADED = f"pyapp, {THREADS} threads"
+
+
+def site(isolated: bool = False) -> SiteServer:
+    """A server of dist/ with the bench pages. `isolated`: pages may have threads."""
+    mounts = {"/bench/": HERE, "/pages/": HERE / "pages", "/peers/": PEERS, "/weights/": WEIGHTS}
+    modules = {"/modules/": ROOT / "web" / "modules"}  # dist/ has them in bundles only
+    return SiteServer(ROOT / "dist", mounts=mounts | modules, isolated=isolated)
 
 
 @contextmanager
@@ -38,9 +47,8 @@ def chromium() -> Iterator[tuple[SiteServer, Browser]]:
     path = shutil.which("chromium") or shutil.which("google-chrome")
     if path is None or not (ROOT / "dist" / "manifest.json").is_file():
         raise FileNotFoundError("the browser benches need Chromium and dist/: run `make bench`")
-    mounts = {"/bench/": HERE, "/pages/": HERE / "pages", "/peers/": PEERS, "/weights/": WEIGHTS}
     WEIGHTS.mkdir(parents=True, exist_ok=True)
-    with SiteServer(ROOT / "dist", mounts=mounts) as server, sync_playwright() as playwright:
+    with site() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield server, browser
         browser.close()
@@ -66,9 +74,12 @@ def peer_versions() -> list[str]:
 
 def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> Iterator[Figure]:
     """Decode, eager decode and prompt of one model, ours and the peers', `runs` samples each in turn."""
-    with chromium() as (server, browser):
-        ours = _open(browser, f"{server.url}pages/pyapp.html")
-        environment = call(ours, "load", shape=shape, kind=kind)
+    with chromium() as (server, browser), site(isolated=True) as isolated:
+        ours = {
+            "pyapp": _open(browser, f"{server.url}pages/pyapp.html"),
+            THREADED: _open(browser, f"{isolated.url}pages/pyapp.html?threads={THREADS}"),
+        }
+        environment = [call(page, "load", shape=shape, kind=kind) for page in ours.values()][0]
         pages = {}
         for version in peer_versions() if with_peers else []:
             page = _open(browser, f"{server.url}pages/wllama.html?version={version}")
@@ -76,11 +87,12 @@ def model_figures(shape: str, kind: str, runs: int, with_peers: bool = True) -> 
             call(page, "load", gguf=f"../weights/{gguf.name}", context=SHAPES[shape].max_seq_len)
             pages[f"wllama {version}"] = page
         for name in FIGURES:
-            samples: dict[str, list[float]] = {"pyapp": [], **{peer: [] for peer in pages if name != "eager"}}
+            whose = ["pyapp"] if name == "eager" else [*ours, *pages]
+            samples: dict[str, list[float]] = {who: [] for who in whose}
             for turn in range(runs + 1):  # the first of each warms up
                 for who, values in samples.items():
-                    if who == "pyapp":
-                        value = call(ours, "figure", name=name)
+                    if who in ours:
+                        value = call(ours[who], "figure", name=name)
                     else:
                         value = call(pages[who], "figure", name=name, prompt=PROMPT, tokens=DECODE[shape])
                     if turn:

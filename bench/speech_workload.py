@@ -39,8 +39,8 @@ class SpeechWorkload:
     chosen by Whisper's rules), tokens per second (decoder).
     """
 
-    def __init__(self, kind: str) -> None:
-        self.model = build(kind)
+    def __init__(self, kind: str, device: str = "cpu") -> None:
+        self.model = build(kind).to(device)
         self.sound = pyapp.randn(16_000 * WINDOW, generator=Generator(1)).numpy() * 0.1
         pieces = [*map(bytes, zip(range(256))), *(b"%d" % number for number in range(50257 - 256))]
         self.tokenizer = WhisperTokenizer.from_pieces(pieces, TINY.n_vocab, multilingual=True)
@@ -61,7 +61,7 @@ class SpeechWorkload:
     def _encoder(self) -> float:
         if self.mel is None:
             self._mel()
-        mel = ops.from_numpy(self.mel[None, :, : 2 * TINY.n_audio_ctx].copy())
+        mel = ops.from_numpy(self.mel[None, :, : 2 * TINY.n_audio_ctx].copy()).to(self.model.device)
         start = time.perf_counter()
         self.audio = self.model.encode(mel)
         return time.perf_counter() - start

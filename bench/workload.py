@@ -40,7 +40,7 @@ class Decoder:
     def __init__(self, model: Any, tokens: int, prompt: int) -> None:
         self.model, self.tokens, self.prompt_tokens = model, tokens, prompt
         self.vocabulary = model.config.vocab_size
-        self.buffers = ops.SampleBuffers(self.vocabulary)
+        self.buffers = ops.SampleBuffers(self.vocabulary, model.device)
         self.sessions: dict[bool, Session] = {}
 
     def session(self, eager: bool = False) -> Session:
@@ -87,8 +87,8 @@ class Decoder:
 class Workload(Decoder):
     """One of SHAPES with random weights."""
 
-    def __init__(self, name: str, kind: str) -> None:
-        super().__init__(build(name, kind), DECODE[name], PROMPT)
+    def __init__(self, name: str, kind: str, device: str = "cpu") -> None:
+        super().__init__(build(name, kind).to(device), DECODE[name], PROMPT)
 
 
 class LlamaWorkload(Decoder):

@@ -1,4 +1,5 @@
-"""Builds the kernels: `python native/build.py host [--sanitize]` or `python native/build.py wasm`.
+"""Builds the kernels: `python native/build.py host [--sanitize]`, `… wasm` (for Pyodide) or `… pool` (for the page's
+threads).
 
 Needs a C compiler only (`CC`, `CFLAGS` are honoured). Imported by the wheel's build hook: `build_host(out)` and
 `build_wasm(out)` return the files that they left in `out`; what is up to date is not built again.
@@ -22,6 +23,7 @@ from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parent
 DEFAULT_OUT = NATIVE.parent / "pyapp" / "_native"
+POOL_OUT = NATIVE.parent / "build" / "pool"
 SANITIZED_OUT = NATIVE.parent / "build" / "sanitized"
 TYPE_GROUPS = {
     "floats": ["float16", "bfloat16", "float32", "float64"],
@@ -31,7 +33,8 @@ DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels; in these, source
 _SMALL = "add_rows any_float binary blocks cast compute create ctc depthwise elements"
 _SMALL += " random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
-ONCE = ("run.c", "pool.c")  # every other source is a kernel source: compiled once for each instruction set
+ONCE = ("run.c", "pool.c")
+RUNNERS = (*ONCE, "pool_wasm.c")  # every other source is a kernel source: compiled once for each instruction set
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 COMMON = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden"]
@@ -59,6 +62,13 @@ RELAXED_CLANG = [
 EMCC_LINK = ["-O1", "-sSIDE_MODULE=2", "-sEXPORTED_FUNCTIONS=" + ",".join("_pyapp_" + name for name in EXPORTS)]
 EMCC_WITH_LLVM_17 = (3, 1, 40)
 RELAXED_LINK = ["--shared", "--experimental-pic", "--no-entry", "--unresolved-symbols=import-dynamic", "--strip-all"]
+# A module of its own over shared memory, which is created outside and grows to 4 GiB. 1 MiB of stack below all data, as
+# natively; JavaScript gives each helper another. The linker leaves out what nobody exports or calls.
+POOL = [*WASM, "-matomics", "-mmutable-globals", "-fno-PIC"]
+POOL_LINK = ["--no-entry", "--import-memory", "--shared-memory", f"--max-memory={2**32}", "--stack-first"]
+POOL_LINK += ["-z", f"stack-size={2**20}", "--strip-all", "--gc-sections"]
+POOL_EXPORTS = ["pool_run", "pool_help", "pool_lose", "pyapp_signature", "pyapp_instruction_set"]
+POOL_EXPORTS += ["__stack_pointer", "__heap_base"]
 
 
 Job = tuple[Path, str, list[str]]  # source, name of the object, its own flags
@@ -162,7 +172,7 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
     first = next(iter(sets.values()))
     shared = [f'-DPYAPP_SIGNATURE="{signature()}"', *(first if len(sets) == 1 else [])]
     jobs = [(NATIVE / name, Path(name).stem, shared) for name in once]
-    sources = sorted(path for path in NATIVE.glob("*.c") if path.name not in ONCE)
+    sources = sorted(path for path in NATIVE.glob("*.c") if path.name not in RUNNERS)
     for name, flags in sets.items():
         for source in sources:
             size = ["-Os"] if name in DOWNLOADED and source.name in SMALL else []
@@ -316,9 +326,37 @@ def build_wasm(out: Path | str = DEFAULT_OUT) -> list[Path]:
     return [path for path in built if path]
 
 
+def build_pool(out: Path | str = POOL_OUT) -> list[Path]:
+    """Builds pool_relaxed.wasm and pool_simd.wasm into `out`: the kernels and pool_wasm.c, for the page's threads.
+
+    Returns none (with a message) without wasm-ld of LLVM 17 or newer. Raises BuildError on a failing source.
+    """
+    linker, tools = newest("wasm-ld"), relaxed_tools()
+    if linker is None or tools is None:
+        print("native: no wasm-ld of LLVM 17 or newer: the page computes on one thread", file=sys.stderr)
+        return []
+    built = []
+    # emcc compiles simd128: clang 19 crashes on some of these sources.
+    for name, set_name, (compiler, flags, _) in (
+        ("pool_relaxed.wasm", "relaxed", tools),
+        ("pool_simd.wasm", "simd128", (emcc_command(), [], [])),
+    ):
+        target, key = Path(out) / name, build_key(compiler, flags, linker, POOL, POOL_LINK, POOL_EXPORTS)
+        if not up_to_date(target, key):
+            with tempfile.TemporaryDirectory() as folder_name:
+                folder = Path(folder_name)
+                jobs = jobs_for({set_name: []}, ["pool_wasm.c"])
+                objects = compile_all(compiler, [*flags, *POOL], jobs, folder)
+                exports = [f"--export={name}" for name in POOL_EXPORTS]
+                run([linker, *POOL_LINK, *exports, *objects, "-o", str(folder / name)])
+                finish(folder / name, target, key)
+        built.append(target)
+    return built
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", choices=["host", "wasm"])
+    parser.add_argument("target", choices=["host", "wasm", "pool"])
     parser.add_argument("--out", type=Path, help="folder for the libraries")
     parser.add_argument(
         "--sanitize", action="store_true", help="host with AddressSanitizer and UBSan, into build/sanitized"
@@ -327,6 +365,8 @@ def main() -> int:
     try:
         if arguments.target == "wasm":
             built = build_wasm(arguments.out or DEFAULT_OUT)
+        elif arguments.target == "pool":
+            built = build_pool(arguments.out or POOL_OUT)
         else:
             out = arguments.out or (SANITIZED_OUT if arguments.sanitize else DEFAULT_OUT)
             built = build_host(out, arguments.sanitize)

@@ -17,6 +17,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
+from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled, ModelError
@@ -96,13 +97,17 @@ class PageCancel(Cancel):
 
 
 def install(host: Any) -> None:
-    """Stores the worker's functions: `createEncoder(json)`, `readInto(source, view, offset)` and
-    `isStopped(number)`.
+    """Stores the worker's functions: `createEncoder(json)`, `readInto(source, view, offset)` and `isStopped(number)`.
+    Models compute on its `pool`, where there is one.
     """
     global _host
     _host = host
     set_backend_factory(PageTokenizer)
     library.load()
+    threads = getattr(host, "pool", None)
+    if threads is not None:
+        pool.connect(threads)
+        keeper.device = "pool"
     defer_linalg()
 
 

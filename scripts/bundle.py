@@ -13,9 +13,9 @@ from pathlib import Path
 # The files that become bundles under the same names, and the folders whose files the bundles contain. A view or a
 # dialog that is loaded when it is first opened has a bundle of its own.
 ENTRIES = [
-    "boot.js", "worker.js", "modules/page/main.js", "modules/page/model-dialog.js", "css/page.css",
-    "modules/views/transcribe/transcribe-view.js", "css/transcribe.css", "modules/views/chat/chat-view.js",
-    "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
+    "boot.js", "worker.js", "modules/worker/pool-helper.js", "modules/page/main.js", "modules/page/model-dialog.js",
+    "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
+    "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
 ]  # fmt: skip
 PARTS = ["modules", "css"]
 # Loaded by its address, into the thread of the microphone.

@@ -28,7 +28,7 @@ function resolveImport(specifier, importer) {
   const path = resolve(dirname(importer.identifier), specifier);
   const assembled = /(^|\/)(node_modules|pyodide|tokenizers|mediabunny)\/[^/]*\.mjs$/.test(specifier) || path.includes("node_modules");
   if (!relative || assembled) return outside(specifier, { source: readFileSync(importer.identifier, "utf8") });
-  return load(path.replace(resolve("tests/modules"), resolve("web/modules"))); // as the tests' server mounts them
+  return load(path.replace(/\/(tests|bench)\/modules\//, "/web/modules/")); // as the servers of tests and benches mount them
 }
 
 const listed = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.js", "*.mjs"], { encoding: "utf8" });

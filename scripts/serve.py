@@ -3,7 +3,8 @@
     python -m scripts.serve dist [--port 8080] [--prefix /some/path/] [--isolated]
 
 It gives the right MIME types, the precompressed .br or .gz copy when the browser accepts it, entity tags, byte ranges,
-and with --isolated the headers that make a page cross-origin isolated. Tests and benches use `SiteServer`.
+and with --isolated the headers that make a page cross-origin isolated: it may then have threads from the first visit.
+Tests and benches use `SiteServer`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ ISOLATION = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "frame-ancestors 'self'",
 }
 CHUNK = 1 << 18
 

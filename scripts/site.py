@@ -3,6 +3,7 @@
     python -m scripts.site [--out dist] [--plain-host] [--quality 11]
 
     dist/                      web/, its modules and styles in one file each (scripts/bundle.py)
+    dist/pool_*.wasm           the kernels of the page's threads
     dist/pyodide/              Pyodide, the wheels and their lock file (pyodide-lock.json) with SHA-256 hashes
     dist/tokenizers/           Hugging Face's tokenizers in JavaScript
     dist/mediabunny/           a library that reads containers of recordings
@@ -199,6 +200,8 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     staged = out.with_name(f"{out.name}.new")
     shutil.rmtree(staged, ignore_errors=True)
     copy_bundled(WEB, staged, NODE_MODULES)
+    for path in wheels.pool():
+        shutil.copyfile(path, staged / path.name)
     pyodide = staged / "pyodide"
     pyodide.mkdir()
     files = [NODE_MODULES / "pyodide" / name for name in PYODIDE_FILES]

@@ -1,4 +1,5 @@
-"""Builds our wheels, for the host and for wasm32, and downloads those that the page and its tests load.
+"""Builds our wheels, for the host and for wasm32, and the kernels of the page's threads; downloads the wheels that the
+page and its tests load.
 
 python -m scripts.wheels [host] [wasm] [--out build/wheels]
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -51,6 +53,19 @@ def build(target: str, out: Path = OUT) -> Path:
     """Builds our wheel for "host" or "wasm" into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     return out / backend(PYAPP_TARGET=target).build_wheel(str(out))
+
+
+def pool() -> list[Path]:
+    """The kernels for the page's threads (native/build.py pool); none, with a message, without tools for them."""
+    spec = importlib.util.spec_from_file_location("pyapp_native_build", ROOT / "native" / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    try:
+        built: list[Path] = module.build_pool()
+    except module.BuildError as error:
+        raise BuildFailed(str(error)) from error
+    return built
 
 
 def sha256(path: Path) -> str:

@@ -69,17 +69,20 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
     throw new Error("no workers of modules");
   }
 
-  /* For the worker's name: the task, and the model of the last visit (modules/page/app.js remembers it). */
+  /* For the worker's name: the number of threads (modules/page/engine-settings.js), the task, and the model of the last
+     visit (modules/page/app.js remembers it). */
   function whatIsShown() {
     var shown = { "#transcribe": ["transcribe", "speech-model"], "#chat": ["chat", "chat-model"], "#search": ["embed", "search-model"] };
     var task = shown[location.hash] || ["generate", "model"];
+    var threads = null;
     var model = null;
     try {
+      threads = JSON.parse(localStorage.getItem("pyapp.threads"));
       model = JSON.parse(localStorage.getItem("pyapp." + task[1]));
     } catch (error) {
-      // the first of the list
+      // the first of the list, and as many threads as there are cores for
     }
-    return ["pyapp", task[0]].concat(model || []).join(" ");
+    return ["pyapp", typeof threads === "number" ? threads : "auto", task[0]].concat(model || []).join(" ");
   }
 
   /* Python takes longest, so it does not wait for the page's own modules. modules/page/engine.js takes the worker over,

@@ -1,11 +1,12 @@
 /**
  * The worker: answers requests (see modules/shared/protocol.js). It starts Python immediately, before the first request.
  *
- * Its name contains "pyapp", the task of the page and the chosen model.
+ * Its name contains "pyapp", the number of threads ("auto", or the user's), the task of the page and the chosen model.
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
 import { Python } from "./modules/worker/python.js";
+import { threadsFor } from "./modules/shared/threads.js";
 import { openStore } from "./modules/worker/store.js";
 import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
@@ -21,8 +22,8 @@ const python = new Python(storePromise, (notice) => postMessage(notice));
 const models = new ModelFiles(storePromise, python);
 const handlers = handlersFor({ python, models, storePromise, inlets });
 
-const [, task = "generate", model] = self.name.split(" ");
-python.start(PACKAGES[task] ?? []);
+const [, threads, task = "generate", model] = self.name.split(" ");
+python.start(PACKAGES[task] ?? [], threadsFor(threads));
 models.prefetch(task, model);
 
 /** Messages to a running request; they have no answer. */

@@ -1,6 +1,8 @@
-// The site's own Pyodide and wheels, with bench/ beside them. Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
+// The site's own Pyodide and wheels, with bench/ beside them; the worker's name is the number of threads.
+// Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
 // loadBlocks(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name), stream(megabytes).
 import { loadPyodide } from "../pyodide/pyodide.mjs";
+import { openPool } from "../modules/worker/pool.js";
 
 const FILES = ["__init__", "shapes", "workload", "speech_workload", "ops_workload"];
 const folder = new URL("../pyodide/", import.meta.url).href;
@@ -15,9 +17,17 @@ async function start() {
     pyodide.FS.writeFile(`/home/pyodide/bench/${name}.py`, text);
   }
   pyodide.runPython("import sys; sys.path.insert(0, '/home/pyodide')");
+  const threads = Number(self.name);
+  if (threads > 1) {
+    pool = await openPool(threads, (problem) => { throw problem; });
+    pool.attach(pyodide._module);
+    pyodide.pyimport("pyapp.engine.devices.pool").connect(pool);
+  }
   return pyodide;
 }
 
+let pool = null;
+const device = () => (pool === null ? "cpu" : "pool");
 const ready = start();
 let workload;
 let ops;
@@ -25,7 +35,7 @@ const methods = {
   async load(pyodide, { shape, kind }) {
     const module = pyodide.pyimport("bench.workload");
     workload?.destroy();
-    workload = module.Workload(shape, kind);
+    workload = module.Workload(shape, kind, device());
     return { ...module.environment().toJs({ dict_converter: Object.fromEntries }), heap: pyodide._module.HEAPU8.length };
   },
   async loadLlama(pyodide, { shape, gguf }) {
@@ -39,7 +49,7 @@ const methods = {
   },
   async loadSpeech(pyodide, { kind }) {
     workload?.destroy();
-    workload = pyodide.pyimport("bench.speech_workload").SpeechWorkload(kind);
+    workload = pyodide.pyimport("bench.speech_workload").SpeechWorkload(kind, device());
     const about = pyodide.pyimport("bench.workload").environment().toJs({ dict_converter: Object.fromEntries });
     return { ...about, heap: pyodide._module.HEAPU8.length };
   },

@@ -24,14 +24,26 @@ def writer(tensor: Tensor) -> Callable[..., None]:
 
     It is for what is written for each token: where the host sees the memory, a call runs no Python.
     """
+    values = Struct(f"{tensor.numel()}{tensor.dtype.format}")
     if tensor.device.backend.host_visible:
-        pack = Struct(f"{tensor.numel()}{tensor.dtype.format}").pack_into
-        return partial(pack, tensor.data_view().cast("B"), 0)
-    return lambda *values: tensor.assign(values)
+        return partial(values.pack_into, tensor.data_view().cast("B"), 0)
+    backend = tensor.device.backend
+
+    def write(*numbers: Any) -> None:
+        backend.write(tensor.address, values.pack(*numbers))
+
+    return write
 
 
 def reader(tensor: Tensor) -> Callable[[], Any]:
     """A function that returns the number in a tensor of one element, as `item` does; for what each token reads."""
     if tensor.device.backend.host_visible:
         return partial(tensor.data_view().__getitem__, 0)
-    return tensor.item
+    value = Struct(f"1{tensor.dtype.format}")
+    backend, copied = tensor.device.backend, bytearray(value.size)
+
+    def item() -> Any:
+        backend.read(tensor.address, copied)
+        return value.unpack(copied)[0]
+
+    return item

@@ -34,6 +34,7 @@ _MEANING = {
     3: "an argument is not usable (NaN, or a kernel that this build lacks)",
     4: "cancelled",
     5: "an integer is divided by zero",
+    255: "a thread of the page has failed: the engine must be started anew",
 }
 _ADVICE = "Build it with `python native/build.py host`, or install the package with pip (a C compiler is needed)."
 
@@ -155,7 +156,8 @@ class Library:
 
 
 _header = read_header()
-library = Library(signature_of(_header))
+SIGNATURE = signature_of(_header)  # what a build of these kernels says of itself
+library = Library(SIGNATURE)
 SIGNATURES = read_signatures(_header.decode())
 ELEMENTS = re.findall(r"^ELEMENT\((\w+), ", _header.decode(), re.MULTILINE)  # the types in the order of their codes
 OPCODES = read_opcodes(_header.decode())

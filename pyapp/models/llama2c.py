@@ -223,9 +223,14 @@ class Llama2c(Module):
             return cls(config, initialize=False)
 
     @classmethod
-    def from_checkpoint(cls, checkpoint: Any, progress: Callable[[int, int], None] | None = None) -> Llama2c:
-        """From an open llama2.c checkpoint, or safetensors with its names. `progress(bytes done, bytes in all)` is
-        called after each tensor.
+    def from_checkpoint(
+        cls,
+        checkpoint: Any,
+        progress: Callable[[int, int], None] | None = None,
+        device: Device | str | None = None,
+    ) -> Llama2c:
+        """From an open llama2.c checkpoint, or safetensors with its names; the weights are read to `device` (None: the
+        CPU). `progress(bytes done, bytes in all)` is called after each tensor.
 
         Quantised tensors stay quantised. The parameters need no gradients: call `requires_grad_()` to train the model.
         ModelError for missing or misshapen tensors and for NaN or infinite weights.
@@ -241,7 +246,7 @@ class Llama2c(Module):
                 raise ModelError(
                     f"the checkpoint has no tensor {missing[0]!r}", where=getattr(checkpoint.source, "name", None)
                 )
-            parts = [checkpoint.read(source, finite=True) for source in sources]
+            parts = [checkpoint.read(source, finite=True, device=device) for source in sources]
             value = quant.concatenate(parts) if len(parts) > 1 else parts[0]
             if value.shape != shape:
                 raise ModelError(f"{name} has the shape {value.shape}, the configuration asks for {shape}")

@@ -220,7 +220,7 @@ def build(
 
     name = module_of(settings, checkpoint.source.name, task)
     if name is None:
-        model = _build_llama2c(checkpoint, progress)
+        model = _build_llama2c(checkpoint, progress, device)
         if dtype is not None:
             from pyapp.nn import quantize
 
@@ -235,11 +235,11 @@ def build(
     return model
 
 
-def _build_llama2c(checkpoint: Checkpoint, progress: Callable[[int, int], None]) -> Any:
+def _build_llama2c(checkpoint: Checkpoint, progress: Callable[[int, int], None], device: Device | str | None) -> Any:
     from pyapp.models.llama2c import Llama2c
 
     try:
-        return Llama2c.from_checkpoint(checkpoint, progress)
+        return Llama2c.from_checkpoint(checkpoint, progress, device)
     except KeyError as error:
         raise ModelError(
             f"the file does not contain the model's {error.args[0]}", where=checkpoint.source.name,
@@ -325,6 +325,7 @@ def load_speech_model(
     tokenizer: Any = None,
     *,
     dtype: str | None = None,
+    device: Device | str | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedSpeechModel:
@@ -334,9 +335,10 @@ def load_speech_model(
 
     `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
     ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small
-    models become float32. `report` receives Progress in bytes. The parameters do not require gradients: call
-    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises
-    ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once `cancel` is set.
+    models become float32. `device`: where the model computes. `report` receives Progress in bytes. The parameters
+    do not require gradients: call `model.requires_grad_()` to train those that are not quantised. Returns when
+    everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError, and Cancelled once
+    `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     name = getattr(source, "name", "model")
@@ -356,11 +358,16 @@ def load_speech_model(
             opened[role] = open_source(given)
             if opened[role] is not given:
                 stack.callback(close_source, opened[role])
-        return _load(name, opened, dtype, report, cancel)
+        return _load(name, opened, dtype, device, report, cancel)
 
 
 def _load(
-    name: str, files: Mapping[str, ByteSource], dtype: str | None, report: Callable[[Event], None], cancel: Cancel
+    name: str,
+    files: Mapping[str, ByteSource],
+    dtype: str | None,
+    device: Device | str | None,
+    report: Callable[[Event], None],
+    cancel: Cancel,
 ) -> LoadedSpeechModel:
     from pyapp.models.whisper.files import build_whisper, check_architecture, is_whisper, read_json_file
 
@@ -383,7 +390,7 @@ def _load(
 
     stored = sum(info.nbytes for info in checkpoint.tensors.values())
     dtype = "float32" if dtype is None and stored <= EXACT_SPEECH_BYTES else dtype
-    model = build_whisper(checkpoint, config, generation, dtype=dtype, progress=progress)
+    model = build_whisper(checkpoint, config, generation, dtype=dtype, device=device, progress=progress)
     if words.vocab_size > model.config.n_vocab:
         raise ModelError(
             f"the tokenizer has {words.vocab_size:,} tokens, the model {model.config.n_vocab:,}", where=where,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats.sharded import INDICES, ShardedFile, shard_names
 from pyapp.formats.source import ByteSource
 from pyapp.models.load import LoadedModel, check_architecture, load_model, read_settings
+
+if TYPE_CHECKING:
+    from pyapp.engine.device import Device
 
 CONFIG = "config.json"
 # Weights, the preferred kind first.
@@ -22,6 +26,7 @@ def load_files(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
     dtype: str | None = None,
+    device: Device | str | None = None,
 ) -> LoadedModel:
     """Loads a language model from all its files by name: a .gguf file; config.json, the tokenizer's files and
     model.safetensors, or the index of its shards (model.safetensors.index.json, pytorch_model.bin.index.json) with
@@ -43,6 +48,7 @@ def load_files(
         beside | {name: files[name]} if name.lower().endswith(".gguf") else beside,
         config=files.get(CONFIG),
         dtype=dtype,
+        device=device,
         report=report,
         cancel=cancel,
     )

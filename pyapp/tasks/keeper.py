@@ -67,9 +67,12 @@ ALSO = {"generate": ("chat",)}
 
 
 class Keeper:
-    """Keeps one model of any kind: two at once may not fit in memory."""
+    """Keeps one model of any kind: two at once may not fit in memory. `device` is the name of the device on which
+    models compute; None: the CPU.
+    """
 
     def __init__(self) -> None:
+        self.device: str | None = None
         self._key: object = None
         self._model: Any = None
         self._session: Any = None
@@ -104,7 +107,7 @@ class Keeper:
             start = time.perf_counter()
 
             def work(report: Callable[[Event], None]) -> Any:
-                return LOADERS[task](source, tokenizer, report, cancel, **settings)
+                return LOADERS[task](source, tokenizer, report, cancel, device=self.device, **settings)
 
             try:
                 async with aclosing(reported(work)) as events:

@@ -1,4 +1,5 @@
 """A device for tests: the CPU's kernels over memory that the process cannot reach by the addresses it is given.
+In a page with threads it is the page's pool, whose memory is hidden in earnest.
 
 An address of the mirror is that of a block of its own plus a distance that leads out of the process's memory: whoever
 takes it for a pointer crashes. Fresh memory is full of bytes that read as NaN.
@@ -10,7 +11,7 @@ import bisect
 import ctypes
 from typing import Any
 
-from pyapp.engine.device import Backend, HiddenAddress, register
+from pyapp.engine.device import Backend, HiddenAddress, as_device, register
 from pyapp.engine.launch import KERNELS
 from pyapp.engine.native import IN_BROWSER, POINTER_BYTES, RECORD_BYTES, library
 
@@ -30,6 +31,11 @@ class Mirror(Backend):
         self.blocks: dict[int, tuple[int, Any]] = {}  # real address: (bytes, the memory)
         self.sorted: list[int] = []
         self.ran: list[str] = []  # the kernels that were run
+
+    @property
+    def allocated(self) -> int:
+        """Bytes in use."""
+        return sum(nbytes for nbytes, _ in self.blocks.values())
 
     def allocate(self, nbytes: int) -> HiddenAddress:
         memory = (ctypes.c_ubyte * (nbytes + SLACK + ALIGNMENT))()
@@ -79,4 +85,12 @@ class Mirror(Backend):
         return int(library.pyapp_run(ctypes.addressof(buffer), count))
 
 
-register("mirror", lambda index: Mirror())
+def open_mirror(index: int | None) -> Backend:
+    """The page's pool, or the mirror."""
+    try:
+        return as_device("pool").backend
+    except ValueError:
+        return Mirror()
+
+
+register("mirror", open_mirror)

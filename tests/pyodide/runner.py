@@ -103,7 +103,8 @@ def run_suite(
             results.append(Result(int(str(message["exit"])), str(message.get("summary", ""))))
             arrived.set()
 
-    with SiteServer(ROOT / "dist", mounts=write_job(arguments, kernels)) as server, sync_playwright() as playwright:
+    site = SiteServer(ROOT / "dist", isolated=True, mounts=write_job(arguments, kernels))
+    with site as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGUMENTS)
         page = browser.new_page()
         page.on("pageerror", lambda error: report({"line": f"page: {error}", "exit": 3}))

@@ -1,5 +1,6 @@
 // Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line} and {exit, summary}.
 import { loadPyodide } from "../pyodide/pyodide.mjs";
+import { openPool } from "../modules/worker/pool.js";
 import { createEncoder, loadTokenizers } from "../modules/worker/tokenizer.js";
 
 const SITE = new URL("../", import.meta.url);
@@ -38,7 +39,13 @@ async function run(job) {
   for (const wheel of job.wheels) pyodide.unpackArchive(await bytesOf(wheel), "zip", { extractDir: packages });
   pyodide.unpackArchive(await bytesOf(job.files), "zip", { extractDir: "/home/pyodide" });
   await loadTokenizers();
-  pyodide.pyimport("pyapp.browser").install({ createEncoder });
+  // Before the kernels are loaded: the library of the job, not the best one.
+  pyodide.runPython(`import os; os.environ["PYAPP_LIBRARY"] = "${packages}/pyapp/_native/libpyapp_${job.kernels}.so"`);
+  const problems = [];
+  const pool = await openPool(2, (problem) => problems.push(problem), job.kernels);
+  if (pool === null) throw new Error(`there are no threads: ${problems}`);
+  pool.attach(pyodide._module);
+  pyodide.pyimport("pyapp.browser").install({ createEncoder, pool });
   pyodide.setStdout({ write: lineWriter() });
   pyodide.setStderr({ write: lineWriter() });
   pyodide.globals.set("job", JSON.stringify(job));

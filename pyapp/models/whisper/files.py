@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError
@@ -29,6 +29,9 @@ HUGGING_FACE_CONFIG = {
     "n_text_layer": "decoder_layers",
 }
 HEAD_SIZE = 64  # of every published model
+
+if TYPE_CHECKING:
+    from pyapp.engine.device import Device
 
 Progress = Callable[[int, int], None]
 
@@ -107,10 +110,12 @@ def build_whisper(
     generation: Mapping[str, Any] | None = None,
     *,
     dtype: str | None = None,
+    device: Device | str | None = None,
     progress: Progress | None = None,
 ) -> Whisper:
     """The model of a checkpoint with openai's or transformers' names. `config` and `generation` are the objects of
-    config.json and generation_config.json; `dtype` as in weights.fill; `progress(bytes done, in all)`.
+    config.json and generation_config.json; `dtype` as in weights.fill; `device` is where the model computes;
+    `progress(bytes done, in all)`.
 
     Raises ModelError for missing, misshapen or not finite tensors.
     """
@@ -129,13 +134,13 @@ def build_whisper(
 
     def read(name: str) -> Any:
         nonlocal done
-        value = checkpoint.read(names[name], finite=True)
+        value = checkpoint.read(names[name], finite=True, device=device)
         done += checkpoint.tensors[names[name]].nbytes
         if progress is not None:
             progress(done, total)
         return value
 
-    fill(model, names, read, dtype, where)
+    fill(model, names, read, dtype, where, device)
     model.alignment_heads = alignment_heads(model.config, checkpoint, generation or {})
     return model
 

@@ -253,7 +253,7 @@ class DecoderSession:
         self._spread(start, count)
         for text in self._texts:
             text.extend(tokens)
-        return logits.numpy()
+        return _writable(logits)
 
     def watch(self, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
         """feed(), which also returns the scores (heads, T, S) before softmax of each (layer, head) in `heads`."""
@@ -284,7 +284,7 @@ class DecoderSession:
         assert self._logits is not None
         if self._array is not None:
             return self._array
-        logits: Array = self._logits.numpy()
+        logits = _writable(self._logits)
         if not self.eager and self.decoder.device.backend.host_visible:
             self._array = logits  # the memory that every replay writes
         return logits
@@ -357,6 +357,14 @@ class DecoderSession:
                 f"{self.vocab_size}",
                 hint="The tokenizer does not belong to this model",
             )
+
+
+def _writable(logits: Tensor) -> Array:
+    """Logits as an array into which the rules of tokens write: the tensor's memory, or a copy where the host cannot see
+    it.
+    """
+    array: Array = logits.numpy()
+    return array if array.flags.writeable else array.copy()
 
 
 def _common(first: list[int], second: list[int]) -> int:

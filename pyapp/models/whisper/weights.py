@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from pyapp.engine import Tensor, no_grad, ops, quant
+from pyapp.engine import Device, Tensor, no_grad, ops, quant
 from pyapp.engine.dtype import float16, float32, float64, q8_0
 from pyapp.errors import ModelError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, Parameter
@@ -85,8 +85,10 @@ def fill(
     read: Callable[[str], Tensor],
     dtype: str | None = None,
     where: str | None = None,
+    device: Device | str | None = None,
 ) -> None:
-    """Assigns tensors to `model` (Whisper.empty); `read(name)` returns the tensor with openai's name.
+    """Assigns tensors to `model` (Whisper.empty); `read(name)` returns the tensor with openai's name, on `device`
+    (None: the CPU).
 
     The matrices become `dtype` (WEIGHT_DTYPES); vectors, positions and convolutions are float32. ModelError for a name
     that is not among `names`, and for one of another shape.
@@ -102,7 +104,10 @@ def fill(
                 f"the model has no tensor {missing[0]!r}", where=where, hint="It is incomplete, or no Whisper model"
             )
         rows = (shape[0] // len(sources), *shape[1:])
-        found = [_checked(source, read(source), rows, where) if source else ops.zeros(rows) for source in sources]
+        found = [
+            _checked(source, read(source), rows, where) if source else ops.zeros(rows, device=device)
+            for source in sources
+        ]
         matrix = isinstance(owner, Linear | Embedding) and attribute == "weight"
         value = _joined([converted(part, dtype) if matrix else _dense(part) for part in found])
         setattr(owner, attribute, Parameter(value, requires_grad=False))

@@ -5,6 +5,7 @@ import { DEFAULT_HUB } from "../shared/registry.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, memory } from "./dom.js";
 import { Engine } from "./engine.js";
+import { threadsNow } from "./engine-settings.js";
 import { clearError, showError } from "./errors.js";
 import { ModelChoice } from "./model-choice.js";
 import { ProgressLine } from "./progress-line.js";
@@ -25,7 +26,7 @@ export class App extends EventTarget {
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
       embed: new ModelChoice("embed", "search-model"),
     };
-    this.engine = new Engine(new URL(siteUrl("worker.js")), () => this.#shown());
+    this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */
     this.work = [];
     this.arriving = new ProgressLine(byId("engine-progress"));
@@ -84,7 +85,7 @@ export class App extends EventTarget {
     this.#showWork();
     this.errorSlots.forEach(clearError);
     const instructions = { relaxed: "relaxed SIMD", simd128: "SIMD" }[about.instructionSet] ?? about.instructionSet;
-    byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.isolated ? " · isolated" : ""}`;
+    byId("build-info").textContent = `Python in WebAssembly · ${instructions}${about.threads > 1 ? ` · ${about.threads} threads` : ""}${about.isolated ? " · isolated" : ""}`;
     this.dispatchEvent(new CustomEvent("ready", { detail: about }));
   }
 

@@ -18,7 +18,7 @@ function takeEarly() {
 }
 
 export class Engine extends EventTarget {
-  /** @param {URL} url of worker.js @param {() => string[]} shown what the page shows when it starts: task, chosen model */
+  /** @param {URL} url of worker.js @param {() => string[]} shown the words of its name: threads, task, chosen model */
   constructor(url, shown = () => []) {
     super();
     this.url = url;
@@ -26,6 +26,8 @@ export class Engine extends EventTarget {
     /** @type {Map<number, Request>} */
     this.requests = new Map();
     this.lastId = 0;
+    /** How often the engine itself failed. */
+    this.crashes = 0;
     /** @type {object | null} the worker's message when it was ready */
     this.about = null;
     this.spawn();
@@ -73,7 +75,10 @@ export class Engine extends EventTarget {
       for (;;) {
         const event = await request.next();
         if (event.type === "error") {
-          if (event.fatal && this.about) this.restart(event.what);
+          if (event.fatal && this.about) {
+            this.crashes += 1;
+            this.restart(event.what);
+          }
           throw new UserError(event.what, event);
         }
         if (event.type === "done") return event;

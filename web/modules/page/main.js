@@ -4,6 +4,7 @@
 import { App } from "./app.js";
 import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
+import { setUpThreads } from "./engine-settings.js";
 import { Models } from "./models.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
 import { FileRouter } from "./file-router.js";
@@ -26,6 +27,7 @@ async function start() {
   Object.assign(globalThis, { pyappPage: { app, models, storage } }); // for tests and debugging; the views add themselves
   const views = new Views(app, models);
   Object.assign(globalThis.pyappPage, { views, router: new FileRouter(app, models, views) });
+  setUpThreads(app);
   app.addEventListener("ready", () => whenIdle(app, () => {
     keepOffline();
     app.engine.call("warm").catch(() => {}); // the page is offline: the parts are fetched again when needed

@@ -3,6 +3,7 @@
  */
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
 import { fetchParts, fetchWheel } from "./parts.js";
+import { openPool } from "./pool.js";
 import { startRuntime } from "./runtime.js";
 import { createEncoder, loadTokenizers } from "./tokenizer.js";
 import { unpackWheel } from "./unpack.js";
@@ -19,22 +20,28 @@ export class Python {
     this.runtime = null;
     /** The id of the request to stop, in memory shared with an isolated page. @type {Int32Array | null} */
     this.stopFlag = null;
+    /** @type {import("./pool.js").Pool | null} null on one thread */
+    this.pool = null;
     /** @type {Record<string, Promise<void>>} by package */
     this.installed = {};
   }
 
-  /** Starts Python, and reports each stage to the page. @param {string[]} early packages to fetch at once */
-  start(early) {
+  /**
+   * Starts Python, and reports each stage to the page.
+   * @param {string[]} early packages to fetch at once @param {number} threads
+   */
+  start(early, threads) {
     const onStage = (what) => this.notify({ notice: "stage", what });
-    this.runtime = this.#start(onStage, early);
+    this.runtime = this.#start(onStage, early, threads);
     this.runtime.then(
       (runtime) => this.notify({ notice: "ready", ...this.about(runtime) }),
       (error) => this.notify({ notice: "failed", event: { fatal: true, ...eventFromError(error) } }),
     );
   }
 
-  async #start(onStage, early) {
+  async #start(onStage, early, threads) {
     const parts = fetchParts(early);
+    const opening = openPool(threads);
     const tokenizers = loadTokenizers();
     tokenizers.catch(() => {}); // reported below, where it is awaited
     const runtime = await startRuntime({ store: await this.storePromise, onStage, parts });
@@ -43,7 +50,9 @@ export class Python {
     this.browser = pyodide.pyimport("pyapp.browser");
     await tokenizers;
     const isStopped = (id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
-    this.browser.install({ createEncoder, readInto, isStopped });
+    this.pool = await opening;
+    this.pool?.attach(pyodide._module);
+    this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined });
     marks.ready = performance.now();
     return runtime;
   }
@@ -58,6 +67,7 @@ export class Python {
       stopFlag: this.stopFlag,
       pyodide: pyodide.version,
       instructionSet: this.browser.instruction_set(),
+      threads: this.pool?.threads ?? 1,
     };
   }
 
@@ -83,6 +93,12 @@ export class Python {
     const digest = await this.browser.sha256(source, () => signal.aborted);
     if (signal.aborted) throw new Cancelled();
     return digest;
+  }
+
+  /** What the page is told: an error after a thread was lost is about that. @param {object[]} events */
+  #told(events) {
+    if (this.pool?.lost == null) return events;
+    return events.map((event) => (event.type === "error" ? threadLost(this.pool.lost) : event));
   }
 
   /**
@@ -111,7 +127,7 @@ export class Python {
     const cancel = () => this.browser.cancel(id);
     signal.addEventListener("abort", cancel);
     try {
-      await this.browser.run(id, method, params, (json) => emit(...JSON.parse(json)));
+      await this.browser.run(id, method, params, (json) => emit(...this.#told(JSON.parse(json))));
     } catch (error) {
       throw asUserError(error);
     } finally {
@@ -120,6 +136,15 @@ export class Python {
     return null;
   }
 }
+
+/** @param {string} why */
+const threadLost = (why) =>
+  eventFromError(new UserError("A thread of the engine stopped working.", {
+    where: why,
+    hint: "The engine is being restarted. No stored data is lost. Try again.",
+    fatal: true,
+    action: "restart",
+  }));
 
 /** @param {{readInto: Function}} source @param {any} view a Python memoryview of writable bytes @param {number} offset */
 function readInto(source, view, offset) {

@@ -1,0 +1,106 @@
+"""Models on several threads: the same results, the setting, and what happens when a thread or a part fails."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from e2e.conftest import Launch, watched
+from e2e.page import StoryPage
+from e2e.test_site import copy_site
+from e2e.transcribe_page import TranscribePage
+from scripts.serve import SiteServer
+
+HELPER = "modules/worker/pool-helper.js"
+# A helper without a stack: the first kernel that needs one ends with an error, in the middle of a share.
+FAILING = b"""
+self.onmessage = async ({ data: { program, memory } }) => {
+  const { exports } = await WebAssembly.instantiate(program, { env: { memory } });
+  exports.__stack_pointer.value = -65536;
+  try {
+    exports.pool_help();
+  } catch (error) {
+    exports.pool_lose();
+    postMessage({ problem: error.message });
+  }
+};
+"""
+
+
+def set_threads(story: StoryPage, threads: str) -> None:
+    """Chooses a number of threads in the panel, and waits for the new engine."""
+    story.page.locator("#open-storage").click()
+    worker = "globalThis.before = pyappPage.app.engine.worker, 1"
+    story.page.evaluate(worker)
+    story.page.locator("#threads").select_option(threads)
+    story.until("pyappPage.app.engine.worker !== globalThis.before")
+    story.wait_ready()
+    count = "on one thread" if threads == "1" else f"on up to {threads} threads"
+    expect(story.page.locator("#threads-help")).to_contain_text(count)
+    story.close_dialog()
+
+
+def test_threads_change_no_result_and_are_kept(launch: Launch, dist: Path) -> None:
+    context = launch()
+    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
+        story.open(server.url)
+        set_threads(story, "2")
+        story.page.reload()
+        story.wait_ready()
+        assert story.engine("about.threads") == 2, "the setting is not kept"
+        expect(story.page.locator("#build-info")).to_contain_text("2 threads")
+        speech = TranscribePage(story.page)
+        written, heard = [], []
+        for threads in (2, 1):
+            if threads == 1:
+                set_threads(story, "1")
+            assert story.engine("about.threads") == threads
+            story.settings(max_new_tokens=48, seed=7)
+            story.write("One day, a fox")
+            written.append(story.ids())
+            story.page.evaluate("location.hash = '#transcribe'")
+            story.page.locator("#samples button").first.click()
+            speech.wait_done()
+            heard.append(speech.segments())
+            story.page.evaluate("location.hash = '#story'")
+        assert written[0] == written[1] and len(written[0]) > 20
+        assert heard[0] == heard[1] != []
+    context.close()
+
+
+def test_a_failing_thread_is_an_error_and_the_engine_goes_on(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    context = launch()
+    context.add_init_script("localStorage.setItem('pyapp.threads', '2')")
+    site = SiteServer(copy_site(dist, tmp_path / "site", {HELPER: FAILING}), isolated=True)
+    with site, watched(context.new_page()) as story:
+        story.open(site.url)
+        for _ in range(2):
+            assert story.engine("about.threads") == 2
+            story.start("One day")
+            expect(story.error).to_contain_text("A thread of the engine stopped working")
+            expect(story.error).to_contain_text("No stored data is lost")
+            story.until("pyappPage.app.engine.about !== null", timeout=60)
+        assert story.engine("about.threads") == 1
+        story.settings(max_new_tokens=8)
+        assert story.write("One day")
+        story.page.locator("#open-storage").click()
+        expect(story.page.locator("#threads-help")).to_contain_text("failed 2 times")
+    context.close()
+
+
+def test_one_thread_where_a_part_does_not_load(launch: Launch, dist: Path, tmp_path: Path) -> None:
+    """Without the helper's script the engine's worker computes alone; without its kernels Pyodide's are used."""
+    context = launch()
+    context.add_init_script("localStorage.setItem('pyapp.threads', '2')")
+    for name, threads in ((HELPER, 2), ("pool_relaxed.wasm", 1)):
+        site = SiteServer(copy_site(dist, tmp_path / name.replace("/", "-"), {name: b"this is neither"}), isolated=True)
+        with site, watched(context.new_page()) as story:
+            story.expected_errors = ["A helper of the engine did not start", "computes on one thread"]
+            story.open(site.url)
+            assert story.engine("about.threads") == threads
+            story.settings(max_new_tokens=8)
+            assert story.write("One day")
+            assert any(re.search("helper|one thread", error) for error in story.errors)
+    context.close()

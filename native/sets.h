@@ -1,0 +1,48 @@
+/* The tables of all kernels, in the order of kernels.h: one for each instruction set of this build, best last. */
+#ifndef PYAPP_SETS_H
+#define PYAPP_SETS_H
+#include "kernels.h"
+#include "slots.h"
+
+#define TABLE(set)                                                                                                     \
+    KERNELS(DECLARE_##set)                                                                                             \
+    static kernel_function *const table_##set[] = {KERNELS(ENTRY_##set)};
+#define DECLARE(name, set) int name##_##set(const launch *, int, int);
+#define ENTRY(name, set) name##_##set,
+#define DECLARE_baseline(name) DECLARE(name, baseline)
+#define DECLARE_avx2(name) DECLARE(name, avx2)
+#define DECLARE_avx512(name) DECLARE(name, avx512)
+#define DECLARE_neon(name) DECLARE(name, neon)
+#define DECLARE_simd128(name) DECLARE(name, simd128)
+#define DECLARE_relaxed(name) DECLARE(name, relaxed)
+#define ENTRY_baseline(name) ENTRY(name, baseline)
+#define ENTRY_avx2(name) ENTRY(name, avx2)
+#define ENTRY_avx512(name) ENTRY(name, avx512)
+#define ENTRY_neon(name) ENTRY(name, neon)
+#define ENTRY_simd128(name) ENTRY(name, simd128)
+#define ENTRY_relaxed(name) ENTRY(name, relaxed)
+
+typedef struct instruction_set {
+    const char *name;
+    kernel_function *const *table;
+    int32_t kernels;
+} instruction_set;
+#define SET(set) {#set, table_##set, (int32_t)(sizeof table_##set / sizeof *table_##set)}
+
+#if defined(__x86_64__)
+TABLE(baseline)
+TABLE(avx2)
+TABLE(avx512)
+static const instruction_set sets[] = {SET(baseline), SET(avx2), SET(avx512)};
+#elif defined(__aarch64__)
+TABLE(neon)
+static const instruction_set sets[] = {SET(neon)};
+#elif defined(__wasm_relaxed_simd__)
+TABLE(relaxed)
+static const instruction_set sets[] = {SET(relaxed)};
+#else
+TABLE(simd128)
+static const instruction_set sets[] = {SET(simd128)};
+#endif
+enum { SET_COUNT = sizeof sets / sizeof *sets };
+#endif

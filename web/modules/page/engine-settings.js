@@ -1,0 +1,62 @@
+/**
+ * The engine's setting in the storage panel: on how many threads models compute. A change starts the engine anew.
+ */
+import { UserError } from "../shared/protocol.js";
+import { MOST_THREADS, automaticThreads } from "../shared/threads.js";
+import { byId, h, memory } from "./dom.js";
+import { clearError, showError } from "./errors.js";
+
+const CRASHES = 2; // of the engine in one visit, after which it computes on one thread: threads may be the cause
+
+/** The user's setting: "auto", or a number. @returns {string} */
+export function threadsWish() {
+  const stored = memory.get("threads", "auto");
+  return Number.isInteger(stored) && stored >= 1 && stored <= MOST_THREADS ? String(stored) : "auto";
+}
+
+/** What the worker is told. @param {import("./engine.js").Engine | undefined} engine undefined before the first start */
+export const threadsNow = (engine) => ((engine?.crashes ?? 0) >= CRASHES ? "1" : threadsWish());
+
+/** @param {number} count */
+const threads = (count) => (count === 1 ? "1 thread" : `${count} threads`);
+
+/** Fills and connects the field. @param {import("./app.js").App} app */
+export function setUpThreads(app) {
+  const select = byId("threads");
+  const numbers = Array.from({ length: MOST_THREADS }, (_, i) => i + 1);
+  select.append(
+    h("option", { value: "auto" }, `Automatic (${threads(automaticThreads())})`),
+    ...numbers.map((count) => h("option", { value: String(count) }, threads(count))),
+  );
+  const show = () => {
+    select.value = threadsWish();
+    byId("threads-help").textContent = explain(app.engine);
+  };
+  select.addEventListener("change", () => {
+    clearError(byId("storage-error"));
+    if (app.busy) {
+      showError(byId("storage-error"), new UserError("The engine is working.", { hint: "Stop it first, then change the threads." }), app.actions);
+    } else {
+      memory.set("threads", select.value === "auto" ? "auto" : Number(select.value));
+      app.engine.crashes = 0;
+      app.engine.restart("The engine was restarted.");
+    }
+    show();
+  });
+  app.addEventListener("ready", show);
+  byId("open-storage").addEventListener("click", show);
+  show();
+}
+
+/** @param {import("./engine.js").Engine} engine @returns {string} */
+function explain({ about, crashes }) {
+  if (!globalThis.crossOriginIsolated) {
+    return "This browser or host does not let the page share memory between threads, so models compute on one thread. "
+      + "They are faster where the host sends the headers for cross-origin isolation, or the browser keeps the page's service worker.";
+  }
+  if (about === null) return "The engine is starting.";
+  const now = about.threads === 1 ? "Models compute on one thread now." : `Models compute on up to ${threads(about.threads)} now.`;
+  if (crashes >= CRASHES) return `${now} The engine has failed ${crashes} times; reload the page to try more threads again.`;
+  if (about.threads === 1 && threadsWish() !== "1" && automaticThreads() > 1) return `${now} The browser refused to share memory, or a part of the program is missing.`;
+  return `${now} Results do not depend on it. While other programs use the processor, the engine uses fewer by itself.`;
+}

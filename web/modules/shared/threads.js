@@ -1,0 +1,12 @@
+/**
+ * How many threads models may compute on: what the page offers, and what the worker uses.
+ */
+export const MOST_THREADS = 8;
+
+const within = (count) => Math.min(MOST_THREADS, Math.max(1, count));
+
+/** All cores but one, which the page itself and other programs need. */
+export const automaticThreads = () => within((navigator.hardwareConcurrency ?? 1) - 1);
+
+/** @param {string} wish "auto", or the user's number @returns {number} threads, the engine's worker included */
+export const threadsFor = (wish) => (Number(wish) >= 1 ? within(Math.floor(Number(wish))) : automaticThreads());

@@ -1,0 +1,188 @@
+/**
+ * The page's threads: a second instance of the kernels (native/pool_wasm.c) over memory that workers share. This worker
+ * runs the records and computes itself; helpers (pool-helper.js) take shares. Python's device "pool"
+ * (pyapp/engine/devices/pool.py) calls the functions that `attach` puts into Pyodide's table.
+ *
+ * WebAssembly errors in Python's stack would end Python, so none passes `attach`'s functions: they return a status.
+ */
+import { siteUrl } from "../shared/site.js";
+import { bestInstructionSet } from "../shared/features.js";
+import { Chooser } from "./pool-chooser.js";
+
+const PAGE = 65536; // bytes
+const LIMITS = [65536, 32768, 16384]; // pages: 4, 2, 1 GiB. Small devices refuse the larger
+const STACK = 1 << 20; // bytes of a helper's stack, as of this worker's
+const STAGING = 1 << 16; // bytes for the records of one call
+const LOST = 255; // as in native/pool_wasm.c
+const WORTH_SHARING = 1000; // work of a single record, in thousands of multiply-adds, below which helpers are not woken
+
+/** @returns {boolean} whether this browser shares memory between the workers of this page */
+export const mayShare = () => globalThis.crossOriginIsolated === true && typeof SharedArrayBuffer === "function";
+
+/**
+ * Opens the pool while Python starts. @returns {Promise<Pool | null>} null without shared memory, with one thread, or if a
+ * part is missing or refused: the page then computes on one thread, and `problem` is told why
+ * @param {number} threads @param {(problem: unknown) => void} [onProblem]
+ * @param {"relaxed" | "simd"} [kernels]
+ */
+export async function openPool(threads, onProblem = (problem) => console.warn("The page computes on one thread.", problem), kernels = bestInstructionSet()) {
+  if (threads < 2 || !mayShare()) return null;
+  try {
+    const program = await fetchProgram(siteUrl(`pool_${kernels}.wasm`));
+    const memory = makeMemory();
+    const instance = await WebAssembly.instantiate(program, { env: { memory } });
+    return new Pool(program, memory, instance.exports, threads);
+  } catch (problem) {
+    onProblem(problem);
+    return null;
+  }
+}
+
+/** @param {string} url @returns {Promise<WebAssembly.Module>} */
+async function fetchProgram(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: status ${response.status}`);
+  if (response.headers.get("Content-Type")?.startsWith("application/wasm")) return WebAssembly.compileStreaming(response);
+  return WebAssembly.compile(await response.arrayBuffer());
+}
+
+/** Small at first; it grows to the largest size that the device allows. */
+function makeMemory() {
+  for (const maximum of LIMITS) {
+    try {
+      return new WebAssembly.Memory({ initial: 64, maximum, shared: true });
+    } catch (error) {
+      if (maximum === LIMITS.at(-1)) throw error;
+    }
+  }
+}
+
+export class Pool {
+  /**
+   * @param {WebAssembly.Module} program @param {WebAssembly.Memory} memory @param {Record<string, any>} exports
+   * @param {number} threads
+   */
+  constructor(program, memory, exports, threads) {
+    this.memory = memory;
+    this.exports = exports;
+    this.threads = threads;
+    this.bytes = new Uint8Array(memory.buffer);
+    /** Why nothing runs here any more. @type {string | null} */
+    this.lost = null;
+    this.chooser = new Chooser(() => performance.now());
+    const stacks = align(exports.__heap_base.value);
+    this.staging = stacks + STACK * (threads - 1);
+    /** The first byte that Python's allocator may use. */
+    this.base = this.staging + STAGING;
+    if (!this.grow(this.base)) throw new RangeError("there is no memory for the helpers' stacks");
+    this.program = program;
+    this.stacks = stacks;
+    /** @type {Worker[]} */
+    this.helpers = [];
+  }
+
+  #start() {
+    const { program, memory, stacks } = this;
+    for (let i = 1; i < this.threads; i += 1) {
+      const helper = new Worker(siteUrl("modules/worker/pool-helper.js"), { type: "module", name: `pyapp helper ${i}` });
+      helper.onmessage = ({ data }) => this.#lose(data.problem);
+      helper.onerror = (event) => {
+        event.preventDefault(); // it did not load: the others compute
+        console.warn("A helper of the engine did not start.", event.message);
+      };
+      helper.postMessage({ program, memory, stack: stacks + STACK * i });
+      this.helpers.push(helper);
+    }
+  }
+
+  /** Bytes of the memory, now. */
+  get size() {
+    return this.bytes.length;
+  }
+
+  get signature() {
+    return this.#text(this.exports.pyapp_signature());
+  }
+
+  get instructionSet() {
+    return this.#text(this.exports.pyapp_instruction_set());
+  }
+
+  #text(address) {
+    return new TextDecoder().decode(this.bytes.slice(address, this.bytes.indexOf(0, address)));
+  }
+
+  /** Makes the memory at least `size` bytes long. @param {number} size @returns {boolean} whether it is */
+  grow(size) {
+    const pages = Math.ceil((size - this.bytes.length) / PAGE);
+    try {
+      if (pages > 0) this.memory.grow(pages);
+    } catch {
+      return false; // the device, or the maximum, allows no more
+    }
+    this.bytes = new Uint8Array(this.memory.buffer);
+    return this.bytes.length >= size;
+  }
+
+  /**
+   * Puts functions into Pyodide's table, and starts the helpers: until they run, and if one does not start, the others
+   * compute. Each function returns 0, or a status: LOST, or that of the kernels' `pool_run`. `functions` has their places.
+   * @param {any} module Pyodide's
+   */
+  attach(module) {
+    const guarded = (work) => (first, second, third) => {
+      if (this.lost !== null) return LOST;
+      try {
+        return work(first >>> 0, second >>> 0, third >>> 0) ?? 0;
+      } catch (error) {
+        this.#lose(error);
+        return LOST;
+      }
+    };
+    const host = (from, count) => module.HEAPU8.subarray(from, from + count);
+    const add = (work, signature) => module.addFunction(guarded(work), signature);
+    this.functions = {
+      write: add((to, from, count) => this.bytes.set(host(from, count), to), "iiii"),
+      read: add((to, from, count) => host(to, count).set(this.bytes.subarray(from, from + count)), "iiii"),
+      copy: add((to, from, count) => void this.bytes.copyWithin(to, from, from + count), "iiii"),
+      /** One record that lies in Pyodide's memory. */
+      run: add((from, count) => {
+        const record = host(from, count);
+        this.bytes.set(record, this.staging);
+        const [kernel, work] = new Int32Array(record.buffer, from, 2);
+        if (work < WORTH_SHARING) return this.exports.pool_run(this.staging, 1, 1);
+        return this.#timed(kernel + work * 4096, this.staging, 1);
+      }, "iii"),
+      /** Records that lie in this memory, run again and again. */
+      replay: add((records, count) => this.#timed(-records, records, count), "iii"),
+    };
+    this.#start();
+  }
+
+  /** @param {number} key of what runs, for its times */
+  #timed(key, records, count) {
+    const status = this.chooser.run(key, (sharing) => this.exports.pool_run(records, count, sharing ? this.threads : 1));
+    if ((status & 0xff) === LOST) this.#lose("a helper did not finish its share");
+    return status;
+  }
+
+  /** The records at an address are new. @param {number} records */
+  forget(records) {
+    this.chooser.forget(-records);
+  }
+
+  /** @param {unknown} problem */
+  #lose(problem) {
+    this.lost ??= String(problem?.message ?? problem);
+    this.exports.pool_lose();
+    this.close();
+  }
+
+  close() {
+    for (const helper of this.helpers) helper.terminate();
+    this.helpers = [];
+  }
+}
+
+/** @param {number} address @returns {number} the next multiple of a page */
+const align = (address) => Math.ceil(address / PAGE) * PAGE;
