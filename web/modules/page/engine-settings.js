@@ -48,7 +48,7 @@ export function setUpThreads(app) {
   show();
 }
 
-/** @param {import("./engine.js").Engine} engine @returns {string} */
+/** @param {{about: any, crashes: number}} engine of engine.js @returns {string} */
 function explain({ about, crashes }) {
   if (!globalThis.crossOriginIsolated) {
     return "This browser or host does not let the page share memory between threads, so models compute on one thread. "

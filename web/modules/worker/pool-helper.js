@@ -3,9 +3,10 @@
  * shares of the work as long as it lives; between records it sleeps.
  */
 self.onmessage = async ({ data: { program, memory, stack } }) => {
+  /** @type {any} */
   let exports;
   try {
-    ({ exports } = await WebAssembly.instantiate(program, { env: { memory } }));
+    ({ exports } = await /** @type {Promise<any>} */ (WebAssembly.instantiate(program, { env: { memory } })));
     exports.__stack_pointer.value = stack;
     exports.pool_help();
   } catch (error) {

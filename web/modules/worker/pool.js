@@ -171,7 +171,7 @@ export class Pool {
     this.chooser.forget(-records);
   }
 
-  /** @param {unknown} problem */
+  /** @param {any} problem an error, or a text */
   #lose(problem) {
     this.lost ??= String(problem?.message ?? problem);
     this.exports.pool_lose();

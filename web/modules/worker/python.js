@@ -95,7 +95,7 @@ export class Python {
     return digest;
   }
 
-  /** What the page is told: an error after a thread was lost is about that. @param {object[]} events */
+  /** What the page is told: an error after a thread was lost is about that. @param {{type: string}[]} events */
   #told(events) {
     if (this.pool?.lost == null) return events;
     return events.map((event) => (event.type === "error" ? threadLost(this.pool.lost) : event));
