@@ -153,7 +153,7 @@ def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
 def as_shape(sizes: Iterable[object]) -> Shape:
     """A shape from `f(2, 3)` or `f((2, 3))` arguments."""
     values = tuple(sizes)
-    if len(values) == 1 and hasattr(values[0], "__iter__") and getattr(values[0], "ndim", 1):
+    if len(values) == 1 and hasattr(values[0], "__iter__") and getattr(values[0], "ndim", True):
         values = tuple(values[0])
     try:
         return tuple(map(index, values))  # type: ignore[arg-type]
