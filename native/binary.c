@@ -1,5 +1,6 @@
 /* Operations of two operands, by opcode, broadcast by strides. Types: kernels.h. Arithmetic of 16- and 32-bit floats
  * goes through vectors of f32, other functions through doubles; integers are computed with 64 bits. */
+#include "arithmetic.h"
 #include "elements.h"
 #include "vmath.h"
 #include "vmath64.h"
@@ -16,29 +17,23 @@
 
 /* ---- f32: n is a multiple of LANES; y may be an operand */
 
-#define EACH_FLOAT(opcode, expression)                                                                                 \
+#define EACH_FLOAT(opcode)                                                                                             \
     case BINARY_##opcode:                                                                                              \
         for (int64_t i = 0; i < n; i += LANES) {                                                                       \
-            const vfloat a = vload(left + i), b = vload(right + i);                                                    \
-            vstore(y + i, expression);                                                                                 \
+            vstore(y + i, vector_##opcode(vload(left + i), vload(right + i)));                                         \
         }                                                                                                              \
         break;
 
 static int has_floats(int64_t opcode)
 {
-    return opcode == BINARY_add || opcode == BINARY_sub || opcode == BINARY_mul || opcode == BINARY_div ||
-           opcode == BINARY_maximum || opcode == BINARY_minimum;
+#define IS(name) || opcode == BINARY_##name
+    return 0 VECTOR_ARITHMETIC(IS);
 }
 
 NOINLINE void floats(int64_t opcode, float *y, const float *left, const float *right, int64_t n)
 {
     switch (opcode) {
-        EACH_FLOAT(add, a + b)
-        EACH_FLOAT(sub, a - b)
-        EACH_FLOAT(mul, a * b)
-        EACH_FLOAT(div, a / b)
-        EACH_FLOAT(maximum, vmaximum(a, b))
-        EACH_FLOAT(minimum, vminimum(a, b))
+        VECTOR_ARITHMETIC(EACH_FLOAT)
     }
 }
 

@@ -29,10 +29,11 @@ TYPE_GROUPS = {
     "floats": ["float16", "bfloat16", "float32", "float64"],
     "integers": ["uint8", "int8", "int16", "int32", "int64"],
 }  # words of OPCODE lines in kernels.h
-DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels; in these, sources of SMALL are compiled for size
-_SMALL = "add_rows any_float binary blocks cast compute create ctc depthwise elements"
+DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels: compiled for size where that costs no time
+_SMALL = "add_rows any_float binary blocks cast compute conv_transpose copy create ctc depthwise elements"
 _SMALL += " random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
+MEDIUM = ("conv.c", "gemm.c")  # -O3 makes them larger there, not faster
 ONCE = ("run.c", "pool.c")
 RUNNERS = (*ONCE, "pool_wasm.c")  # every other source is a kernel source: compiled once for each instruction set
 
@@ -175,7 +176,8 @@ def jobs_for(sets: dict[str, list[str]], once: Sequence[str]) -> list[Job]:
     sources = sorted(path for path in NATIVE.glob("*.c") if path.name not in RUNNERS)
     for name, flags in sets.items():
         for source in sources:
-            size = ["-Os"] if name in DOWNLOADED and source.name in SMALL else []
+            level = "-Os" if source.name in SMALL else "-O2" if source.name in MEDIUM else "-O3"
+            size = [level] if name in DOWNLOADED else []
             jobs.append((source, f"{source.stem}-{name}", [*flags, f"-DINSTRUCTION_SET={name}", *size]))
     return jobs
 

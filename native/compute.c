@@ -1,5 +1,5 @@
 /* Short programs for every element of some tensors: steps of optimisers and other chains of simple operations. */
-#include "simd.h"
+#include "arithmetic.h"
 
 enum {
     TENSORS = 6,
@@ -23,16 +23,13 @@ typedef struct instruction {
         }                                                                                                              \
         break;
 
+#define EACH_OF_TWO(name) EACH(name, ((void)c, vector_##name(a, b)))
+
 /* n is a multiple of LANES; y may be an operand. */
 static void compute(int opcode, float *y, const float *left, const float *right, const float *third, int64_t n)
 {
     switch (opcode) {
-        EACH(add, ((void)c, a + b))
-        EACH(sub, ((void)c, a - b))
-        EACH(mul, ((void)c, a * b))
-        EACH(div, ((void)c, a / b))
-        EACH(maximum, ((void)c, vmaximum(a, b)))
-        EACH(minimum, ((void)c, vminimum(a, b)))
+        VECTOR_ARITHMETIC(EACH_OF_TWO)
         EACH(greater, ((void)c, vselect(a > b, vsplat(1), vzero())))
         EACH(where, vselect(a != vzero(), b, c))
         EACH(multiply_add, a * b + c)

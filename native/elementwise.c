@@ -1,4 +1,5 @@
 /* Copies, fills, binary operations of f32 with short records, and activations with their gradients. */
+#include "arithmetic.h"
 #include "vmath.h"
 
 enum { SHARE = 64 }; /* elements: the shares of workers are multiples of it, a few cache lines */
@@ -123,16 +124,15 @@ INLINE int binary(binary_function *operation, const launch *record, int worker, 
     return code;
 }
 
-#define BINARY_KERNEL(name, expression)                                                                                \
-    INLINE vfloat name##_vector(vfloat a, vfloat b) { return expression; }                                             \
-    KERNEL(name) { return binary(name##_vector, record, worker, workers); }
+#define BINARY_KERNEL(name, operation)                                                                                 \
+    KERNEL(name) { return binary(operation, record, worker, workers); }
 
-BINARY_KERNEL(add_f32, a + b)
-BINARY_KERNEL(sub_f32, a - b)
-BINARY_KERNEL(mul_f32, a *b)
-BINARY_KERNEL(div_f32, a / b)
-BINARY_KERNEL(maximum_f32, vmaximum(a, b))
-BINARY_KERNEL(minimum_f32, vminimum(a, b))
+BINARY_KERNEL(add_f32, vector_add)
+BINARY_KERNEL(sub_f32, vector_sub)
+BINARY_KERNEL(mul_f32, vector_mul)
+BINARY_KERNEL(div_f32, vector_div)
+BINARY_KERNEL(maximum_f32, vector_maximum)
+BINARY_KERNEL(minimum_f32, vector_minimum)
 
 /* Functions of one element ----------------------------------------------------------------------------------------- */
 
