@@ -442,8 +442,8 @@ class Module(ExtraState):
         """No effect: modules run eagerly. TypeError for the arguments of Keras' compile, which `pyapp.keras` has."""
         if kwargs.keys() & {"optimizer", "loss", "metrics"}:
             raise TypeError(
-                f"{type(self).__name__}.compile has torch's arguments; those with compile(optimizer=…, loss=…) and fit "
-                "are those of pyapp.keras, for example pyapp.keras.Sequential([module])"
+                f"{type(self).__name__}.compile has torch's arguments; models that compile(optimizer=…, loss=…) and "
+                "fit are those of pyapp.keras, for example pyapp.keras.Sequential([module])"
             )
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
