@@ -40,7 +40,7 @@ export class ResultList {
         : [part(start, end)];
       body.replaceChildren(
         h("span", { class: "result-context" }, (start > around ? "… " : "") + part(start - around, start)), ...passage,
-        h("span", { class: "result-context" }, part(end, end + around), "…"));
+        h("span", { class: "result-context" }, part(end, end + around) + (part(end + around, end + around + 1) && " …")));
     };
     const open = h("button", { type: "button", class: "quiet", "data-key": key, "aria-expanded": String(opened.has(key)), onclick: () => {
       const wide = open.getAttribute("aria-expanded") !== "true";
