@@ -137,6 +137,7 @@ def build_whisper(
 
     fill(model, names, read, dtype, where)
     model.alignment_heads = alignment_heads(model.config, checkpoint, generation or {})
+    model.guess_limits = (generation or {}).get("guess_limits")
     return model
 
 
