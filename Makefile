@@ -59,6 +59,7 @@ lint: lint-ready ready ## check style, types and formatting
 	$(VENV)/bin/mypy
 	clang-format-19 --dry-run -Werror native/*.c native/*.h
 	node --experimental-vm-modules --no-warnings scripts/check_javascript.mjs
+	node scripts/check_types.mjs
 
 format: lint-ready ready ## format everything
 	$(VENV)/bin/ruff check --fix-only .

@@ -38,10 +38,10 @@
   function startWorker() {
     try {
       var early = { worker: new Worker("worker.js", { type: "module", name: whatIsShown() }), heard: [] };
-      early.worker.onmessage = early.worker.onerror = function (event) {
+      early.worker.onmessage = early.worker.onerror = /** @type {(event: any) => void} */ (function (event) {
         event.preventDefault();
         early.heard.push(event);
-      };
+      });
       window.pyappEarly = early;
     } catch (error) {
       // The page tries again, and reports the error.

@@ -9,7 +9,8 @@
  */
 const META = "pyapp-meta";
 const PREFIX = "pyapp-files-";
-const SCOPE = self.registration.scope;
+const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+const SCOPE = worker.registration.scope;
 const HEADERS = {
   "Cross-Origin-Opener-Policy": "same-origin",
   "Cross-Origin-Embedder-Policy": "require-corp",
@@ -20,17 +21,17 @@ const HEADERS = {
   "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self' https: http://localhost:* http://127.0.0.1:*; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'",
 };
 
-self.addEventListener("install", () => self.skipWaiting());
+worker.addEventListener("install", () => worker.skipWaiting());
 
-self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
+worker.addEventListener("activate", (event) => event.waitUntil(worker.clients.claim()));
 
-self.addEventListener("fetch", (event) => {
+worker.addEventListener("fetch", (event) => {
   const { request } = event;
   const inside = request.url.startsWith(SCOPE);
   if (request.method === "GET" && inside && !request.headers.has("Range")) event.respondWith(answer(request));
 });
 
-self.addEventListener("message", (event) => {
+worker.addEventListener("message", (event) => {
   const tell = (notice) => event.source?.postMessage({ notice });
   if (event.data.method === "keep") event.waitUntil(keep(tell).catch(() => {})); // offline, or the storage is full: the next visit tries again
   if (event.data.method === "switch") event.waitUntil(takeNext().then(() => tell("switched")));
@@ -51,7 +52,7 @@ async function answer(request) {
 
 /** Whether another tab uses the stored version. A page that is being reloaded counts too: the change then waits. */
 async function othersOpen() {
-  return (await self.clients.matchAll({ type: "window", includeUncontrolled: true })).length > 0;
+  return (await worker.clients.matchAll({ type: "window", includeUncontrolled: true })).length > 0;
 }
 
 /** A file's address without its query; the folder itself is index.html. @param {string} url */

@@ -37,6 +37,7 @@ export class Microphone {
     await this.context.audioWorklet.addModule(siteUrl("modules/audio/capture-worklet.js"));
     const resampler = new Resampler(this.context.sampleRate, SAMPLE_RATE);
     this.node = new AudioWorkletNode(this.context, "capture", { numberOfInputs: 1, numberOfOutputs: 0 });
+    /** @type {Promise<void>} */
     this.ended = new Promise((resolve) => {
       this.node.port.onmessage = ({ data }) => {
         if (data) return this.onBlock(resampler.process(data));

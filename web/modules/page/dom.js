@@ -2,14 +2,19 @@
  * Makes and finds elements.
  */
 
-/** @param {string} id @returns {HTMLElement} */
-export const byId = (id) => document.getElementById(id);
+/**
+ * The element of an id. Its kind is that in index.html, or of the call of `h` that makes it (scripts/check_types.mjs).
+ * @type {{<K extends keyof ElementsById>(id: K): ElementsById[K], (id: string): HTMLElement}}
+ */
+export const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 
 /**
  * An element with properties, event listeners ("onclick") and children.
- * @param {string} tag
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
  * @param {Record<string, any>} [attributes]
  * @param {...(Node | string | null)} children
+ * @returns {HTMLElementTagNameMap[K]}
  */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -24,15 +29,16 @@ export function h(tag, attributes = {}, ...children) {
 
 /** Shows a dialog, and closes any other. @param {HTMLDialogElement} dialog */
 export function openDialog(dialog) {
-  for (const other of document.querySelectorAll("dialog[open]")) if (other !== dialog) other.close();
+  for (const other of document.querySelectorAll("dialog")) if (other !== dialog && other.open) other.close();
   if (!dialog.open) dialog.showModal();
 }
 
 /**
  * Copies a text; if the browser refuses, selects it for the user to copy. The button shows the result.
- * @param {HTMLElement} button @param {string} text @param {HTMLElement} shown the element that shows the text
+ * @param {EventTarget} target the button @param {string} text @param {HTMLElement} shown the element that shows the text
  */
-export async function copyText(button, text, shown) {
+export async function copyText(target, text, shown) {
+  const button = /** @type {HTMLButtonElement} */ (target);
   button.dataset.label ??= button.textContent;
   try {
     await navigator.clipboard.writeText(text);

@@ -58,7 +58,7 @@ export class Engine extends EventTarget {
    * Runs a request. Yields its events as they arrive, and returns the last one.
    * @param {string} method @param {object} [params] @param {AbortSignal} [signal]
    * @param {(id: number) => void} [onStart] gets the request's id, for `aside`
-   * @returns {AsyncGenerator<TaskEvent, TaskEvent>} throws UserError for an error event
+   * @returns {AsyncGenerator<TaskEvent, import("../shared/protocol.js").DoneEvent>} throws UserError for an error event
    */
   async *stream(method, params = {}, signal, onStart) {
     this.lastId += 1;
@@ -86,7 +86,12 @@ export class Engine extends EventTarget {
     }
   }
 
-  /** Runs a request to its end. @returns {Promise<TaskEvent>} its done event */
+  /**
+   * Runs a request to its end.
+   * @param {string} method @param {object} [params]
+   * @param {{signal?: AbortSignal, onEvent?: (event: any) => void, onStart?: (id: number) => void}} [options]
+   * @returns {Promise<import("../shared/protocol.js").DoneEvent>} its done event
+   */
   async call(method, params = {}, { signal, onEvent, onStart } = {}) {
     const events = this.stream(method, params, signal, onStart);
     for (;;) {
@@ -98,7 +103,7 @@ export class Engine extends EventTarget {
 
   /**
    * Sends a message to a running request. The worker does not answer it.
-   * @param {string} method @param {{id: number}} params @param {Transferable[]} [transfer]
+   * @param {string} method @param {{id: number, samples?: Float32Array}} params @param {Transferable[]} [transfer]
    */
   aside(method, params, transfer = []) {
     this.worker.postMessage({ method, params }, transfer);
@@ -160,6 +165,7 @@ class Request {
     this.engine = engine;
     this.id = id;
     this.queue = [];
+    /** @type {((value?: any) => void) | null} */
     this.wake = null;
     this.silent = false;
     this.#listen();

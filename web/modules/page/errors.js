@@ -9,7 +9,7 @@ const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Op
 
 /**
  * @param {HTMLElement} slot
- * @param {unknown} error an exception or an error event
+ * @param {any} error an exception or an error event
  * @param {Record<string, () => void>} [actions] functions for "restart", "retry" …
  */
 export function showError(slot, error, actions = {}) {

@@ -3,7 +3,7 @@
  *
  * Fires: "model" (another model is chosen), "models" (the list, or a state in it, has changed).
  * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file", task?: string,
- *   state: "ready" | "partial" | "absent", bytes: number}} ListedModel
+ *   state: "ready" | "partial" | "absent", bytes: number, received?: number, samples?: {path: string, title: string}[]}} ListedModel
  */
 import { memory } from "./dom.js";
 

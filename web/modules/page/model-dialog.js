@@ -57,14 +57,14 @@ export class ModelDialog {
     byId("pick-folder").closest("label").hidden = choice.task === "generate";
     this.render();
     openDialog(this.dialog);
-    if (id) byId("model-list").querySelector(`[data-model="${CSS.escape(id)}"] button`)?.focus();
+    if (id) /** @type {HTMLElement} */ (byId("model-list").querySelector(`[data-model="${CSS.escape(id)}"] button`))?.focus();
     this.app.refresh().catch((error) => showError(byId("model-error"), error, this.app.actions));
   }
 
   render() {
-    const focused = document.activeElement?.dataset?.key;
+    const focused = document.activeElement?.getAttribute("data-key");
     byId("model-list").replaceChildren(...this.choice.models.map((model) => this.#row(model)));
-    if (focused) byId("model-list").querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    if (focused) /** @type {HTMLElement} */ (byId("model-list").querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
   }
 
   #row(model) {

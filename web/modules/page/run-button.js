@@ -11,7 +11,10 @@ export class RunButton {
    * @param {string} status the engine's status while it works, in one word
    */
   constructor(app, button, slot, status) {
-    Object.assign(this, { app, button, slot, status });
+    this.app = app;
+    this.button = button;
+    this.slot = slot;
+    this.status = status;
     this.text = button.querySelector(".label") ?? button;
     this.label = this.text.textContent;
     /** What Stop does instead of an abort; null: an abort. @type {(() => void) | null} */

@@ -27,7 +27,9 @@ export class SettingsFields {
    *   ids begin with, the fields at the top
    */
   constructor(host, { remembered = "settings", prefix = "", main = MAIN } = {}) {
-    Object.assign(this, { remembered, prefix, fields: [...main, ...MORE] });
+    this.remembered = remembered;
+    this.prefix = prefix;
+    this.fields = [...main, ...MORE];
     this.values = memory.get(remembered, {});
     this.inputs = new Map();
     const reset = h("button", { type: "button", class: "quiet reset", onclick: () => this.reset() }, "Reset settings");

@@ -42,7 +42,7 @@ export function setUpViews(views) {
   const show = (wanted) => {
     for (const { id } of views) byId(`view-${id}`).hidden = id !== wanted.id;
     for (const link of bar.children) {
-      if (link.hash === `#${wanted.id}`) link.setAttribute("aria-current", "page");
+      if (link.getAttribute("href") === `#${wanted.id}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
     document.title = wanted.page;
@@ -62,7 +62,7 @@ export const isShown = (view) => !view.hidden;
 /** Folds the settings on a phone, so that the content is visible first. */
 export function foldSettings() {
   if (!matchMedia("(max-width: 60rem)").matches) return;
-  for (const settings of document.querySelectorAll("details.settings")) settings.open = false;
+  for (const settings of document.querySelectorAll("details")) if (settings.classList.contains("settings")) settings.open = false;
 }
 
 /** Lets close buttons, and clicks outside a dialog, close it. */
@@ -95,7 +95,7 @@ export function setUpDropping(take) {
     overlay.hidden = true;
     const files = [...event.dataTransfer.files]; // both exist only during the event
     const folder = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).find((entry) => entry?.isDirectory);
-    if (folder) take(await filesIn(folder), folder.name);
+    if (folder) take(await filesIn(/** @type {FileSystemDirectoryEntry} */ (folder)), folder.name);
     else take(files);
   });
 }

@@ -58,7 +58,7 @@ export class StorageDialog {
     }
     await this.render();
     await this.app.afterStorageChange();
-    byId("storage-dialog").querySelector("[data-close]").focus();
+    byId("storage-dialog").querySelector("button").focus();
   }
 }
 

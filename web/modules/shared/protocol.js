@@ -11,15 +11,15 @@
  * @typedef {{type: "progress", what: string, done: number, total: number | null, unit: string}} ProgressEvent
  * @typedef {{type: "token", text: string, id: number, index: number}} TokenEvent
  * @typedef {{type: "thought", text: string}} ThoughtEvent
- * @typedef {{type: "segment", text: string, start: number, end: number, id: number, words?: object[]}} SegmentEvent
+ * @typedef {{type: "segment", text: string, start: number, end: number, id: number, words?: {word: string, start: number, end: number, probability: number}[]}} SegmentEvent
  * @typedef {{type: "partial", text: string, start: number}} PartialEvent
  * @typedef {{type: "language", code: string, probability?: number}} LanguageEvent
  * @typedef {{type: "notice", what: string, where?: string, hint?: string}} NoticeEvent
  * @typedef {{type: "behind"}} BehindEvent more sound was pushed than processed: no more is accepted
  * @typedef {{type: "metric", name: string, value: number, unit: string}} MetricEvent
- * @typedef {{type: "done", reason?: string}} DoneEvent
+ * @typedef {{type: "done", reason?: string, [result: string]: any}} DoneEvent with the results of the request
  * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
- *   action?: "restart" | "storage" | "retry"}} ErrorEvent
+ *   action?: string}} ErrorEvent `action`: see LABELS in page/errors.js
  * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
  */
 
@@ -55,8 +55,8 @@ export function throwIfCancelled(signal) {
 
 /**
  * The last event of a request that threw.
- * @param {unknown} error
- * @returns {TaskEvent}
+ * @param {any} error
+ * @returns {DoneEvent | ErrorEvent}
  */
 export function eventFromError(error) {
   // By their names: each bundle of the page has its own copy of these classes.

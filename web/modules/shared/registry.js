@@ -1,10 +1,14 @@
 /**
  * The list of models: those in the site, and those on the hub that pyapp/registry.json names.
+ *
+ * @typedef {{role: string, path: string, size: number | null, sha256: string | null, repo?: string, revision?: string}} WantedFile
+ * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file",
+ *   task?: "generate" | "transcribe" | "chat", repo?: string, revision?: string, files: WantedFile[]}} Model
  */
 import { UserError } from "./protocol.js";
 import { siteUrl } from "./site.js";
 
-/** @returns {Promise<{models: import("../worker/model-files.js").Model[]}>} */
+/** @returns {Promise<{models: Model[]}>} */
 export async function readRegistry() {
   const response = await fetch(siteUrl("registry.json"));
   if (!response.ok) throw new UserError("The list of models is missing on the server.", { where: "registry.json" });

@@ -35,7 +35,10 @@ export async function download(wanted, store, options) {
   });
 }
 
-/** Runs `work` under a lock of this name. If another tab is downloading the same file, waits for that tab first. */
+/**
+ * Runs `work` under a lock of this name. If another tab is downloading the same file, waits for that tab first.
+ * @param {string} name @param {{signal?: AbortSignal, onWait?: () => void}} options @param {() => Promise<any>} work
+ */
 async function withLock(name, { signal, onWait }, work) {
   if (!navigator.locks) return work();
   const done = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { value: await work() });

@@ -39,7 +39,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   }
 
   /** What renders the chat templates of models. */
-  const templates = () => Promise.all(["markupsafe", "jinja2"].map((name) => python.install(name)));
+  const templates = () => Promise.all([python.install("markupsafe"), python.install("jinja2")]);
 
   return {
     ping: async () => ({}),

@@ -14,6 +14,7 @@ export class Inlet {
     this.blocks = [];
     this.waiting = 0; // samples
     this.ended = false;
+    /** @type {((value?: any) => void) | null} */
     this.wake = null;
   }
 

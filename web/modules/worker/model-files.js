@@ -2,9 +2,7 @@
  * The models that the page can use, and where their bytes are: in the site (embedded), in the user's files (dropped), or in
  * the store (downloaded from a hub).
  *
- * @typedef {{role: string, path: string, size: number | null, sha256: string | null}} WantedFile
- * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file",
- *   task?: "generate" | "transcribe", repo?: string, revision?: string, files: WantedFile[]}} Model
+ * @typedef {import("../shared/registry.js").Model} Model
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
@@ -125,15 +123,15 @@ export class ModelFiles {
   /**
    * Opens the byte sources of a model, by role. The caller closes each one after reading. The key identifies the model.
    * @param {string} id
-   * @returns {Promise<{key: string, sources: Record<string, {name: string, size: number}>}>}
+   * @returns {Promise<{key: string, sources: Record<string, {name: string, size: number, close: () => void}>}>}
    */
   async open(id) {
     const dropped = this.dropped.get(id);
     const model = dropped ?? (await this.find(id));
     const source = dropped ? ({ file }) => new FileSource(file, file.name) : (file) => this.#source(model, file);
     const opened = await Promise.allSettled(model.files.map(async (file) => [file.role, await source(file)]));
-    const pairs = opened.filter(({ status }) => status === "fulfilled").map(({ value }) => value);
-    const failed = opened.find(({ status }) => status === "rejected");
+    const pairs = opened.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+    const failed = opened.find((one) => one.status === "rejected");
     if (failed) {
       for (const [, one] of pairs) one.close(); // a file that stays open cannot be deleted
       throw failed.reason;

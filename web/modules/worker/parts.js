@@ -115,11 +115,11 @@ export async function withParts({ program, library }, load) {
     if (String(input) === PYODIDE + PROGRAM) return programResponse;
     return String(input) === PYODIDE + LIBRARY ? library : fetch(input, init);
   };
-  WebAssembly.instantiateStreaming = async (source, imports) => {
+  WebAssembly.instantiateStreaming = /** @type {any} */ (async (source, imports) => {
     if ((await source) !== programResponse) return instantiateStreaming(source, imports);
     const module = await program.catch(() => new Promise(() => {})); // `lost` reports the error
     return { module, instance: await WebAssembly.instantiate(module, imports) };
-  };
+  });
   const loading = load().finally(() => {
     self.fetch = fetch;
     WebAssembly.instantiateStreaming = instantiateStreaming;

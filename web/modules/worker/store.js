@@ -181,7 +181,7 @@ export class Store {
     }
   }
 
-  /** Stores a snapshot, and deletes all others. @param {string} name @param {Uint8Array} bytes */
+  /** Stores a snapshot, and deletes all others. @param {string} name @param {Uint8Array<ArrayBuffer>} bytes */
   async writeSnapshot(name, bytes) {
     const folder = await this.root.getDirectoryHandle("snapshots", { create: true });
     for await (const old of folder.keys()) await folder.removeEntry(old).catch(() => {});

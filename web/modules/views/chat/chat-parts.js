@@ -9,7 +9,7 @@ export function buildChat(view) {
   view.removeAttribute("aria-label");
   view.setAttribute("aria-labelledby", "chat-title");
   // On a phone the conversation comes first; the settings are folded.
-  if (matchMedia("(max-width: 60rem)").matches) view.querySelector("details.settings").open = false;
+  if (matchMedia("(max-width: 60rem)").matches) view.querySelector("details").open = false;
 }
 
 function main() {

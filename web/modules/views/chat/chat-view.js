@@ -43,8 +43,12 @@ export async function openChat(app, models, view) {
 }
 
 class ChatView {
+  /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/model-dialog.js").ModelDialog} models @param {HTMLElement} view */
   constructor(app, models, view) {
-    Object.assign(this, { app, view, engine: app.engine, choice: app.choices.chat });
+    this.app = app;
+    this.view = view;
+    this.engine = app.engine;
+    this.choice = app.choices.chat;
     buildChat(view);
     this.announcer = new Announcer(byId("chat-announcer"));
     this.slot = byId("chat-error");
@@ -85,9 +89,9 @@ class ChatView {
       this.#fit();
       this.#keepDraft();
     });
-    byId("chat-system").addEventListener("input", ({ target }) => {
-      this.conversation.system = target.value;
-      if (this.conversation.empty) drafts.set(SYSTEM, target.value);
+    byId("chat-system").addEventListener("input", () => {
+      this.conversation.system = byId("chat-system").value;
+      if (this.conversation.empty) drafts.set(SYSTEM, this.conversation.system);
       else this.#saveSoon();
     });
     byId("chat-answer").addEventListener("click", () => this.answer(this.conversation.leaf));
@@ -156,7 +160,7 @@ class ChatView {
     }
   }
 
-  /** @param {object} record of the store */
+  /** @param {import("./conversation.js").ConversationRecord} record of the store */
   async open(record) {
     await this.button.interrupt();
     await this.save();

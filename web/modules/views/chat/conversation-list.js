@@ -11,11 +11,12 @@ export class ConversationList {
   /**
    * @param {HTMLElement} host
    * @param {import("./conversation-store.js").ConversationStore} store
-   * @param {{open: (record: object) => void, begin: () => void, removed: (id: string) => void, say: (text: string) => void,
+   * @param {{open: (record: import("./conversation.js").ConversationRecord) => void, begin: () => void, removed: (id: string) => void, say: (text: string) => void,
    *   fail: (error: unknown) => void, flush: () => Promise<void>}} actions `flush` stores what is not stored yet
    */
   constructor(host, store, actions) {
-    Object.assign(this, { host, store, actions });
+    this.store = store;
+    this.actions = actions;
     this.current = null;
     this.items = h("ul", { class: "conversations", id: "chat-conversations" });
     this.note = h("p", { class: "conversations-note", role: "status" });
@@ -33,9 +34,9 @@ export class ConversationList {
   async render(current = this.current) {
     this.current = current;
     const records = await this.store.list();
-    const focused = this.items.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const focused = this.items.contains(document.activeElement) ? document.activeElement.getAttribute("data-key") : null;
     this.items.replaceChildren(...records.map((record) => this.#row(record)));
-    if (focused) (this.items.querySelector(`[data-key="${CSS.escape(focused)}"]`) ?? byId("chat-new")).focus();
+    if (focused) /** @type {HTMLElement} */ (this.items.querySelector(`[data-key="${CSS.escape(focused)}"]`) ?? byId("chat-new")).focus();
     byId("chat-export").hidden = records.length === 0;
   }
 

@@ -11,7 +11,7 @@ const DRAFTS = "pyapp.chat-drafts";
 
 export class ConversationStore {
   constructor() {
-    /** @type {Map<string, object>} what a browser without storage has */
+    /** @type {Map<string, import("./conversation.js").ConversationRecord>} what a browser without storage has */
     this.inMemory = new Map();
     /** Whether what is written survives the page. */
     this.keeps = true;
@@ -25,14 +25,14 @@ export class ConversationStore {
     this.stored = new WeakMap();
   }
 
-  /** The conversation of a record of the list. @param {object} record */
+  /** The conversation of a record of the list. @param {import("./conversation.js").ConversationRecord} record */
   read(record) {
     const conversation = new Conversation(record);
     this.stored.set(conversation, contentOf(record));
     return conversation;
   }
 
-  /** @returns {Promise<object[]>} all records, the last changed first */
+  /** @returns {Promise<import("./conversation.js").ConversationRecord[]>} all records, the last changed first */
   async list() {
     const database = await this.opened;
     const records = database ? await asked(database.transaction(TABLE).objectStore(TABLE).getAll()) : [...this.inMemory.values()];
@@ -66,7 +66,7 @@ export class ConversationStore {
     this.stored.set(conversation, content);
   }
 
-  /** Stores records of a file; those that are there with other turns get new ids. @param {object[]} records */
+  /** Stores records of a file; those that are there with other turns get new ids. @param {import("./conversation.js").ConversationRecord[]} records */
   async add(records) {
     const known = new Map((await this.list()).map((record) => [record.id, record]));
     const fresh = records.filter((record) => !known.has(record.id) || contentOf(record) !== contentOf(known.get(record.id)));
@@ -86,7 +86,7 @@ export class ConversationStore {
   }
 }
 
-/** What a user would miss. @param {object} record */
+/** What a user would miss. @param {import("./conversation.js").ConversationRecord} record */
 const contentOf = ({ system, leaf, turns }) => JSON.stringify([system, leaf,
   ...turns.map(({ id, parent, role, text, thoughts, model, reason }) => [id, parent, role, text, thoughts, model, reason])]);
 

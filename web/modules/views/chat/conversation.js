@@ -5,6 +5,8 @@
  * @typedef {{id: string, parent: string | null, role: "user" | "assistant", text: string, created: number,
  *   thoughts?: string, model?: string, reason?: string, figures?: {tokens?: number, speed?: number, context?: number, used?: number}}} Turn
  *   `reason` is that of the event `done`; an answer without one was cut off.
+ * @typedef {{id: string, title: string, system: string, created: number, updated: number, revision: number, leaf: string | null, turns: Turn[]}} ConversationRecord
+ *   plain values, as they are stored and exported
  */
 import { UserError } from "../../shared/protocol.js";
 
@@ -16,8 +18,15 @@ const ROLES = ["user", "assistant"];
 const HINT = "Choose a file that this page exported.";
 
 export class Conversation {
+  /** @param {Partial<ConversationRecord>} [record] */
   constructor({ id = crypto.randomUUID(), title = "", system = "", created = Date.now(), updated = created, revision = 0, turns = [], leaf = null } = {}) {
-    Object.assign(this, { id, title, system, created, updated, revision, leaf });
+    this.id = id;
+    this.title = title;
+    this.system = system;
+    this.created = created; // ms since 1970, as `updated`
+    this.updated = updated;
+    this.revision = revision; // how often it was stored
+    this.leaf = leaf; // the last shown turn
     /** @type {Map<string, Turn>} in the order in which they were made */
     this.turns = new Map(turns.map((turn) => [turn.id, { ...turn }]));
   }
@@ -89,12 +98,12 @@ function titleOf(text) {
   return `${line.slice(0, TITLE_LENGTH).replace(/\s+\S*$/, "")}…`;
 }
 
-/** @param {object[]} records @returns {string} the text of a file */
+/** @param {ConversationRecord[]} records @returns {string} the text of a file */
 export const exported = (records) => `${JSON.stringify({ format: FORMAT, version: VERSION, conversations: records }, null, 1)}\n`;
 
 /**
  * The conversations of an exported file, checked field by field.
- * @param {string} text @param {string} where the name of the file @returns {object[]} records
+ * @param {string} text @param {string} where the name of the file @returns {ConversationRecord[]}
  */
 export function imported(text, where) {
   let value;

@@ -32,7 +32,7 @@ function sanitised(html) {
   const fragment = DOMPurify.sanitize(html, {
     ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ATTRIBUTES, ALLOWED_URI_REGEXP: SCHEMES, ADD_URI_SAFE_ATTR: PLAIN_VALUES, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true,
   });
-  for (const link of fragment.querySelectorAll("a[href]")) {
+  for (const link of fragment.querySelectorAll("a")) {
     link.target = "_blank";
     link.rel = "noopener noreferrer nofollow";
   }
@@ -66,18 +66,19 @@ export class MarkdownText {
   /** @param {HTMLElement} host */
   constructor(host) {
     this.host = host;
-    /** @type {{raw: string, nodes: Node[]}[]} the shown blocks */
+    /** @type {{raw: string, nodes: ChildNode[]}[]} the shown blocks */
     this.blocks = [];
   }
 
   /** @param {string} text */
   show(text) {
-    const tokens = marked.lexer(text).filter(({ type }) => type !== "space");
+    const lexed = marked.lexer(text);
+    const tokens = lexed.filter(({ type }) => type !== "space");
     const same = tokens.findIndex(({ raw }, index) => raw !== this.blocks[index]?.raw);
     const first = same < 0 ? tokens.length : same;
     for (const { nodes } of this.blocks.splice(first)) for (const node of nodes) node.remove();
     for (const token of tokens.slice(first)) {
-      const list = Object.assign([token], { links: tokens.links ?? {} });
+      const list = Object.assign([token], { links: lexed.links });
       const nodes = [...sanitised(marked.parser(list)).childNodes];
       this.host.append(...nodes);
       this.blocks.push({ raw: token.raw, nodes });

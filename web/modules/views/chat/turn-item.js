@@ -20,7 +20,8 @@ export class TurnItem {
    *   versions: import("./conversation.js").Turn[], last: boolean, place: string}} context `place`: of the draft of an edit
    */
   constructor(turn, context) {
-    Object.assign(this, { turn, context });
+    this.turn = turn;
+    this.context = context;
     const mine = turn.role === "user";
     const who = mine ? "You" : (turn.model ?? "Assistant");
     this.text = h("div", { class: "turn-text" });
@@ -47,6 +48,7 @@ export class TurnItem {
     const button = (label, name, action) => h("button", { type: "button", class: "quiet", "aria-label": name, onclick: action }, label);
     const copy = h("button", { type: "button", class: "quiet", "aria-label": turn.role === "user" ? "Copy this message" : "Copy this answer" }, "Copy");
     copy.addEventListener("click", () => copyText(copy, turn.text, this.text));
+    /** @type {HTMLElement[]} */
     const parts = [copy];
     if (turn.role === "user") parts.push(button("Edit", "Edit this message and go on from there", () => this.edit()));
     else {
@@ -89,7 +91,7 @@ export class TurnItem {
       if (event.key === "Escape") {
         event.stopPropagation();
         close();
-        this.foot.querySelector("[aria-label^=Edit]").focus();
+        /** @type {HTMLElement} */ (this.foot.querySelector("[aria-label^=Edit]")).focus();
       } else if (event.key === "Enter" && !event.shiftKey) {
         event.preventDefault();
         send();

@@ -23,6 +23,7 @@ export class LiveRecording {
     this.id = null;
     /** Whether the engine still gets all of the sound. */
     this.heard = true;
+    /** @type {Promise<void>} */
     this.closed = new Promise((resolve) => (this.close = resolve));
     this.microphone = new Microphone((block) => this.#take(block), () => this.finish());
   }

@@ -22,7 +22,7 @@ export class Player extends EventTarget {
   #listen() {
     this.button.addEventListener("click", () => this.toggle());
     this.seeker.addEventListener("input", () => this.seek(Number(this.seeker.value)));
-    byId("player-speed").addEventListener("change", ({ target }) => (this.audio.playbackRate = Number(target.value)));
+    byId("player-speed").addEventListener("change", () => (this.audio.playbackRate = Number(byId("player-speed").value)));
     for (const type of ["play", "pause", "ended"]) this.audio.addEventListener(type, () => this.#playing());
     this.audio.addEventListener("seeked", () => this.#moved());
     this.audio.addEventListener("error", () => this.url && this.#unplayable());

@@ -40,9 +40,10 @@ export class TranscribeView {
   #listen() {
     byId("record").addEventListener("click", () => (this.recordButton.running ? this.recordButton.stop() : this.record()));
     byId("transcribe").addEventListener("click", () => this.#toggle());
-    byId("pick-audio").addEventListener("change", ({ target }) => {
-      const [file] = target.files;
-      target.value = "";
+    const picker = byId("pick-audio");
+    picker.addEventListener("change", () => {
+      const [file] = picker.files;
+      picker.value = "";
       if (file) this.take(file);
     });
     this.view.addEventListener("keydown", (event) => {
@@ -175,7 +176,8 @@ export class TranscribeView {
     return { name, wav, original: file, overview };
   }
 
-  #overview(wav, name, signal) {
+  /** @returns {Promise<any>} an Overview of transcript-sheet.js */
+  #overview(wav, name, signal = undefined) {
     const onEvent = (event) => this.sheet.event(event);
     return this.engine.call("overview", { audio: wav, name, bins: PEAKS }, { signal, onEvent });
   }

@@ -72,6 +72,7 @@ export class Transcript extends EventTarget {
     return row;
   }
 
+  /** @param {Segment} segment */
   #text({ text, words }) {
     if (!words?.length) return h("p", { class: "segment-text" }, text.trim());
     const parts = words.map(({ word, start, end, probability }, i) => {
@@ -116,7 +117,7 @@ export class Transcript extends EventTarget {
 
   /** Sets the element that Tab focuses. */
   #makeCurrent(button) {
-    for (const other of this.list.querySelectorAll("button[tabindex='0']")) other.tabIndex = -1;
+    for (const other of this.list.querySelectorAll("button")) other.tabIndex = -1;
     button.tabIndex = 0;
   }
 
@@ -147,7 +148,7 @@ export class Transcript extends EventTarget {
   mark(seconds, scroll) {
     const at = this.segments.findLastIndex(({ start }) => start <= seconds + 0.01);
     const row = at >= 0 && seconds <= this.segments[at].end + 0.3 ? this.list.children[at] : null;
-    const words = row ? [...row.querySelectorAll(".word")] : [];
+    const words = row ? [...row.querySelectorAll("button")].filter(({ classList }) => classList.contains("word")) : [];
     const word = words.findLast(({ dataset }) => Number(dataset.start) <= seconds + 0.01);
     const marked = word ?? row;
     if (marked === this.marked) return;
