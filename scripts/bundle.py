@@ -12,7 +12,10 @@ from pathlib import Path
 
 # The files that become bundles under the same names, and the folders whose files the bundles contain. A view that is
 # loaded when it is first opened has a bundle of its own.
-ENTRIES = ["worker.js", "modules/page/main.js", "css/page.css", "modules/views/chat/chat-view.js", "css/chat.css"]
+ENTRIES = [
+    "worker.js", "modules/page/main.js", "css/page.css", "modules/views/chat/chat-view.js", "css/chat.css",
+    "modules/history/history-panel.js",
+]  # fmt: skip
 PARTS = ["modules", "css"]
 # Loaded by its address, into the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]
