@@ -414,7 +414,7 @@ def test_a_transcript_that_was_stopped_goes_on(transcribe: TranscribePage, model
     expect(transcribe.page.locator("#speech-model .model-name")).to_have_text(model.name)
     transcribe.settings(times="segments", silence=False)
     transcribe.take(write_recording(tmp_path / "long.wav", np.tile(speechlike(10), 30)))
-    transcribe.until("pyappPage.transcribe.sheet.transcript.segments.length > 3", timeout=60)
+    transcribe.until("pyappPage.transcribe.sheet.transcript.segments.length > 1", timeout=60)
     transcribe.page.evaluate(STOP)
     before = [segment["start"] for segment in transcribe.segments()]
     expect(transcribe.page.locator("#unfinished")).to_contain_text("of 5:00")
@@ -522,6 +522,8 @@ def microphone(launch: Launch, dist: Path, site: SiteServer) -> Iterator[Transcr
 def test_microphone(microphone: TranscribePage, dist: Path) -> None:
     """Text appears during speech, sentence by sentence; in the end it is what the recording gives as a file."""
     page = microphone.page
+    # The whole is read once more only by a model that was quick: on a busy machine, too.
+    page.evaluate("Object.defineProperty(pyappPage.transcribe, 'windowTime', { get: () => 0.1, set() {} }), 1")
     page.get_by_role("button", name="Record", exact=True).click()
     expect(page.locator("#live")).to_be_visible()
     expect(page).to_have_title(re.compile("● Recording 0:0"))
