@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -121,6 +122,10 @@ def test_kept_seed_writes_the_same_story(story: StoryPage) -> None:
 def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
     story.settings(temperature=7, top_p=-3, max_new_tokens=40)
     assert story.page.locator("#temperature").input_value() == "2"
+    expect(story.page.locator(".slider", has=story.page.locator("#temperature"))).to_contain_text("The most is 2.")
+    story.page.locator("#seed").fill("")
+    story.page.locator("#seed").blur()
+    assert int(story.page.locator("#seed").input_value()) > 0
     assert story.page.locator("#top_p").input_value() == "0.05"
     story.page.reload()
     story.wait_ready()
@@ -186,3 +191,36 @@ def test_screen_readers_hear_the_beginning_and_the_end(story: StoryPage) -> None
     assert heard[0] == "Writing the story."
     assert heard[-1].endswith("words.")
     assert len(heard) <= 4  # not a word at a time
+
+
+def test_a_story_goes_on_and_is_kept(story: StoryPage) -> None:
+    page = story.page
+    story.settings(max_new_tokens=16, temperature=0.8)
+    first = story.write("One day, a fox")
+    expect(page.locator("#ending")).to_contain_text("length")
+    page.get_by_role("button", name="Go on").click()
+    story.until("pyappPage.story.output.ids.length > 16")
+    story.wait_done()
+    whole = story.text()
+    assert whole.startswith(first) and len(story.ids()) == 32
+    page.get_by_role("button", name="Another", exact=True).click()
+    story.until("pyappPage.story.output.ids.length === 16 && !pyappPage.story.button.running")
+    other = story.text()
+    assert other.startswith("One day, a fox") and other != first
+    page.reload()
+    story.wait_done()
+    assert story.text() == other
+    page.locator("#history-story summary").click()
+    rows = page.locator("#history-story .history-row")
+    expect(rows).to_have_count(rows.count())
+    rows.nth(1).locator(".history-open").click()
+    story.until(f"pyappPage.story.output.text.length === {len(whole)}")
+    assert story.text() == whole
+    rows.nth(1).get_by_role("button", name="Delete").click()
+    expect(page.locator("#sheet-empty")).to_be_visible()
+    page.locator("#history-story").get_by_role("button", name="Undo").click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Export all (ZIP)").click()
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        assert whole.strip() in [archive.read(name).decode().strip() for name in archive.namelist()]
+    story.wait_ready()

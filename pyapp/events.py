@@ -109,6 +109,9 @@ class Segment(Event):
     The other fields are openai-whisper's: `id` counts from 0, `seek` is the 10-ms frame at which the window began,
     `tokens` are the ids with timestamps, `words` (None unless asked for) are mappings with word, start, end and
     probability.
+
+    Two fields are pyapp's own: `guess` is True if the model hardly understood this (pyapp.audio.confidence),
+    `continues` if live speech goes on in the sentence of the segment before; both are None otherwise.
     """
 
     type: ClassVar[str] = "segment"
@@ -123,6 +126,8 @@ class Segment(Event):
     compression_ratio: float = 1.0
     no_speech_prob: float = 0.0
     words: tuple[Mapping[str, Any], ...] | None = None
+    guess: bool | None = None
+    continues: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As Event.to_dict; tokens and words are lists, NaN and infinity null."""
@@ -176,6 +181,14 @@ class Notice(Event):
     what: str
     where: str | None = None
     hint: str | None = None
+
+
+@dataclass(frozen=True)
+class Doubt(Notice):
+    """A warning that a transcript may be a guess; `share` (0 to 1) of its text is."""
+
+    type: ClassVar[str] = "doubt"
+    share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 FOUND = 0.2  # gain of a matching word; a different, extra or missing word costs 1
+SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", "؟", "।")
+CLOSING = "\"'”’)]»」』 "
 LATER = 1.0  # cost of each second between the end of the found words and the end of the final words
 
 
 @dataclass(frozen=True)
 class LiveWord:
-    """A word with its space; times in seconds since the beginning of the stream."""
+    """A word with its space; times in seconds since the beginning of the stream. `logprob` is the mean of the decoding
+    that it is from.
+    """
 
     text: str
     start: float
     end: float
     probability: float
+    logprob: float = 0.0
+
+    @property
+    def ends_sentence(self) -> bool:
+        return self.text.rstrip(CLOSING).endswith(SENTENCE_ENDS)
 
     @property
     def key(self) -> str:
@@ -31,9 +40,9 @@ class LiveWord:
         )
 
 
-def live_word(word: Mapping[str, Any], offset: float) -> LiveWord:
-    """From a word of a segment; the segment's sound begins at `offset` seconds."""
-    return LiveWord(word["word"], word["start"] + offset, word["end"] + offset, word["probability"])
+def live_word(word: Mapping[str, Any], offset: float, logprob: float = 0.0) -> LiveWord:
+    """From a word of a segment with this mean log-probability; the segment's sound begins at `offset` seconds."""
+    return LiveWord(word["word"], word["start"] + offset, word["end"] + offset, word["probability"], logprob)
 
 
 def common(first: Sequence[LiveWord], second: Sequence[LiveWord]) -> int:

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from pyapp.audio.activity import Span, find_speech
+from pyapp.audio.confidence import Confidence, GuessLimits, is_guess
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.live_words import LiveWord, common, known, live_word
 from pyapp.audio.options import TranscribeOptions
@@ -20,7 +21,7 @@ from pyapp.audio.transcribe import ModelWithTokenizer, transcribe_events
 from pyapp.audio.windows import checked
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
-from pyapp.events import Cancel, Event, Language, Partial, Segment
+from pyapp.events import Cancel, Doubt, Event, Language, Partial, Segment
 from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
 
 REPEATED = 5  # words from before its beginning that a decoding may repeat, if a rest of their sound is left
@@ -28,6 +29,9 @@ PROMPT_CHARACTERS = 200
 BACK = 0.1  # largest difference of a word's times between two decodings, in seconds
 RIPE = 0.2  # seconds of sound after a word before it can be final
 MARGIN = 0.5  # seconds of silence that are kept before speech
+SHORTEST = 0.1  # seconds; a word that the decoding gave less gets USUAL, as far as there is room
+USUAL = 0.3
+LONGEST_SENTENCE = 15.0  # seconds: a longer one continues in a segment of its own
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class LiveTranscriber:
     """Transcribes sound as it arrives. Events: Segment for final words, Partial for the others, Language.
 
     `push` decodes when there is enough new sound, and blocks meanwhile; `finish` makes the rest final. Memory does not
-    grow with the length of the stream. `options` are those of a recording; `word_timestamps` is always on, and
+    grow with the length of the stream. A Segment has the new final words of one sentence; if the sentence began in the
+    segment before, `continues` is True. `options` are those of a recording; `word_timestamps` is always on, and
     clip_timestamps, skip_silence, and initial_prompt after the first words have no effect.
     """
 
@@ -84,6 +89,9 @@ class LiveTranscriber:
         self._gone = 0  # number of them whose sound is dropped
         self._prompt = ""  # the text of these
         self._count = 0
+        self._sentence: float | None = None  # the start of the sentence that goes on
+        self._utterance: list[LiveWord] = []  # its final words
+        self._confidence, self._limits = Confidence(), GuessLimits.of(model.model)
         self._language: str | None = None
         self._shown = ""
 
@@ -91,6 +99,15 @@ class LiveTranscriber:
     def seconds(self) -> float:
         """Seconds received so far."""
         return (self._offset + len(self._sound)) / SAMPLE_RATE
+
+    @property
+    def cost(self) -> float:
+        """Seconds that the last decoding took, of at most one window."""
+        return self._cost
+
+    def doubt(self) -> Doubt | None:
+        """The warning if what was said so far may be a guess; call it after `finish`."""
+        return self._confidence.doubt()
 
     def push(self, samples: Any) -> list[Event]:
         """Takes mono float32 (samples,) at 16 kHz and returns the new events, often none."""
@@ -109,8 +126,7 @@ class LiveTranscriber:
         spans = find_speech(self._sound)
         if not spans:
             yield from self._commit(self._hypothesis)
-            self._hypothesis = []
-            self._forget(len(self._final))
+            self._end_utterance()
             keep = 0 if finished else int(MARGIN * SAMPLE_RATE)
             self._let_go(len(self._sound) - keep)
         else:
@@ -134,15 +150,25 @@ class LiveTranscriber:
             yield language
         if ended:
             yield from self._commit(words)
-            self._hypothesis = []
-            # The utterance is over: none of its sound is decoded again.
-            self._forget(len(self._final))
+            self._end_utterance()  # none of its sound is decoded again
             self._let_go(int((spans[-1].end - first / SAMPLE_RATE) * SAMPLE_RATE))
             return
         agreed = min(common(self._hypothesis, words), self._spoken(words))
         yield from self._commit(words[:agreed])
         self._hypothesis = words[agreed:]
         yield from self._stay_short()
+
+    def _end_utterance(self) -> None:
+        self._hypothesis = []
+        self._forget(len(self._final))
+        self._sentence = None
+        if not self._utterance:
+            return
+        words = [{"probability": word.probability} for word in self._utterance]
+        logprob = sum(word.logprob for word in self._utterance) / len(words)
+        text = "".join(word.text for word in self._utterance)
+        self._confidence.add(text, is_guess(words, logprob, self._limits))
+        self._utterance = []
 
     def _spoken(self, words: Sequence[LiveWord]) -> int:
         """The number of words that ended some time ago. A word at the end of the sound may be incomplete or guessed."""
@@ -178,7 +204,7 @@ class LiveTranscriber:
             if isinstance(event, Language):
                 heard = event
             elif isinstance(event, Segment):
-                words += [live_word(word, offset) for word in event.words or ()]
+                words += [live_word(word, offset, event.avg_logprob) for word in event.words or ()]
         return words, self._settle(heard, bool(words))
 
     def _forget(self, count: int) -> None:
@@ -199,25 +225,49 @@ class LiveTranscriber:
 
     def _without_silence(self, word: LiveWord, spans: Sequence[Span], let_go: int) -> LiveWord:
         """Moves the start of words out of the silence before speech; `spans` were computed before `let_go` samples were
-        dropped.
+        dropped. A decoding of the very beginning of a word may end it before the speech: such a word still goes on.
         """
         offset = (self._offset - let_go) / SAMPLE_RATE
-        starts = [offset + span.start for span in spans if word.start < offset + span.start < word.end]
-        return replace(word, start=starts[0]) if starts else word
+        heard = [(offset + span.start, offset + span.end) for span in spans]
+        if any(start <= word.start < end for start, end in heard):
+            return word
+        starts = [start for start, _ in heard if word.start < start]
+        return replace(word, start=starts[0], end=max(word.end, starts[0] + USUAL)) if starts else word
 
     def _commit(self, words: Sequence[LiveWord]) -> Iterator[Event]:
-        """Makes words final, as one segment."""
-        if not words:
-            return
-        times, first = [], max(words[0].start, self._final_end)
-        for word in words:  # in order, after the final words
-            start = max(word.start, self._final_end)
-            self._final_end = max(start, word.end)
-            times.append({"word": word.text, "start": start, "end": self._final_end, "probability": word.probability})
-        text = "".join(word.text for word in words)
+        """Makes words final, as one segment for each sentence."""
+        first = 0
+        for last, word in enumerate(words, 1):
+            if word.ends_sentence or last == len(words):
+                yield self._segment(words[first:last])
+                first = last
         self._final += words
-        yield Segment(text, first, self._final_end, self._count, words=tuple(times))
+        self._utterance += words
+
+    def _segment(self, words: Sequence[LiveWord]) -> Segment:
+        times = [self._timed(word) for word in words]
+        begin, end = times[0]["start"], times[-1]["end"]
+        continues = self._sentence is not None and end - self._sentence <= LONGEST_SENTENCE
+        if not continues:
+            self._sentence = begin
+        if words[-1].ends_sentence:
+            self._sentence = None
         self._count += 1
+        text = "".join(word.text for word in words)
+        return Segment(
+            text, begin, end, self._count - 1, avg_logprob=words[-1].logprob, words=tuple(times),
+            continues=continues or None,
+        )  # fmt: skip
+
+    def _timed(self, word: LiveWord) -> dict[str, Any]:
+        """The word with times behind the final words. It has a length, if the stream has room for it."""
+        start = max(word.start, self._final_end)
+        end = max(start, word.end)
+        if end - start < SHORTEST:
+            start = max(self._final_end, end - USUAL)
+            end = min(max(end, start + SHORTEST), max(end, self.seconds))
+        self._final_end = end
+        return {"word": word.text, "start": start, "end": end, "probability": word.probability}
 
     def _show(self) -> Iterator[Event]:
         """A Partial of the words that are not final, if they changed."""

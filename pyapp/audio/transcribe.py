@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyapp.audio.activity import find_speech
+from pyapp.audio.confidence import HOT, Confidence, GuessLimits, is_guess
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.decoding import Decoded, SpeechModel, WindowDecoder, detect_language
 from pyapp.audio.hallucinations import first_made_up, is_odd, with_words
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pyapp.engine.tensor import Tensor
 
 SHORTEST_SKIP = 1.0  # seconds of silence that justify a window of another length
-HOT = 0.5  # text sampled above this temperature is not a prompt for the next window
 
 
 class ModelWithTokenizer(Protocol):
@@ -52,8 +52,9 @@ def transcribe_events(
     """Transcribes mono float32 (samples,) at 16 kHz, or an iterable of such blocks in bounded memory.
 
     Yields Language, Partial (the text of the window that is being decoded), Segment, Progress in seconds, and at the
-    end Metric ("speed", seconds of sound per second) and Done with text, language, duration, task and segments as in
-    openai's JSON. Raises OptionError for a setting that does not fit the model or for bad samples, Cancelled.
+    end Doubt if the text may be a guess, Metric ("speed", seconds of sound per second), and Done with text, language,
+    duration, task and segments as in openai's JSON; `guess` is the Doubt's share. Raises OptionError for a setting that
+    does not fit the model or for bad samples, Cancelled.
     """
     return Transcription(model, audio, options or TranscribeOptions(), cancel or Cancel()).events()
 
@@ -74,6 +75,8 @@ class Transcription:
         self._seek = 0
         self._last_speech = 0.0  # seconds
         self._segments: list[Segment] = []
+        self._confidence = Confidence()
+        self._limits = GuessLimits.of(self._model)
         self._tokens: list[int] = []  # the initial prompt and all text
         self._prompt_from = 0
         initial = options.initial_prompt
@@ -96,8 +99,12 @@ class Transcription:
                 self._mel.forget(self._seek)
         total = self._mel.samples.total
         duration = self._seconds_done() if total is None else total / SAMPLE_RATE
+        results = self._results(duration)
+        if (doubt := self._confidence.doubt()) is not None:
+            yield doubt
+            results["guess"] = doubt.share
         yield Metric("speed", duration / max(perf_counter() - began, 1e-9), "x real time")
-        yield Done("complete", self._results(duration))
+        yield Done("complete", results)
 
     def _results(self, duration: float) -> dict[str, Any]:
         return {
@@ -255,18 +262,28 @@ class Transcription:
 
     def _keep(self, drafts: list[Draft], result: Decoded) -> Iterator[Event]:
         """Reports the segments and stores them; segments without text or length are stored with empty text."""
+        parts = []
         for draft in drafts:
             words = [word for word in draft.words if word.word]
             if draft.start == draft.end or not draft.text.strip():
                 draft.text, draft.tokens, words = "", [], []
-            times = [
-                {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
-                for word in words
-            ]
+            parts.append(
+                [
+                    {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
+                    for word in words
+                ]
+            )
+        guess = is_guess(
+            [word for times in parts for word in times], result.avg_logprob, self._limits,
+            temperature=result.temperature, compression_ratio=result.compression_ratio,
+            no_speech_prob=result.no_speech_prob,
+        )  # fmt: skip
+        for draft, times in zip(drafts, parts, strict=True):
+            self._confidence.add(draft.text, guess)
             segment = Segment(
                 draft.text, draft.start, draft.end, len(self._segments), draft.seek, tuple(draft.tokens),
                 result.temperature, result.avg_logprob, result.compression_ratio, result.no_speech_prob,
-                tuple(times) if self._options.word_timestamps else None,
+                tuple(times) if self._options.word_timestamps else None, guess or None,
             )  # fmt: skip
             self._segments.append(segment)
             self._tokens.extend(draft.tokens)
@@ -278,9 +295,7 @@ class Transcription:
 
 def as_openai(segment: Segment) -> dict[str, Any]:
     """The segment as in openai's JSON."""
-    values = segment.to_dict()
-    del values["type"]
-    return values
+    return {name: value for name, value in segment.to_dict().items() if name not in ("type", "guess", "continues")}
 
 
 def check_options(options: TranscribeOptions, tokenizer: WhisperTokenizer, context: int) -> None:

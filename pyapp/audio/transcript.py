@@ -57,12 +57,15 @@ Timed = TypeVar("Timed", Word, TranscriptSegment)
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All segments of a recording. `duration` in seconds, None if unknown; `task` transcribe or translate."""
+    """All segments of a recording. `duration` in seconds, None if unknown; `task` transcribe or translate; `guess` the
+    share of the text that may be a guess, None if the model was sure.
+    """
 
     segments: Sequence[TranscriptSegment] = field(default_factory=tuple)
     language: str | None = None
     duration: float | None = None
     task: str = "transcribe"
+    guess: float | None = None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Transcript:
@@ -79,8 +82,11 @@ class Transcript:
                 for item in values["segments"]
                 for words in (item.get("words"),)
             ]
-            return cls(segments, values.get("language"), values.get("duration"), values.get("task") or "transcribe")
-        except (AttributeError, KeyError, TypeError) as error:
+            share = values.get("guess")
+            guess = None if share is None else float(share)
+            task = values.get("task") or "transcribe"
+            return cls(segments, values.get("language"), values.get("duration"), task, guess)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise OptionError(f"this is not a transcript: {error}", where="segments") from error
 
     @property

@@ -11,7 +11,9 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from pyapp.audio.confidence import in_words
 from pyapp.audio.subtitles import Layout, make_cues
 from pyapp.audio.transcript import Transcript
 from pyapp.errors import OptionError
@@ -42,14 +44,18 @@ def to_text(transcript: Transcript) -> str:
 
 
 def to_json(transcript: Transcript) -> str:
-    """One object with openai's verbose fields: task, language, duration, text and segments."""
-    found = {
+    """One object with openai's verbose fields: task, language, duration, text and segments; and `guess`, the share of
+    the text that may be a guess, if there is one.
+    """
+    found: dict[str, Any] = {
         "task": transcript.task,
         "language": transcript.language,
         "duration": transcript.duration,
         "text": transcript.text,
         "segments": [segment.to_dict() for segment in transcript.segments],
     }
+    if transcript.guess is not None:
+        found["guess"] = transcript.guess
     return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -62,7 +68,7 @@ def to_srt(transcript: Transcript, layout: Layout | None = None) -> str:
 
 
 def to_vtt(transcript: Transcript, layout: Layout | None = None) -> str:
-    """WebVTT; segments without text are left out, `&` and `<` are escaped."""
+    """WebVTT; segments without text are left out, `&` and `<` are escaped. A note says if the text may be a guess."""
 
     def clean(text: str) -> str:
         return one_line(text).replace("&", "&amp;").replace("<", "&lt;")
@@ -71,7 +77,8 @@ def to_vtt(transcript: Transcript, layout: Layout | None = None) -> str:
         f"{timestamp(cue.start, always_hours=False)} --> {timestamp(cue.end, always_hours=False)}\n{cue.text}\n\n"
         for cue in make_cues(transcript, layout, clean)
     ]
-    return "WEBVTT\n\n" + "".join(cues)
+    note = "" if transcript.guess is None else f"NOTE {in_words(transcript.guess)}\n\n"
+    return f"WEBVTT\n\n{note}" + "".join(cues)
 
 
 def to_tsv(transcript: Transcript) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from pyapp.events import Cancel, Done, Event, Language, Progress, Segment
+from pyapp.events import Cancel, Done, Event, Language, Metric, Progress, Segment
 
 from .core import Breath, Events, Result, task
 from .keeper import keeper
@@ -100,8 +100,9 @@ async def listen(
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
-    """Transcribes live speech: Language, Segment for final words, Partial for words that may change; at the end Done
-    with `text language duration task`.
+    """Transcribes live speech: Language, Segment for final words, Partial for words that may change; at the end the
+    Metric window_time (seconds that the last window took: how long another pass over the whole recording would take),
+    Doubt if the text may be a guess, and Done with `text language duration task`.
 
     `audio` yields float32 (samples,) at 16 kHz from the microphone, and ends with the speech. The event loop runs
     between its blocks. `model`, `key` and `options` as for `transcribe`, but temperatures above 0 are tried only if
@@ -130,8 +131,12 @@ async def listen(
     for event in transcriber.finish():
         note(event, results)
         yield event
+    yield Metric("window_time", transcriber.cost, "s")
     for notice in quality.notices(MICROPHONE):
         yield notice
+    if (doubt := transcriber.doubt()) is not None:
+        yield doubt
+        results["guess"] = doubt.share
     yield Done("complete", results | {"duration": transcriber.seconds})
 
 

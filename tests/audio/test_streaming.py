@@ -171,8 +171,8 @@ def test_times_that_differ_between_decodings_neither_double_nor_lose_words(monke
     """By up to a quarter of a second, while a word lasts 0.3 s."""
     plain, draw = streaming.live_word, random.Random(4)
 
-    def shaken(word: Any, offset: float) -> LiveWord:
-        exact, by = plain(word, offset), draw.uniform(-0.25, 0.25)
+    def shaken(word: Any, offset: float, logprob: float) -> LiveWord:
+        exact, by = plain(word, offset, logprob), draw.uniform(-0.25, 0.25)
         return replace(exact, start=exact.start + by, end=exact.end + by)
 
     monkeypatch.setattr(streaming, "live_word", shaken)

@@ -142,6 +142,7 @@ def build_whisper(
 
     fill(model, names, read, dtype, where, device)
     model.alignment_heads = alignment_heads(model.config, checkpoint, generation or {})
+    model.guess_limits = (generation or {}).get("guess_limits")
     return model
 
 

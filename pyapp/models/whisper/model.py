@@ -17,13 +17,15 @@ from .transformer import KERNEL, Config, Decoder, Encoder
 
 class Whisper(Module):
     """The model. `alignment_heads` are the (layer, head) whose attention follows the audio in time, for word times;
-    None: all heads of the upper half of the decoder.
+    None: all heads of the upper half of the decoder. `guess_limits` is what generation_config.json says under that
+    name, for pyapp.audio.confidence.
     """
 
     def __init__(self, config: Config, initialize: bool = True, generator: Any = None) -> None:
         super().__init__()
         self.config = config
         self.alignment_heads: list[tuple[int, int]] | None = None
+        self.guess_limits: Any = None
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self._pool = SessionPool()

@@ -96,6 +96,7 @@ def generation_config(config: Config, tokens: SpeechTokens) -> dict[str, Any]:
         "return_timestamps": True,
         "suppress_tokens": [],
         "begin_suppress_tokens": [tokens.end],
+        "guess_limits": {"word_probability": 0.85, "logprob": -0.4},  # python -m scripts.speech_confidence
     }
 
 

@@ -6,16 +6,20 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pyapp.audio import load_speech
 from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.streaming import LiveTranscriber
 from pyapp.audio.transcribe import transcribe_events
-from pyapp.events import Done, Segment
+from pyapp.events import Done, Doubt, Segment
 from pyapp.models import LoadedSpeechModel, load_speech_model
 from pyapp.recipes.speech.evaluation import TIMES
 from pyapp.recipes.speech.grammar.sentences import vocabulary, words
+from tests.audio.sounds import noise, place, syllable
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "web" / "models" / "speech"
@@ -101,3 +105,47 @@ def test_it_is_found_by_its_name() -> None:
     pytest.importorskip("tokenizers")
     segments = transcribe(load_speech_model("speech"), FOLDER / "samples" / "station.wav")
     assert "".join(segment.text for segment in segments).strip() == " ".join(SAMPLES["station.wav"])
+
+
+def babble() -> Any:
+    """Sound with the rhythm of speech, and no words: float32 (samples,)."""
+    draw = np.random.default_rng(5)
+    parts = [(0.3 + 0.32 * number, syllable(0.3, draw.uniform(90, 240))) for number in range(12)]
+    return place(4.5, *parts) + noise(4.5, 0.004)
+
+
+def live(loaded: LoadedSpeechModel, samples: Any) -> tuple[list[Segment], Doubt | None]:
+    transcriber = LiveTranscriber(loaded)
+    events = [event for at in range(0, len(samples), 8000) for event in transcriber.push(samples[at : at + 8000])]
+    events += transcriber.finish()
+    return [event for event in events if isinstance(event, Segment)], transcriber.doubt()
+
+
+@pytest.mark.parametrize("kind", ["babble", "sample"])
+def test_it_says_what_is_a_guess(loaded: LoadedSpeechModel, kind: str) -> None:
+    samples = babble() if kind == "babble" else load_speech(FOLDER / "samples" / "weather.wav")
+    guess = kind == "babble"
+    events = list(transcribe_events(loaded, samples, TranscribeOptions(word_timestamps=True)))
+    segments = [event for event in events if isinstance(event, Segment)]
+    assert segments and all(bool(segment.guess) == guess for segment in segments)
+    assert any(isinstance(event, Doubt) for event in events) == guess
+    assert isinstance(events[-1], Done) and ("guess" in events[-1].results) == guess
+    assert (live(loaded, samples)[1] is not None) == guess
+
+
+@pytest.mark.parametrize("lead", [0.0, 0.63])
+def test_live_speech_gives_what_the_file_gives(loaded: LoadedSpeechModel, lead: float) -> None:
+    """Sentence by sentence, no word twice, and no word without a length."""
+    clip = load_speech(FOLDER / "samples" / "station.wav")
+    samples = np.concatenate([np.zeros(int(lead * 16_000), np.float32), clip])
+    segments, _ = live(loaded, samples + noise(len(samples) / 16_000, 0.002)[: len(samples)])
+    sentences: list[str] = []
+    for segment in segments:
+        if segment.continues:
+            sentences[-1] += segment.text
+        else:
+            sentences.append(segment.text)
+    assert [sentence.strip() for sentence in sentences] == SAMPLES["station.wav"]
+    heard = [word for segment in segments for word in segment.words or ()]
+    assert all(word["end"] - word["start"] > 0.01 for word in heard)
+    assert all(a["end"] <= b["start"] + 1e-9 for a, b in zip(heard, heard[1:], strict=False))

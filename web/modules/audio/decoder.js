@@ -1,8 +1,8 @@
 /**
  * Converts any recording that the browser can decode to a WAVE file for the engine: mono, 16 kHz, 16 bits.
  *
- * WAVE files are used directly: the engine reads them by blocks. Short files of other formats are decoded at once (decodeAudioData).
- * Long ones are taken apart by Mediabunny and decoded packet by packet (WebCodecs), so that two hours need no more memory
+ * WAVE files are used directly: the engine reads them by blocks. Short files of other formats are decoded at once (decodeAudioData);
+ * what is short depends on the memory of the device. Long ones are taken apart by Mediabunny and decoded packet by packet (WebCodecs), so that two hours need no more memory
  * than two minutes; where a browser has no WebCodecs, there is a limit.
  */
 import { Cancelled, UserError, throwIfCancelled } from "../shared/protocol.js";
@@ -11,7 +11,8 @@ import { Resampler } from "./resampler.js";
 import { SAMPLE_RATE, WavWriter } from "./wav-writer.js";
 
 export const LONGEST = 10 * 3600; // seconds: 1.2 GB as a WAVE file
-const SHORT = 10 * 60; // seconds: the browser needs half a gigabyte while it decodes that at once
+const SHORT = 10 * 60; // seconds: the browser needs half a gigabyte while it decodes that at once,
+const SHORT_ON_PHONES = 60; // too much for phones
 const LONGEST_AT_ONCE = 30 * 60;
 const BYTES_AT_ONCE = 64 << 20; // limit for a file of unknown duration
 const FORMATS = "WAV, MP3, M4A, AAC, Ogg, Opus, FLAC, WebM, MP4 and QuickTime can be read.";
@@ -30,7 +31,7 @@ export async function toWav(file, options) {
 export async function decode(file, options) {
   const duration = await durationOf(file);
   checkDuration(duration, file);
-  if (duration !== null && duration <= SHORT) {
+  if (duration !== null && duration <= (onPhone() ? SHORT_ON_PHONES : SHORT)) {
     const whole = await decodeAtOnce(file, options).catch(() => null); // a codec that only decodeAudioData supports
     if (whole) return whole;
   }
@@ -38,6 +39,12 @@ export async function decode(file, options) {
   if (streamed) return streamed;
   if (duration === null ? file.size > BYTES_AT_ONCE : duration > LONGEST_AT_ONCE) throw tooLong(file);
   return decodeAtOnce(file, options);
+}
+
+/** Whether this device has little memory. Not all browsers tell, but phones have a touch screen and no mouse. */
+function onPhone() {
+  const { deviceMemory = null } = /** @type {{deviceMemory?: number}} */ (navigator);
+  return deviceMemory === null ? matchMedia("(pointer: coarse)").matches : deviceMemory <= 4;
 }
 
 /** @param {Blob} file */

@@ -1,17 +1,25 @@
 /**
- * The microphone: requests permission, records through an AudioWorklet, resamples to 16 kHz, explains errors.
+ * The microphone, or the sound of another tab: requests permission, records through an AudioWorklet, resamples to 16 kHz,
+ * explains errors.
  */
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { Resampler } from "./resampler.js";
 import { SAMPLE_RATE } from "./wav-writer.js";
 
+const PATIENCE = 5000; // ms from the permission until there is sound
+
+/** Whether this browser can record the sound of a tab. */
+export const canHearTabs = () => Boolean(navigator.mediaDevices?.getDisplayMedia) && typeof AudioWorkletNode !== "undefined";
+
 export class Microphone {
   /**
    * @param {(block: Float32Array) => void} onBlock mono at 16 kHz, about 50 ms
-   * @param {() => void} onLost the device was unplugged, or the permission taken back
+   * @param {() => void} onLost the device was unplugged, the permission taken back, or the sharing of a tab ended
+   * @param {"microphone" | "tab"} [source]
    */
-  constructor(onBlock, onLost) {
+  constructor(onBlock, onLost, source = "microphone") {
+    this.source = source;
     this.onBlock = onBlock;
     this.onLost = onLost;
   }
@@ -19,10 +27,7 @@ export class Microphone {
   /** Resolves when the microphone records. */
   async open() {
     if (!navigator.mediaDevices?.getUserMedia || typeof AudioWorkletNode === "undefined") throw notHere();
-    const audio = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
-    this.stream = await navigator.mediaDevices.getUserMedia({ audio }).catch((error) => {
-      throw refused(error);
-    });
+    this.stream = await (this.source === "tab" ? tabSound() : microphoneSound());
     this.stream.getAudioTracks()[0].addEventListener("ended", () => this.onLost());
     try {
       await this.#listen();
@@ -34,20 +39,26 @@ export class Microphone {
 
   async #listen() {
     this.context = new AudioContext({ latencyHint: "interactive" }); // at the device's rate: not all browsers connect others
-    await this.context.audioWorklet.addModule(siteUrl("modules/audio/capture-worklet.js"));
+    await withinTime(this.context.audioWorklet.addModule(siteUrl("modules/audio/capture-worklet.js")), this.source);
     const resampler = new Resampler(this.context.sampleRate, SAMPLE_RATE);
     this.node = new AudioWorkletNode(this.context, "capture", { numberOfInputs: 1, numberOfOutputs: 0 });
+    let begun = () => {};
+    /** Resolves at the first sound. @type {Promise<void>} */
+    this.first = new Promise((resolve) => (begun = resolve));
     /** @type {Promise<void>} */
     this.ended = new Promise((resolve) => {
       this.node.port.onmessage = ({ data }) => {
+        begun();
         if (data) return this.onBlock(resampler.process(data));
         this.onBlock(resampler.finish());
         resolve();
       };
     });
-    this.source = this.context.createMediaStreamSource(this.stream);
-    this.source.connect(this.node);
-    await this.context.resume();
+    this.input = this.context.createMediaStreamSource(this.stream);
+    this.input.connect(this.node);
+    // Browsers without an output for sound, and telephones during a call, may never start the context.
+    await withinTime(this.context.resume(), this.source);
+    if (this.source === "microphone") await withinTime(this.first, this.source); // a tab may be silent
   }
 
   /** Ends the recording; resolves after the last block was delivered. */
@@ -64,6 +75,37 @@ export class Microphone {
     this.node = null;
   }
 }
+
+/** @template T @param {Promise<T>} work @param {string} source @returns {Promise<T>} */
+function withinTime(work, source) {
+  let timer = null;
+  const late = new Promise((_, reject) => (timer = setTimeout(() => reject(silent(source)), PATIENCE)));
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+function microphoneSound() {
+  const audio = { channelCount: 1, echoCancellation: true, noiseSuppression: true, autoGainControl: true };
+  return navigator.mediaDevices.getUserMedia({ audio }).catch((error) => {
+    throw refused(error);
+  });
+}
+
+async function tabSound() {
+  const audio = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+  const stream = await navigator.mediaDevices.getDisplayMedia({ audio, video: true }).catch((error) => {
+    if (error.name === "NotAllowedError") throw new UserError("Nothing is shared.", { hint: "Press the button again, and choose a tab.", action: "retry" });
+    throw new UserError("The sound of a tab cannot be recorded in this browser.", { where: error.message || error.name, hint: "Use Chrome or Edge, or save the recording and choose the file." });
+  });
+  if (stream.getAudioTracks().length) return stream;
+  stream.getTracks().forEach((track) => track.stop());
+  throw new UserError("What you shared has no sound.", { hint: "Choose a tab, and switch on “Also share tab audio”. Windows often cannot be shared with sound.", action: "retry" });
+}
+
+/** @param {string} source */
+const silent = (source) => new UserError(`${source === "tab" ? "The sound of the tab" : "The microphone"} did not start within ${PATIENCE / 1000} seconds.`, {
+  hint: "Check that this device has an output for sound (loudspeakers or headphones) and that no call is going on; then press Record again, or reload the page.",
+  action: "retry",
+});
 
 const notHere = () => new UserError("This page cannot use the microphone in this browser.", {
   hint: isSecureContext ? "Use another browser, or choose a recording." : "Open the page by https:// or on localhost: browsers permit the microphone only there.",

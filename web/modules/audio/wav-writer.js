@@ -2,12 +2,14 @@
  * A growing WAVE file of 16-bit mono samples. The browser may store its pieces on disk: two hours of sound take a few
  * megabytes of the page's memory.
  */
-const PIECE = 1 << 19; // samples: half a minute
+const PIECE = 1 << 17; // samples: 8 s
 
 export const SAMPLE_RATE = 16000; // Hz: the sample rate of Whisper
 
 export class WavWriter {
-  constructor() {
+  /** @param {(piece: Blob) => void} [onPiece] gets each piece of 16-bit samples when it is full */
+  constructor(onPiece = () => {}) {
+    this.onPiece = onPiece;
     /** @type {Blob[]} */
     this.pieces = [];
     this.samples = new Int16Array(PIECE);
@@ -26,8 +28,11 @@ export class WavWriter {
   }
 
   #flush() {
-    this.pieces.push(new Blob([this.samples.subarray(0, this.filled)]));
+    if (this.filled === 0) return;
+    const piece = new Blob([this.samples.subarray(0, this.filled)]);
+    this.pieces.push(piece);
     this.filled = 0;
+    this.onPiece(piece);
   }
 
   /** The duration so far, in seconds. */
@@ -38,8 +43,14 @@ export class WavWriter {
   /** @returns {Blob} */
   finish() {
     this.#flush();
-    return new Blob([header(this.length), ...this.pieces], { type: "audio/wav" });
+    return wavOf(this.pieces);
   }
+}
+
+/** @param {Blob[]} pieces of 16-bit samples @returns {Blob} a WAVE file */
+export function wavOf(pieces) {
+  const samples = pieces.reduce((bytes, { size }) => bytes + size, 0) / 2;
+  return new Blob([header(samples), ...pieces], { type: "audio/wav" });
 }
 
 /** @param {number} samples */

@@ -84,8 +84,20 @@ export class SettingsFields {
       show(value);
       this.#remember(name, Number(number.value));
     };
-    range.addEventListener("input", () => set(Number(range.value)));
-    number.addEventListener("change", () => set(number.value === "" ? NaN : Number(number.value)));
+    const note = h("p", { class: "field-note", role: "status" });
+    const tell = (wanted) => {
+      const highest = Number(range.max);
+      note.textContent = Number.isNaN(wanted) ? `Not a number: ${initial} is taken.` : wanted > highest ? `The most is ${highest}.` : wanted < min ? `The least is ${min}.` : "";
+    };
+    range.addEventListener("input", () => {
+      note.textContent = "";
+      set(Number(range.value));
+    });
+    number.addEventListener("change", () => {
+      const wanted = number.value === "" ? NaN : Number(number.value);
+      set(wanted);
+      tell(wanted);
+    });
     const limit = (highest) => {
       range.max = number.max = String(highest);
       if (document.activeElement === number) return; // the user is typing: the number is checked when the field loses focus
@@ -93,7 +105,7 @@ export class SettingsFields {
     };
     this.inputs.set(name, { number, set, limit });
     show(this.values[name] ?? initial);
-    return h("div", { class: "slider" }, h("label", { class: "field-label", for: id }, label), number, range, h("p", { class: "help", id: `${id}-help` }, help));
+    return h("div", { class: "slider" }, h("label", { class: "field-label", for: id }, label), number, range, note, h("p", { class: "help", id: `${id}-help` }, help));
   }
 
   #seed() {
@@ -101,18 +113,27 @@ export class SettingsFields {
     this.keep = h("input", { type: "checkbox", id: `${this.prefix}keep-seed` });
     this.seed.value = String(this.values.seed ?? 1);
     this.keep.checked = this.values.keep_seed ?? false;
+    const note = h("p", { class: "field-note", role: "status" });
     this.seed.addEventListener("change", () => {
-      const value = Math.trunc(Number(this.seed.value));
-      this.seed.value = String(Math.min(LARGEST_SEED, Math.max(0, value || 0)));
+      note.textContent = "";
+      if (this.seed.value.trim() === "") {
+        this.rollSeed();
+        note.textContent = "A new seed was drawn.";
+        return;
+      }
+      const wanted = Math.trunc(Number(this.seed.value));
+      const value = Math.min(LARGEST_SEED, Math.max(0, wanted || 0));
+      if (value !== wanted) note.textContent = `Seeds are whole numbers from 0 to ${LARGEST_SEED}.`;
+      this.seed.value = String(value);
       this.keep.checked = true; // a typed seed is kept
-      this.#remember("seed", Number(this.seed.value));
+      this.#remember("seed", value);
       this.#remember("keep_seed", true);
     });
     this.keep.addEventListener("change", () => this.#remember("keep_seed", this.keep.checked));
     const dice = h("button", { type: "button", class: "icon-button", title: "Another seed", "aria-label": "Another seed", onclick: () => this.rollSeed() });
     dice.append(diceIcon());
     return h("div", { class: "seed-row" },
-      h("label", { class: "field-label", for: this.seed.id }, "Seed"), this.seed, dice,
+      h("label", { class: "field-label", for: this.seed.id }, "Seed"), this.seed, dice, note,
       h("label", { class: "check" }, this.keep, "Keep: the same seed writes the same text"));
   }
 }

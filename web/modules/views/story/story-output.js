@@ -25,15 +25,17 @@ export class StoryOutput {
     this.progress = new ProgressLine(byId("story-progress"));
   }
 
-  /** @param {string} prompt @param {number} seed */
-  begin(prompt, seed) {
-    this.started = performance.now();
+  /** @param {string} prompt @param {number} seed @param {boolean} [further] the text goes on behind what is there */
+  begin(prompt, seed, further = false) {
     this.firstToken = null;
-    this.ids = [];
     this.pending = "";
     this.sheet.dataset.state = "waiting";
-    byId("story-prompt").textContent = prompt;
-    byId("story-output").textContent = "";
+    if (!further) {
+      this.ids = [];
+      byId("story-prompt").textContent = prompt;
+      byId("story-output").textContent = "";
+    }
+    this.before = this.ids.length;
     byId("sheet-empty").hidden = true;
     byId("story-text").hidden = false;
     byId("sheet-foot").hidden = true;
@@ -41,6 +43,35 @@ export class StoryOutput {
     byId("metric-seed").textContent = String(seed);
     for (const name of ["speed", "first"]) byId(`metric-${name}`).textContent = "–";
     this.announcer.say("Writing the story.");
+  }
+
+  /** Shows a story that was written before. @param {{prompt: string, text: string, seed: number, reason: string, tokens: number}} story */
+  show({ prompt, text, seed, reason, tokens }) {
+    this.begin(prompt, seed);
+    this.announcer.say("");
+    byId("story-output").textContent = text;
+    this.sheet.dataset.state = "done";
+    byId("sheet-foot").hidden = false;
+    byId("metric-tokens").textContent = whole.format(tokens);
+    this.#ending(reason);
+  }
+
+  /** Shows no story. */
+  clear() {
+    byId("story-prompt").textContent = byId("story-output").textContent = "";
+    this.#empty();
+  }
+
+  #empty() {
+    this.sheet.dataset.state = "empty";
+    byId("story-text").hidden = byId("sheet-foot").hidden = true;
+    byId("sheet-empty").hidden = false;
+  }
+
+  /** @param {string} reason */
+  #ending(reason) {
+    byId("ending").textContent = ENDINGS[reason] ?? "";
+    byId("go-on").hidden = reason === "stop";
   }
 
   /** @param {import("../../shared/protocol.js").TokenEvent} event */
@@ -66,7 +97,7 @@ export class StoryOutput {
     }
     byId("metric-tokens").textContent = whole.format(this.ids.length);
     const seconds = (performance.now() - this.firstToken) / 1000;
-    if (seconds > 0.2 && !this.measured) this.#speed((this.ids.length - 1) / seconds);
+    if (seconds > 0.2 && !this.measured) this.#speed((this.ids.length - this.before - 1) / seconds);
   }
 
   #speed(perSecond) {
@@ -82,16 +113,17 @@ export class StoryOutput {
     if (name === "time_to_first_token") byId("metric-first").textContent = duration(value);
   }
 
-  /** @param {string} reason @param {number} [tokens] */
-  end(reason, tokens = this.ids.length) {
+  /** @param {string} reason */
+  end(reason) {
     cancelAnimationFrame(this.frame);
     if (this.firstToken !== null) this.#draw();
     this.measured = false;
     this.progress.hide();
-    this.sheet.dataset.state = this.firstToken === null && reason !== "stop" ? "empty" : "done";
-    byId("sheet-foot").hidden = this.firstToken === null;
-    byId("metric-tokens").textContent = whole.format(tokens);
-    byId("ending").textContent = ENDINGS[reason] ?? "";
+    const nothing = this.firstToken === null && !this.written;
+    this.sheet.dataset.state = nothing && reason !== "stop" ? "empty" : "done";
+    byId("sheet-foot").hidden = nothing;
+    byId("metric-tokens").textContent = whole.format(this.ids.length);
+    this.#ending(reason);
     const words = byId("story-output").textContent.split(/\s+/).filter(Boolean).length;
     this.announcer.say(`${ENDINGS[reason] ?? "The end."} ${words} words.`);
   }
@@ -102,10 +134,14 @@ export class StoryOutput {
     if (this.firstToken !== null) this.#draw();
     this.progress.hide();
     this.announcer.stop();
-    this.sheet.dataset.state = this.firstToken === null ? "empty" : "done";
-    if (this.firstToken !== null) return;
-    byId("story-text").hidden = true;
-    byId("sheet-empty").hidden = false;
+    if (this.firstToken === null && !this.written) return this.#empty();
+    this.sheet.dataset.state = "done";
+    byId("sheet-foot").hidden = false;
+  }
+
+  /** What was written, without the prompt. */
+  get written() {
+    return byId("story-output").textContent + this.pending;
   }
 
   get text() {

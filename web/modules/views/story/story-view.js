@@ -1,6 +1,8 @@
 /**
  * The story view: a prompt, the settings, Generate and Stop, and the sheet.
  */
+import { HistoryCard } from "../../history/history-card.js";
+import { HistoryStore } from "../../history/history-store.js";
 import { byId, copyText, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
@@ -10,6 +12,14 @@ import { isShown } from "../../page/shell.js";
 import { StoryOutput } from "./story-output.js";
 
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
+const SAVE_INTERVAL = 2000; // ms between two saves of a story that is being written
+const SHOWN = "pyapp.story-shown"; // in sessionStorage: the story that a reload of this tab shows again
+const LETTERS = 2; // per token, fewer than there are: so much of a long text, times the context, is read again to go on
+
+/**
+ * What is kept of a story.
+ * @typedef {{prompt: string, text: string, seed: number, reason: string, tokens: number, model: string}} Story
+ */
 
 export class StoryView {
   /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
@@ -23,8 +33,21 @@ export class StoryView {
     this.prompt = byId("prompt");
     this.button = new RunButton(app, byId("generate"), byId("story-error"), "Writing");
     new ModelCard(byId("story-model"), this.choice, models, this.output.announcer);
+    this.store = new HistoryStore("story");
+    /** The entry of the shown story. @type {import("../../history/history-store.js").HistoryEntry | null} */
+    this.entry = null;
+    /** @type {Story | null} */
+    this.story = null;
+    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, "stories", {
+      open: (item) => this.#open(item),
+      filesOf: async ({ content }) => [{ name: "story.txt", blob: new Blob([`${content.prompt}${content.text}\n`], { type: "text/plain" }) }],
+      renamed: (id, title) => this.entry?.id === id && (this.entry.title = title),
+      removed: (id) => this.#removed(id),
+      flush: () => this.#save(),
+    }, app.actions);
     this.#listen();
     this.#fillPrompt();
+    this.#restore();
     this.choice.addEventListener("model", () => this.#load());
     app.addEventListener("ready", () => this.#load());
     this.view.addEventListener("shown", () => this.#load());
@@ -44,6 +67,12 @@ export class StoryView {
     });
     this.prompt.addEventListener("input", () => this.#fit());
     byId("copy").addEventListener("click", ({ target }) => copyText(target, this.output.text, byId("story-text")));
+    byId("go-on").addEventListener("click", () => this.goOn());
+    byId("another").addEventListener("click", () => this.another());
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.#save());
+    addEventListener("beforeunload", (event) => {
+      if (this.story && (!this.store.keeps || this.store.busy)) event.preventDefault(); // it would be lost
+    });
   }
 
   #fillPrompt() {
@@ -73,7 +102,10 @@ export class StoryView {
     const onEvent = (event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
       const { config } = await this.engine.call("load", { model: model.id }, { onEvent });
-      if (config?.max_seq_len && this.choice.model === model) this.settings.limitLength(config.max_seq_len);
+      if (config?.max_seq_len && this.choice.model === model) {
+        this.context = config.max_seq_len;
+        this.settings.limitLength(config.max_seq_len);
+      }
     } catch (error) {
       if (this.choice.model === model) showError(byId("story-error"), error, this.app.actions);
     } finally {
@@ -84,16 +116,97 @@ export class StoryView {
 
   generate() {
     const prompt = this.prompt.value;
-    const options = this.settings.options();
     memory.set("prompt", prompt.slice(0, 10000));
-    this.output.begin(prompt, options.seed);
+    return this.#write(prompt, prompt, this.settings.options(), false);
+  }
+
+  /** Writes another story with the prompt of the shown one, and another seed. */
+  another() {
+    const prompt = this.story?.prompt ?? this.prompt.value;
+    this.settings.rollSeed();
+    return this.#write(prompt, prompt, this.settings.options(), false);
+  }
+
+  /** Continues the shown story. A model that cannot read all of it reads its end. */
+  goOn() {
+    const { text } = this.output;
+    const most = this.context ? this.context * LETTERS : text.length;
+    return this.#write(this.story.prompt, text.length > most ? endOf(text, most) : text, this.settings.options(), true);
+  }
+
+  /**
+   * @param {string} prompt of the story @param {string} read what the model continues @param {{seed: number}} options
+   * @param {boolean} further whether it continues the shown story
+   */
+  #write(prompt, read, options, further) {
+    this.output.begin(prompt, options.seed, further);
     if (!this.engine.about) this.output.progress.show("Starting the engine…");
     return this.button.run(async (signal) => {
       await this.app.listed();
-      const params = { model: this.choice.model.id, prompt, options };
-      const done = await this.engine.call("generate", params, { signal, onEvent: (event) => this.#event(event) });
-      this.output.end(done.reason, done.new_tokens);
-    }, { fail: () => this.output.fail(), retry: () => this.generate() });
+      const { model } = this.choice;
+      if (!further) this.#begin({ prompt, text: "", seed: options.seed, reason: "cancelled", tokens: 0, model: model.title });
+      try {
+        const params = { model: model.id, prompt: read, options };
+        const done = await this.engine.call("generate", params, { signal, onEvent: (event) => this.#event(event) });
+        this.output.end(done.reason);
+        if (this.story) this.story.reason = done.reason; // it may have been deleted meanwhile
+      } finally {
+        await this.#save();
+      }
+    }, { fail: () => this.output.fail(), retry: () => this.#write(prompt, read, options, further) });
+  }
+
+  /** @param {Story} story a new one */
+  #begin(story) {
+    this.story = story;
+    this.entry = this.store.begin("");
+    this.saved = performance.now();
+    this.savedReason = null;
+  }
+
+  /** Stores the shown story, if there is something new. */
+  async #save() {
+    const { story, entry, output } = this;
+    const { written } = output;
+    if (!story || !written || (written === story.text && story.reason === this.savedReason)) return;
+    [story.text, story.tokens] = [written, output.ids.length || story.tokens];
+    this.saved = performance.now();
+    this.savedReason = story.reason;
+    entry.title ||= titleOf(story.prompt + story.text);
+    entry.about = `${(story.prompt + story.text).split(/\s+/).filter(Boolean).length.toLocaleString()} words`;
+    sessionStorage.setItem(SHOWN, entry.id);
+    try {
+      await this.store.put(entry, story);
+      await this.card.refresh(this.entry?.id ?? null);
+    } catch (error) {
+      showError(byId("story-error"), error, this.app.actions);
+    }
+  }
+
+  /** Shows a story of the history. @param {import("../../history/history-store.js").HistoryItem} item */
+  async #open({ entry, content }) {
+    await this.button.interrupt();
+    [this.entry, this.story, this.savedReason] = [entry, content, content.reason];
+    sessionStorage.setItem(SHOWN, entry.id);
+    clearError(byId("story-error"));
+    this.output.show(content);
+    await this.card.refresh(entry.id);
+  }
+
+  /** @param {string} id of an entry that was deleted */
+  async #removed(id) {
+    if (this.entry?.id !== id) return;
+    [this.entry, this.story] = [null, null];
+    sessionStorage.removeItem(SHOWN);
+    await this.button.interrupt();
+    this.output.clear();
+  }
+
+  /** Shows the story that this tab showed before it was reloaded. */
+  async #restore() {
+    const id = sessionStorage.getItem(SHOWN);
+    const item = id && (await this.store.read(id).catch(() => null));
+    if (item && !this.story && !this.button.running) await this.#open(item);
   }
 
   /** Begins the story with a text file. The field can undo it. @param {File[]} files one file */
@@ -104,11 +217,26 @@ export class StoryView {
   }
 
   #event(event) {
-    if (event.type === "token") this.output.token(event);
-    else if (event.type === "metric") this.output.metric(event);
+    if (event.type === "token") {
+      this.output.token(event);
+      if (performance.now() - this.saved > SAVE_INTERVAL) this.#save();
+    } else if (event.type === "metric") this.output.metric(event);
     else if (event.type === "progress" && this.output.firstToken === null) {
       const what = event.what === "prompt" ? "Reading the beginning" : event.what;
       this.output.progress.show(`${what}…`, event.done, event.total);
     }
   }
+}
+
+/** The first words. @param {string} text */
+function titleOf(text) {
+  const line = text.trim().replace(/\s+/g, " ");
+  return line.length > 60 ? `${line.slice(0, 60).replace(/\s\S*$/, "")}…` : line || "Untitled";
+}
+
+/** The last sentences, at most so many characters. @param {string} text @param {number} most */
+function endOf(text, most) {
+  const end = text.slice(-most);
+  const found = end.match(/[.!?]["”’]?\s+/);
+  return found ? end.slice(found.index + found[0].length) : end;
 }

@@ -1,5 +1,5 @@
 /**
- * A recording by microphone. It is written to a WAVE file while the engine transcribes it.
+ * A recording by microphone, or of the sound of a tab. It is written to a WAVE file while the engine transcribes it.
  */
 import { joined, peakOf, samplesIn } from "../../audio/blocks.js";
 import { LONGEST } from "../../audio/decoder.js";
@@ -11,21 +11,24 @@ const PUSH_SAMPLES = 3200; // in each message to the engine: 0.2 s
 export class LiveRecording {
   /**
    * @param {import("../../page/engine.js").Engine} engine
-   * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: object) => void}} listeners
+   * @param {{onBlock: (peak: number, seconds: number) => void, onEvent: (event: object) => void, onPiece: (piece: Blob) => void}} listeners
+   *   `onPiece` gets the samples, a few seconds at a time
+   * @param {"microphone" | "tab"} source
    */
-  constructor(engine, { onBlock, onEvent }) {
+  constructor(engine, { onBlock, onEvent, onPiece }, source) {
     this.engine = engine;
     this.onBlock = onBlock;
     this.onEvent = onEvent;
-    this.writer = new WavWriter();
+    this.writer = new WavWriter(onPiece);
     /** @type {Float32Array[]} */
     this.waiting = [];
     this.id = null;
     /** Whether the engine still gets all of the sound. */
     this.heard = true;
+    this.finishing = false;
     /** @type {Promise<void>} */
     this.closed = new Promise((resolve) => (this.close = resolve));
-    this.microphone = new Microphone((block) => this.#take(block), () => this.finish());
+    this.microphone = new Microphone((block) => this.#take(block), () => this.finish(), source);
   }
 
   /** Starts the microphone. Resolves when it records. */

@@ -2,22 +2,34 @@
  * The transcribe view: transcribes a file, a sample or the microphone.
  */
 import { checkDuration, decode, toWav } from "../../audio/decoder.js";
-import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { canHearTabs } from "../../audio/microphone.js";
+import { wavOf } from "../../audio/wav-writer.js";
+import { HistoryCard } from "../../history/history-card.js";
+import { HistoryStore } from "../../history/history-store.js";
+import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 import { byId, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
+import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
 import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
 import { isShown } from "../../page/shell.js";
+import { RecordingSign } from "./recording-sign.js";
 import { SpeechSettings } from "./speech-settings.js";
 import { clock } from "./times.js";
+import { allFormats } from "./transcript-export.js";
+import { TranscriptKeeper } from "./transcript-keeper.js";
 import { TranscriptSheet } from "./transcript-sheet.js";
 import { Waveform } from "./waveform.js";
 
 const MODEL_PART = /\.(bin|safetensors|pt|json)$/i;
 const KNOWN = "speech-languages"; // the storage key of the last model's languages
 const PEAKS = 1200; // bars of a waveform: more than a screen shows
+const PROMPT = 200; // characters before the place where a transcription goes on
+const SHORTEST_WINDOW = 15; // seconds; most models have windows of 30
+const QUICK = 4; // seconds in which a live recording is read once more, or, if it is long,
+const QUICK_SHARE = 1 / 15; // this part of its length
 
 export class TranscribeView {
   /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
@@ -29,22 +41,49 @@ export class TranscribeView {
     this.view = byId("view-transcribe");
     this.slot = byId("transcribe-error");
     this.settings = new SpeechSettings(byId("speech-settings-fields"));
-    this.sheet = new TranscriptSheet(app);
+    this.sheet = new TranscriptSheet(app, new GuessBanner(this.choice, models));
+    this.store = new HistoryStore("transcript");
+    this.card = new HistoryCard(this.view.querySelector(".workspace-side"), this.store, "transcripts", {
+      open: (item) => this.reopen(item),
+      filesOf: (item) => this.#filesOf(item),
+      renamed: (id, title) => this.#renamed(id, title),
+      removed: (id) => this.#removed(id),
+      flush: () => this.keeper.save(),
+    }, app.actions);
+    this.keeper = new TranscriptKeeper(this.store, {
+      stored: (id) => this.card.refresh(id),
+      fail: (error) => showError(this.slot, error, app.actions),
+    });
+    /** The recordings that are transcribed one after the other. @type {RecordingQueue | null} */
+    this.queue = null;
+    this.windowTime = Infinity; // seconds that the model took for a window of the last live recording
+    this.sign = new RecordingSign(this.view);
     this.button = new RunButton(app, byId("transcribe"), this.slot, "Transcribing");
     this.recordButton = new RunButton(app, byId("record"), this.slot, "Listening");
+    this.tabButton = new RunButton(app, byId("record-tab"), this.slot, "Listening");
+    byId("record-tab").hidden = !canHearTabs();
     this.liveWave = new Waveform(byId("live-wave"));
     new ModelCard(byId("speech-model"), this.choice, models, this.sheet.announcer);
     this.#listen();
+    this.#restore();
   }
 
   #listen() {
     byId("record").addEventListener("click", () => (this.recordButton.running ? this.recordButton.stop() : this.record()));
+    byId("record-tab").addEventListener("click", () => (this.tabButton.running ? this.tabButton.stop() : this.record("tab")));
     byId("transcribe").addEventListener("click", () => this.#toggle());
+    byId("go-on-transcribing").addEventListener("click", () => this.transcribe(true));
+    this.sheet.addEventListener("edited", () => this.#edited());
+    this.sheet.addEventListener("version", ({ detail }) => this.#choose(detail));
+    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.keeper.timer && this.keeper.save());
+    addEventListener("beforeunload", (event) => {
+      if (this.recording || this.keeper.unsaved) event.preventDefault(); // it would be lost
+    });
     const picker = byId("pick-audio");
     picker.addEventListener("change", () => {
-      const [file] = picker.files;
+      const files = [...picker.files];
       picker.value = "";
-      if (file) this.take(file);
+      this.takeAll(files);
     });
     this.view.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#toggle();
@@ -54,6 +93,26 @@ export class TranscribeView {
     this.app.addEventListener("ready", () => this.#load());
     this.view.addEventListener("shown", () => this.#load());
     this.view.addEventListener("shown", () => this.liveWave.redraw());
+  }
+
+  /** Whether sound is being recorded. */
+  get recording() {
+    return byId("intake").dataset.state === "recording";
+  }
+
+  #edited() {
+    const { version } = this.keeper;
+    if (!version) return;
+    version.edited = true;
+    this.#offerVersions();
+    this.keeper.saveSoon(true);
+  }
+
+  /** Shows another version. @param {number} number */
+  #choose(number) {
+    this.keeper.content.current = number;
+    this.#showVersion();
+    this.keeper.saveSoon(true);
   }
 
   #toggle() {
@@ -79,7 +138,7 @@ export class TranscribeView {
   /** Loads the chosen model before it is needed, and shows its errors. */
   async #load() {
     const { model } = this.choice;
-    if (!model || this.loading === model || this.button.running || this.recordButton.running || !isShown(this.view)) return;
+    if (!model || this.loading === model || this.button.running || this.recordButton.running || this.tabButton.running || !isShown(this.view)) return;
     this.loading = model;
     this.#recall(model);
     clearError(this.slot);
@@ -126,35 +185,92 @@ export class TranscribeView {
     }, () => this.trySample({ path, title }));
   }
 
-  /** Takes dropped files: parts of a model, or a recording. @param {File[]} files @param {string} [folder] that contained them */
+  /** Takes dropped files: parts of a model, or recordings. @param {File[]} files @param {string} [folder] that contained them */
   async drop(files, folder) {
     if (files.some(({ name }) => MODEL_PART.test(name))) return this.models.addFiles(files, this.choice, folder);
-    if (files.length === 1) return this.take(files[0]);
-    const error = new UserError(`You dropped ${files.length} files.`, { hint: "Drop one recording at a time." });
-    return showError(this.slot, error, this.app.actions);
+    return this.takeAll(files);
+  }
+
+  /** Transcribes one recording, or several one after the other. @param {File[]} files */
+  async takeAll(files) {
+    byId("queue").hidden = files.length < 2;
+    if (files.length < 2) return files.length ? this.take(files[0]) : undefined;
+    const queue = (this.queue = new RecordingQueue(files));
+    for (const [number, file] of files.entries()) {
+      queue.show(number, "transcribing…");
+      await this.#settle();
+      this.queue = queue; // #settle ends a queue
+      const outcome = await this.#take(file);
+      queue.show(number, outcome === "complete" ? "done" : outcome === "cancelled" ? "stopped" : this.slot.querySelector("strong")?.textContent ?? "failed");
+      if (outcome !== "failed") queue.ids.push(this.keeper.entry.id);
+      if (outcome === "cancelled" || this.queue !== queue) break;
+    }
+    queue.end(() => this.card.exportAll(queue.ids));
   }
 
   /** Prepares, shows and transcribes a recording that was picked or dropped. @param {File} file */
   async take(file) {
     await this.#settle();
+    await this.#take(file);
+  }
+
+  /** @param {File} file */
+  async #take(file) {
     return this.#start(file.name, () => file, () => this.take(file));
   }
 
   /** Ends the running work before new work begins. */
   async #settle() {
+    this.queue = null;
     await this.recordButton.interrupt();
+    await this.tabButton.interrupt();
     await this.button.interrupt();
   }
 
-  /** @param {string} name @param {() => File | Promise<File>} getFile @param {() => void} retry */
-  #start(name, getFile, retry) {
-    this.sheet.expect(name);
+  /**
+   * @param {string} name @param {() => File | Promise<File>} getFile @param {() => void} retry
+   * @returns {Promise<"complete" | "cancelled" | "failed">}
+   */
+  async #start(name, getFile, retry) {
+    let outcome = /** @type {"complete" | "cancelled" | "failed"} */ ("failed");
+    this.sheet.prepare(name);
+    await this.button.run(async (signal) => {
+      const recording = await this.#prepare(await getFile(), name, signal).catch((error) => {
+        if (error instanceof Cancelled) outcome = "cancelled";
+        throw error;
+      });
+      await this.keeper.save();
+      this.#open(recording);
+      this.keeper.begin(name, false);
+      this.keeper.setSound(recording);
+      outcome = await this.#transcribe(signal);
+    }, { fail: () => this.#failed(), retry });
+    return outcome;
+  }
+
+  /** Shows another recording. @param {import("./transcript-sheet.js").Recording} recording */
+  #open(recording) {
+    this.sheet.expect(recording.name);
+    this.sheet.show(recording);
     this.button.setLabel("Transcribe");
-    return this.button.run(async (signal) => {
-      const recording = await this.#prepare(await getFile(), name, signal);
-      this.sheet.show(recording);
-      await this.#transcribe(signal);
-    }, { fail: () => this.sheet.fail(), retry });
+  }
+
+  /** Shows what is left after an error. */
+  #failed() {
+    if (!this.sheet.fail() && this.keeper.version) this.#showVersion();
+  }
+
+  /** Shows the current version. */
+  #showVersion() {
+    const { version } = this.keeper;
+    if (version) this.sheet.showVersion(version);
+    this.#offerVersions();
+  }
+
+  #offerVersions() {
+    const { content, version } = this.keeper;
+    this.sheet.offer(content?.versions ?? [], version);
+    if (version) this.button.setLabel("Transcribe again");
   }
 
   /** @returns {Promise<import("./transcript-sheet.js").Recording | null>} */
@@ -176,28 +292,68 @@ export class TranscribeView {
     return { name, wav, original: file, overview };
   }
 
-  /** @returns {Promise<any>} an Overview of transcript-sheet.js */
-  #overview(wav, name, signal = undefined) {
+  /** @param {Blob} wav @param {string} name @param {AbortSignal} [signal] @returns {Promise<import("./transcript-sheet.js").Overview>} */
+  async #overview(wav, name, signal) {
     const onEvent = (event) => this.sheet.event(event);
-    return this.engine.call("overview", { audio: wav, name, bins: PEAKS }, { signal, onEvent });
+    const overview = /** @type {any} */ (await this.engine.call("overview", { audio: wav, name, bins: PEAKS }, { signal, onEvent }));
+    return overview;
   }
 
-  /** Transcribes the shown recording again. */
-  async transcribe() {
+  /** Transcribes the shown recording again, or goes on where its transcript ends. @param {boolean} [further] */
+  async transcribe(further = false) {
     await this.#settle();
-    return this.button.run((signal) => this.#transcribe(signal), { fail: () => this.sheet.fail(), retry: () => this.transcribe() });
+    return this.button.run(async (signal) => void (await this.#transcribe(signal, further)), {
+      fail: () => this.#failed(),
+      retry: () => this.transcribe(further),
+    });
   }
 
-  async #transcribe(signal) {
-    const { wav, name } = this.sheet.recording;
-    this.sheet.begin(this.settings.options(this.choice.model).task, "Transcribing.");
+  /** @param {AbortSignal} signal @param {boolean} [further] @returns {Promise<"complete" | "cancelled">} */
+  async #transcribe(signal, further = false) {
+    const { recording, transcript } = this.sheet;
+    const { keeper } = this;
+    await keeper.save();
+    if (further) this.sheet.resume("Transcribing.");
+    else this.sheet.begin(this.settings.options(this.choice.model).task, "Transcribing.");
     if (!this.engine.about) this.sheet.progress.show("Starting the engine…");
     this.button.setLabel("Transcribe again");
-    await this.app.listed();
-    await this.#settleSettings(signal);
-    const options = this.settings.options(this.choice.model);
-    const params = { model: this.#modelId(), audio: wav, name, options };
-    this.sheet.end(await this.engine.call("transcribe", params, { signal, onEvent: (event) => this.sheet.event(event) }));
+    let version = null;
+    try {
+      await this.app.listed();
+      await this.#settleSettings(signal);
+      const options = this.settings.options(this.choice.model);
+      const model = this.#modelId();
+      version = further ? keeper.version : keeper.beginVersion({ model: this.choice.model.title, task: options.task, segments: transcript.segments });
+      keeper.saveSoon();
+      recording.wav ??= (await this.#prepare(recording.original, recording.name, signal)).wav;
+      const from = further ? { clip_timestamps: String(version.reached), initial_prompt: transcript.text.slice(-PROMPT) || options.initial_prompt } : {};
+      const params = { model, audio: recording.wav, name: recording.name, options: { ...options, ...from } };
+      const done = await this.engine.call("transcribe", params, { signal, onEvent: (event) => this.#transcribed(event, version) });
+      this.sheet.end(done);
+      this.#complete(version, done, recording.overview.duration);
+      return version.complete ? "complete" : "cancelled";
+    } finally {
+      if (version) keeper.endVersion(version);
+      await keeper.save();
+      if (version && keeper.version !== version) this.#showVersion(); // it has no text
+      else this.#offerVersions();
+    }
+  }
+
+  #transcribed(event, version) {
+    this.sheet.event(event);
+    if (event.type !== "segment") return;
+    version.reached = event.end;
+    version.language = this.sheet.language;
+    this.keeper.saveSoon();
+  }
+
+  /** Notes what a version is. @param {import("./transcript-keeper.js").Version} version @param {{reason?: string}} done @param {number} duration */
+  #complete(version, done, duration) {
+    version.complete = done.reason === "complete";
+    version.language = this.sheet.language;
+    version.guess = this.sheet.share;
+    if (version.complete) version.reached = duration;
   }
 
   #modelId() {
@@ -205,64 +361,225 @@ export class TranscribeView {
     throw new UserError("There is no speech model.", { hint: "Open the list of models and download one.", action: "models" });
   }
 
-  /** Transcribes the microphone live. Stop ends the recording; its last words are then transcribed. */
-  async record() {
+  /** Transcribes the microphone, or a tab, live. Stop ends the recording; its last words are then transcribed. @param {"microphone" | "tab"} source */
+  async record(source = "microphone") {
     await this.#settle();
     const live = new LiveRecording(this.engine, {
       onBlock: (peak, seconds) => this.#hear(peak, seconds),
       onEvent: (event) => this.#heardEvent(event),
-    });
-    const retry = () => this.record();
-    await this.recordButton.run((signal) => this.#record(live, signal), { fail: () => this.sheet.fail(), retry });
+      onPiece: (piece) => this.keeper.content?.live && this.keeper.addPiece(piece),
+    }, source);
+    const retry = () => this.record(source);
+    byId("intake").dataset.source = source;
+    await (source === "tab" ? this.tabButton : this.recordButton).run((signal) => this.#record(live, signal, source), { fail: () => this.#failed(), retry });
+    this.#recorded();
     this.button.button.hidden = false;
-    byId("live").hidden = true;
-    byId("intake").dataset.state = "idle";
     if (!live.heard && this.sheet.recording) await this.transcribe();
   }
 
-  async #record(live, signal) {
+  /** The sound has ended. */
+  #recorded() {
+    byId("live").hidden = true;
+    byId("intake").dataset.state = "idle";
+    this.sign.end();
+  }
+
+  async #record(live, signal, source) {
     await this.app.listed();
     const model = this.#modelId();
     await live.open();
     if (signal.aborted) return live.finish();
-    this.recordButton.gently = () => live.finish();
+    (source === "tab" ? this.tabButton : this.recordButton).gently = () => live.finish();
     signal.addEventListener("abort", () => live.finish());
-    this.sheet.expect(`Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`);
-    this.sheet.begin(this.settings.options(this.choice.model).task, "Recording.");
+    live.closed.then(() => this.#recorded());
+    await this.keeper.save();
+    const { task } = this.settings.options(this.choice.model);
+    const time = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    this.sheet.expect(`Recording, ${time}`);
+    this.sheet.begin(task, "Recording.");
+    this.keeper.begin(`Recording, ${time}`, true);
+    const version = this.keeper.beginVersion({ model: this.choice.model.title, task, segments: this.sheet.transcript.segments });
+    this.keeper.save();
     this.button.button.hidden = true;
     byId("live").hidden = false;
     byId("intake").dataset.state = "recording";
     this.liveWave.begin();
+    this.sign.begin();
+    this.windowTime = Infinity;
     try {
       await this.#settleSettings(signal); // the recording keeps sound that arrives meanwhile
       const done = await live.listen({ model, options: this.settings.options(this.choice.model, { live: true }) }, signal);
       await this.#keep(live);
       this.sheet.end(done);
+      this.#complete(version, done, live.heard ? live.duration : version.reached);
+      if (live.heard && version.complete && this.sheet.recording) await this.#readAgain(signal, version);
     } catch (error) {
       await live.finish();
       await this.#keep(live).catch(() => {}); // the first error is the one to show
       throw error;
+    } finally {
+      if (live.duration > 0) this.keeper.endVersion(version);
+      else this.#discard();
+      await this.keeper.save();
+      this.#offerVersions();
     }
+  }
+
+  /** There was no sound: nothing to keep. */
+  #discard() {
+    const { entry } = this.keeper;
+    this.keeper.forget();
+    this.store.remove(entry.id).catch(() => {}); // it was not stored
   }
 
   /** Shows the recorded sound in the player. */
   async #keep(live) {
     await live.closed;
     if (live.duration === 0) return;
-    const name = byId("recording-name").textContent;
-    const wav = new File([live.toWav()], "recording.wav", { type: "audio/wav" });
+    const { name } = this.keeper.content;
+    const wav = new File([live.toWav()], `${name.replace(/[^\p{L}\p{N}]+/gu, "-")}.wav`, { type: "audio/wav" });
     const overview = await this.#overview(wav, name);
     this.button.setLabel("Transcribe again");
-    this.sheet.show({ name, wav, original: wav, overview });
+    const recording = { name, wav, original: wav, overview };
+    this.sheet.show(recording);
+    this.keeper.setSound(recording);
+  }
+
+  /**
+   * Transcribes the whole of a live recording once more, where that is quick: with all of the sound the model hears better
+   * than piece by piece. The live text stays until then, and if it was edited.
+   * @param {AbortSignal} signal @param {import("./transcript-keeper.js").Version} live
+   */
+  async #readAgain(signal, live) {
+    const { recording, transcript } = this.sheet;
+    const { duration } = recording.overview;
+    const expected = this.windowTime * Math.ceil(duration / SHORTEST_WINDOW);
+    if (expected > Math.max(QUICK, duration * QUICK_SHARE)) return;
+    const options = this.settings.options(this.choice.model);
+    /** @type {import("./transcript.js").Segment[]} */
+    const segments = [];
+    let share = null;
+    const onEvent = (event) => {
+      if (event.type === "segment") segments.push({ ...event, id: segments.length });
+      else if (event.type === "doubt") ({ share } = event);
+      else if (event.type === "progress") this.sheet.event({ ...event, what: "reading the whole recording once more" });
+    };
+    await this.keeper.save();
+    this.sheet.state = "working";
+    try {
+      const params = { model: this.#modelId(), audio: recording.wav, name: recording.name, options };
+      const done = await this.engine.call("transcribe", params, { signal, onEvent });
+      if (done.reason !== "complete" || segments.length === 0 || this.sheet.transcript !== transcript) return;
+      const version = this.keeper.beginVersion({ model: live.model, task: options.task, segments });
+      Object.assign(version, { complete: true, reached: duration, language: done.language ?? live.language, guess: share });
+      this.keeper.endVersion(version);
+      if (live.edited) this.keeper.content.current = this.keeper.content.versions.indexOf(live);
+      else this.sheet.showVersion(version);
+    } finally {
+      this.sheet.progress.hide();
+      this.sheet.state = "done";
+    }
   }
 
   #heardEvent(event) {
+    if (event.type === "metric" && event.name === "window_time") this.windowTime = event.value;
     if (event.type !== "progress") this.sheet.progress.hide(); // the model is loaded
     if (event.type !== "progress" || event.what !== "listening") this.sheet.event(event);
+    if (event.type !== "segment") return;
+    this.keeper.version.reached = event.end;
+    this.keeper.saveSoon();
   }
 
   #hear(peak, seconds) {
     this.liveWave.add(peak);
     byId("live-time").textContent = clock(seconds);
+    if (byId("intake").dataset.state === "recording") this.sign.show(seconds);
+  }
+
+  /** Shows an entry of the history. @param {import("../../history/history-store.js").HistoryItem} item */
+  async reopen(item) {
+    await this.#settle();
+    await this.keeper.save();
+    const { entry, content, files } = item;
+    this.keeper.adopt(item);
+    clearError(this.slot);
+    if (files.length === 0) {
+      this.sheet.expect(entry.title);
+      this.#showVersion();
+      return;
+    }
+    const original = content.live
+      ? new File([wavOf(files.map(({ blob }) => blob))], `${entry.title}.wav`, { type: "audio/wav" })
+      : new File([files[0].blob], files[0].name, { type: files[0].blob.type });
+    if (!content.overview) { // the page was closed while it recorded
+      await this.button.run(async (signal) => {
+        const overview = await this.#overview(original, entry.title, signal);
+        const recording = { name: entry.title, wav: original, original, overview };
+        this.#open(recording);
+        this.keeper.setSound(recording);
+        this.keeper.saveSoon();
+        this.#showVersion();
+      }, { fail: () => this.sheet.fail(), retry: () => this.reopen(item) });
+      return;
+    }
+    this.#open({ name: entry.title, wav: null, original, overview: content.overview });
+    this.#showVersion();
+  }
+
+  /** Shows what this tab showed before it was reloaded. */
+  async #restore() {
+    const id = TranscriptKeeper.lastShown;
+    const item = id && (await this.store.read(id).catch(() => null));
+    if (item && !this.keeper.content && !this.button.running && !this.recordButton.running) await this.reopen(item);
+  }
+
+  /** @param {string} id of an entry that was deleted */
+  async #removed(id) {
+    if (this.keeper.entry?.id !== id) return;
+    await this.#settle();
+    this.keeper.forget();
+    this.sheet.clear();
+  }
+
+  /** @param {string} id @param {string} title */
+  #renamed(id, title) {
+    if (this.keeper.entry?.id !== id) return;
+    this.keeper.entry.title = this.keeper.content.name = title;
+    if (this.sheet.recording) this.sheet.recording.name = title;
+    byId("recording-name").textContent = title;
+  }
+
+  /** What is exported of an entry. @param {import("../../history/history-store.js").HistoryItem} item */
+  async #filesOf({ entry, content, files }) {
+    const sound = content.live ? [{ name: "recording.wav", blob: wavOf(files.map(({ blob }) => blob)) }] : files;
+    const version = content.versions[content.current];
+    if (!version) return sound;
+    const { segments, language, task, guess } = version;
+    const texts = await allFormats(this.engine, { name: entry.title, segments, language, task, guess, duration: content.overview?.duration ?? version.reached });
+    return [...sound, ...texts.map((blob) => ({ name: blob.name, blob }))];
+  }
+}
+
+/** The list of several recordings that are transcribed one after the other. */
+class RecordingQueue {
+  /** @param {File[]} files */
+  constructor(files) {
+    /** The entries that were made. @type {string[]} */
+    this.ids = [];
+    this.states = files.map(() => h("span", { class: "queue-state" }, "waiting"));
+    byId("queue-list").replaceChildren(...files.map(({ name }, number) => h("li", {}, name, this.states[number])));
+    byId("queue-save").hidden = true;
+  }
+
+  /** @param {number} number @param {string} state */
+  show(number, state) {
+    this.states[number].textContent = state;
+  }
+
+  /** @param {() => void} save */
+  end(save) {
+    for (const state of this.states) if (state.textContent === "waiting") state.textContent = "not transcribed";
+    byId("queue-save").hidden = this.ids.length === 0;
+    byId("queue-save").onclick = save;
   }
 }

@@ -1,8 +1,9 @@
 /**
- * Saves the transcript as TXT, SRT, VTT or JSON. The engine writes the file from the edited text of the page.
+ * Saves the transcript as TXT, SRT, VTT or JSON, and the sound. The engine writes the text files, from the edited text.
  */
 import { byId, h } from "../../page/dom.js";
 import { showError } from "../../page/errors.js";
+import { stem } from "./transcript-keeper.js";
 
 const FORMATS = [
   { format: "txt", label: "TXT", title: "Plain text", type: "text/plain" },
@@ -12,30 +13,44 @@ const FORMATS = [
 ];
 
 /**
+ * @typedef {{name: string, segments: object[], language: string | null, duration: number, task: string, guess: number | null}} Contents
+ */
+
+/** @param {import("../../page/engine.js").Engine} engine @param {Contents} contents @param {{format: string, type: string}} kind @returns {Promise<File>} */
+async function written(engine, { name, ...transcript }, { format, type }) {
+  const { text } = await engine.call("export", { ...transcript, format });
+  return new File([text], `${stem(name)}.${format}`, { type: `${type};charset=utf-8` });
+}
+
+/** The transcript in all formats. @param {import("../../page/engine.js").Engine} engine @param {Contents} contents @returns {Promise<File[]>} */
+export async function allFormats(engine, contents) {
+  const files = [];
+  for (const kind of FORMATS) files.push(await written(engine, contents, kind));
+  return files;
+}
+
+/**
  * @param {import("../../page/app.js").App} app
  * @param {HTMLElement} host
- * @param {() => {name: string, segments: object[], language: string | null, duration: number, task: string}} contents
+ * @param {() => Contents} contents
+ * @param {() => File | null} sound
  */
-export function setUpDownloads(app, host, contents) {
-  const save = async ({ format, type }) => {
-    const { name, ...transcript } = contents();
+export function setUpDownloads(app, host, contents, sound) {
+  const save = async (getFile) => {
     try {
-      const { text } = await app.engine.call("export", { ...transcript, format });
-      download(new Blob([text], { type: `${type};charset=utf-8` }), `${stem(name)}.${format}`);
+      download(await getFile());
     } catch (error) {
-      showError(byId("transcribe-error"), error, { ...app.actions, retry: () => save({ format, type }) });
+      showError(byId("transcribe-error"), error, { ...app.actions, retry: () => save(getFile) });
     }
   };
   host.append(...FORMATS.map((kind) =>
-    h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => save(kind) }, kind.label)));
+    h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => save(() => written(app.engine, contents(), kind)) }, kind.label)));
+  host.append(h("button", { type: "button", title: "The recording itself", "data-format": "sound", onclick: () => save(sound) }, "Sound"));
 }
 
-/** @param {Blob} blob @param {string} name */
-function download(blob, name) {
-  const link = h("a", { href: URL.createObjectURL(blob), download: name });
+/** @param {File} file */
+function download(file) {
+  const link = h("a", { href: URL.createObjectURL(file), download: file.name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
-
-/** A file's name without its ending. */
-const stem = (name) => name.replace(/\.[^.]{1,5}$/, "") || "transcript";

@@ -9,18 +9,23 @@ import { ProgressLine } from "../../page/progress-line.js";
 import { clock } from "./times.js";
 import { Transcript } from "./transcript.js";
 import { setUpDownloads } from "./transcript-export.js";
+import { stem } from "./transcript-keeper.js";
 
 /**
  * @typedef {{duration: number, rate: number, channels: number, peaks: number[],
  *   notices: import("../../shared/protocol.js").NoticeEvent[]}} Overview
- * @typedef {{name: string, wav: Blob, original: Blob, overview: Overview}} Recording
+ * @typedef {{name: string, wav: Blob | null, original: Blob, overview: Overview}} Recording `wav` is null until it is needed
+ * @typedef {import("./transcript-keeper.js").Version} Version
  */
 
 const SCROLL_PATIENCE = 4000; // ms without automatic scrolling after the reader has scrolled
 
-export class TranscriptSheet {
-  /** @param {import("../../page/app.js").App} app */
-  constructor(app) {
+/** Fires "edited", "version" (detail: the chosen version's number). */
+export class TranscriptSheet extends EventTarget {
+  /** @param {import("../../page/app.js").App} app @param {import("./guess-banner.js").GuessBanner} guess */
+  constructor(app, guess) {
+    super();
+    this.guess = guess;
     this.sheet = byId("transcript-sheet");
     this.announcer = new Announcer(byId("transcribe-announcer"));
     this.progress = new ProgressLine(byId("transcribe-progress"));
@@ -30,7 +35,11 @@ export class TranscriptSheet {
     this.recording = null;
     this.language = null;
     this.task = "transcribe";
-    setUpDownloads(app, byId("downloads"), () => this.contents());
+    /** The state that a failed preparation returns to. @type {string | null} */
+    this.before = null;
+    /** The share of the text that may be a guess. @type {number | null} */
+    this.share = null;
+    setUpDownloads(app, byId("downloads"), () => this.contents(), () => this.sound());
     this.#listen();
   }
 
@@ -38,7 +47,10 @@ export class TranscriptSheet {
     let scrolled = -Infinity;
     for (const type of ["wheel", "touchmove"]) addEventListener(type, () => (scrolled = performance.now()), { passive: true });
     this.transcript.addEventListener("play", ({ detail }) => this.player.playFrom(detail));
-    this.transcript.addEventListener("edited", () => this.#count());
+    this.transcript.addEventListener("edited", () => this.#edited());
+    byId("undo-edit").addEventListener("click", () => this.transcript.undo());
+    byId("versions").addEventListener("change", ({ target }) =>
+      this.dispatchEvent(new CustomEvent("version", { detail: Number(/** @type {HTMLSelectElement} */ (target).value) })));
     this.player.addEventListener("time", ({ detail }) =>
       this.transcript.mark(detail, this.player.playing && performance.now() - scrolled > SCROLL_PATIENCE));
     byId("copy-transcript").addEventListener("click", ({ target }) => copyText(target, this.transcript.text, byId("transcript")));
@@ -52,6 +64,12 @@ export class TranscriptSheet {
     button.textContent = editing ? "Done editing" : "Edit text";
   }
 
+  #edited() {
+    this.#count();
+    byId("undo-edit").hidden = this.transcript.edits.length === 0;
+    this.dispatchEvent(new CustomEvent("edited"));
+  }
+
   set state(state) {
     this.sheet.dataset.state = state;
   }
@@ -60,8 +78,16 @@ export class TranscriptSheet {
     return this.sheet.dataset.state;
   }
 
+  /** Shows that a recording is being read. What the sheet shows stays until it can be transcribed. @param {string} name */
+  prepare(name) {
+    this.before = this.state;
+    this.state = "preparing";
+    this.announcer.say(`Reading ${name}.`);
+  }
+
   /** Clears the sheet for another recording. @param {string} name */
   expect(name) {
+    this.before = null;
     this.recording = null;
     this.player.unload();
     this.#clearText();
@@ -100,18 +126,40 @@ export class TranscriptSheet {
     byId("transcript").hidden = true;
     byId("transcript-foot").hidden = true;
     byId("transcript-ending").textContent = "";
+    byId("undo-edit").hidden = true;
+    byId("unfinished").hidden = true;
+    this.#doubt(null);
+  }
+
+  /** Shows nothing. */
+  clear() {
+    this.expect("");
+    byId("recording").hidden = true;
+    byId("transcript-empty").hidden = false;
+    this.state = "empty";
+  }
+
+  /** @param {number | null} share of the text that may be a guess */
+  #doubt(share) {
+    this.share = share;
+    this.guess.show(share);
   }
 
   /** Prepares for new text. @param {string} task @param {string} said announced to screen readers */
   begin(task, said) {
     this.#clearText();
     this.task = task;
-    this.language = null;
-    this.started = performance.now();
+    this.#showLanguage(null);
+    byId("metric-factor").textContent = "–";
+    this.resume(said);
+  }
+
+  /** Prepares for text that follows what is there. @param {string} said announced to screen readers */
+  resume(said) {
     byId("transcript-empty").hidden = true;
     byId("transcript").hidden = false;
-    byId("metric-factor").textContent = "–";
-    byId("metric-language").textContent = "–";
+    byId("unfinished").hidden = true;
+    byId("transcript-ending").textContent = "";
     this.state = "working";
     this.announcer.say(said);
   }
@@ -125,6 +173,7 @@ export class TranscriptSheet {
     else if (event.type === "language") this.#showLanguage(event.code);
     else if (event.type === "metric" && event.name === "speed") this.#showFactor(event.value);
     else if (event.type === "notice") this.#note(event);
+    else if (event.type === "doubt") this.#doubt(event.share);
     else if (event.type === "progress") this.#showProgress(event);
   }
 
@@ -136,7 +185,10 @@ export class TranscriptSheet {
 
   #showLanguage(code) {
     this.language = code;
-    byId("metric-language").textContent = new Intl.DisplayNames(undefined, { type: "language" }).of(code) ?? code;
+    const spoken = this.task === "translate" ? "en" : code;
+    if (spoken) byId("transcript").lang = spoken;
+    else byId("transcript").removeAttribute("lang");
+    byId("metric-language").textContent = code === null ? "–" : new Intl.DisplayNames(undefined, { type: "language" }).of(code) ?? code;
   }
 
   /** @param {number} factor seconds of sound in a second */
@@ -163,7 +215,43 @@ export class TranscriptSheet {
     byId("transcript-foot").hidden = !found && !text;
     this.sheet.classList.toggle("without-text", !found);
     this.state = "done";
-    this.announcer.say(found ? `${text || "The transcript is finished."} ${words} words.` : text);
+    const doubt = this.share === null ? "" : " It may be a guess.";
+    this.announcer.say(found ? `${text || "The transcript is finished."} ${words} words.${doubt}` : text);
+  }
+
+  /** Shows a version that was made before. @param {Version} version */
+  showVersion(version) {
+    this.#clearText();
+    this.task = version.task;
+    this.transcript.show(version.segments);
+    this.#showLanguage(version.language);
+    this.#doubt(version.guess);
+    this.#count();
+    const found = version.segments.length > 0;
+    byId("transcript").hidden = !found;
+    byId("transcript-foot").hidden = !found && version.complete;
+    this.sheet.classList.toggle("without-text", !found);
+    byId("transcript-empty").hidden = true;
+    if (version.complete && !found) byId("transcript-ending").textContent = this.#nothingHeard();
+    this.state = "done";
+  }
+
+  /**
+   * Offers the versions, and to go on with one that is not finished.
+   * @param {Version[]} versions @param {Version | null} shown
+   */
+  offer(versions, shown) {
+    const select = byId("versions");
+    select.closest("label").hidden = versions.length < 2;
+    select.replaceChildren(...versions.map(({ made, model, task, edited }, number) => {
+      const time = new Date(made).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+      const what = [time, model, task === "translate" ? "into English" : "", edited ? "edited" : ""].filter(Boolean).join(", ");
+      return h("option", { value: number }, what);
+    }));
+    select.value = String(versions.indexOf(shown));
+    byId("unfinished").hidden = !this.recording || !shown || shown.complete;
+    const end = shown?.reached ? `This transcript ends at ${clock(shown.reached)} of ${clock(this.recording?.overview.duration ?? 0)}.` : "This recording is not transcribed yet.";
+    byId("unfinished-text").textContent = end;
   }
 
   #nothingHeard() {
@@ -171,8 +259,17 @@ export class TranscriptSheet {
     return "No speech found. If the recording contains speech, try a larger model, or choose the language.";
   }
 
-  /** Ends the transcription. The text so far remains. */
+  /**
+   * Ends the transcription. The text so far remains.
+   * @returns {boolean} whether the sheet is as before: the transcription had not begun
+   */
   fail() {
+    if (this.state === "preparing" && this.before !== null) {
+      this.progress.hide();
+      this.announcer.stop();
+      this.state = this.before;
+      return true;
+    }
     this.transcript.end();
     this.progress.hide();
     this.announcer.stop();
@@ -183,6 +280,7 @@ export class TranscriptSheet {
     byId("recording").hidden = !this.recording;
     byId("transcript").hidden = !found;
     byId("transcript-empty").hidden = Boolean(this.recording) || found;
+    return false;
   }
 
   contents() {
@@ -193,7 +291,16 @@ export class TranscriptSheet {
       language: this.language,
       duration: this.recording?.overview.duration ?? segments.at(-1)?.end ?? 0,
       task: this.task,
+      guess: this.share,
     };
+  }
+
+  /** The recording as a file to save. @returns {File | null} */
+  sound() {
+    if (!this.recording) return null;
+    const { name, original } = this.recording;
+    const ending = (original instanceof File && original.name.match(/\.[^.]{1,5}$/)?.[0]) || ".wav";
+    return new File([original], `${stem(name)}${ending}`, { type: original.type });
   }
 }
 

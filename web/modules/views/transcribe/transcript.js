@@ -4,7 +4,8 @@
  * The transcript is one tab stop. The arrow keys go from segment to segment and from word to word; Enter plays from there.
  * Fires "play" (detail: seconds) and "edited".
  * @typedef {{word: string, start: number, end: number, probability: number}} Word
- * @typedef {{start: number, end: number, text: string, words?: Word[] | null}} Segment with further fields of the engine
+ * @typedef {{start: number, end: number, text: string, words?: Word[] | null, id?: number, guess?: boolean, continues?: boolean}} Segment
+ *   with further fields of the engine
  */
 import { h } from "../../page/dom.js";
 import { clock, spoken } from "./times.js";
@@ -19,23 +20,45 @@ export class Transcript extends EventTarget {
     this.editing = false;
     this.marked = null;
     this.partialRow = null;
+    /** What the edits replaced, the last one at the end. @type {{index: number, text: string, words: Word[] | null | undefined}[]} */
+    this.edits = [];
     list.addEventListener("click", (event) => this.#clicked(event.target));
     list.addEventListener("keydown", (event) => this.#pressed(event));
     list.addEventListener("input", ({ target }) => this.#typed(target));
+    list.addEventListener("focusin", ({ target }) => this.#entered(target));
   }
 
   clear() {
     this.segments = [];
+    this.edits = [];
     this.partialRow = null;
     this.marked = null;
     this.list.replaceChildren();
   }
 
-  /** Adds a final segment. @param {Segment} segment */
+  /** Shows these segments. @param {Segment[]} segments they belong to the transcript from now on */
+  show(segments) {
+    this.clear();
+    this.segments = segments;
+    this.list.append(...segments.map((segment) => this.#row(segment)));
+    const first = this.list.querySelector("button");
+    if (first) first.tabIndex = 0;
+  }
+
+  /** Adds a final segment. One that continues the last one is joined to it. @param {Segment} segment */
   add(segment) {
     this.#dropPartial();
-    this.segments.push(segment);
-    this.list.append(this.#row(segment));
+    const last = this.segments.at(-1);
+    if (segment.continues && last) {
+      last.text += segment.text;
+      last.end = segment.end;
+      last.words = last.words && segment.words ? [...last.words, ...segment.words] : null;
+      const row = this.list.lastElementChild;
+      if (row.contains(document.activeElement) || this.editing) return this.#replace(row, last);
+      return row.lastChild.replaceWith(this.#text(last));
+    }
+    this.segments.push({ ...segment, id: this.segments.length });
+    this.list.append(this.#row(this.segments.at(-1)));
     if (this.segments.length === 1) this.list.querySelector("button").tabIndex = 0;
   }
 
@@ -43,12 +66,23 @@ export class Transcript extends EventTarget {
   partial(text, start) {
     if (!text.trim()) return this.#dropPartial();
     if (!this.partialRow) {
-      this.partialRow = h("li", { class: "segment partial", "aria-hidden": "true" }, h("span", { class: "time" }), h("p", { class: "segment-text" }));
+      this.partialRow = h("li", { class: "segment partial", "aria-hidden": "true" }, h("span", { class: "time" }), h("p", { class: "segment-text", dir: "auto" }));
       this.list.append(this.partialRow);
     }
     const [time, shown] = this.partialRow.children;
     time.textContent = clock(start);
     shown.textContent = text.trim();
+  }
+
+  /** Replaces the text of a row. The focus stays at its place. @param {Element} row @param {Segment} segment */
+  #replace(row, segment) {
+    const at = [...row.querySelectorAll("button")].indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+    row.lastChild.replaceWith(this.editing ? this.#field(segment) : this.#text(segment));
+    const target = at >= 0 ? row.querySelectorAll("button")[at] : null;
+    if (target) {
+      this.#makeCurrent(target);
+      target.focus();
+    }
   }
 
   #dropPartial() {
@@ -67,25 +101,25 @@ export class Transcript extends EventTarget {
 
   #row(segment) {
     const time = h("button", { type: "button", class: "time", tabindex: "-1", "data-start": segment.start, "aria-label": `${clock(segment.start)}, play from ${spoken(segment.start)}` }, clock(segment.start));
-    const row = h("li", { class: "segment" }, time);
+    const row = h("li", { class: segment.guess ? "segment guess" : "segment", title: segment.guess ? "Perhaps a guess" : null }, time);
     row.append(this.editing ? this.#field(segment) : this.#text(segment));
     return row;
   }
 
   /** @param {Segment} segment */
   #text({ text, words }) {
-    if (!words?.length) return h("p", { class: "segment-text" }, text.trim());
+    if (!words?.length) return h("p", { class: "segment-text", dir: "auto" }, text.trim());
     const parts = words.map(({ word, start, end, probability }, i) => {
       const unsure = probability < 0.4 ? " unsure" : "";
       const button = h("button", { type: "button", class: `word${unsure}`, tabindex: "-1", "data-start": start, "data-end": end }, word.trim());
       const space = i > 0 && /^\s/.test(word) ? " " : "";
       return [space, button];
     });
-    return h("p", { class: "segment-text" }, ...parts.flat());
+    return h("p", { class: "segment-text", dir: "auto" }, ...parts.flat());
   }
 
   #field({ text, start, end }) {
-    const field = h("textarea", { class: "segment-field", rows: 1, spellcheck: "true", "aria-label": `Text from ${spoken(start)} to ${spoken(end)}` });
+    const field = h("textarea", { class: "segment-field", rows: 1, dir: "auto", spellcheck: "true", "aria-label": `Text from ${spoken(start)} to ${spoken(end)}` });
     field.value = text.trim();
     requestAnimationFrame(() => fit(field));
     return field;
@@ -103,8 +137,33 @@ export class Transcript extends EventTarget {
   #typed(field) {
     const segment = this.segments[[...this.list.children].indexOf(field.closest("li"))];
     fit(field);
+    if (this.entered && segment === this.segments[this.entered.index]) {
+      this.edits.push(this.entered); // once for each visit of the field
+      this.entered = null;
+    }
     segment.words = retimed(segment.words, field.value);
     segment.text = ` ${field.value.trim()}`;
+    this.dispatchEvent(new CustomEvent("edited"));
+  }
+
+  /** Remembers the text before an edit. */
+  #entered(field) {
+    if (field.tagName !== "TEXTAREA") return;
+    const index = [...this.list.children].indexOf(field.closest("li"));
+    const { text, words } = this.segments[index];
+    this.entered = { index, text, words };
+  }
+
+  /** Takes the last edit back: all that was typed into a segment since it was entered. */
+  undo() {
+    const edit = this.edits.pop();
+    if (!edit) return;
+    const segment = this.segments[edit.index];
+    [segment.text, segment.words] = [edit.text, edit.words];
+    const row = this.list.children[edit.index];
+    row.lastChild.replaceWith(this.editing ? this.#field(segment) : this.#text(segment));
+    this.entered = null;
+    row.scrollIntoView({ block: "nearest" });
     this.dispatchEvent(new CustomEvent("edited"));
   }
 

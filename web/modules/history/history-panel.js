@@ -1,0 +1,170 @@
+/**
+ * The list of a view's history: open, rename, delete with undo, the size, everything as one ZIP file.
+ */
+import { h } from "../page/dom.js";
+import { clearError, showError } from "../page/errors.js";
+import { megabytes } from "../shared/protocol.js";
+import { zipOf } from "./zip.js";
+
+/**
+ * @typedef {import("./history-store.js").HistoryEntry} HistoryEntry
+ * @typedef {import("./history-store.js").HistoryItem} HistoryItem
+ */
+
+export class HistoryPanel {
+  /**
+   * @param {HTMLElement} host @param {import("./history-store.js").HistoryStore} store @param {string} name
+   * @param {import("./history-card.js").HistoryActions} actions @param {Record<string, () => void>} errorActions
+   */
+  constructor(host, store, name, actions, errorActions) {
+    this.store = store;
+    this.name = name;
+    this.actions = actions;
+    this.errorActions = errorActions;
+    this.current = null;
+    this.items = h("ul", { class: "history-list" });
+    this.note = h("p", { class: "history-note", role: "status" });
+    this.slot = h("div", { class: "error-slot" });
+    this.summary = h("p", { class: "history-summary" });
+    this.oldest = h("button", { type: "button", class: "secondary danger" });
+    this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, "Export all (ZIP)");
+    this.oldest.addEventListener("click", () => this.#removeOldest());
+    host.replaceChildren(this.items, this.note, this.slot, this.summary, h("div", { class: "history-actions" }, this.all, this.oldest));
+  }
+
+  /** @param {string | null} [current] the id of what the view shows */
+  async render(current = this.current) {
+    this.current = current;
+    const [entries, room] = await Promise.all([this.store.list(), this.store.room()]);
+    const focused = this.items.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.key : null;
+    this.items.replaceChildren(...entries.map((entry) => this.#row(entry)));
+    if (focused) /** @type {HTMLElement} */ (this.items.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    this.all.hidden = entries.length === 0;
+    const kept = this.store.keeps ? "" : " This browser keeps nothing for this page: it is gone when the page is closed.";
+    const over = room.bytes > room.limit;
+    this.summary.textContent = entries.length
+      ? `${megabytes(room.bytes)} of at most ${megabytes(room.limit)} for the history, in this browser only.${over ? " That is too much: delete what you do not need." : ""}${kept}`
+      : `Nothing yet. What you make is kept here, in this browser only.${kept}`;
+    this.oldest.hidden = !over || !room.oldest;
+    if (room.oldest) this.oldest.textContent = `Delete the oldest: “${room.oldest.title}”, ${megabytes(room.oldest.bytes)}`;
+  }
+
+  /** @param {HistoryEntry} entry */
+  #row(entry) {
+    const { id, title, about, updated, bytes } = entry;
+    const shown = id === this.current;
+    const facts = [whenOf(updated), about, megabytes(bytes)].filter(Boolean).join(" · ");
+    return h("li", { class: "history-row" },
+      h("button", { type: "button", class: "history-open", "aria-current": shown ? "true" : null, "data-key": `open ${id}`, onclick: () => this.#open(id) },
+        h("span", { class: "history-title", dir: "auto" }, title || "Untitled"), h("span", { class: "history-facts" }, facts)),
+      h("button", { type: "button", class: "quiet", "aria-label": `Rename ${title}`, title: "Rename", "data-key": `rename ${id}`, onclick: (event) => this.#rename(entry, event.target.closest("li")) }, "✎"),
+      h("button", { type: "button", class: "quiet", "aria-label": `Delete ${title}`, title: "Delete", "data-key": `delete ${id}`, onclick: () => this.#remove(id) }, "×"));
+  }
+
+  /** @param {string} id */
+  async #open(id) {
+    await this.#do(async () => {
+      await this.actions.flush?.();
+      const item = await this.store.read(id);
+      if (item) await this.actions.open(item);
+      await this.render();
+    });
+  }
+
+  /** @param {HistoryEntry} entry @param {HTMLElement} row */
+  #rename({ id, title }, row) {
+    const field = h("input", { type: "text", class: "history-rename", "aria-label": "New name", maxlength: 200 });
+    field.value = title;
+    const end = async (keep) => {
+      field.onblur = null;
+      const wanted = field.value.trim();
+      if (keep && wanted && wanted !== title) {
+        await this.#do(async () => {
+          await this.store.rename(id, wanted);
+          this.actions.renamed?.(id, wanted);
+        });
+      }
+      await this.render();
+      /** @type {HTMLElement} */ (this.items.querySelector(`[data-key="rename ${id}"]`))?.focus();
+    };
+    field.onblur = () => end(true);
+    field.onkeydown = (event) => {
+      if (event.key === "Enter") end(true);
+      else if (event.key === "Escape") end(false);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    };
+    row.replaceChildren(field);
+    field.select();
+    field.focus();
+  }
+
+  /** @param {string} id */
+  async #remove(id) {
+    await this.#do(async () => {
+      await this.actions.flush?.();
+      const item = await this.store.remove(id);
+      await this.actions.removed?.(id);
+      await this.render();
+      if (!item) return;
+      const undo = h("button", { type: "button", class: "quiet", onclick: () => this.#restore(item) }, "Undo");
+      this.note.replaceChildren(`“${item.entry.title}” is deleted. `, undo);
+      undo.focus();
+    });
+  }
+
+  /** @param {HistoryItem} item */
+  async #restore(item) {
+    await this.#do(async () => {
+      await this.store.restore(item);
+      this.note.replaceChildren("It is back.");
+      await this.render();
+    });
+  }
+
+  async #removeOldest() {
+    const { oldest } = await this.store.room();
+    if (oldest) await this.#remove(oldest.id);
+  }
+
+  /** Saves everything as one ZIP file. @param {string[]} [only] ids */
+  async exportAll(only) {
+    await this.#do(async () => {
+      await this.actions.flush?.();
+      const entries = (await this.store.list()).filter(({ id }) => !only || only.includes(id));
+      const files = [];
+      for (const [number, { id }] of entries.entries()) {
+        this.note.textContent = `Collecting ${number + 1} of ${entries.length}…`;
+        const item = await this.store.read(id);
+        if (item) for (const { name, blob } of await this.actions.filesOf(item)) files.push({ path: `${folderOf(item.entry)}/${name}`, blob });
+      }
+      const zip = await zipOf(files, (done, total) => (this.note.textContent = `Packing ${megabytes(done)} of ${megabytes(total)}…`));
+      const url = URL.createObjectURL(zip);
+      h("a", { href: url, download: `${this.name}-${new Date().toISOString().slice(0, 10)}.zip` }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 60000);
+      this.note.textContent = `${entries.length} exported, ${megabytes(zip.size)}.`;
+    });
+  }
+
+  /** @param {() => Promise<void>} work */
+  async #do(work) {
+    clearError(this.slot);
+    try {
+      await work();
+    } catch (error) {
+      this.note.textContent = "";
+      showError(this.slot, error, this.errorActions);
+    }
+  }
+}
+
+/** "2026-11-22 Weather". @param {HistoryEntry} entry */
+const folderOf = ({ created, title }) => `${new Date(created).toISOString().slice(0, 10)} ${(title || "Untitled").replace(/\.[^.]{1,5}$/, "").replaceAll("/", "_").slice(0, 80)}`;
+
+/** @param {number} time */
+function whenOf(time) {
+  const date = new Date(time);
+  const today = date.toDateString() === new Date().toDateString();
+  return date.toLocaleString([], today ? { hour: "2-digit", minute: "2-digit" } : { dateStyle: "medium" });
+}
