@@ -107,7 +107,8 @@ class Keeper:
             start = time.perf_counter()
 
             def work(report: Callable[[Event], None]) -> Any:
-                return LOADERS[task](source, tokenizer, report, cancel, device=self.device, **settings)
+                where = {} if self.device is None else {"device": self.device}
+                return LOADERS[task](source, tokenizer, report, cancel, **where, **settings)
 
             try:
                 async with aclosing(reported(work)) as events:
