@@ -7,7 +7,7 @@ import { megabytes } from "../../shared/protocol.js";
 const OFFERED = 3; // models
 
 export class GuessBanner {
-  /** @param {import("../../page/model-choice.js").ModelChoice} choice @param {import("../../page/model-dialog.js").ModelDialog} models */
+  /** @param {import("../../page/model-choice.js").ModelChoice} choice @param {import("../../page/models.js").Models} models */
   constructor(choice, models) {
     this.choice = choice;
     this.models = models;
