@@ -154,6 +154,7 @@ def test_a_gguf_file_answers_and_can_be_kept(chat: ChatPage, files: list[Path], 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, write()).result()
     chat.use([gguf], "small.gguf").settings(**GREEDY)
+    chat.page.locator("#chat-system").fill("")  # new conversations begin with that of the last one
     first = chat.say("Hello, fox")
     assert first == native_answer([gguf], [{"role": "user", "content": "Hello, fox"}])
     expect(chat.template).to_be_hidden()

@@ -233,9 +233,9 @@ def test_no_network(visit: StoryPage, hub: FakeHub, foxes: HubFile) -> None:
 def test_two_tabs_download_once(
     visit: StoryPage, browser: BrowserContext, hub_site: SiteServer, hub: FakeHub, foxes: HubFile
 ) -> None:
-    foxes.pause = 0.02
+    foxes.pause = 0.1
     with watched(browser.new_page()) as other:
-        other.open(hub_site.url)
+        other.open(hub_site.url).open_models()
         press(visit, "Download")
         visit.until("pyappPage.models.downloads.get('foxes')?.progress?.done > 5e5")
         press(other, "Download")

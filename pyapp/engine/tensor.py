@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -222,13 +223,13 @@ class Tensor(_Slots, TensorMethods):
 
         ValueError when its length is not the shape's.
         """
-        kind = as_dtype(dtype)
-        count, strides = dense_layout(tuple(shape))
+        kind, sizes = as_dtype(dtype), tuple(map(index, shape))
+        count, strides = dense_layout(sizes)
         nbytes = count * kind.itemsize or _no_bytes(kind)
         source = memoryview(data).cast("B")
         if len(source) != nbytes:
-            raise ValueError(f"from_buffer: {tuple(shape)} of {kind} holds {nbytes} bytes, the buffer {len(source)}")
-        return make(Storage.of_bytes(source), tuple(shape), strides, kind)
+            raise ValueError(f"from_buffer: {sizes} of {kind} holds {nbytes} bytes, the buffer {len(source)}")
+        return make(Storage.of_bytes(source), sizes, strides, kind)
 
     def assign(self, values: Any) -> None:
         """Writes numbers into a dense tensor, in row-major order: one number, or a flat sequence of as many as there

@@ -39,7 +39,7 @@ _KINDS: dict[type[Exception], type[OperationError]] = {
 }
 MISTAKES: tuple[type[Exception], ...] = (*_KINDS, OperationError, MemoryError)
 # What NumPy says of arrays that no memory holds.
-_TOO_LARGE = re.compile(r"^(?:array is too big|Maximum allowed dimension|Unable to allocate)")
+_TOO_LARGE = re.compile(r"^(?:array is too big|Maximum allowed (?:dimension|size)|Unable to allocate)")
 # "softmax: ", of an operation inside; "softmax() ", of Python where arguments do not fit; a function inside of another.
 _PREFIX = re.compile(r"^(?:[A-Za-z_][\w.]*(?:\(\))?: |(?:[\w.]|<\w+>)+\(\) )")
 _NO_TENSOR = re.compile(r"^'(\w+)' object has no attribute '\w+'$")

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyapp.text.beam_search import SearchOptions, search
 
 import pyapp
 from pyapp.nn import quantize
+from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models import sequence_configs, test_sequences
 from tests.models.encoder_configs import CONFIGS, OTHER_DEVICE, batch
 from tests.models.test_encoders import make

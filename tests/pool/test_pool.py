@@ -127,7 +127,7 @@ def test_many_models_in_a_row_use_the_same_memory() -> None:
         session.step(4)
         del model, session
         sizes.append(worker_pool().size)
-    assert sizes[2:] == [sizes[2]] * 18 and backend.allocated < 1 << 28
+    assert len(set(sizes[10:])) == 1 and sizes[-1] < 1 << 26 and backend.allocated < 1 << 28
 
 
 @in_the_page

@@ -10,7 +10,7 @@ const CRASHES = 2; // of the engine in one visit, after which it computes on one
 
 /** The user's setting: "auto", or a number. @returns {string} */
 export function threadsWish() {
-  const stored = memory.get("threads", "auto");
+  const stored = memory.get("threads", null);
   return Number.isInteger(stored) && stored >= 1 && stored <= MOST_THREADS ? String(stored) : "auto";
 }
 
