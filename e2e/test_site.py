@@ -221,6 +221,7 @@ def test_opened_as_a_file(browser: BrowserContext, dist: Path) -> None:
 
 
 def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
+    story.until("pyappPage.app.choices.generate.model")
     story.page.evaluate("pyappPage.app.engine.worker.terminate()")
     story.start("One day")
     story.page.get_by_role("button", name="Stop").click()
