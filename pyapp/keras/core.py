@@ -226,11 +226,6 @@ class Layer(Configured, Module):
             self._constrained.append((weight, constraints.get(constraint)))
         return weight
 
-    @property
-    def layers_below(self) -> list[Layer]:
-        """Keras layers and other modules directly inside, as Keras layers where they are."""
-        return [child for child in self._modules.values() if isinstance(child, Layer)]
-
     def _own_weights(self) -> list[Tensor]:
         others = {id(w) for w in self._weight_order}
         more = [w for w in (*self._parameters.values(), *self._buffers.values()) if id(w) not in others]

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..engine.lazy import np
 from ..engine.ops.random import manual_seed
-from ..train.batches import SequenceBatches
 from .core import clear_session
 from .models import clone_model
 from .saving import register_keras_serializable
@@ -34,9 +33,6 @@ class PyDataset:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
 
     def on_epoch_end(self) -> None: ...
-
-    def batches(self) -> SequenceBatches:
-        return SequenceBatches(self)  # type: ignore[arg-type]
 
 
 Sequence = PyDataset

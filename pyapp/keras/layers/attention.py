@@ -6,6 +6,7 @@ from math import prod, sqrt
 from typing import Any
 
 from ...engine import Tensor, ops
+from ...engine.ops.random import Generator
 from ...nn import functional as F
 from .. import constraints, initializers, regularizers
 from ..core import Layer
@@ -49,7 +50,7 @@ class MultiHeadAttention(Layer):
             {"regularizer": regularizers.get(kernel_regularizer), "constraint": constraints.get(kernel_constraint)},
             {"regularizer": regularizers.get(bias_regularizer), "constraint": constraints.get(bias_constraint)},
         )
-        self.seed = seed
+        self.seed, self.generator = seed, None if seed is None else Generator(seed)
 
     def _build_for(self, inputs: Any) -> None:
         raise AssertionError("built by _build_from")
@@ -116,7 +117,7 @@ class MultiHeadAttention(Layer):
             y = F.scaled_dot_product_attention(q, k, v)
         else:
             scores = _excluded(q @ k.mT * (1 / sqrt(self.key_dim)), mask).softmax(-1)  # (B, heads, T, S)
-            y = (F.dropout(scores, drop) if drop else scores) @ v  # (B, heads, T, size)
+            y = (F.dropout(scores, drop, generator=self.generator) if drop else scores) @ v  # (B, heads, T, size)
         y = y.transpose(1, 2).reshape(query.shape[0], query.shape[1], -1)
         kernel = self.output_kernel
         y = ops.linear(y, kernel.reshape(prod(kernel.shape[:2]), kernel.shape[2]).T, self.output_bias)
@@ -128,7 +129,7 @@ class _DotAttention(Layer):
 
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.dropout, self.seed = dropout, seed
+        self.dropout, self.seed, self.generator = dropout, seed, None if seed is None else Generator(seed)
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
         """(B, T, S)."""
@@ -147,7 +148,9 @@ class _DotAttention(Layer):
             causal = _causal(scores.shape[-2], scores.shape[-1], scores)
             allowed = causal if allowed is None else allowed & causal
         weights = _excluded(scores, allowed).softmax(-1)
-        y = (F.dropout(weights, self.dropout) if training and self.dropout else weights) @ value
+        y = (
+            F.dropout(weights, self.dropout, generator=self.generator) if training and self.dropout else weights
+        ) @ value
         if mask is not None and mask[0] is not None:
             y = y * mask[0].to(y.dtype).unsqueeze(-1)
         return (y, weights) if return_attention_scores else y

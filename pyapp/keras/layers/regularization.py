@@ -96,7 +96,9 @@ class AlphaDropout(_Random):
         self.rate = rate
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        return F.alpha_dropout(inputs, self.rate, training) if training and self.rate else inputs
+        return (
+            F.alpha_dropout(inputs, self.rate, training, generator=self.generator) if training and self.rate else inputs
+        )
 
 
 class GaussianDropout(_Random):

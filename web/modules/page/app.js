@@ -119,14 +119,21 @@ export class App extends EventTarget {
     };
   }
 
-  /** Resolves when there is a model to use. Rejects if the list could not be read. */
-  async listed() {
+  /**
+   * Resolves when there is a model to use. Rejects if the list could not be read.
+   * @param {AbortSignal} [signal] of Stop: a worker that then does not answer is replaced
+   */
+  async listed(signal) {
     this.listing ??= this.refresh();
+    const ask = () => this.engine.call("ping", {}, { signal }).catch(() => {});
+    signal?.addEventListener("abort", ask, { once: true });
     try {
       await this.listing;
     } catch (error) {
       this.listing = null; // the next call reads it again
       throw error;
+    } finally {
+      signal?.removeEventListener("abort", ask);
     }
   }
 

@@ -311,7 +311,7 @@ class ChatView {
       } else this.#loadEvent(event);
     };
     const running = this.button.run(async (signal) => {
-      await this.app.listed();
+      await this.app.listed(signal);
       await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
       throwIfCancelled(signal);
       const options = this.settings.options(); // the model may have limited them

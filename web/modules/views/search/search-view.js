@@ -333,7 +333,7 @@ class SearchView {
 
   /** Waits until the chosen model is loaded. */
   async #model(signal) {
-    await this.app.listed();
+    await this.app.listed(signal);
     const { model } = this.choice;
     if (!model) throw this.#noModel();
     if (this.known?.model !== model.id) {

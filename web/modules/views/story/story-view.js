@@ -142,7 +142,7 @@ export class StoryView {
     this.output.begin(prompt, options.seed, further);
     if (!this.engine.about) this.output.progress.show("Starting the engine…");
     return this.button.run(async (signal) => {
-      await this.app.listed();
+      await this.app.listed(signal);
       const { model } = this.choice;
       if (!further) this.#begin({ prompt, text: "", seed: options.seed, reason: "cancelled", tokens: 0, model: model.title });
       try {

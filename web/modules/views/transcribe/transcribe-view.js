@@ -319,7 +319,7 @@ export class TranscribeView {
     this.button.setLabel("Transcribe again");
     let version = null;
     try {
-      await this.app.listed();
+      await this.app.listed(signal);
       await this.#settleSettings(signal);
       const options = this.settings.options(this.choice.model);
       const model = this.#modelId();
@@ -385,7 +385,7 @@ export class TranscribeView {
   }
 
   async #record(live, signal, source) {
-    await this.app.listed();
+    await this.app.listed(signal);
     const model = this.#modelId();
     await live.open();
     if (signal.aborted) return live.finish();
