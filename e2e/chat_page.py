@@ -30,6 +30,7 @@ class ChatPage(StoryPage):
     def pick_model(self, files: list[Path]) -> ChatPage:
         """Chooses files in the dialog."""
         self.page.locator("#chat-model").get_by_role("button", name="another model").click()
+        self.models_opened()
         self.page.locator("#pick-files").set_input_files(files)
         return self
 

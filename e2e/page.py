@@ -98,7 +98,13 @@ class StoryPage:
 
     def open_models(self) -> Locator:
         self.page.get_by_role("button", name="Choose another model").click()
-        return self.page.locator("#model-dialog")
+        return self.models_opened()
+
+    def models_opened(self) -> Locator:
+        """The list of models, once its module is loaded: before that its fields take no files."""
+        dialog = self.page.locator("#model-dialog")
+        expect(dialog).to_be_visible()
+        return dialog
 
     def model_row(self, title: str) -> Locator:
         return self.page.locator(".model-row").filter(has=self.page.locator(".row-title", has_text=title))

@@ -176,6 +176,7 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     for path in write_embedder(tmp_path / "other", seed=8):
         hub.add("tests/other", path.relative_to(tmp_path / "other").as_posix(), path.read_bytes())
     page.locator("#search-model").get_by_role("button", name="another model").click()
+    search.models_opened()
     page.locator("#pick-folder").set_input_files(tmp_path / "other")
     expect(search.model).to_have_text("other")
     expect(search.note).to_contain_text("made with encoder")
