@@ -19,20 +19,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two processes would write one cache
-PAGE_CACHE = ROOT / "build" / "page-tests"  # its own: it tells which tests failed
+# A cache of its own tells which tests failed.
+PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
 PYODIDE = [sys.executable, "-m", "tests.pyodide"]
 # The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
 # WebAssembly builds under node, in the native suite, and need not run inside Pyodide again.
 SUITES = {
-    "page": [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-o",
-        f"cache_dir={ROOT / 'build' / 'page-tests'}",
-        "tests/pyodide",
-        "e2e",
-    ],
+    "page": [*PAGE, "tests/pyodide", "e2e"],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "-q", "-rfE"],
     "native": [*PYTEST, "tests", "-m", "not browser"],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize"],
