@@ -28,6 +28,8 @@ from .loading.config import DecoderConfig, layer_types, require
 from .loading.gguf import HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma3_text", "gemma3")
+# The tensors of a model that also sees pictures.
+IGNORED = r"(model\.)?(vision_tower|multi_modal_projector)\..*"
 # What the text_config of a model that also sees pictures leaves out.
 NESTED_DEFAULTS = {
     "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,

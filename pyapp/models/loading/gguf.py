@@ -7,6 +7,7 @@ convert_hf_to_gguf.py of https://github.com/ggml-org/llama.cpp.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -323,7 +324,7 @@ class AsGguf(Checkpoint):
 
     def __init__(
         self, form: Gguf, config: Any, model: Module, checkpoint: Checkpoint, stored: Mapping[str, Stored], base: str,
-        renames: Callable[[str], str] | None, strict: bool = True,
+        renames: Callable[[str], str] | None, ignored: re.Pattern[str], strict: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(checkpoint.source)
         self.format = f"{checkpoint.format} as GGUF"
@@ -333,7 +334,9 @@ class AsGguf(Checkpoint):
         self.types: dict[str, str] = {}
         self.values = keys_of(form, config) | {"general.name": _title(checkpoint.source.name)}
         self._read_by: dict[str, Callable[[], Tensor]] = {}
-        plans = plans_of(model, checkpoint, stored=stored, base=base, renames=renames, strict=strict)[0]
+        plans = plans_of(
+            model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict
+        )[0]  # fmt: skip
         joined: dict[str, list[tuple[str, Stored]]] = {}
         for name, (slot, plan) in plans.items():
             names = form.tensors(name) or form.tensors(slot.name)

@@ -28,6 +28,7 @@ from pyapp.text.tokenizer import Tokenizer
 
 from .by_task import MORE_FILES, own_task, renamed, sentence_parts
 from .gguf import AsGguf, Gguf
+from .weights import ignored_by
 
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
 UNSAID = ("tie_word_embeddings", "pad_token_id", "id2label", "label2id")
@@ -64,7 +65,9 @@ def as_gguf(
     older = getattr(module, "renamed", None)
     renames = older if task == "causal-lm" else renamed if older is None else lambda name: older(renamed(name))
     base = getattr(module, "BASE", None) or kind.base_model_prefix
-    view = AsGguf(form, config, model, checkpoint, stored, base, renames, strict=task == "causal-lm")
+    view = AsGguf(
+        form, config, model, checkpoint, stored, base, renames, ignored_by(module), strict=task == "causal-lm"
+    )
     check_said(form, config, view)
     if features:
         view.values |= gguf_keys(form.architecture, *sentence_parts(beside, None, None))
