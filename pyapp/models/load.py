@@ -258,12 +258,13 @@ def read_model(
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
     """A model of the class `kind` of an architecture's module, with the weights of a checkpoint."""
-    from pyapp.models.loading.weights import load_weights
+    from pyapp.models.loading.weights import ignored_by, load_weights
 
     config, model, stored = empty_model(module, kind, checkpoint, settings)
     load_weights(
         model, checkpoint, stored=stored, base=getattr(kind, "base_model_prefix", ""), dtype=dtype, device=device,
         progress=progress, config=config.to_dict(), renames=getattr(module, "renamed", None),
+        ignored=ignored_by(module),
     )  # fmt: skip
     model.eval()
     return model
