@@ -110,6 +110,9 @@ class DataLoader:
             base_seed, self.timeout,
         )  # fmt: skip
         self._workers = workers if self.persistent_workers else None
+        end_pass = getattr(self.dataset, "end_pass", None)  # a dataset that counts its passes counts in copies there
+        if end_pass is not None:
+            end_pass()
         try:
             yield from workers.batches(keys, self.prefetch_factor or 2, self.in_order)
         except GeneratorExit:  # the rest of the pass is not wanted: persistent workers go on with the next
