@@ -28,7 +28,7 @@ LAYERS = [
         *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
     {"optim"},
-    {"models", "text", "train", "audio", "cuda", "func"},
+    {"models", "text", "train", "audio", "cuda", "func", "datasets"},
     {"recipes", "autograd", "keras"},
     {"tasks"},
     {"cli", "browser"},
