@@ -27,7 +27,7 @@ LAYERS = [
         "hub",
         *"amp backends compiler distributions extension fft jit linalg random settings special testing utils".split(),
     },
-    {"optim"},
+    {"optim", "adapters"},
     {"models", "text", "train", "audio", "cuda", "func", "datasets"},
     {"recipes", "autograd", "keras"},
     {"tasks"},

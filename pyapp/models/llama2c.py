@@ -174,8 +174,8 @@ class Llama2c(Module):
 
     def head(self, x: Tensor) -> Tensor:
         """Logits (..., V) of x (..., dim)."""
-        weight = self.tok_embeddings.weight if self.output is None else self.output.weight
-        return ops.linear(self.norm(x), weight)
+        x = self.norm(x)
+        return ops.linear(x, self.tok_embeddings.weight) if self.output is None else self.output(x)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, T) integers → logits (B, T, V)."""

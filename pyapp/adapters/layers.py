@@ -1,0 +1,291 @@
+"""Layers with low-rank adapters. An adapted layer keeps its object, its weight and the names of its parameters; it gets
+another class, and the adapters' matrices as children by peft's names: lora_A, lora_B, lora_embedding_A …
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, TypeAlias
+
+from pyapp.engine import Tensor, no_grad, ops, quant
+from pyapp.errors import ModelError
+from pyapp.nn import Dropout, Embedding, Linear, Module, Parameter, ResidualLinear
+from pyapp.nn.layers.containers import ModuleDict, ParameterDict
+from pyapp.nn.layers.linear import TransposedLinear
+
+from .config import LoraConfig
+
+GROUPS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector")
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The weight and the bias of a layer before adapters were merged into it."""
+
+    names: tuple[str, ...]
+    weight: Tensor
+    bias: Tensor | None
+
+
+class LowRank(Module):
+    """Base of the layers with adapters. `active`: the names of the adapters that take part, in this order."""
+
+    scalings: dict[str, float]
+    active: tuple[str, ...]
+    merged: Merged | None
+    weight: Any
+    bias: Any
+    lengths: dict[str, tuple[Any, Tensor]]
+
+    def factors(self, name: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """A (r, in), B (out, r) and B's bias of an adapter."""
+        first, second = self.lora_A[name], self.lora_B[name]
+        return first.weight, second.weight, second.bias
+
+    def matrix(self) -> Tensor:
+        """The layer's weight (out, in) in floating point."""
+        return quant.dequantize(self.weight.detach())
+
+    def with_matrix(self, value: Tensor) -> Tensor:
+        """A matrix (out, in) in the form of the layer's weight."""
+        kind = self.weight.dtype
+        return quant.quantize(value, kind.name) if kind.is_quantized else value.to(kind)
+
+    def with_adapter(self, matrix: Tensor, name: str) -> Tensor:
+        """matrix (out, in) with an adapter: matrix + scaling B A, its rows with the lengths of DoRA."""
+        first, second, _ = self.factors(name)
+        changed = matrix + (second @ first).to(matrix.dtype) * self.scalings[name]
+        if name in self.lora_magnitude_vector:
+            changed = changed * self.row_factors(name).to(matrix.dtype).unsqueeze(1)
+        return changed
+
+    def row_factors(self, name: str) -> Tensor:
+        """DoRA's factors of the rows (out,): their trained lengths by their lengths, which have no gradient."""
+        magnitude: Tensor = self.lora_magnitude_vector[name]
+        return magnitude / self.row_lengths(name).to(magnitude.dtype)
+
+    def row_lengths(self, name: str) -> Tensor:
+        """The lengths (out,) of the rows of W + scaling B A. They are kept until a value changes: the next token does
+        not compute them again.
+        """
+        first, second, _ = self.factors(name)
+        state = tuple((value.storage, value.storage.version) for value in (self.weight, first, second))
+        known = self.lengths.get(name)
+        if known is None or known[0] != state:
+            with no_grad():
+                matrix = self.matrix()
+                known = state, (matrix + (second @ first).to(matrix.dtype) * self.scalings[name]).norm(2, 1)
+            self.lengths[name] = known
+        return known[1]
+
+    def running(self) -> tuple[str, ...]:
+        """The adapters that the layer must add."""
+        return self.active if self.merged is None else ()
+
+    def merge(self) -> None:
+        """Adds the active adapters to the weight. The old weight is kept, so that unmerge restores every bit. Quantised
+        weights are quantised again.
+        """
+        if self.merged is not None or not self.active:
+            return
+        bias = getattr(self, "bias", None)
+        with no_grad():
+            matrix = self.matrix()
+            for name in self.active:
+                matrix = self.with_adapter(matrix, name)
+            added = [
+                self.factors(name)[2] * self.scalings[name] for name in self.active if self.factors(name)[2] is not None
+            ]
+            self.merged = Merged(self.active, self.weight, bias)
+            self.weight = Parameter(self.with_matrix(matrix), requires_grad=False)
+            if added:
+                total = ops.stack(added).sum(0)  # (out,)
+                self.bias = Parameter(total if bias is None else bias + total.to(bias.dtype), requires_grad=False)
+
+    def unmerge(self) -> None:
+        """Restores the weight and the bias from before the merge."""
+        if self.merged is not None:
+            before, self.merged = self.merged, None
+            self.weight = before.weight
+            if hasattr(self, "bias"):
+                self.bias = before.bias
+
+    def remove(self, name: str) -> None:
+        """Forgets an adapter. After the last one the layer has its old class again."""
+        for group in (*GROUPS, "lora_dropout"):
+            if name in getattr(self, group, ()):
+                del getattr(self, group)[name]
+        self.scalings.pop(name, None)
+        self.lengths.pop(name, None)
+        self.active = tuple(other for other in self.active if other != name)
+        if not self.scalings:
+            for group in (*GROUPS, "lora_dropout"):
+                if group in self._modules:
+                    delattr(self, group)
+            for attribute in ("scalings", "active", "merged", "lengths"):
+                delattr(self, attribute)
+            self.__class__ = next(kind for kind, adapted in ADAPTED.items() if adapted is type(self))
+
+    def extra_repr(self) -> str:
+        ranks = ", ".join(f"{name}: r={self.factors(name)[0].shape[0]}" for name in self.scalings)
+        return f"{super().extra_repr()}, lora=({ranks})"
+
+
+class LowRankLinear(LowRank):
+    """W x + bias + scaling B A x, for layers x (..., in) → (..., out)."""
+
+    def product(self, x: Tensor) -> Tensor:
+        """W x, without the bias: (..., in) → (..., out)."""
+        return ops.linear(x, self.weight)
+
+    def add(self, result: Tensor, x: Tensor) -> Tensor:
+        """result (..., out) with the adapters' parts for the input x (..., in)."""
+        for name in self.running():
+            first, second, bias = self.factors(name)
+            given = self.lora_dropout[name](x) if name in self.lora_dropout else x  # (..., in)
+            scaling = self.scalings[name]
+            hidden = ops.linear(given.to(first.dtype), first) * scaling  # (..., r)
+            bias = None if bias is None else bias * scaling
+            if name in self.lora_magnitude_vector:
+                factors = self.row_factors(name)  # (out,)
+                part = ops.linear(hidden, second, bias) * factors + self.product(given) * (factors - 1)
+                result = result + part.to(result.dtype)
+            elif result.dtype is second.dtype:
+                result = ops.linear(hidden, second, bias, result)
+            else:
+                result = result + ops.linear(hidden, second, bias).to(result.dtype)
+        return result
+
+
+class LoraLinear(LowRankLinear, Linear):
+    """A Linear layer with adapters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) → (..., out)."""
+        return self.add(Linear.forward(self, x), x)
+
+
+class LoraResidualLinear(LowRankLinear, ResidualLinear):
+    """A ResidualLinear layer with adapters."""
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., in), residual (..., out) → (..., out)."""
+        return self.add(ResidualLinear.forward(self, x, residual), x)
+
+
+class LoraTransposedLinear(LowRankLinear, TransposedLinear):
+    """A TransposedLinear layer with adapters."""
+
+    def product(self, x: Tensor) -> Tensor:
+        return ops.linear(x, self.weight.T)
+
+    def matrix(self) -> Tensor:
+        return quant.dequantize(self.weight.detach().T)
+
+    def with_matrix(self, value: Tensor) -> Tensor:
+        return LowRank.with_matrix(self, value).T
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., in), residual (..., out) → (..., out)."""
+        return self.add(TransposedLinear.forward(self, x, residual), x)
+
+
+class LoraEmbedding(LowRank, Embedding):
+    """An Embedding with adapters: A is (r, V), B (D, r), and the weight (V, D) gets scaling (B A)ᵀ."""
+
+    def factors(self, name: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        return self.lora_embedding_A[name], self.lora_embedding_B[name], None
+
+    def matrix(self) -> Tensor:
+        return quant.dequantize(self.weight.detach()).T
+
+    def with_matrix(self, value: Tensor) -> Tensor:
+        return LowRank.with_matrix(self, value.T.contiguous())
+
+    def forward(self, input: Tensor) -> Tensor:
+        """ids (...) → (..., D)."""
+        result = Embedding.forward(self, input)
+        for name in self.running():
+            first, second, _ = self.factors(name)
+            hidden = ops.embedding(first.T.contiguous(), input) * self.scalings[name]  # (..., r)
+            if name in self.lora_magnitude_vector:
+                factors = self.row_factors(name)  # (D,)
+                plain = ops.embedding(self.weight, input)  # (..., D)
+                part = ops.linear(hidden, second) * factors + plain * (factors - 1)
+            else:
+                part = ops.linear(hidden, second)
+            result = result + part.to(result.dtype)
+        return result
+
+
+Adaptable: TypeAlias = Any  # a module of one of the classes in ADAPTED
+
+# Layers that can have adapters, and their classes with adapters.
+ADAPTED: dict[type[Module], type[LowRank]] = {
+    Linear: LoraLinear, ResidualLinear: LoraResidualLinear, TransposedLinear: LoraTransposedLinear,
+    Embedding: LoraEmbedding,
+}  # fmt: skip
+
+
+def can_adapt(module: Module) -> bool:
+    """Whether a layer can have adapters."""
+    return type(module) in ADAPTED or isinstance(module, LowRank)
+
+
+def is_linear(module: Module) -> bool:
+    """Whether a layer is linear and can have adapters."""
+    return can_adapt(module) and not isinstance(module, Embedding)
+
+
+def sizes(module: Adaptable) -> tuple[int, int]:
+    """(in, out) of a layer that can have adapters."""
+    if isinstance(module, Embedding):
+        return module.num_embeddings, module.embedding_dim
+    return module.in_features, module.out_features
+
+
+def adapt(module: Adaptable, name: str, config: LoraConfig, path: str) -> None:
+    """Gives a layer an adapter with new values, which is not active yet."""
+    if not isinstance(module, LowRank):
+        module.__class__ = ADAPTED[type(module)]
+        module.lora_A, module.lora_B, module.lora_dropout = ModuleDict(), ModuleDict(), ModuleDict()
+        module.lora_magnitude_vector = ParameterDict()
+        if isinstance(module, LoraEmbedding):
+            module.lora_embedding_A, module.lora_embedding_B = ParameterDict(), ParameterDict()
+        module.scalings, module.active, module.merged, module.lengths = {}, (), None, {}
+    inputs, outputs = sizes(module)
+    rank, device = config.rank(path), module.weight.device
+    module.scalings[name] = config.scaling(path, rank)
+    if isinstance(module, LoraEmbedding):
+        if config.lora_bias:
+            raise ModelError("lora_bias: an embedding has no bias", where=path)
+        first = ops.zeros(rank, inputs, device=device)
+        second = ops.empty(outputs, rank, device=device)
+        with no_grad():
+            second.normal_()
+            if config.init_lora_weights is False:
+                first.normal_()
+        module.lora_embedding_A[name], module.lora_embedding_B[name] = Parameter(first), Parameter(second)
+    else:
+        module.lora_A[name] = Linear(inputs, rank, bias=False, device=device, dtype="float32")
+        module.lora_B[name] = Linear(rank, outputs, bias=config.lora_bias, device=device, dtype="float32")
+        if config.lora_dropout:
+            module.lora_dropout[name] = Dropout(config.lora_dropout).train(module.training)
+        _initialize(module.lora_A[name].weight, module.lora_B[name], rank, config.init_lora_weights)
+    if config.use_dora:
+        module.lora_magnitude_vector[name] = Parameter(module.row_lengths(name).float().clone())
+
+
+def _initialize(first: Tensor, second: Linear, rank: int, start: bool | str) -> None:
+    """A uniform in ±1 / sqrt(in) as in Linear, or normal; B and its bias zero unless `start` is False."""
+    with no_grad():
+        if start == "gaussian":
+            first.normal_(0.0, 1 / rank)
+        else:
+            bound = 1 / sqrt(first.shape[1])
+            first.uniform_(-bound, bound)
+        if start is not False:
+            second.weight.zero_()
+            if second.bias is not None:
+                second.bias.zero_()
