@@ -29,7 +29,7 @@ LAYERS = [
     },
     {"optim"},
     {"models", "text", "train", "audio", "cuda", "func"},
-    {"recipes", "autograd", "keras"},
+    {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
     {"cli", "browser"},
     {"__main__"},
