@@ -29,7 +29,7 @@ LAYERS = [
     },
     {"optim", "adapters"},
     {"models", "text", "train", "audio", "cuda", "func", "datasets"},
-    {"recipes", "autograd", "keras"},
+    {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
     {"cli", "browser"},
     {"__main__"},
