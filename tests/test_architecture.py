@@ -39,6 +39,7 @@ LAYER = {package: height for height, packages in enumerate(LAYERS) for package i
 NEIGHBOURS = {
     ("models", "text"), ("audio", "text"),
     ("hub", "formats"),  # the index of a model in several files
+    ("nn", "formats"),  # Weights opens files
 }  # fmt: skip
 
 # Packages that may import only from these.
