@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .engine import autocast as _autocast
 from .engine import get_num_threads
 from .engine.autograd import is_grad_enabled
 from .engine.device import Device, as_device
@@ -79,11 +80,17 @@ def is_inference_mode_enabled() -> bool:
 
 
 def is_autocast_enabled(device_type: Any = None) -> bool:
-    """Whether ops cast their operands: always False, see pyapp.amp."""
+    """Whether operations on a device (the CPU, unless given) convert their operands, see pyapp.amp."""
+    device = _autocast.STATE.device if _autocast.STATE.dtype is not None else None
+    return device is not None and device.type == ("cpu" if device_type is None else Device(device_type).type)
+
+
+is_autocast_cpu_enabled = is_autocast_enabled
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether backward looks for NaN: it does not."""
     return False
-
-
-is_anomaly_enabled = is_autocast_cpu_enabled = is_autocast_enabled
 
 
 def is_storage(obj: Any) -> bool:

@@ -94,9 +94,11 @@ class LowRank(Module):
             matrix = self.matrix()
             for name in self.active:
                 matrix = self.with_adapter(matrix, name)
-            added = [
-                self.factors(name)[2] * self.scalings[name] for name in self.active if self.factors(name)[2] is not None
-            ]
+            added: list[Tensor] = []
+            for name in self.active:
+                own = self.factors(name)[2]
+                if own is not None:
+                    added.append(own * self.scalings[name])
             self.merged = Merged(self.active, self.weight, bias)
             self.weight = Parameter(self.with_matrix(matrix), requires_grad=False)
             if added:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from . import autocast
 from .autograd import _SERIAL, STATE, Edge, Node, edge_of, enable_grad, gradients_at
 from .autograd_function import Described, output_of
 from .ops.random import default_generator
@@ -77,6 +78,7 @@ def checkpoint(
     if not STATE.enabled:
         return function(*args, **kwargs)
     state = default_generator.get_state()
+    region = autocast.STATE.dtype, autocast.STATE.device, autocast.STATE.caches
     start = _SERIAL()
     output = function(*args, **kwargs)
     several = isinstance(output, (tuple, list))
@@ -91,7 +93,8 @@ def checkpoint(
         if preserve_rng_state:
             default_generator.set_state(state)
         try:
-            repeated = function(*args, **kwargs)
+            with autocast.region(*region):  # backward runs outside of it
+                repeated = function(*args, **kwargs)
         finally:
             if preserve_rng_state:
                 default_generator.set_state(now)

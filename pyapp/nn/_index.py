@@ -9,6 +9,9 @@ MODULES = {
     "caches": """
         BatchCache CrossCache FixedCache GrowingCache Int8CrossCache KVCache RotatingCache
     """,
+    "checkpointing": """
+        checkpoint_blocks
+    """,
     "decoder": """
         CausalLanguageModel DecoderStack GroupedQueryAttention Heads RotaryTable SelfAttention heads_together
         normalized_heads soft_capped split_heads

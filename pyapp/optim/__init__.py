@@ -5,18 +5,20 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from . import adafactor, adam, adaptive, asgd, lbfgs, lion, lr_scheduler, muon, optimizer, sgd
+from . import adafactor, adam, adamw8bit, adaptive, asgd, lbfgs, lion, lr_scheduler, masters, muon, optimizer, sgd
 from .adafactor import *  # noqa: F403
 from .adam import *  # noqa: F403
+from .adamw8bit import *  # noqa: F403
 from .adaptive import *  # noqa: F403
 from .asgd import *  # noqa: F403
 from .lbfgs import *  # noqa: F403
 from .lion import *  # noqa: F403
+from .masters import *  # noqa: F403
 from .muon import *  # noqa: F403
 from .optimizer import *  # noqa: F403
 from .sgd import *  # noqa: F403
 
-_FAMILIES = (adafactor, adam, adaptive, asgd, lbfgs, lion, muon, optimizer, sgd)
+_FAMILIES = (adafactor, adam, adamw8bit, adaptive, asgd, lbfgs, lion, masters, muon, optimizer, sgd)
 __all__ = ["lr_scheduler"]
 __all__ += [name for family in _FAMILIES for name in family.__all__]
 

@@ -30,7 +30,8 @@ class Trainer:
     """Trains a model of any kind: `loss` calls it.
 
     Gradients are clipped to the norm `clip`; None does not clip. With `subnormals_are_zero`, a step treats subnormal
-    float32 numbers as zero: processors are slow with them.
+    float32 numbers as zero: processors are slow with them. A step accumulates the gradients of `accumulate` batches,
+    each with the share of its `weight` (by default the same): only one batch at a time needs memory.
 
     `losses` has the reported loss of every step so far; `held_out` has (step, loss on held-out data) pairs.
     """
@@ -45,6 +46,8 @@ class Trainer:
         *,
         clip: float | None = 1.0,
         subnormals_are_zero: bool = False,
+        accumulate: int = 1,
+        weight: Callable[[Any], float] = lambda batch: 1.0,
     ) -> None:
         self.model = model
         self.batches = batches
@@ -53,6 +56,8 @@ class Trainer:
         self.schedule = schedule
         self.clip = clip
         self.subnormals_are_zero = subnormals_are_zero
+        self.accumulate = accumulate
+        self.weight = weight
         self.losses: list[float] = []
         self.held_out: list[tuple[int, float]] = []
 
@@ -61,15 +66,9 @@ class Trainer:
         return len(self.losses)
 
     def step(self) -> float:
-        """Trains on one batch. Returns the reported loss; PyappError if it is not finite."""
+        """Trains on `accumulate` batches. Returns the reported loss; PyappError if it is not finite."""
         with flush_denormals() if self.subnormals_are_zero else nullcontext():
-            loss, value = self.loss(self.model, self.batches.batch())
-            if not abs(value) < 1e9:
-                raise PyappError(
-                    f"the loss became {value} at step {self.step_count}",
-                    hint="Take a smaller learning rate and start in another folder",
-                )
-            loss.backward()
+            value = self._add_gradients()
             if self.clip is not None:
                 clip_grad_norm_(self.model.parameters(), self.clip)
             self.optimizer.step()
@@ -77,6 +76,23 @@ class Trainer:
             self.schedule.step()
         self.losses.append(value)
         return value
+
+    def _add_gradients(self) -> float:
+        """Adds the gradients of the step's batches to those of the parameters; returns the mean of the losses."""
+        batches = [self.batches.batch() for _ in range(self.accumulate)]
+        weights = [self.weight(batch) for batch in batches] if len(batches) > 1 else [1.0]
+        mean = 0.0
+        for batch, weight in zip(batches, weights, strict=True):
+            loss, value = self.loss(self.model, batch)
+            if not abs(value) < 1e9:
+                raise PyappError(
+                    f"the loss became {value} at step {self.step_count}",
+                    hint="Take a smaller learning rate and start in another folder",
+                )
+            share = weight / sum(weights)
+            (loss if share == 1 else loss * share).backward()
+            mean += value * share
+        return mean
 
 
 def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:

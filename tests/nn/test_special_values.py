@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from math import inf, nan
 from typing import Any
@@ -169,14 +168,3 @@ def test_errors_inside_a_sequential_name_the_layer() -> None:
     net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(4, 1)))
     with pytest.raises(ArgumentError, match=r"layer 1\.1 of the Sequential, Linear\(in_features=4"):
         net(pyapp.ones(1, 2))
-
-
-def test_autocast_on_the_cpu_says_once_that_nothing_is_cast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyapp.amp.autocast, "_has_warned", False)
-    with pytest.warns(UserWarning, match="autocast has no effect"):
-        pyapp.amp.autocast("cpu")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pyapp.amp.autocast("cpu"):
-            assert (pyapp.ones(2, 2) @ pyapp.ones(2, 2)).dtype is pyapp.float32
-        pyapp.amp.autocast("cpu", enabled=False)

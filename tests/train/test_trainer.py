@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
+import pyapp
+from pyapp import nn, optim
 from pyapp.engine import get_num_threads, set_num_threads
 from pyapp.errors import PyappError
+from pyapp.train.trainer import Trainer
 from tests.train.small import VOCABULARY, small_trainer, weights
 
 
@@ -73,3 +79,30 @@ def test_norms_and_biases_do_not_decay() -> None:
     assert [len(group["params"]) for group in groups] == [3, 3]
     assert all(p.ndim == 2 for p in groups[0]["params"])
     assert all(p.ndim == 1 for p in groups[1]["params"])
+
+
+def test_accumulated_batches() -> None:
+    """Gradients of several batches with their weights are those of one large batch."""
+    x, y = pyapp.randn(6, 3), pyapp.randn(6, 1)
+
+    def trained(sizes: list[int], accumulate: int) -> tuple[Any, list[float]]:
+        pyapp.manual_seed(0)
+        model = nn.Linear(3, 1)
+        given = iter([*zip(x.split(sizes), y.split(sizes), strict=True)] * 3)
+        batches = SimpleNamespace(position=0, batch=lambda: next(given))
+
+        def loss(module: Any, batch: Any) -> tuple[Any, float]:
+            value = (module(batch[0]) - batch[1]).square().mean()
+            return value, float(value.item())
+
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        schedule = optim.lr_scheduler.ConstantLR(optimizer, 1.0)
+        trainer = Trainer(
+            model, batches, loss, optimizer, schedule, accumulate=accumulate, weight=lambda batch: len(batch[0])
+        )
+        return model, [trainer.step() for _ in range(3)]
+
+    whole, expected = trained([6], 1)
+    parts, losses = trained([1, 2, 3], 3)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    np.testing.assert_allclose(parts.weight.detach().numpy(), whole.weight.detach().numpy(), rtol=1e-5)

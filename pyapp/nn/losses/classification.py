@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, int64, ops
+from ...engine.autocast import in_full_precision
 from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
 from ...engine.user_errors import describe
@@ -56,6 +57,7 @@ def _index_loss(
     return reduce(name, values, reduction)
 
 
+@in_full_precision
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -72,6 +74,7 @@ def nll_loss(
     return _index_loss("nll_loss", scores, target, weight, ignore_index, reduction, 0.0)
 
 
+@in_full_precision
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -126,6 +129,7 @@ def _binary_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     return -(target * _limited_log(x) + (1 - target) * _limited_log(1 - x))
 
 
+@in_full_precision
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -137,6 +141,7 @@ def binary_cross_entropy(
     return reduce("binary_cross_entropy", values if weight is None else values * weight, reduction)
 
 
+@in_full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -155,6 +160,7 @@ def binary_cross_entropy_with_logits(
     return reduce(name, values if weight is None else values * weight, reduction)
 
 
+@in_full_precision
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """target * (log target - input). `input` is in logarithms, and so is `target` if `log_target`. "batchmean" divides
     the sum by the size of the first dim, which is the mathematical definition.
@@ -168,6 +174,7 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     return reduce("kl_div", values, reduction)
 
 
+@in_full_precision
 def soft_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target * input)) for targets of 1 and -1."""
     same_shape("soft_margin_loss", input, target)

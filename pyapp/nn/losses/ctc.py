@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor
+from ...engine.autocast import in_full_precision
 from ...engine.claims import ctc as _claims  # noqa: F401 (the kernels of ctc_losses)
 from ...engine.lazy import np
 from ...engine.numpy_arrays import array_of
@@ -26,6 +27,7 @@ def _lengths(name: str, given: Any, count: int, most: int) -> Any:
     return array
 
 
+@in_full_precision
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...engine import Tensor, int64, ops
+from ...engine.autocast import in_full_precision
 from ...engine.user_errors import describe
 from ..layers.distance import pairwise_distance
 from .reduction import loss_layer, reduce, same_shape
@@ -18,6 +19,7 @@ __all__ = [
 __top_level__ = ["cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "triplet_margin_loss"]
 
 
+@in_full_precision
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
@@ -31,6 +33,7 @@ def cosine_embedding_loss(
     return reduce("cosine_embedding_loss", values, reduction)
 
 
+@in_full_precision
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1."""
     same_shape("hinge_embedding_loss", input, target)
@@ -38,6 +41,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, *, 
     return reduce("hinge_embedding_loss", values, reduction)
 
 
+@in_full_precision
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, *, reduction: str = "mean"
 ) -> Tensor:
@@ -46,6 +50,7 @@ def margin_ranking_loss(
     return reduce("margin_ranking_loss", (-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
+@in_full_precision
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -76,6 +81,7 @@ def multi_margin_loss(
     return reduce("multi_margin_loss", short.sum(-1) / input.shape[-1], reduction)
 
 
+@in_full_precision
 def multilabel_margin_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """Multi-label hinge loss: the sum of max(0, 1 - input[label] + input[other]) over all labels and all other classes,
     divided by the number of classes. input (N, C) or (C,), integer targets of the same shape: labels, then -1.
@@ -125,6 +131,7 @@ def triplet_margin_with_distance_loss(
     return reduce(name, (margin + near - far).clamp(min=0), reduction)
 
 
+@in_full_precision
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import log, pi
 
 from ...engine import Tensor, ops
+from ...engine.autocast import in_full_precision
 from ...engine.op import op
 from ...engine.user_errors import describe
 from .reduction import broadcast, loss_layer, reduce, weighted
@@ -16,6 +17,7 @@ __all__ = [
 __top_level__ = ["poisson_nll_loss"]
 
 
+@in_full_precision
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """(input - target)², times a weight for each element."""
     input, target = broadcast("mse_loss", input, target)
@@ -23,6 +25,7 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: 
     return weighted("mse_loss", difference * difference, weight, reduction)
 
 
+@in_full_precision
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """|input - target|, times a weight for each element."""
     input, target = broadcast("l1_loss", input, target)
@@ -36,6 +39,7 @@ def _huber(d: Tensor, delta: float) -> Tensor:
     return ops.where(size < delta, 0.5 * d * d, delta * (size - 0.5 * delta))
 
 
+@in_full_precision
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
@@ -49,6 +53,7 @@ def huber_loss(
     return weighted("huber_loss", values, weight, "none").mean()  # divided by the count alone, as in torch
 
 
+@in_full_precision
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
     """Huber's loss divided by `beta`; with beta 0 it is l1_loss."""
     if beta < 0:
@@ -60,6 +65,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     return reduce("smooth_l1_loss", _huber(d, beta) * (1 / beta), reduction)
 
 
+@in_full_precision
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

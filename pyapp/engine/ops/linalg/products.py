@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from ... import dtype as _dtype
+from ...autocast import in_lower_precision
 from ...declare import function, method
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
@@ -204,12 +205,14 @@ def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
 
 
 @function(method=True, in_place=True, arguments="input mat1 mat2")
+@in_lower_precision
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha (a @ b); where beta is 0, x is not read."""
     return _added(x, mm(a, b), beta, alpha)
 
 
 @function(method=True, in_place=True, arguments="input batch1 batch2")
+@in_lower_precision
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha bmm(a, b)."""
     return _added(x, bmm(a, b), beta, alpha)
@@ -271,6 +274,7 @@ def inner(x: Tensor, other: Tensor) -> Tensor:
 
 
 @function(method=True, in_place=True)
+@in_lower_precision
 def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha times the sum of all batch1 @ batch2: (B, N, K), (B, K, M) → (N, M); x is broadcast to that.
 

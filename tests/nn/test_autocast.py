@@ -1,0 +1,148 @@
+"""autocast and GradScaler against torch (make_golden_autocast.py): dtypes, values, and losses of a training."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn
+from pyapp.adapters import LoraConfig, add_adapter
+from pyapp.nn import functional as F
+from tests.models.test_decoders import make
+from tests.nn.autocast_cases import CASES, arrays, training
+from tests.together import check_each
+
+GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("golden_autocast.json").read_text())
+
+
+def test_dtypes_and_values() -> None:
+    given = {name: pyapp.from_numpy(value) for name, value in arrays().items()}
+
+    def check(name: str) -> None:
+        dtype, shape, values = GOLDEN[name]
+        with pyapp.autocast("cpu", dtype=pyapp.bfloat16):
+            result = CASES[name](pyapp, F, given, given["x"].bfloat16())
+        assert (result.dtype.name, list(result.shape)) == (dtype, shape)
+        found = result.double().numpy().reshape(-1)[:8]
+        np.testing.assert_allclose(found, values, rtol=2e-2 if dtype == "bfloat16" else 2e-4, atol=2e-2)
+
+    check_each(check, ((name,) for name in CASES))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_training_with_a_scaler(dtype: str) -> None:
+    losses, kinds = training(pyapp, pyapp.from_numpy, dtype)
+    expected, expected_kinds = GOLDEN["training"][dtype]
+    assert kinds == expected_kinds == ["float32"] * 3
+    np.testing.assert_array_equal(losses[1::2], expected[1::2])  # the scales: which steps were skipped
+    np.testing.assert_allclose(losses[::2], expected[::2], rtol=5e-3)
+
+
+def test_regions() -> None:
+    x = pyapp.ones(2, 2, requires_grad=True)
+    assert not pyapp.is_autocast_enabled()
+    with pyapp.autocast("cpu"):
+        assert pyapp.is_autocast_enabled("cpu") and not pyapp.is_autocast_enabled("cuda")
+        others: list[Any] = []
+        thread = threading.Thread(target=lambda: others.append((x @ x).dtype))
+        thread.start()
+        thread.join()
+        assert others == [pyapp.float32]  # regions belong to a thread
+        y = x @ x
+        with pytest.raises(ZeroDivisionError), pyapp.autocast("cpu", enabled=False):
+            raise ZeroDivisionError
+        assert (x @ x).dtype is pyapp.bfloat16
+    assert (x @ x).dtype is pyapp.float32
+    y.sum().backward()
+    assert x.grad is not None and x.grad.dtype is pyapp.float32
+
+    @pyapp.autocast("cpu", dtype=pyapp.float16)
+    def product() -> Any:
+        return x @ x
+
+    assert product().dtype is pyapp.float16
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pyapp.autocast("cuda", enabled=False)
+    for arguments in (("cpu", pyapp.float64), ("cuda",)):
+        with pytest.warns(UserWarning, match="autocast has no effect"):
+            region = pyapp.autocast(*arguments)
+        with region:
+            assert (x @ x).dtype is pyapp.float32
+
+
+def test_a_changed_weight_is_converted_again() -> None:
+    weight = pyapp.ones(2, 2, requires_grad=True)
+    x = pyapp.ones(1, 2)
+    with pyapp.autocast("cpu"):
+        assert F.linear(x, weight).tolist() == [[2, 2]]
+        with pyapp.no_grad():
+            weight.mul_(3)
+            assert F.linear(x, weight).tolist() == [[6, 6]]
+        y = F.linear(x, weight)
+    assert y.requires_grad and y.tolist() == [[6, 6]]
+
+
+def test_custom_functions() -> None:
+    class Product(pyapp.autograd.Function):
+        @staticmethod
+        @pyapp.amp.custom_fwd(device_type="cpu", cast_inputs=pyapp.float32)
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.save_for_backward(x, y)
+            return x @ y
+
+        @staticmethod
+        @pyapp.amp.custom_bwd(device_type="cpu")
+        def backward(ctx: Any, g: Any) -> Any:
+            x, y = ctx.saved_tensors
+            return g @ y.mT, x.mT @ g
+
+    x = pyapp.ones(2, 2, requires_grad=True)
+    with pyapp.autocast("cpu"):
+        assert Product.apply(x.bfloat16(), x).dtype is pyapp.float32
+
+
+def test_a_language_model_with_an_adapter() -> None:
+    """A step on a quantised base under autocast: gradients reach the adapter, in float32."""
+    model = make("llama", 0, hidden_size=64, intermediate_size=64)
+    nn.quantize(model, "q8_0", where=lambda name, _: "q_proj" in name)
+    add_adapter(model, LoraConfig(r=2, init_lora_weights=False))
+    tokens = pyapp.tensor([[3, 17, 5, 60, 8]])
+    exact = F.cross_entropy(model(tokens)[0], tokens[0])
+    with pyapp.autocast("cpu"):
+        loss = F.cross_entropy(model(tokens)[0], tokens[0])
+    assert loss.dtype is pyapp.float32 and 0 < abs(loss.item() - exact.item()) < 0.05
+    loss.backward()
+    found = [value.grad for value in model.parameters() if value.requires_grad]
+    assert len(found) == 28 and all(g is not None and g.dtype is pyapp.float32 for g in found)
+
+
+def test_the_order_of_a_scalers_calls() -> None:
+    weight = nn.Parameter(pyapp.ones(2))
+    optimizer = pyapp.optim.SGD([weight], lr=1.0)
+    scaler = pyapp.amp.GradScaler("cpu", init_scale=4.0)
+    with pytest.raises(RuntimeError, match="no gradients were unscaled"):
+        scaler.update()
+    scaler.scale(weight.sum()).backward()
+    scaler.step(optimizer)
+    assert weight.tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="has been called"):
+        scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="before step"):
+        scaler.unscale_(optimizer)
+    scaler.update()
+    other = pyapp.amp.GradScaler("cpu")
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 4.0
+    half = nn.Parameter(pyapp.ones(2, dtype=pyapp.float16))
+    half.grad = pyapp.ones(2, dtype=pyapp.float16)
+    with pytest.raises(ValueError, match="float16"):
+        scaler.unscale_(SimpleNamespace(param_groups=[{"params": [half]}]))
