@@ -70,6 +70,14 @@ class _Value:
     def __lt__(self, other: Any) -> _Value:
         return self._with("greater", other, self)
 
+    def __ne__(self, zero: object) -> Any:
+        """self != 0, for `where` alone, which takes every number but 0 as true."""
+        if zero != 0:
+            raise ValueError("a program compares by != with 0 only")
+        return self
+
+    __hash__ = object.__hash__
+
     def abs(self) -> _Value:
         return self._with("abs", self)
 
@@ -104,7 +112,7 @@ class ElementProgram:
         self._on: dict[Device, Tensor] = {}
         self._constants: list[float] = []
         self.written: tuple[int, ...] = ()
-        self._slots: tuple[tuple[float, ...], tuple[int, ...]] = (), (0,) * NUMBERS
+        self._slots: tuple[tuple[float, ...] | None, tuple[int, ...]] = None, ()
 
     @property
     def code(self) -> bytes:
@@ -124,7 +132,7 @@ class ElementProgram:
     def slots(self, numbers: tuple[float, ...]) -> tuple[int, ...]:
         """The numbers and the function's own constants, as the slots of a launch record hold them."""
         held, slots = self._slots
-        if held != numbers or not numbers:
+        if held != numbers:
             every = (*numbers, *self._constants)
             bits = struct.unpack(f"{len(every)}q", struct.pack(f"{len(every)}d", *every))
             slots = bits + (0,) * (NUMBERS - len(bits))

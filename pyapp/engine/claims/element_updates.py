@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..dtype import float32
@@ -11,6 +12,7 @@ from ..op import claims
 from ..operands import dense
 from ..ops import element_updates as _element_updates  # noqa: F401 (defines the op)
 from ..tensor import Tensor
+from .layouts import result_like
 
 _COMPUTE = KERNELS["compute_f32"]
 _NONE = tuple((None,) * n for n in range(TENSORS + 1))
@@ -57,3 +59,25 @@ def _update_elements(
     for at in written:
         tensors[at].storage.version += 1
     return first
+
+
+@claims("computed_elements")
+def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Any:
+    """Float32 tensors of one shape."""
+    first, y, count = result_like(tensors[0])
+    given: list[Tensor] = [y, first]
+    for x in tensors:
+        if x.dtype is not float32 or x.shape != y.shape:
+            return NotImplemented
+    for x in tensors[1:]:
+        if x.strides != y.strides:
+            if not y.is_contiguous():
+                return _computed_elements([dense(x) for x in tensors], program, numbers)
+            x = dense(x)
+        given.append(x)
+    steps = program.on(y.device)
+    _COMPUTE.launch(
+        count * steps.shape[0] >> 14, *given, *_NONE[TENSORS - len(given)], steps, count, steps.shape[0] // 5, 0,
+        *program.slots(numbers),
+    )  # fmt: skip
+    return y
