@@ -31,7 +31,7 @@ TYPE_GROUPS = {
 }  # words of OPCODE lines in kernels.h
 DOWNLOADED = ("simd128", "relaxed")  # sets whose code travels: compiled for size where that costs no time
 _SMALL = "add_rows any_float binary blocks cast compute conv_transpose copy create ctc depthwise elements"
-_SMALL += " random reduce_angle scan select sort token_mask unary"
+_SMALL += " pooling random reduce_angle scan select sort token_mask unary"
 SMALL = tuple(f"{name}.c" for name in _SMALL.split())
 MEDIUM = ("conv.c", "gemm.c")  # -O3 makes them larger there, not faster
 ONCE = ("run.c", "pool.c")

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..compiler import Compiled
 from ..engine import Tensor, no_grad, ops
 from ..engine.lazy import np
 from ..train import fit as loops
 from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
-from ..train.compiled_step import CompiledStep
 from ..train.metrics import Mean
 from . import optimizers, saving
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of
@@ -214,8 +214,8 @@ class Model(Layer):
         jit_compile: Any = "auto", auto_scale_loss: bool = True,
     ) -> None:  # fmt: skip
         """Sets the optimiser, the losses and the metrics. Steps with inputs of steady shapes run as one call, unless
-        `run_eagerly`. `steps_per_execution`, `jit_compile` and `auto_scale_loss` are accepted: a step is one call
-        already, and float32 needs no scaling.
+        `run_eagerly`, or `jit_compile` is False. `steps_per_execution` and `auto_scale_loss` are accepted: a step is
+        one call already, and float32 needs no scaling.
         """
         found = optimizers.get(optimizer)
         if not isinstance(found, optimizers.Optimizer):
@@ -226,11 +226,12 @@ class Model(Layer):
             "weighted_metrics": weighted_metrics,
         }  # fmt: skip
         self.run_eagerly = run_eagerly
+        self.jit_compile = bool(jit_compile)
         self._loss_tracker = Mean(name="loss")
         self._output_trackers: list[Mean] = []
         self._compiled_loss: CompiledLoss | None = None
         self._compiled_metrics: CompiledMetrics | None = None
-        self._steps: dict[Any, CompiledStep] = {}
+        self._steps: dict[Any, Compiled] = {}
         self._last_logs: dict[str, Any] | None = None
 
     @property
@@ -334,7 +335,11 @@ class Model(Layer):
             self._last_logs = dict(self.train_step(x if y is None else given))
             return
         leaves = flatten([x, y, sample_weight])
-        if self.run_eagerly or not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves):
+        if (
+            self.run_eagerly
+            or not self.jit_compile
+            or not all(leaf is None or isinstance(leaf, Tensor) for leaf in leaves)
+        ):
             self._train_step(x, y, sample_weight)
             return
         structure = repr(map_structure(lambda leaf: leaf is None, [x, y, sample_weight]))
@@ -348,15 +353,8 @@ class Model(Layer):
                 numbered = _unflatten([x, y, sample_weight], order)
                 self._train_step(*map_structure(lambda k: by_order[k], numbered))
 
-            step = self._steps[structure] = CompiledStep(run, self._changed)
+            step = self._steps[structure] = Compiled(run, warns=False)
         step(*leaves)
-
-    def _changed(self) -> list[Tensor]:
-        """All tensors that a step changes."""
-        states = [s for kept in self.optimizer._kept.values() for s in kept.values()]
-        metrics = [] if self._compiled_metrics is None else self._compiled_metrics.tensors()
-        trackers = [t for tracker in (self._loss_tracker, *self._output_trackers) for t in tracker.state_tensors()]
-        return [*self.weights, *states, *metrics, *trackers]
 
     @property
     def compiled_step(self) -> str:
