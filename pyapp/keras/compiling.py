@@ -9,6 +9,7 @@ from ..engine import Tensor
 from ..train import metrics as base
 from . import losses, metrics
 from .core import flatten
+from .masking import mask_of, masked_weights
 
 
 def by_output(given: Any, names: list[str], what: str) -> list[Any]:
@@ -116,6 +117,8 @@ class CompiledMetrics:
         assert self.metrics is not None
         for k, metric, weighted in self.metrics:
             weights = sample_weight[k] if weighted else None
+            if isinstance(metric, base.MeanMetricWrapper):
+                weights = masked_weights(weights, mask_of(outputs[k]), "float32", mean=False)
             metric.update_state(y[k], outputs[k].detach(), weights)
 
     def results(self) -> dict[str, Any]:

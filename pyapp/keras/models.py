@@ -146,6 +146,9 @@ class Model(Layer):
                 self._modules[f"layer_{number}"] = layer
             self.built = True
 
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+        return None  # the layers inside have set the masks of the outputs
+
     # -- structure
 
     @property

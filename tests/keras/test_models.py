@@ -210,3 +210,31 @@ def test_texts_become_numbers() -> None:
     assert layer(["the cat flew away far", "dog"]).tolist()[0] == [2, 3, 1, 1]
     counted = keras.layers.TextVectorization(output_mode="count", vocabulary=["cat", "dog"])
     assert counted(["dog dog bird"]).tolist() == [[1.0, 0.0, 2.0]]
+
+
+def test_masks_in_captured_steps_and_where_they_are_lost() -> None:
+    ids = np.random.default_rng(0).integers(0, 5, (16, 6))
+    model = keras.Sequential(
+        [keras.layers.Embedding(10, 4, mask_zero=True), keras.layers.LSTM(3), keras.layers.Dense(1)]
+    )
+    model.compile("adam", "mse")
+    model.fit(ids, np.ones(16), batch_size=8, verbose=0, epochs=2)
+    assert model.compiled_step == "captured"
+    tail = np.concatenate([ids, np.zeros((16, 3), ids.dtype)], 1)  # more padding changes nothing
+    np.testing.assert_allclose(model.predict(tail), model.predict(ids), atol=1e-6)
+    with pytest.warns(UserWarning, match=r"layer flatten.* \(Flatten\) got a mask, and does not pass masks on"):
+        keras.layers.Flatten()(keras.layers.Embedding(10, 4, mask_zero=True)(ids))
+
+
+@pytest.mark.parametrize("kind", ["SimpleRNN", "GRU", "LSTM"])
+def test_recurrent_dropout_follows_its_seed(kind: str) -> None:
+    x = np.ones((2, 3, 4), "float32")
+    first, second, other = (
+        getattr(keras.layers, kind)(5, dropout=0.5, recurrent_dropout=0.3, seed=seed) for seed in (1, 1, 2)
+    )
+    for layer in (first, second, other):
+        layer(x)
+        layer.set_weights(first.get_weights())
+    y = first(x, training=True)
+    assert y.equal(second(x, training=True)) and not y.equal(other(x, training=True))
+    assert not first(x, training=True).equal(y)
