@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..engine import Tensor
+from ..errors import OperationError
 from ..train import metrics as base
 from . import losses, metrics
 from .core import flatten
@@ -72,7 +73,13 @@ class CompiledLoss:
                     f"output {name!r}: labels of shape {truth.shape} and predictions of shape {output.shape} have "
                     "different numbers of examples"
                 )
-            value = loss(truth, output, weights)
+            try:
+                value = loss(truth, output, weights)
+            except OperationError as error:
+                raise ValueError(
+                    f"output {name!r}: the loss {loss.name} cannot compare labels of shape {tuple(truth.shape)} with "
+                    f"predictions of shape {tuple(output.shape)}: {error.what}"
+                ) from error
             found.append(value)
             value = value if weight is None else value * weight
             total = value if total is None else total + value

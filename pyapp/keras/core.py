@@ -16,6 +16,7 @@ from typing import Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
 from ..engine.thread_local import ThreadLocal
+from ..errors import OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from . import constraints, initializers, regularizers
@@ -350,14 +351,26 @@ class Layer(Configured, Module):
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())))
         masks = self._take_masks(args, kwargs)
-        with training_mode(training):
-            outputs = super().__call__(*args, **kwargs)
+        try:
+            with training_mode(training):
+                outputs = super().__call__(*args, **kwargs)
+        except OperationError as error:
+            self._name_in(error, args)
+            raise
         if masks is not None:
             self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:
             for output in flatten(outputs):
                 self.add_loss(self.activity_regularizer(output) / output.shape[0])
         return outputs
+
+    def _name_in(self, error: OperationError, args: tuple[Any, ...]) -> None:
+        """Writes this layer and the shapes of its inputs into an error of its operations; the innermost layer does."""
+        if "layer " not in (error.where or ""):
+            shapes = [tuple(leaf.shape) for leaf in flatten(list(args)) if isinstance(leaf, Tensor)]
+            given = " and ".join(map(str, shapes)) or "no tensors"
+            error.where = f"layer {self.name} ({type(self).__name__}) with inputs of shape {given}: {error.where}"
+            error.args = (error.message,)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)

@@ -145,7 +145,8 @@ def sparse_categorical_crossentropy(
         found = compute(flat, classes.reshape(-1), reduction="none", ignore_index=ignored)
     except (IndexError, ValueError) as error:
         raise ValueError(
-            f"sparse_categorical_crossentropy: labels are classes 0 … {flat.shape[1] - 1}: {error}"
+            f"sparse_categorical_crossentropy: labels are classes 0 … {flat.shape[1] - 1}, got {int(classes.min())} … "
+            f"{int(classes.max())}"
         ) from error
     return found.reshape(classes.shape)
 

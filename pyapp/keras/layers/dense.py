@@ -83,7 +83,14 @@ class Embedding(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         ids = inputs.to("int64") if inputs.dtype.is_floating_point else inputs
-        return set_mask(ops.embedding(self.embeddings, ids), self.compute_mask(inputs, None))
+        try:
+            found = ops.embedding(self.embeddings, ids)
+        except IndexError as error:
+            low, high = int(ids.min()), int(ids.max())
+            raise IndexError(
+                f"layer {self.name} (Embedding) takes ids 0 … {self.input_dim - 1}, got {low} … {high}"
+            ) from error
+        return set_mask(found, self.compute_mask(inputs, None))
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """With mask_zero: which ids are not 0. Then 0 stands for "no word", and input_dim counts it."""
