@@ -227,7 +227,7 @@ def test_a_story_goes_on_and_is_kept(story: StoryPage) -> None:
     story.wait_ready()
 
 
-# A store under a quota: what an entry that is too large fails with, what is listed then, and after the entry got smaller.
+# A store under a quota: what an entry that is too large fails with, what is listed then, and once the entry is smaller.
 FULL = """async (bytes) => {
   const { HistoryStore } = await import("/modules/history/history-store.js");
   const store = new HistoryStore("story");

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import datasets
+from pyapp import datasets, keras
 from pyapp.datasets import pictures, texts
 from pyapp.datasets.files import DataFile
 from pyapp.errors import DownloadError, FileFormatError, ModelNotFoundError, OptionError, StorageFullError
@@ -166,6 +166,10 @@ def test_cifar(tmp_path: Path) -> None:
     assert datasets.cifar100("test", coarse=True, folder=folder).labels.tolist() == [1, 0, 19]
     with pytest.raises(FileFormatError, match="has no train.bin"):
         datasets.cifar100(folder=folder)
+    both = {f"cifar-100-binary/{part}.bin": rows.tobytes() for part in ("train", "test")}
+    write(tmp_path, {"cifar-100-binary.tar.gz": packed(files | both)})
+    (x, y), _ = keras.datasets.cifar100.load_data(label_mode="coarse", folder=folder)
+    assert y.tolist() == [[1], [0], [19]] and (x[1].transpose(2, 0, 1).reshape(-1) == rows[1, 2:]).all()
     ten = {f"cifar-10-batches-bin/data_batch_{k}.bin": rows[:, 1:].tobytes()[:-k] for k in range(1, 6)}
     ten["cifar-10-batches-bin/batches.meta.txt"] = b"a\n" * 10
     write(tmp_path, {"cifar-10-binary.tar.gz": packed(ten)})

@@ -202,12 +202,13 @@ def test_settings() -> None:
 
 PARENT = """
 import os, sys, time
+import pyapp
 from pyapp.utils.data import DataLoader, get_worker_info
 
 def slow(batch):
     print(os.getpid(), flush=True)
     time.sleep(0.05)
-    return batch
+    return pyapp.ones(40_000)
 
 if __name__ == "__main__":
     loader = DataLoader(range(1000), num_workers=1, collate_fn=slow, multiprocessing_context=sys.argv[1])

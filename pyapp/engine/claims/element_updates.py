@@ -73,9 +73,6 @@ def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbe
                 return _computed_elements([dense(x) for x in tensors], program, numbers)
             x = dense(x)
         given.append(x)
-    steps = program.on(y.device)
-    _COMPUTE.launch(
-        count * steps.shape[0] >> 14, *given, *_NONE[TENSORS - len(given)], steps, count, steps.shape[0] // 5, 0,
-        *program.slots(numbers),
-    )  # fmt: skip
+    kernel, *slots = record(program, count, tuple(given), numbers)
+    kernel.launch(count * len(program.code) >> 14, *slots)
     return y

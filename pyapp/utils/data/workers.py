@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import cycle
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from typing import Any
 
 from ...engine.lazy import np
@@ -129,6 +129,8 @@ class Workers:
             context = multiprocessing.get_context(context)
         self.timeout = timeout
         _ = np.random  # imported once, not by each forked worker
+        if os.name == "posix":  # one for all processes: it knows which shared memory is in use
+            resource_tracker.ensure_running()
         self.tasks: list[Any] = []
         self.results: list[Any] = []
         self.processes: list[Any] = []
