@@ -36,7 +36,7 @@ from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, load_tokenizer
+from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer
 from pyapp.text.vocabulary_files import checked_vocabulary
 
 from .weights import IGNORED, ignored_by, load_weights
@@ -153,7 +153,7 @@ def _load_gguf(
             )
         settings = dict(settings_of(checkpoint))
         check_task(settings, _where(path), task)
-        tokenizer = load_tokenizer(path)
+        tokenizer = gguf_tokenizer(checkpoint.values, _where(path))  # type: ignore[attr-defined]
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
         _check_tokenizer(tokenizer, model, name)
         if task == "features":
