@@ -41,7 +41,7 @@ class FinetuneView(TrainView):
         click.echo(f"{results['folder']}: {results['parameters']:,} trained parameters, {results['steps']:,} steps")
         if "held_out_loss" in results:
             before, after = results["held_out_loss_before"], results["held_out_loss"]
-            click.echo(f"held-out loss {after:.4f} nats per token, {before:.4f} at the first evaluation")
+            click.echo(f"held-out loss {after:.4f} nats per token, {before:.4f} before")
         if results["adapter"]:
             click.echo(f"try it:   pyapp generate {self._model} --adapter {self._folder} -p …")
             click.echo(f"write it: pyapp merge {self._model} {self._folder} MERGED")

@@ -14,7 +14,7 @@ from pyapp.engine import Tensor, autocast, no_grad
 from pyapp.engine.dtype import bfloat16
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import OptionError
-from pyapp.events import Cancel, Event, Item, Notice, Progress, Token
+from pyapp.events import Cancel, Event, Item, Metric, Notice, Progress, Token
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
 from pyapp.models.loading.writing_folder import write_model
@@ -200,6 +200,13 @@ class FinetuneTraining(ResumableTraining):
         loss = token_loss(logits.float(), targets)
         return loss, float(loss.item())
 
+    def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
+        """The remaining steps; before the first one, the held-out loss of the model as it was."""
+        if self.judges() and not self.trainer.step_count:
+            self.trainer.held_out.append((0, self.held_out_loss()))
+            yield Metric("held_out_loss", self.trainer.held_out[0][1], "nats/token", 0)
+        yield from super()._train(steps, evaluate_every, save_every, cancel)
+
     def judges(self) -> bool:
         return bool(self.held_out_rows)
 
@@ -254,7 +261,7 @@ class FinetuneTraining(ResumableTraining):
         write_model(self.loaded, self.folder)
 
     def results(self) -> dict[str, Any]:
-        """What was trained, and the held-out losses at the first evaluation and at the end."""
+        """What was trained, and the held-out losses before and after."""
         found: dict[str, Any] = {
             "parameters": self.parameters,
             "examples": len(self.examples.rows),
