@@ -46,16 +46,21 @@ def test_training_with_a_scaler(dtype: str) -> None:
     np.testing.assert_allclose(losses[::2], expected[::2], rtol=5e-3)
 
 
+@pytest.mark.native_only
+def test_a_region_belongs_to_a_thread() -> None:
+    x, others = pyapp.ones(2, 2), list[Any]()
+    with pyapp.autocast("cpu"):
+        thread = threading.Thread(target=lambda: others.append((x @ x).dtype))
+        thread.start()
+        thread.join()
+    assert others == [pyapp.float32]
+
+
 def test_regions() -> None:
     x = pyapp.ones(2, 2, requires_grad=True)
     assert not pyapp.is_autocast_enabled()
     with pyapp.autocast("cpu"):
         assert pyapp.is_autocast_enabled("cpu") and not pyapp.is_autocast_enabled("cuda")
-        others: list[Any] = []
-        thread = threading.Thread(target=lambda: others.append((x @ x).dtype))
-        thread.start()
-        thread.join()
-        assert others == [pyapp.float32]  # regions belong to a thread
         y = x @ x
         with pytest.raises(ZeroDivisionError), pyapp.autocast("cpu", enabled=False):
             raise ZeroDivisionError
