@@ -176,12 +176,14 @@ def _parameters_of(layer: LowRank, name: str) -> Iterator[Tensor]:
             yield from found.parameters() if isinstance(found, Module) else (found,)
 
 
-def merge_adapters(model: Module) -> None:
+def merge_adapters(model: Module, quantized: bool = True) -> None:
     """Adds the active adapters to the weights, so that the model is as fast as without. `unmerge_adapters`, and
-    choosing others, restores every bit: the old weights are kept. Quantised weights are quantised again, which rounds.
+    choosing others, restores every bit: the old weights are kept. Quantised weights are quantised again, which rounds;
+    `quantized` False leaves their adapters beside them.
     """
     for _, layer in adapted_layers(model):
-        layer.merge()
+        if quantized or not layer.weight.dtype.is_quantized:
+            layer.merge()
 
 
 def unmerge_adapters(model: Module) -> None:

@@ -17,9 +17,11 @@ import click
 from pyapp import __version__
 from pyapp.cli import texts
 from pyapp.cli.chat import chat
+from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, GroupedCommand, generation_options, settings_of
 from pyapp.cli.running import (
     READER_LEFT,
+    adapter_option,
     forward,
     json_option,
     open_closed_streams,
@@ -27,6 +29,7 @@ from pyapp.cli.running import (
     threads_option,
     use_threads,
 )
+from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.transcribe import transcribe
 from pyapp.cli.views import (
     InspectView,
@@ -109,7 +112,7 @@ def cli(verbose: bool) -> None:
 
 cli.add_command(transcribe)
 cli.add_command(chat)
-for command in texts.COMMANDS:
+for command in (*texts.COMMANDS, finetune, merge):
     cli.add_command(command)
 
 
@@ -118,6 +121,7 @@ for command in texts.COMMANDS:
 @click.option("-p", "--prompt", default="", help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
+@adapter_option
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
 @threads_option
@@ -128,6 +132,7 @@ def generate(
     prompt: str,
     tokenizer: str | None,
     dtype: str | None,
+    adapter: str | None,
     echo: bool,
     eager: bool,
     draft: str | None,
@@ -149,7 +154,15 @@ def generate(
     plain: View = SeveralView(prompt if echo else "") if several else StoryView(prompt if echo else "")
     return forward(
         lambda cancel: tasks.generate(
-            model, prompt, options, tokenizer=tokenizer, draft=draft, eager=eager, dtype=dtype, cancel=cancel
+            model,
+            prompt,
+            options,
+            tokenizer=tokenizer,
+            draft=draft,
+            eager=eager,
+            dtype=dtype,
+            adapter=adapter,
+            cancel=cancel,
         ),
         JsonView() if as_json else plain,
     )
@@ -197,9 +210,13 @@ def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str
     )
 
 
-@cli.group()
+@cli.group(cls=TrainGroup)
 def train() -> None:
-    """Train a model."""
+    """Train a model: a named one, or by your own script.
+
+    `pyapp train SCRIPT.py [ARGUMENTS]` runs a script; `pyapp train SETTINGS.toml` runs a command with the settings of a
+    file. `pyapp finetune` trains a language model further.
+    """
 
 
 @train.command()

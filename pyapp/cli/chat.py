@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyapp.cli.grouped import FILE_LIMIT, GroupedCommand, generation_options, settings_of
-from pyapp.cli.running import READER_LEFT, forward, json_option, threads_option, use_threads
+from pyapp.cli.running import READER_LEFT, adapter_option, forward, json_option, threads_option, use_threads
 from pyapp.cli.views import JsonView, StoryView, View
 from pyapp.errors import PyappError
 from pyapp.events import Done, Event, Thought, Token
@@ -40,6 +40,7 @@ BLOCK = '"""'
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
+@adapter_option
 @click.option(
     "--thoughts/--no-thoughts", default=True, help="Show what the model thinks before it answers.  [default: thoughts]"
 )
@@ -52,6 +53,7 @@ def chat(
     template_file: str | None,
     load_file: str | None,
     tokenizer: str | None,
+    adapter: str | None,
     thoughts: bool,
     draft: str | None,
     threads: int | None,
@@ -69,7 +71,7 @@ def chat(
     SamplingOptions.from_dict(options)  # what is wrong is told before the model is loaded
     use_threads(threads)
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
-    talk = Talk(model, tokenizer, draft, source, options, as_json, thoughts)
+    talk = Talk(model, tokenizer, adapter, draft, source, options, as_json, thoughts)
     if load_file:
         talk.conversation = Conversation.from_json(read_file(load_file), load_file)
     if system is not None:
@@ -138,13 +140,14 @@ class Talk:
     """The loop over messages and commands."""
 
     def __init__(
-        self, model: Any, tokenizer: Any, draft: Any, template: str | None, options: dict[str, Any], as_json: bool,
-        thoughts: bool,
+        self, model: Any, tokenizer: Any, adapter: str | None, draft: Any, template: str | None,
+        options: dict[str, Any], as_json: bool, thoughts: bool,
     ) -> None:  # fmt: skip
         from pyapp.text.chat import Conversation
 
         self.conversation: Conversation = Conversation()
         self._model, self._tokenizer, self._draft, self._template = model, tokenizer, draft, template
+        self._adapter = adapter
         self._options, self._as_json, self._thoughts = options, as_json, thoughts
         self._typed = sys.stdin is not None and sys.stdin.isatty()
         self._code = 0
@@ -153,7 +156,8 @@ class Talk:
         from pyapp import tasks
 
         view: View = JsonView() if self._as_json else View()
-        code = forward(lambda cancel: tasks.load(self._model, tokenizer=self._tokenizer, cancel=cancel), view)
+        chosen = {"tokenizer": self._tokenizer, "adapter": self._adapter}
+        code = forward(lambda cancel: tasks.load(self._model, cancel=cancel, **chosen), view)
         if code:
             return code
         if self._typed and not self._as_json:
@@ -293,7 +297,8 @@ class Talk:
             code = forward(
                 lambda cancel: tasks.chat(
                     self._model, self.conversation.messages, self._options, template=self._template,
-                    tokenizer=self._tokenizer, draft=self._draft, cancel=cancel,
+                    tokenizer=self._tokenizer, draft=self._draft, adapter=self._adapter, cancel=cancel,
+                    plain=self._adapter is not None,  # an adapter may have learnt to chat without a template
                 ),
                 kept,
             )  # fmt: skip

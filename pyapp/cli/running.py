@@ -22,6 +22,10 @@ threads_option = click.option(
     "--threads", type=click.IntRange(1, 64),
     help="Kernel threads. [default: PYAPP_NUM_THREADS, else OMP_NUM_THREADS, else all cores]",
 )  # fmt: skip
+adapter_option = click.option(
+    "--adapter", metavar="FOLDER", type=click.Path(exists=True, file_okay=False),
+    help="A LoRA adapter of the model, as pyapp finetune and peft write it.",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON event per line.")
 
 

@@ -102,12 +102,12 @@ def _run_lower(op: Op, args: tuple[Any, ...], dtype: DType) -> Any:
 
 def _run_linear(op: Op, args: tuple[Any, ...], dtype: DType) -> Any:
     """A residual is added in its own type, as by torch, where it is a sum of its own. Products with block-quantised
-    weights stay as they are: their activations are int8.
+    weights run in float32: their activations are int8.
     """
     x, weight, *rest = args
     bias, residual = (*rest, None, None)[:2]
     if weight.dtype.is_quantized:
-        return op.call(*args)
+        return op.call(*_all_converted(args, float32))
     y = op.call(*_all_converted((x, weight, bias), dtype))
     return y if residual is None else residual + y
 

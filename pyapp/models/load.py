@@ -57,6 +57,7 @@ def load_model(
     config: Source | None = None,
     dtype: str | None = None,
     device: Device | str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedModel:
@@ -65,10 +66,11 @@ def load_model(
 
     `tokenizer` and `config` (config.json) are needed if none is beside the model or in it. `dtype` ("q4_0", "Q4_K_M",
     "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
-    quantised models become float32. `device`: where the model computes. `report` receives Progress in bytes (download,
-    reading). The parameters do not require gradients: call `model.requires_grad_()` to train those that are not
-    quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError, ModelError,
-    OptionError, and Cancelled once `cancel` is set.
+    quantised models become float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
+    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `report` receives
+    Progress in bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to
+    train those that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError,
+    FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
@@ -100,6 +102,11 @@ def load_model(
     from pyapp.text.generate import check_tokenizer
 
     check_tokenizer(text, model.config.vocab_size)
+    if adapter is not None:
+        from pyapp.adapters import load_adapter, merge_adapters
+
+        load_adapter(model, adapter)
+        merge_adapters(model, quantized=False)
     return LoadedModel(name, model, text, model.config.to_dict())
 
 

@@ -19,6 +19,7 @@ __all__ = ["AdamW8bit"]
 
 BLOCK = 256
 SMALL = 4096  # elements up to which a parameter's moments stay float32: they take little, and biases and norms want it
+_PIECE = 1 << 15  # elements that are coded at once, within the processor's cache
 _SHIFT = 12  # bits of a float32 that the look-up of codes leaves out; 11 bits of the mantissa remain
 _MOMENTS = {"exp_avg": True, "exp_avg_sq": False}  # whether the codes have signs
 
@@ -50,23 +51,32 @@ def _codes(signed: bool) -> Any:
 
 def encode(moment: Any, signed: bool) -> tuple[Any, Any]:
     """A float32 array as codes (uint8, of its shape) and scales (float32, one for each block of 256)."""
-    flat = moment.reshape(-1)
-    blocks = -(-flat.size // BLOCK)
-    padded = np.zeros((blocks, BLOCK), np.float32)
-    padded.reshape(-1)[: flat.size] = flat
-    scales = np.abs(padded).max(1)
-    padded *= (1.0 / np.where(scales > 0, scales, 1.0)).astype(np.float32)[:, None]
-    codes = _codes(signed)[padded.view(np.uint32) >> np.uint32(_SHIFT)]
-    return codes.reshape(-1)[: flat.size].reshape(moment.shape), scales
+    flat, table = moment.reshape(-1), _codes(signed)
+    codes, scales = np.empty(flat.size, np.uint8), np.empty(-(-flat.size // BLOCK), np.float32)
+    for start in range(0, flat.size, _PIECE):
+        piece = flat[start : start + _PIECE]
+        padded = np.zeros((-(-piece.size // BLOCK), BLOCK), np.float32)
+        padded.reshape(-1)[: piece.size] = piece
+        largest = np.abs(padded).max(1)
+        scales[start // BLOCK : start // BLOCK + largest.size] = largest
+        padded *= (1.0 / np.where(largest > 0, largest, 1.0)).astype(np.float32)[:, None]
+        places = (padded.view(np.uint32) >> np.uint32(_SHIFT)).reshape(-1)[: piece.size]
+        table.take(places.astype(np.intp), out=codes[start : start + _PIECE], mode="clip")
+    return codes.reshape(moment.shape), scales
 
 
 def decode(codes: Any, scales: Any, signed: bool) -> Any:
     """The float32 array of codes and scales."""
-    flat = _values(signed)[codes.reshape(-1)]
-    full = flat.size // BLOCK * BLOCK
-    flat[:full].reshape(-1, BLOCK)[...] *= scales[: full // BLOCK, None]
-    flat[full:] *= scales[-1] if scales.size else 1.0
-    return flat.reshape(codes.shape)
+    flat, values = codes.reshape(-1), _values(signed)
+    found = np.empty(flat.size, np.float32)
+    for start in range(0, flat.size, _PIECE):
+        piece = found[start : start + _PIECE]
+        values.take(flat[start : start + _PIECE].astype(np.intp), out=piece, mode="clip")
+        full = piece.size // BLOCK * BLOCK
+        first = start // BLOCK
+        piece[:full].reshape(-1, BLOCK)[...] *= scales[first : first + full // BLOCK, None]
+        piece[full:] *= scales[-1]
+    return found.reshape(codes.shape)
 
 
 class AdamW8bit(Optimizer):

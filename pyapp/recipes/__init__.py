@@ -1,4 +1,5 @@
-"""The training of the embedded models: `story` writes stories, `speech` transcribes speech.
+"""The training of the embedded models: `story` writes stories, `speech` transcribes speech; `finetune` trains any
+language model further.
 
 The page's wheel leaves this package out.
 """

@@ -31,17 +31,18 @@ from pyapp.events import (
 from pyapp.text.options import SamplingOptions, check_number
 
 from .chat import chat, drafter_of, load_chat
-from .core import BREATH, Breath, Events, Result, error_event, reported, task
+from .core import BREATH, Breath, Events, Result, error_event, given, reported, task
 from .keeper import keeper
 from .speech import listen, load_speech, transcribe
 from .texts import answer, classify, embed, fill_mask, label, pipeline, rerank, translate
-from .training import train_speech, train_story
+from .training import finetune, merge, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
     "Partial", "Progress", "Segment", "Thought", "Token", "answer", "chat", "classify", "embed", "error_event",
-    "fill_mask", "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "models", "pipeline",
-    "quantize", "rerank", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
+    "fill_mask", "finetune", "generate", "inspect", "label", "listen", "load", "load_chat", "load_speech", "merge",
+    "models", "pipeline", "quantize",
+    "rerank", "set_threads", "task", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 
@@ -57,10 +58,11 @@ async def load(
     tokenizer: Any = None,
     key: object = None,
     dtype: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     cancel: Cancel | None = None,
 ) -> Events:
     """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
-    chosen = {} if dtype is None else {"dtype": dtype}
+    chosen = given(dtype=dtype, adapter=adapter)
     async with aclosing(keeper.get("generate", model, tokenizer, key, cancel or Cancel(), **chosen)) as events:
         async for event in events:
             if isinstance(event, Result):
@@ -80,6 +82,7 @@ async def generate(
     key: object = None,
     eager: bool = False,
     dtype: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     cancel: Cancel | None = None,
 ) -> Events:
     """Continues `prompt`: Progress and the Metric load_time while the model is loaded, then the events of
@@ -89,7 +92,7 @@ async def generate(
     name, a path, bytes, a ByteSource or a LoadedModel; None: the embedded one. `tokenizer` likewise, if it is not
     beside the model. `key` identifies models without a name; the last used model is kept. `options` may be a dict of
     JSON values. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M" …) is the type to convert the
-    matrices to while they are read.
+    matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events
@@ -99,7 +102,7 @@ async def generate(
         options = SamplingOptions.from_dict(options or {})
     loaded = model
     if not hasattr(model, "tokenizer"):
-        chosen = {} if dtype is None else {"dtype": dtype}
+        chosen = given(dtype=dtype, adapter=adapter)
         async with aclosing(keeper.get("generate", model, tokenizer, key, cancel, **chosen)) as events:
             async for event in events:
                 if isinstance(event, Result):

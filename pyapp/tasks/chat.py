@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pyapp.events import Cancel, Done, Event, Notice
 from pyapp.text.options import SamplingOptions
 
-from .core import Breath, Events, Result, reported, task
+from .core import Breath, Events, Result, given, reported, task
 from .keeper import keeper, load_text
 
 NO_TEMPLATE = Notice(
@@ -55,16 +56,17 @@ async def chat(
     variables: Mapping[str, Any] | None = None,
     tokenizer: Any = None,
     draft: Any = None,
+    adapter: str | os.PathLike[str] | None = None,
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
     """The model's answer to `messages`, mappings with role (system, user, assistant, tool) and content: Progress and
     the Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer.
 
-    `model`, `tokenizer`, `draft`, `key` and `options` as for `generate`; max_new_tokens is None by default. `tools` are
-    JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat template;
-    `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the conversation as plain
-    text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs from this
+    `model`, `tokenizer`, `draft`, `adapter`, `key` and `options` as for `generate`; max_new_tokens is None by default.
+    `tools` are JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat
+    template; `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the conversation
+    as plain text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs from this
     conversation.
     """
     from pyapp.text.chat import DEFAULTS, answer
@@ -76,7 +78,8 @@ async def chat(
         options = SamplingOptions.from_dict({"max_new_tokens": DEFAULTS.max_new_tokens} | dict(options or {}))
     loaded, drafter = model, None
     if not hasattr(model, "tokenizer"):
-        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel)) as events:
+        chosen_settings = given(adapter=adapter)
+        async with aclosing(keeper.get("generate", model, tokenizer, key, cancel, **chosen_settings)) as events:
             async for event in events:
                 if isinstance(event, Result):
                     loaded = event.value

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from pyapp.errors import Cancelled, OperationError, PyappError
 from pyapp.events import Done, Error, Event
@@ -66,6 +66,11 @@ class Result(Generic[T]):
     """The result of a stream of events; its last item."""
 
     value: T
+
+
+def given(**settings: Any) -> dict[str, Any]:
+    """The settings that are not None."""
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 class Breath:

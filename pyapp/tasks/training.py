@@ -1,17 +1,18 @@
-"""Training the embedded models, as streams of events."""
+"""Training the embedded models, and fine-tuning any language model, as streams of events."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyapp.errors import PyappError
-from pyapp.events import Cancel, Event
+from pyapp.events import Cancel, Done, Event
 
-from .core import Breath, Events, task
+from .core import Breath, Events, Result, reported, task
 
 
 @task
@@ -40,6 +41,47 @@ async def train_speech(
     async with aclosing(_trained(train, out, resume, cancel, settings)) as events:
         async for event in events:
             yield event
+
+
+@task
+async def finetune(
+    model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str], *, resume: bool = True,
+    cancel: Cancel | None = None, **settings: Any,
+) -> Events:  # fmt: skip
+    """Trains a language model further on the file `data`, in the folder `out`: the events of
+    pyapp.recipes.finetune.finetune. See train_story.
+    """
+    with needs_recipes():
+        from pyapp.recipes.finetune import finetune as train
+    async with aclosing(_trained(partial(train, model, data), out, resume, cancel, settings)) as events:
+        async for event in events:
+            yield event
+
+
+@task
+async def merge(
+    model: str | os.PathLike[str], adapter: str | os.PathLike[str], out: str | os.PathLike[str], *,
+    tokenizer: Any = None, dtype: str | None = None, cancel: Cancel | None = None,
+) -> Events:  # fmt: skip
+    """Writes a model with an adapter in its weights into the folder `out`: Progress; Done carries `file`, `size` and
+    `layers`. `dtype` as for generate.
+    """
+    from pyapp.adapters import load_adapter, merge_and_unload
+    from pyapp.models import load_model
+    from pyapp.models.loading.writing_folder import write_model
+
+    cancel = cancel or Cancel()
+
+    def work(report: Callable[[Event], None]) -> dict[str, Any]:
+        loaded: Any = load_model(model, tokenizer, dtype=dtype, report=report, cancel=cancel)
+        layers = load_adapter(loaded.model, adapter)
+        merge_and_unload(loaded.model)
+        file = write_model(loaded, out)
+        return {"file": str(file), "size": file.stat().st_size, "layers": len(layers)}
+
+    async with aclosing(reported(work)) as events:
+        async for event in events:
+            yield Done("complete", event.value) if isinstance(event, Result) else event
 
 
 @contextmanager

@@ -58,6 +58,14 @@ class ResumableTraining(ABC):
     def held_out_loss(self) -> float:
         """The loss on held-out data during training."""
 
+    def judges(self) -> bool:
+        """Whether there are held-out data."""
+        return True
+
+    def evaluated(self, cancel: Cancel) -> Iterator[Event]:
+        """More events at each evaluation."""
+        yield from ()
+
     @abstractmethod
     def export(self) -> None:
         """Writes the trained model into the folder."""
@@ -126,8 +134,10 @@ class ResumableTraining(ABC):
             yield Progress("training", step, steps, "steps")
             yield Metric("loss", loss, "nats/token", step)
             if step % evaluate_every == 0 or step == steps:
-                trainer.held_out.append((step, self.held_out_loss()))
-                yield Metric("held_out_loss", trainer.held_out[-1][1], "nats/token", step)
+                if self.judges():
+                    trainer.held_out.append((step, self.held_out_loss()))
+                    yield Metric("held_out_loss", trainer.held_out[-1][1], "nats/token", step)
+                yield from self.evaluated(cancel)
             if step % 10 == 0:
                 seconds = (time.perf_counter() - start) / (step - first)
                 yield Metric("speed", *self.speed(1 / seconds), step)

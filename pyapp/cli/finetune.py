@@ -1,0 +1,128 @@
+"""`pyapp finetune` and `pyapp merge`: training a language model further, and writing it with the adapter inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyapp.cli.grouped import GroupedCommand, option
+from pyapp.cli.running import forward, json_option, threads_option, use_threads
+from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, size
+from pyapp.events import Done, Event, Item
+from pyapp.text.options import SEEDS
+
+TRAINED, STEPS, MEMORY = "What is trained", "Steps", "Memory"
+
+
+class FinetuneView(TrainView):
+    """The bar with losses, samples, and how to use the result."""
+
+    def __init__(self, model: str, folder: Path) -> None:
+        super().__init__()
+        self._model, self._folder = model, folder
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Item):
+            self.close()
+            text = f"{event.values['prompt'].strip()} → {event.values['text'].strip()}"
+            click.secho(f"step {event.index}: {' '.join(text.split())}", dim=True, err=True)
+            return
+        super().show(event)
+
+    def done(self, event: Done) -> None:
+        super().done(event)
+        if event.reason == "cancelled" and "step" in event.results:
+            click.echo(f"{self._folder} keeps the state of this step", err=True)
+
+    def results(self, results: Mapping[str, Any]) -> None:
+        click.echo(f"{results['folder']}: {results['parameters']:,} trained parameters, {results['steps']:,} steps")
+        if "held_out_loss" in results:
+            before, after = results["held_out_loss_before"], results["held_out_loss"]
+            click.echo(f"held-out loss {after:.4f} nats per token, {before:.4f} before")
+        if results["adapter"]:
+            click.echo(f"try it:   pyapp generate {self._model} --adapter {self._folder} -p …")
+            click.echo(f"write it: pyapp merge {self._model} {self._folder} MERGED")
+        else:
+            click.echo(f"try it: pyapp generate {self._folder} -p …")
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("model")
+@click.argument("data", type=click.Path(exists=True, dir_okay=False))
+@click.option("-o", "--out-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
+              help="The folder for the adapter (or the model), the loss curve and the checkpoint.")  # fmt: skip
+@click.option("--eval", "held_out_data", type=click.Path(exists=True, dir_okay=False),
+              help="Examples to judge by. [default: a share of DATA, --held-out]")  # fmt: skip
+@click.option("--held-out", type=click.FloatRange(0, 0.9), help="Share of DATA to judge by. [default: 0.05]")
+@click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
+@click.option("--device", help="Where to train. [default: cpu]")
+@click.option("--resume/--no-resume", default=True, help="Continue a run that was interrupted. [default: resume]")
+@threads_option
+@json_option
+@option(TRAINED, "--lora", "rank", type=click.IntRange(min=1), help="Rank of the adapter. [default: 8]")
+@option(TRAINED, "--alpha", type=click.FloatRange(0), help="The adapter's factor is alpha / rank. [default: 2 ranks]")
+@option(TRAINED, "--dropout", type=click.FloatRange(0, 1, max_open=True), help="Of the adapter's inputs. [default: 0]")
+@option(TRAINED, "--targets", metavar="NAMES", help='Layers, as "q_proj,v_proj". [default: all-linear]')
+@option(TRAINED, "--dora", is_flag=True, help="Train the lengths of rows too (DoRA).")
+@option(TRAINED, "--whole", metavar="NAMES", help='Train these whole beside the adapter: "lm_head,embed_tokens".')
+@option(TRAINED, "--full", is_flag=True, help="Train all weights, without an adapter; writes a whole model.")
+@option(STEPS, "--epochs", type=click.FloatRange(0, min_open=True), help="Passes over the examples. [default: 3]")
+@option(STEPS, "--steps", type=click.IntRange(min=1), help="Optimiser steps, instead of --epochs.")
+@option(STEPS, "--rate", type=click.FloatRange(0, 1), help="Learning rate. [default: 2e-4, with --full 2e-5]")
+@option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
+@option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4]")
+@option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
+@option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
+@option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
+@option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
+@option(MEMORY, "--quantized", metavar="TYPE", help="Convert the base model while it loads: q8_0, q4_0, Q4_K_M …")
+@option(MEMORY, "--checkpointing", is_flag=True, help="Compute blocks again in backward, instead of keeping them.")
+@option(MEMORY, "--bfloat16", is_flag=True, help="Products in bfloat16 (autocast).")
+@option(MEMORY, "--eight-bits", is_flag=True, help="AdamW's state in 8 bits.")
+def finetune(
+    model: str, data: str, out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any
+) -> int:
+    """Train a language model further on your own texts or conversations.
+
+    MODEL is any language model that pyapp loads. DATA is a .jsonl file with {"messages": […]}, {"prompt": …,
+    "completion": …} or {"text": …} in each line, or a text file. Of conversations and completions only the answers are
+    learnt. By default an adapter (LoRA) is trained, the model stays as it is, and may be quantised; its files are those
+    of peft.
+
+    Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+    given = {name: value for name, value in settings.items() if value not in (None, False)}
+    view: View = JsonView() if as_json else FinetuneView(model, out_dir)
+    return forward(lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view)
+
+
+class MergeView(QuantizeView):
+    """Says what was written."""
+
+    def done(self, event: Done) -> None:
+        if event.reason == "complete":
+            results = event.results
+            click.echo(f"{results['file']}: {size(results['size'])}, {results['layers']} layers with the adapter")
+
+
+@click.command()
+@click.argument("model")
+@click.argument("adapter", type=click.Path(exists=True, file_okay=False))
+@click.argument("out", type=click.Path(file_okay=False))
+@click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
+@click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: float32, float16, q8_0 …")
+@json_option
+def merge(model: str, adapter: str, out: str, tokenizer: str | None, dtype: str | None, as_json: bool) -> int:
+    """Write MODEL with a LoRA ADAPTER in its weights into the folder OUT, as a model of its own."""
+    from pyapp import tasks
+
+    view: View = JsonView() if as_json else MergeView()
+    return forward(
+        lambda cancel: tasks.merge(model, adapter, out, tokenizer=tokenizer, dtype=dtype, cancel=cancel), view
+    )

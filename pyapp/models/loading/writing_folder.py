@@ -1,0 +1,53 @@
+"""A language model in memory as a folder that load_model reads: its weights, its configuration and its tokenizer."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pyapp.formats import write_llama2c, write_safetensors
+from pyapp.formats.sink import open_sink
+from pyapp.models.load import LoadedModel
+from pyapp.nn.state import all_tensors
+
+SETTINGS = "tokenizer_config.json"
+
+
+def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
+    """Writes a language model into a folder, which is made if need be; returns the file of weights.
+
+    Models of Hugging Face's become model.safetensors with config.json; block-quantised weights stay so, in a form that
+    only pyapp reads. llama2.c's become a model.bin of float32. Both get tokenizer.json, and the chat template in
+    tokenizer_config.json. OSError or StorageFullError.
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    model: Any = loaded.model
+    if hasattr(model, "export_tensors"):
+        file = place / "model.bin"
+        write_llama2c(file, model.config.to_dict(), model.export_tensors(), version=1)
+    else:
+        file = place / "model.safetensors"
+        write_safetensors(file, _tensors(model), {"format": "pt"})
+        _write_json(place / "config.json", model.config.to_dict())
+    loaded.tokenizer.save(place / "tokenizer.json")
+    if loaded.tokenizer.settings:
+        _write_json(place / SETTINGS, loaded.tokenizer.settings)
+    return file
+
+
+def _tensors(model: Any) -> dict[str, Any]:
+    """The parameters and buffers of a model, without a head that shares the embedding's weight."""
+    found = all_tensors(model)
+    tied = getattr(model.config, "tie_word_embeddings", False)
+    head = "lm_head.weight"
+    if tied and head in found and found[head] is model.embedding.weight:
+        del found[head]
+    return {name: value.detach() for name, value in found.items()}
+
+
+def _write_json(path: Path, value: Any) -> None:
+    with open_sink(path) as file:
+        file.write((json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n").encode())

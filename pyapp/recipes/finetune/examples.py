@@ -1,0 +1,230 @@
+"""Rows of tokens from the user's files: conversations, questions with answers, and plain text.
+
+A .jsonl file has an object in each line: {"messages": [{"role": …, "content": …}, …]} (and perhaps "tools"),
+{"prompt": …, "completion": …}, {"instruction": …, "input": …, "output": …} or {"text": …}. Any other file is plain
+text; lines with <|endoftext|> alone separate its documents.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from pyapp.errors import FileFormatError, PyappError
+from pyapp.formats.safe_json import parse_json
+from pyapp.formats.source import open_regular
+from pyapp.text.chat_template import ChatTemplate
+from pyapp.text.plain_chat import PlainChat
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.train.token_rows import IGNORED
+
+SEPARATOR = "<|endoftext|>"
+FILE_LIMIT = 4 << 30  # bytes
+LINE_LIMIT = 16 << 20  # bytes of a line of JSON
+FORMS = '{"messages": […]}, {"prompt": …, "completion": …}, {"instruction": …, "output": …} or {"text": …}'
+
+
+@dataclass(frozen=True)
+class Row:
+    """Token ids, and from each place whether its token is to be learnt (one byte each)."""
+
+    ids: array[int]
+    wanted: bytes
+
+    @property
+    def targets(self) -> int:
+        """The number of tokens to be learnt; the first token has none before it."""
+        return self.wanted[1:].count(1)
+
+    def cut(self, length: int) -> Row:
+        return self if len(self.ids) <= length else Row(self.ids[:length], self.wanted[:length])
+
+    def padded_targets(self) -> list[int]:
+        """The targets of all tokens but the last: the next id, or IGNORED."""
+        return [token if wanted else IGNORED for token, wanted in zip(self.ids[1:], self.wanted[1:], strict=True)]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The rows of a file. `prompts`: how some of them begin, for samples; `cut`: how many were longer than a row;
+    `without_answer`: how many conversations had nothing to be learnt; `chats`: whether there are conversations.
+    """
+
+    rows: list[Row]
+    prompts: list[tuple[str, list[int]]]
+    cut: int
+    without_answer: int
+    chats: bool
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file."""
+    found = sha256()
+    with open_regular(path) as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
+    """The rows of a file, of up to `length` + 1 tokens. FileFormatError names the line that is not valid."""
+    template = ChatTemplate(tokenizer) if tokenizer.settings.get("chat_template") else PlainChat(tokenizer)
+    rows: list[Row] = []
+    prompts: list[tuple[str, list[int]]] = []
+    stream = array("i")  # plain text, packed
+    cut = without_answer = 0
+    chats = False
+    for where, entry in _entries(path):
+        if "text" in entry:
+            stream.extend(_document(tokenizer, entry["text"]))
+            continue
+        chats = chats or "messages" in entry
+        try:
+            found, prompt = _conversation(template, entry) if "messages" in entry else _completion(tokenizer, entry)
+        except FileFormatError:
+            raise
+        except PyappError as error:
+            raise FileFormatError(error.what, where=where, hint=error.hint) from error
+        prompts += [prompt] if prompt is not None and len(prompts) < 16 and len(prompt[1]) < length else []
+        for row in found:
+            short = row.cut(length + 1)
+            cut += short is not row
+            if short.targets:
+                rows.append(short)
+            else:
+                without_answer += 1
+    if not prompts and len(stream) > 8:
+        begin = list(stream[: min(8, len(stream) // 2)])
+        prompts.append((tokenizer.decode(begin), begin))
+    for start in range(0, len(stream) - 1, length):
+        ids = stream[start : start + length + 1]
+        rows.append(Row(ids, b"\1" * len(ids)))
+    if not rows:
+        raise FileFormatError("there is nothing to learn in this file", where=str(path), hint=f"Lines are {FORMS}")
+    return Examples(rows, prompts, cut, without_answer, chats)
+
+
+def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, object) of each line of JSON, or {"text": …} of each document of plain text."""
+    if path.stat().st_size > FILE_LIMIT:
+        raise FileFormatError(f"the file has more than {FILE_LIMIT:,} bytes", where=str(path), hint="Split it")
+    if path.suffix.lower() in (".jsonl", ".ndjson", ".json"):
+        yield from _lines_of_json(path)
+        return
+    document: list[str] = []
+    with BufferedReader(open_regular(path)) as file:
+        for number, line in enumerate(file, 1):
+            text = _decoded(line, path, number)
+            if text.strip() == SEPARATOR:
+                yield f"{path}, line {number}", {"text": "".join(document)}
+                document = []
+            else:
+                document.append(text)
+    yield str(path), {"text": "".join(document)}
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"not UTF-8 text ({error.reason})", where=f"{path}, line {number}", hint="Convert the file to UTF-8"
+        ) from None
+
+
+def _lines_of_json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    with BufferedReader(open_regular(path)) as file:
+        number = 0
+        while line := file.readline(LINE_LIMIT + 1):
+            number += 1
+            where = f"{path}, line {number}"
+            if len(line) > LINE_LIMIT:
+                raise FileFormatError(f"the line has more than {LINE_LIMIT:,} bytes", where=where)
+            text = _decoded(line, path, number)
+            if text.strip():
+                yield where, _checked(text, where)
+
+
+def _checked(text: str, where: str) -> dict[str, Any]:
+    """The object in a line, in one of four forms."""
+    try:
+        entry = parse_json(text)
+    except ValueError as error:
+        hint = "The file has one JSON object in each line"
+        raise FileFormatError(f"not valid JSON: {error}", where=where, hint=hint) from None
+    if isinstance(entry, dict) and "instruction" in entry and "output" in entry:
+        asked = "\n\n".join(part for part in (entry["instruction"], entry.get("input")) if part)
+        roles = (("system", entry.get("system")), ("user", asked), ("assistant", entry["output"]))
+        entry = {"messages": [{"role": role, "content": part} for role, part in roles if part is not None]}
+    if isinstance(entry, dict):
+        if isinstance(entry.get("text"), str) or all(isinstance(entry.get(k), str) for k in ("prompt", "completion")):
+            return entry
+        messages = entry.get("messages")
+        fits = isinstance(messages, list) and all(
+            isinstance(message, dict)
+            and isinstance(message.get("role"), str)
+            and (isinstance(message.get("content"), str) or message.get("tool_calls"))
+            for message in messages
+        )
+        if fits:
+            return entry
+    raise FileFormatError("the line is not an example", where=where, hint=f"Lines are {FORMS}")
+
+
+def _document(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The ids of a document, with the tokens that begin and end a text."""
+    return tokenizer.encode(text, eos=True, parse_special=False) if text.strip() else []
+
+
+def _completion(tokenizer: Tokenizer, entry: Mapping[str, Any]) -> tuple[list[Row], tuple[str, list[int]] | None]:
+    """The row of a prompt and its completion, which alone is learnt."""
+    before = tokenizer.encode(entry["prompt"], eos=False, parse_special=False)
+    whole = tokenizer.encode(entry["prompt"] + entry["completion"], eos=True, parse_special=False)
+    known = _common(before, whole)
+    return [Row(array("i", whole), b"\0" * known + b"\1" * (len(whole) - known))], (entry["prompt"], before)
+
+
+def _conversation(
+    template: ChatTemplate | PlainChat, entry: Mapping[str, Any]
+) -> tuple[list[Row], tuple[str, list[int]] | None]:
+    """The rows of a conversation, of which the assistant's answers are learnt up to the token that ends a turn.
+
+    One row has all turns, unless the template changes earlier turns when later ones follow: then each answer has a row.
+    """
+    messages, tools = entry["messages"], entry.get("tools")
+    stops = template.stop_ids()
+    rows: list[Row] = []
+    first: tuple[str, list[int]] | None = None
+    ids: list[int] = []
+    wanted = bytearray()
+    for place, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        asked = template.encode_guarded(template.render_guarded(messages[:place], tools))
+        answered = template.encode_guarded(
+            template.render_guarded(messages[: place + 1], tools, add_generation_prompt=False)
+        )
+        if first is None:
+            last = next((turn for turn in reversed(messages[:place]) if turn["role"] == "user"), {"content": ""})
+            first = str(last["content"]), asked
+        if answered[: len(ids)] != ids:
+            rows.append(Row(array("i", ids), bytes(wanted)))
+            ids, wanted = [], bytearray()
+        known = max(len(ids), _common(asked, answered))
+        end = next((i + 1 for i in range(known, len(answered)) if answered[i] in stops), len(answered))
+        wanted += b"\0" * (known - len(ids)) + b"\1" * (end - known) + b"\0" * (len(answered) - end)
+        ids = answered
+    if ids:
+        rows.append(Row(array("i", ids), bytes(wanted)))
+    return rows, first
+
+
+def _common(first: Sequence[int], second: Sequence[int]) -> int:
+    """The number of ids that both begin with."""
+    pairs = zip(first, second, strict=False)
+    return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
