@@ -109,7 +109,7 @@ export class Editor {
       state: EditorState.create({ doc: text, extensions: [
         keys, history(), highlightSpecialChars(), drawSelection(), syntaxHighlighting(COLOURS), THEME, writing,
         keymap.of([...defaultKeymap, ...historyKeymap]),
-        EditorView.contentAttributes.of(() => ({ "aria-label": this.label, "aria-description": "Escape leaves the editor.", spellcheck: code ? "false" : "true" })),
+        EditorView.contentAttributes.of(() => ({ tabindex: "0", "aria-label": this.label, "aria-description": "Escape leaves the editor.", spellcheck: code ? "false" : "true" })),
         EditorView.updateListener.of((update) => update.docChanged && actions.changed(update.state.doc.toString())),
       ] }),
     });
@@ -148,7 +148,7 @@ export class Editor {
     if (!shown && !update.docChanged) return; // only typing opens it
     this.timer = setTimeout(async () => {
       const found = await this.actions.signature(state.sliceDoc(Math.max(0, head - BEFORE), head));
-      if (this.view.state !== state || !this.view.hasFocus) return;
+      if (this.view.state.doc !== state.doc || this.view.state.selection.main.head !== head || !this.view.hasFocus) return;
       if (found || shown) this.view.dispatch({ effects: setSignature.of(found && { pos: head, above: true, create: () => signatureElement(found) }) });
     }, PATIENCE);
   }
