@@ -113,7 +113,7 @@ def test_the_editor(lab: LabPage) -> None:
     lab.run("import math\nword = 'hello'")
     editor = lab.cell(1).locator(".cm-content")
     keyboard = lab.page.keyboard
-    lab.page.locator("#lab-cells").locator("button", has_text="+ Code").first.click(force=True)
+    lab.page.locator("#lab-cells").locator("button", has_text="+ Code").first.press("Enter")
     keyboard.type("word.upp", delay=20)
     expect(lab.cell(2).locator(".cm-tooltip-autocomplete li").first).to_have_text("uppermethod")
     keyboard.press("Tab")

@@ -85,7 +85,8 @@ def pieces(seed):
         yield windows[:, :-1], windows[:, 1:]
 
 
-model.fit(pieces(1), steps_per_epoch=10, epochs=STEPS // 10, verbose=0, callbacks=[lab.TrainingCurves()])
+watch = lab.TrainingCurves()
+history = model.fit(pieces(1), steps_per_epoch=10, epochs=STEPS // 10, verbose=0, callbacks=[watch])
 
 # %% [markdown]
 # ## Writing

@@ -136,16 +136,16 @@ export class Editor {
   /** Shows the signature of the call in which the cursor is. @param {import("@codemirror/view").ViewUpdate} update */
   #follow(update) {
     if (!update.docChanged && !update.selectionSet) return;
-    clearTimeout(this.timer);
     const { state } = update;
     const { head } = state.selection.main;
     const line = state.doc.lineAt(head);
     const shown = state.field(signatureTip);
+    if (!shown && !update.docChanged) return; // only typing opens it
+    clearTimeout(this.timer);
     if (!line.text.slice(0, head - line.from).includes("(")) {
       if (shown) this.timer = setTimeout(() => this.view.dispatch({ effects: setSignature.of(null) }));
       return;
     }
-    if (!shown && !update.docChanged) return; // only typing opens it
     this.timer = setTimeout(async () => {
       const found = await this.actions.signature(state.sliceDoc(Math.max(0, head - BEFORE), head));
       if (this.view.state.doc !== state.doc || this.view.state.selection.main.head !== head || !this.view.hasFocus) return;
