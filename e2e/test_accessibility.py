@@ -73,6 +73,27 @@ def list_storage(page: Page) -> None:
     expect(page.locator("#storage-summary")).to_contain_text("stores")
 
 
+def lab(page: Page) -> None:
+    shown(page, "lab")
+    page.evaluate("pyappPage.lab.ready")
+    cells = [
+        "from pyapp import lab\nlab.plot([3, 1, 2], title='Curves', x_label='step')\n[{'a': 1}]",
+        "lab.drawing(8)",
+        "1 / 0",
+    ]
+    notebook = [
+        {"kind": "text", "source": "# Title\nSome *text* and `code`"},
+        *({"kind": "code", "source": source} for source in cells),
+    ]
+    page.evaluate(
+        "async (cells) => { await pyappPage.lab.open({ title: 'Test', cells }); await pyappPage.lab.runAll() }",
+        notebook,
+    )
+    expect(page.locator(".output-error")).to_contain_text("ZeroDivisionError")
+    page.evaluate("pyappPage.lab.addFiles([new File(['1'], 'numbers.csv')])")
+    page.locator(".curves canvas").scroll_into_view_if_needed()
+
+
 def tell_update(page: Page) -> None:
     expect(page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
     message = "new MessageEvent('message', { data: { notice: 'update-ready' } })"  # as of the service worker
@@ -93,6 +114,7 @@ STATES: dict[str, Callable[[Page], object]] = {
     "transcript edited": lambda page: page.locator("#edit-transcript").click(),
     "chat": lambda page: shown(page, "chat"),
     "search": lambda page: shown(page, "search"),
+    "lab": lab,
     "new version": tell_update,
 }
 

@@ -42,6 +42,17 @@ def test_a_visit_with_firefox(firefox: Firefox, dist: Path) -> None:
         firefox.until(f"pyappPage.{view} !== undefined && !document.getElementById('view-{view}').hidden")
         assert firefox.evaluate("document.querySelectorAll('[role=alert]:not(:empty)').length") == 0
 
+    firefox.click("#views a[href='#lab']")
+    firefox.until("pyappPage.lab.python.ready && pyappPage.lab.cells.length > 2")
+    firefox.click("#lab-run")
+    firefox.until("pyappPage.lab.cells.at(-2).state === 'done'")
+    assert "The ball rests at 2.15" in firefox.evaluate("pyappPage.lab.cells.at(-2).outputs.outputs.at(1).text")
+    firefox.evaluate("pyappPage.lab.open({ title: '', cells: [{ kind: 'code', source: 'while True: pass' }] })")
+    firefox.click("#lab-run")
+    firefox.until("pyappPage.lab.runningCell !== null")
+    firefox.click("#lab-stop")
+    firefox.until("pyappPage.lab.runningCell === null && pyappPage.lab.cells[0].state === 'stopped'")
+
     firefox.until("document.getElementById('offline-state').textContent.includes('works offline')")
     server.stop()
     firefox.open(server.url)

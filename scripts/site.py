@@ -202,7 +202,7 @@ def lessons(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("*.py")):
         lines = [line.removeprefix("#").strip() for line in path.read_text().splitlines()]
         title = next(line for line in lines if line.startswith("# ")).removeprefix("# ")
-        about = next(line for line in lines[lines.index(f"# {title}") + 1 :] if line)
+        about = next(line for line in lines[lines.index(f"# {title}") + 1 :] if line).replace("`", "")
         files = sorted(file.relative_to(folder).as_posix() for file in (folder / path.stem).glob("*.*"))
         found.append({"file": path.name, "title": title, "about": about, "files": files})
     return found

@@ -1,7 +1,7 @@
 /**
  * The Lab's worker: a Python of its own that runs the cells of a notebook, so that the other views live on.
  *
- * Requests (see modules/shared/protocol.js): "run", "drawn", "complete", "signature", "install", "files.put", "files.remove".
+ * Requests (see modules/shared/protocol.js): "run", "drawn", "complete", "signature", "reset", "files.put", "files.remove".
  * `{method: "stop"}` has no answer. Events of a cell: `{type: "output", output}` (pyapp/lab/output.py) and
  * `{type: "file", name, bytes}`, a file of its folder that is new or has changed.
  *
@@ -9,6 +9,7 @@
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { UserError, eventFromError } from "./modules/shared/protocol.js";
+import { siteUrl } from "./modules/shared/site.js";
 import { threadsFor } from "./modules/shared/threads.js";
 import { LabFiles } from "./modules/worker/lab-files.js";
 import { Python } from "./modules/worker/python.js";
@@ -23,6 +24,8 @@ const interrupts = self.crossOriginIsolated ? new Int32Array(new SharedArrayBuff
 const python = new Python(openStore(), (notice) => postMessage("marks" in notice ? { ...notice, interrupts } : notice));
 const [, threads] = self.name.split(" ");
 python.start(["numpy"], threadsFor(threads));
+/** The hosts from which packages may come, as the visitor set them. */
+let allowedHosts = "";
 const started = start();
 started.catch(() => {}); // "failed" was posted; requests report it too
 
@@ -31,18 +34,26 @@ async function start() {
   await Promise.all([python.install("numpy"), python.install("numpy-later")]);
   if (interrupts) pyodide.setInterruptBuffer(interrupts);
   const lab = pyodide.pyimport("pyapp.lab.worker");
+  lab.connect({
+    site: siteUrl("./"),
+    allowed: () => allowedHosts,
+    micropip: () => python.install("micropip"),
+  });
   lab.start();
   return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
 }
 
 /** Runs Python code that may be stopped, and sends its outputs. Cells come one after the other. */
 let last = Promise.resolve();
-let current = null;
+let running = false;
+let stops = 0; // cells that were sent before a stop do not begin
 
 /** @param {number} id of the request @param {(lab: any, send: (json: string) => void) => Promise<string>} work */
 function inTurn(id, work) {
+  const sent = stops;
   const turn = last.then(async () => {
     const { lab, files } = await started;
+    if (sent !== stops) return "stopped";
     let looked = performance.now();
     const post = (/** @type {object[]} */ ...events) => postMessage({ id, events });
     const tellFiles = () => {
@@ -56,11 +67,11 @@ function inTurn(id, work) {
       looked = performance.now();
     };
     if (interrupts) Atomics.store(interrupts, 0, 0);
-    current = id;
+    running = true;
     try {
       return await work(lab, send);
     } finally {
-      current = null;
+      running = false;
       if (interrupts) Atomics.store(interrupts, 0, 0);
       tellFiles();
     }
@@ -72,11 +83,22 @@ function inTurn(id, work) {
 const handlers = {
   ping: async () => ({}),
 
-  /** @param {{source: string, name: string}} cell @param {number} id */
-  run: async ({ source, name }, id) => ({ reason: await inTurn(id, (lab, send) => lab.run(source, name, send)) }),
+  /** @param {{source: string, name: string, hosts: string}} cell @param {number} id */
+  run: async ({ source, name, hosts }, id) => {
+    allowedHosts = hosts;
+    return { reason: await inTurn(id, (lab, send) => lab.run(source, name, send)) };
+  },
 
   /** @param {{field: string, pixels: Float32Array}} drawing @param {number} id */
   drawn: async ({ field, pixels }, id) => ({ reason: await inTurn(id, (lab, send) => lab.drawn(field, pixels, send)) }),
+
+  /** For another notebook: no variables, no files. */
+  reset: async () => {
+    const { lab, files } = await started;
+    files.clear();
+    lab.start();
+    return {};
+  },
 
   complete: async ({ text }) => JSON.parse((await started).lab.complete(text)),
 
@@ -91,13 +113,13 @@ const handlers = {
 
   "files.remove": async ({ name }) => ((await started).files.remove(name), {}),
 
-  /** What renders the templates of chat models, and what installs packages. */
-  install: async ({ name }) => (await python.install(name), {}),
 };
 
 self.onmessage = ({ data: { id, method, params } }) => {
   if (method === "stop") {
-    if (current !== null) started.then(({ lab }) => lab.stop(), () => {}); // a cell that waits
+    stops += 1;
+    if (interrupts) Atomics.store(interrupts, 0, 0); // Python does not compute, so it did not take the signal
+    if (running) started.then(({ lab }) => lab.stop(), () => {}); // a cell that waits
   } else if (method !== "cancel") answer(id, method, params ?? {});
 };
 

@@ -10,7 +10,8 @@ In the page these appear below the cell. Elsewhere they print a short text, so t
 
 from .drawing import Drawing, drawing
 from .image import image
+from .packages import install
 from .plot import Curves, TrainingCurves, plot
 from .table import table
 
-__all__ = ["Curves", "Drawing", "TrainingCurves", "drawing", "image", "plot", "table"]
+__all__ = ["Curves", "Drawing", "TrainingCurves", "drawing", "image", "install", "plot", "table"]

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import linecache
 import sys
+import sysconfig
 import traceback
 import types
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from .output import Send, send_to
 from .stream import Printed, Stream
 from .table import is_table, table
 
+LIBRARY = sysconfig.get_path("stdlib")
 PACKAGE = str(Path(next(iter(_package_path))).resolve())
 LONGEST_VALUE = 20_000  # characters of a value that is shown
 IMAGE_SIDES = (8, 2048)  # arrays of bytes of these sizes are shown as images
@@ -139,7 +141,7 @@ class Session:
 
     def _error(self, error: BaseException, hint: str | None = None) -> dict[str, Any]:
         frames = [frame for frame in walk(error.__traceback__) if not hidden(frame[0], self._files)]
-        cells = [(file, line) for file, line, _ in frames if file in self._files]
+        cells: list[tuple[str | None, int | None]] = [(file, line) for file, line, _ in frames if file in self._files]
         if isinstance(error, SyntaxError) and error.filename in self._files:
             cells = [(error.filename, error.lineno or 1)]
         lines = ["Traceback (most recent call last):"] if frames else []
@@ -147,7 +149,8 @@ class Session:
             place = f"Cell {file[6:-1]}" if file in self._files else f'File "{file}"'
             inside = "" if name == "<module>" else f", in {name}"
             lines.append(f"  {place}, line {line}{inside}")
-            lines.append(f"    {linecache.getline(file, line).strip()}")
+            if source := linecache.getline(file, line).strip():
+                lines.append(f"    {source}")
         said = "".join(traceback.format_exception_only(error)).rstrip()
         for file in self._files:
             said = said.replace(f'File "{file}"', f"Cell {file[6:-1]}")
@@ -155,10 +158,10 @@ class Session:
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if cause is not None:
             lines.append(f"  caused by {type(cause).__name__}: {cause}"[:1000])
-        cell, line = cells[-1] if cells else (None, None)
+        cell, where = cells[-1] if cells else (None, None)
         return {
             "kind": "error", "name": type(error).__name__, "text": "\n".join(lines)[:LONGEST_VALUE], "hint": hint,
-            "cell": cell[6:-1] if cell else None, "line": line,
+            "cell": cell[6:-1] if cell else None, "line": where,
         }  # fmt: skip
 
 
@@ -186,10 +189,8 @@ def walk(trace: TracebackType | None) -> Iterator[tuple[str, int, str]]:
 
 
 def hidden(file: str, cells: set[str]) -> bool:
-    """Whether a frame says nothing to the reader: those of pyapp, of Pyodide, and of frozen modules."""
-    if file in cells:
-        return False
-    return file.startswith((PACKAGE, "<frozen", "<string>")) or "/_pyodide/" in file or "/asyncio/" in file
+    """Whether a frame says nothing to the reader: those of pyapp, of other libraries, and of Python's own."""
+    return file not in cells and (file.startswith((PACKAGE, LIBRARY, "<")) or "/site-packages/" in file)
 
 
 def is_picture(value: Any) -> bool:

@@ -29,13 +29,13 @@ def plot(*values: Any, title: str = "", x_label: str = "", y_label: str = "", po
     if not 1 <= len(curves) <= MOST_CURVES:
         raise ValueError(f"plot: 1 to {MOST_CURVES} curves, not {len(curves)}")
     length = len(next(iter(curves.values())))
-    x = numbers(values[0], "x") if len(values) == 2 else [float(i) for i in range(length)]
+    given_x = numbers(values[0], "x") if len(values) == 2 else [float(i) for i in range(length)]
     for name, curve in curves.items():
-        if len(curve) != len(x):
-            raise ValueError(f"plot: curve {name or 'y'!r} has {len(curve)} points, and x has {len(x)}")
-    order = sorted(range(len(x)), key=lambda i: x[i] if x[i] is not None else math.inf)
-    x = [x[i] for i in order if x[i] is not None]
-    curves = {name: [curve[i] for i in order][: len(x)] for name, curve in curves.items()}
+        if len(curve) != len(given_x):
+            raise ValueError(f"plot: curve {name or 'y'!r} has {len(curve)} points, and x has {len(given_x)}")
+    places = sorted((value, i) for i, value in enumerate(given_x) if value is not None)
+    x = [value for value, _ in places]
+    curves = {name: [curve[i] for _, i in places] for name, curve in curves.items()}
     send_curves(None, x, curves, title, x_label, y_label, points)
 
 

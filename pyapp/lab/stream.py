@@ -26,6 +26,7 @@ class Printed:
         self._left_out = 0
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._told = 0.0
+        self.open: Stream | None = None  # the stream with the beginning of a line
         self._changed = False
 
     def add(self, stream: str, text: str) -> None:
@@ -64,12 +65,16 @@ class Stream(io.TextIOBase):
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        before = self._printed.open
+        if before is not None and before is not self:
+            before.flush()
         *whole, rest = text.split("\n")
         for line in whole:
             self._printed.add(self._name, self._shortened(self._line + line) + "\n")
             self._line = ""
         if len(self._line) <= LONGEST_LINE:
             self._line += rest
+        self._printed.open = self if self._line else None
         return len(text)
 
     def flush(self) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import completion
+from . import completion, packages
 from .cells import Session
 from .drawing import field_of
 
@@ -19,12 +19,20 @@ _session: Session | None = None
 _send: Callable[[str], None] | None = None
 
 
+def connect(host: packages.Host) -> None:
+    packages.connect(host)
+
+
 def start() -> None:
     """Makes an empty namespace, and the folder of the notebook's files the current one."""
     global _session
     os.makedirs(HOME, exist_ok=True)
     os.chdir(HOME)
-    sys.path.insert(0, HOME)  # cells import scripts among the files
+    if HOME not in sys.path:
+        sys.path.insert(0, HOME)  # cells import scripts among the files
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(f"{HOME}/"):
+            del sys.modules[name]  # of the notebook before
     _session = Session(lambda output: _send(json.dumps(output)) if _send else None)
 
 

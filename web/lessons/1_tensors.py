@@ -8,6 +8,7 @@
 
 # %%
 import pyapp
+from pyapp import lab
 
 x = pyapp.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 print("shape:", tuple(x.shape), " type:", x.dtype)
@@ -25,7 +26,7 @@ x @ x.T
 # ## Gradients
 #
 # A tensor with `requires_grad=True` remembers what is computed from it. `backward()` then finds the **gradient**: how
-# much the result changes when each number grows a little. Here the result is the sum of squares, so the gradient is `2 * w`.
+# much the result changes when each number grows a little. Here the result is the sum of squares, so it is `2 * w`.
 
 # %%
 w = pyapp.tensor([3.0, -1.0, 0.5], requires_grad=True)
@@ -40,10 +41,8 @@ print("gradient:", w.grad.tolist())
 # To make a result smaller, take small steps against the gradient. This is how all models here learn. The function below
 # has two valleys. Where does the ball come to rest? Change `start`, and run the cell again.
 
+
 # %%
-from pyapp import lab
-
-
 def height(x):
     return 0.1 * x**4 - x**2 + 0.3 * x
 
@@ -60,7 +59,8 @@ for _ in range(40):
 
 lab.plot({"where the ball is": path}, title="Gradient descent", x_label="step")
 print(f"The ball rests at {path[-1]:.3f}, where the slope is {ball.grad.item():.4f}.")
-lab.plot([i / 20 for i in range(-60, 61)], {"height": [height(i / 20) for i in range(-60, 61)]}, title="The valleys", x_label="x")
+places = [i / 20 for i in range(-60, 61)]
+lab.plot(places, {"height": [height(place) for place in places]}, title="The valleys", x_label="x")
 
 # %% [markdown]
 # Next lesson: fit a line through points, first by hand and then with one call.

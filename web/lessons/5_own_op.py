@@ -3,8 +3,8 @@
 #
 # Define a new operation with its gradient, and let a model learn with it.
 #
-# An **op** is a function of tensors with a name. If it is written with other ops, its gradient is known already. Here is
-# a soft clip: nearly the identity around 0, and never beyond the limit.
+# An **op** is a function of tensors with a name. If it is written with other ops, its gradient is known already. Here
+# is a soft clip: nearly the identity around 0, and never beyond the limit.
 
 # %%
 import pyapp
@@ -26,6 +26,7 @@ lab.plot(x, {"soft_clip": soft_clip(x), "limit 3": soft_clip(x, 3.0)}, title="A 
 #
 # The gradient that follows from the definition takes several steps. We know a shorter one, so we say it: `g` is the
 # gradient of the result. `gradcheck` compares it with differences of the function itself.
+
 
 # %%
 @soft_clip.gradient

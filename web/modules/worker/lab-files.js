@@ -64,6 +64,25 @@ export class LabFiles {
     if (this.fs.analyzePath(path).exists) this.fs.unlink(path);
   }
 
+  /** Deletes all. */
+  clear() {
+    this.known.clear();
+    this.#empty(this.home);
+  }
+
+  /** @param {string} folder */
+  #empty(folder) {
+    for (const name of this.fs.readdir(folder)) {
+      if (name === "." || name === "..") continue;
+      const path = `${folder}/${name}`;
+      if (!this.fs.isDir(this.fs.lstat(path).mode)) this.fs.unlink(path);
+      else {
+        this.#empty(path);
+        this.fs.rmdir(path);
+      }
+    }
+  }
+
   /** The path of a name, which must not lead out of the folder. @param {string} name */
   #checked(name) {
     const parts = name.split("/");

@@ -10,26 +10,27 @@ const TAGS = ["a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h
 const ATTRIBUTES = ["align", "checked", "class", "disabled", "href", "start", "type"];
 const PLAIN_VALUES = ["align", "checked", "disabled", "start", "type"]; // attributes that are no addresses
 const SCHEMES = /^(?:https?|mailto):/i;
-const LOWEST = 4; // of the headings of an answer: the page has h1 to h3 above it
+const IN_ANSWERS = 4; // the highest heading of an answer: the page has h1 to h3 above it
+const IN_NOTEBOOKS = 2;
 
 const escaped = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 
-/** @param {boolean} breaks whether the end of a line is one in the text, as models write @returns {Marked} */
-const reader = (breaks) => new Marked({
+/** @param {boolean} breaks whether the end of a line is one in the text, as models write @param {number} highest heading @returns {Marked} */
+const reader = (breaks, highest) => new Marked({
   gfm: true,
   breaks,
   renderer: {
     html: ({ text }) => escaped(text),
     image: ({ text, href }) => `<a href="${escaped(href)}">${escaped(text || href)}</a>`, // nothing is fetched from elsewhere
     heading({ tokens, depth }) {
-      const level = Math.min(6, depth + LOWEST - 1);
+      const level = Math.min(6, depth + highest - 1);
       return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
     },
   },
 });
 
-const WITH_BREAKS = reader(true);
-const WITHOUT_BREAKS = reader(false);
+const ANSWERS = reader(true, IN_ANSWERS);
+const NOTEBOOKS = reader(false, IN_NOTEBOOKS);
 
 /** @param {string} html @returns {DocumentFragment} */
 function sanitised(html) {
@@ -67,10 +68,10 @@ function codeBlock(block) {
 
 /** Shows a text that grows: only the blocks that have changed are made again. */
 export class MarkdownText {
-  /** @param {HTMLElement} host @param {boolean} [breaks] whether lines end where those of the source do */
-  constructor(host, breaks = true) {
+  /** @param {HTMLElement} host @param {"answer" | "notebook"} [kind] of the text */
+  constructor(host, kind = "answer") {
     this.host = host;
-    this.marked = breaks ? WITH_BREAKS : WITHOUT_BREAKS;
+    this.marked = kind === "answer" ? ANSWERS : NOTEBOOKS;
     /** @type {{raw: string, nodes: ChildNode[]}[]} the shown blocks */
     this.blocks = [];
   }

@@ -22,7 +22,7 @@ export class CellItem {
     this.number = h("span", { class: "cell-number" });
     this.time = h("span", { class: "cell-time" });
     this.host = h("div", { class: "cell-editor" });
-    this.shown = h("div", { class: "cell-text markdown" });
+    this.shown = h("div", { class: "cell-shown" });
     this.output = h("div", { class: "cell-outputs" });
     this.outputs = new OutputList(this.output, (field, pixels, answers) => actions.drawn(field, pixels, answers, this));
     this.runButton = this.#button(data.kind === "code" ? "Run" : "Edit", "▶", () => (this.kind === "code" ? actions.run(this) : this.edit()));
@@ -90,7 +90,7 @@ export class CellItem {
     this.host.hidden = true;
     this.shown.hidden = false;
     this.shown.replaceChildren();
-    new MarkdownText(this.shown, false).show(this.source);
+    new MarkdownText(this.shown, "notebook").show(this.source);
   }
 
   /** Puts the cursor into the cell. */

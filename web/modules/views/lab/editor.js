@@ -109,7 +109,7 @@ export class Editor {
       state: EditorState.create({ doc: text, extensions: [
         keys, history(), highlightSpecialChars(), drawSelection(), syntaxHighlighting(COLOURS), THEME, writing,
         keymap.of([...defaultKeymap, ...historyKeymap]),
-        EditorView.contentAttributes.of(() => ({ "aria-label": this.label, "aria-description": "Escape leaves the editor.", spellcheck: code ? "false" : "true" })),
+        EditorView.contentAttributes.of(() => ({ tabindex: "0", "aria-label": this.label, "aria-description": "Escape leaves the editor.", spellcheck: code ? "false" : "true" })),
         EditorView.updateListener.of((update) => update.docChanged && actions.changed(update.state.doc.toString())),
       ] }),
     });
@@ -136,19 +136,19 @@ export class Editor {
   /** Shows the signature of the call in which the cursor is. @param {import("@codemirror/view").ViewUpdate} update */
   #follow(update) {
     if (!update.docChanged && !update.selectionSet) return;
-    clearTimeout(this.timer);
     const { state } = update;
     const { head } = state.selection.main;
     const line = state.doc.lineAt(head);
     const shown = state.field(signatureTip);
+    if (!shown && !update.docChanged) return; // only typing opens it
+    clearTimeout(this.timer);
     if (!line.text.slice(0, head - line.from).includes("(")) {
       if (shown) this.timer = setTimeout(() => this.view.dispatch({ effects: setSignature.of(null) }));
       return;
     }
-    if (!shown && !update.docChanged) return; // only typing opens it
     this.timer = setTimeout(async () => {
       const found = await this.actions.signature(state.sliceDoc(Math.max(0, head - BEFORE), head));
-      if (this.view.state !== state || !this.view.hasFocus) return;
+      if (this.view.state.doc !== state.doc || this.view.state.selection.main.head !== head || !this.view.hasFocus) return;
       if (found || shown) this.view.dispatch({ effects: setSignature.of(found && { pos: head, above: true, create: () => signatureElement(found) }) });
     }, PATIENCE);
   }

@@ -46,8 +46,12 @@ function side() {
       h("ul", { class: "lab-files", id: "lab-files" }),
       h("label", { class: "secondary file-button" }, h("input", { type: "file", id: "lab-add-files", multiple: true }), h("span", {}, "Add files…"))),
     h("details", { class: "card settings lab-help" },
-      h("summary", { class: "card-title" }, h("h2", {}, "Keys")),
+      h("summary", { class: "card-title" }, h("h2", {}, "Keys and settings")),
       h("dl", { class: "settings-fields lab-keys" },
         ...[["Shift+Enter", "runs the cell and goes to the next one"], ["Ctrl+Enter", "runs the cell"], ["Escape", "leaves the editor; arrow keys then go from cell to cell, Enter edits"],
-          ["Tab", "indents, or takes a completion"], ["Ctrl+Space", "completes a name"]].map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))))));
+          ["Tab", "indents, or takes a completion"], ["Ctrl+Space", "completes a name"]].map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)))),
+      h("div", { class: "settings-fields" },
+        h("div", { class: "field" }, h("label", { class: "field-label", for: "lab-hosts" }, "Hosts for packages"),
+          h("input", { type: "text", id: "lab-hosts", spellcheck: "false", placeholder: "example.org index", "aria-describedby": "lab-hosts-help" }),
+          h("p", { class: "help", id: "lab-hosts-help" }, "await lab.install(…) takes packages from this site; from other hosts only if you name them here; the word “index” allows Python’s package index.")))));
 }

@@ -5,7 +5,7 @@
  */
 import { Engine } from "../../page/engine.js";
 import { threadsNow } from "../../page/engine-settings.js";
-import { UserError, megabytes } from "../../shared/protocol.js";
+import { megabytes } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
 
 /** @typedef {import("./notebook-files.js").Output} Output */
@@ -87,9 +87,9 @@ export class LabPython extends EventTarget {
     }
   }
 
-  /** @param {string} source @param {string} name what errors call the cell @param {(output: Output) => void} onOutput */
-  run(source, name, onOutput) {
-    return this.#outputs("run", { source, name }, onOutput);
+  /** @param {string} source @param {string} name what errors call the cell @param {string} hosts from which packages may come @param {(output: Output) => void} onOutput */
+  run(source, name, hosts, onOutput) {
+    return this.#outputs("run", { source, name, hosts }, onOutput);
   }
 
   /** @param {string} field @param {number[]} pixels @param {(output: Output) => void} onOutput */
@@ -100,10 +100,15 @@ export class LabPython extends EventTarget {
   /** Asks the running cell to end. Without shared memory Python can only be restarted. */
   stop() {
     if (!this.running) return;
-    if (!this.stopsGently) return this.restart("The cell was stopped.");
-    Atomics.store(this.#interrupts, 0, KEYBOARD_INTERRUPT);
+    if (this.ready && !this.stopsGently) return this.restart("The cell was stopped.");
+    if (this.ready) Atomics.store(this.#interrupts, 0, KEYBOARD_INTERRUPT);
     this.engine.worker.postMessage({ method: "stop" });
     this.#tell("busy", "Stopping");
+  }
+
+  /** Forgets all variables and files, for another notebook. */
+  async reset() {
+    if (this.engine) await this.engine.call("reset");
   }
 
   /** Ends Python with all variables, and starts it anew. @param {string} [why] */
@@ -128,11 +133,5 @@ export class LabPython extends EventTarget {
   /** @param {string} name */
   async removeFile(name) {
     if (this.engine) await this.engine.call("files.remove", { name });
-  }
-
-  /** @param {"jinja2" | "markupsafe" | "micropip"} name */
-  async install(name) {
-    if (!this.engine) throw new UserError("Python does not run yet.");
-    await this.engine.call("install", { name });
   }
 }

@@ -4,7 +4,7 @@
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, h } from "../../page/dom.js";
+import { byId, h, memory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { UserError } from "../../shared/protocol.js";
 import { siteUrl } from "../../shared/site.js";
@@ -80,6 +80,8 @@ class LabView {
     byId("lab-link").addEventListener("click", () => this.#do(() => this.#copyLink()));
     byId("lab-add-code").addEventListener("click", () => this.#insert(this.cells.length, "code"));
     byId("lab-add-text").addEventListener("click", () => this.#insert(this.cells.length, "text"));
+    byId("lab-hosts").value = memory.get("lab-hosts", "");
+    byId("lab-hosts").addEventListener("change", () => memory.set("lab-hosts", hostsOf(byId("lab-hosts").value)));
     byId("lab-name").addEventListener("change", () => this.changed());
     this.python.addEventListener("state", ({ detail }) => this.#showState(detail));
     this.python.addEventListener("file", ({ detail: { name, bytes } }) => {
@@ -155,8 +157,8 @@ class LabView {
     this.cells = cells.map((cell) => this.#item({ ...cell, count: null }));
     byId("lab-cells").replaceChildren(...this.cells.map(({ element }) => element));
     this.#place();
-    if (this.runs) this.python.restart("Another notebook was opened."); // it begins without the variables and files of this one
-    else for (const { name } of this.files.kept()) await this.python.removeFile(name);
+    if (this.runs || this.files.files.size) await this.python.reset(); // it begins without the variables and files of this one
+    this.runs = 0;
     this.files.replace(files);
     this.filesToPut = files.length > 0;
     this.unsaved = this.filesChanged = false;
@@ -361,7 +363,7 @@ class LabView {
     try {
       if (this.filesToPut) await this.#putFiles();
       cell.count = this.runs += 1;
-      reason = await this.python.run(cell.source, String(cell.count), (output) => this.#output(cell, output));
+      reason = await this.python.run(cell.source, String(cell.count), hostsOf(byId("lab-hosts").value), (output) => this.#output(cell, output));
     } catch (error) {
       reason = "stopped";
       if (!/was stopped|was restarted|was opened/.test(error?.what ?? "")) showError(this.slot, error, this.app.actions);
@@ -493,3 +495,6 @@ class LabView {
     }
   }
 }
+
+/** The hosts in a text, without "https://" and paths. @param {string} text */
+const hostsOf = (text) => text.split(/[\s,]+/).map((part) => part.replace(/^https?:\/\//, "").split("/")[0].toLowerCase()).filter(Boolean).join(" ");

@@ -8,6 +8,7 @@ import { DrawingField } from "./drawing-field.js";
 /** @typedef {import("./notebook-files.js").Output} Output */
 
 const MOST = 300; // outputs of a cell
+const SCROLL_DELAY = 100; // ms
 const MOST_STORED = 3e6; // characters of a cell's outputs that are stored
 
 export class OutputList {
@@ -29,7 +30,7 @@ export class OutputList {
 
   clear() {
     for (const part of this.parts) part.destroy();
-    [this.outputs, this.parts, this.text, this.left] = [[], [], null, 0];
+    [this.outputs, this.parts, this.text, this.left, this.end] = [[], [], null, 0, 0];
     this.named.clear();
     this.host.replaceChildren();
   }
@@ -86,8 +87,15 @@ export class OutputList {
       if (last && !last.textContent.endsWith("\n")) last.textContent += piece;
       else element.append(new Text(piece));
     }
-    const bottom = element.scrollHeight - element.scrollTop - element.clientHeight < 60;
-    if (bottom) element.scrollTop = element.scrollHeight;
+    this.scroller ??= setTimeout(() => this.#scroll(element), SCROLL_DELAY); // each look at the layout costs milliseconds
+  }
+
+  /** Shows the end of a text that grows, unless the reader has scrolled up. @param {HTMLElement} element */
+  #scroll(element) {
+    this.scroller = null;
+    const { scrollHeight, scrollTop, clientHeight } = element;
+    if (scrollTop >= (this.end ?? 0)) element.scrollTop = scrollHeight;
+    this.end = scrollHeight - clientHeight - 60;
   }
 
   /** @param {Output} output @returns {{node: HTMLElement, part?: any}} */

@@ -1,0 +1,194 @@
+"""Cells of the Lab: values, errors that name the cell and its line, bounded output, what `lab` shows."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from base64 import b64decode
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import lab
+from pyapp.errors import OptionError
+from pyapp.lab import completion
+from pyapp.lab.cells import Session
+from pyapp.lab.drawing import field_of
+from pyapp.lab.packages import addresses
+from pyapp.lab.stream import HEAD_LINES, LONGEST_LINE, TAIL_LINES
+
+
+def run(*sources: str, session: Session | None = None) -> tuple[list[str], list[dict[str, Any]], Session]:
+    """(how each cell ended, all outputs, the session)."""
+    outputs: list[dict[str, Any]] = []
+    session = session or Session(lambda output: outputs.append(dict(output)))
+
+    async def work() -> list[str]:
+        return [await session.run(source, str(number)) for number, source in enumerate(sources, 1)]
+
+    return asyncio.run(work()), outputs, session
+
+
+def test_values_and_prints() -> None:
+    ends, outputs, session = run(
+        "import asyncio\nawait asyncio.sleep(0)\nx = 3\nprint('hi')\nx + 1",
+        "x;",
+        "print('left', end='')\nimport sys\nprint('over', file=sys.stderr)\nNone",
+        "_ * 2",
+        "def f():\n    return __name__\nf()",
+    )
+    assert ends == ["complete"] * 5
+    text = [(output.get("stream", output["kind"]), output["text"]) for output in outputs]
+    assert text == [
+        ("stdout", "hi\n"), ("value", "4"), ("stdout", "left"), ("stderr", "over\n"), ("value", "8"),
+        ("value", "'__main__'"),
+    ]  # fmt: skip
+    assert session.namespace["x"] == 3
+
+
+def test_errors_name_the_cell_and_hide_our_frames() -> None:
+    ends, outputs, _ = run(
+        "def f(n):\n    import pyapp\n    return pyapp.ones(n) @ pyapp.ones(4)\n",
+        "f(3)",
+        "a b",
+        "raise SystemExit(2)",
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    raise ValueError('second')",
+    )
+    assert ends == ["complete", "failed", "failed", "complete", "failed"]
+    first, syntax, left, second = outputs
+    assert (first["cell"], first["line"], first["name"]) == ("1", 3, "ArgumentError")
+    lines = first["text"].split("\n")
+    assert lines[1:4] == ["  Cell 2, line 1", "    f(3)", "  Cell 1, line 3, in f"]
+    assert lines[4] == "    return pyapp.ones(n) @ pyapp.ones(4)"
+    assert "inner sizes differ" in lines[5] and len(lines) == 6
+    assert (syntax["cell"], syntax["line"]) == ("3", 1) and "Cell 3, line 1" in syntax["text"]
+    assert left["text"] == "The cell ended with exit code 2.\n"
+    assert second["text"].endswith("ValueError: second\n  caused by ZeroDivisionError: division by zero")
+
+
+def test_stopping() -> None:
+    ends, outputs, session = run("kept = 1\nraise KeyboardInterrupt", "kept")
+    assert ends == ["stopped", "complete"] and outputs == [{"kind": "value", "text": "1"}]
+
+    async def stop_while_it_waits() -> str:
+        waiting = asyncio.ensure_future(session.run("import asyncio\nawait asyncio.sleep(60)", "3"))
+        await asyncio.sleep(0.01)
+        session.stop()
+        return await waiting
+
+    assert asyncio.run(stop_while_it_waits()) == "stopped"
+
+
+def test_output_is_bounded() -> None:
+    count = HEAD_LINES + 5 * TAIL_LINES
+    _, outputs, _ = run(f"for i in range({count}):\n    print(i)", f"print('x' * {LONGEST_LINE * 3})", "'y' * 100_000")
+    lines = [output["text"] for output in outputs if output["kind"] == "text"]
+    assert lines[:HEAD_LINES] == [f"{i}\n" for i in range(HEAD_LINES)]
+    tails = [output for output in outputs if output["kind"] == "tail"]
+    assert tails[-1]["text"].split() == [str(i) for i in range(count - TAIL_LINES, count)]
+    assert tails[-1]["left_out"] == count - HEAD_LINES - TAIL_LINES and len(tails) < 50
+    assert len(lines[-1]) == LONGEST_LINE + 2
+    assert outputs[-1]["text"].endswith("… (100,002 characters)")
+
+
+def test_tables_images_and_curves() -> None:
+    _, outputs, session = run(
+        "from pyapp import lab\nimport numpy as np\n[{'a': 1, 'b': 2.5}, {'b': 'x'}]",
+        "lab.table({'n': range(500)})",
+        "np.full((8, 8, 3), 7, np.uint8)",
+        "lab.plot([3, 1, 2], {'up': [1, 2, 3], 'gap': [1, float('nan'), 3]})",
+    )
+    rows, long, picture, curves = outputs
+    assert (rows["columns"], rows["rows"]) == (["a", "b"], [["1", "2.5"], ["", "x"]])
+    assert (len(long["rows"]), long["count"]) == (200, 500)
+    assert decoded(picture["png"]).tolist() == np.full((8, 8, 3), 7).tolist()
+    assert curves["x"] == [1, 2, 3]
+    assert curves["curves"] == [{"name": "up", "y": [2, 3, 1]}, {"name": "gap", "y": [None, 3, 1]}]
+    assert "up from 2 to 1" in curves["text"]
+
+
+def decoded(png: str) -> Any:
+    """(H, W, C) of a PNG that lab.image made: 8 bits, no filters."""
+    data = b64decode(png)
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    at = data.index(b"IDAT")
+    size = int.from_bytes(data[at - 4 : at], "big")
+    assert zlib.crc32(data[at : at + 4 + size]) == int.from_bytes(data[at + 4 + size : at + 8 + size], "big")
+    lines = np.frombuffer(zlib.decompress(data[at + 4 : at + 4 + size]), np.uint8).reshape(height, -1)
+    assert not lines[:, 0].any()
+    return lines[:, 1:].reshape(height, width, -1)
+
+
+def test_images_of_all_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr("pyapp.lab.output._send", shown.append)
+    lab.image(pyapp.tensor([[0.0, 0.5], [1.0, 0.25]]))
+    lab.image(np.array([[-1.0, 0.0, 1.0]]))
+    lab.image(np.zeros((5, 3, 6)), caption="five")
+    assert decoded(shown[0]["png"])[..., 0].tolist() == [[0, 128], [255, 64]]
+    assert decoded(shown[1]["png"])[..., 0].tolist() == [[0, 128, 255]]
+    assert decoded(shown[2]["png"]).shape == (7, 20, 1)  # two rows of three, with gaps
+    for wrong in ([1.0, 2.0], np.zeros((0, 3)), np.zeros((2, 5000)), np.zeros((2, 2), complex)):
+        with pytest.raises((TypeError, ValueError), match="image: "):
+            lab.image(wrong)
+    for bad in ("text", 3, [1, 2]):
+        with pytest.raises(TypeError, match="table: "):
+            lab.table(bad)
+    for values in ([[1, 2], [1, 2, 3]], [{}], [["a"]]):
+        with pytest.raises((TypeError, ValueError), match="plot: "):
+            lab.plot(*values)
+
+
+def test_growing_curves_are_thinned() -> None:
+    curves = lab.Curves()
+    for step in range(20_000):
+        curves.add(step, loss=1 / (step + 1))
+    assert len(curves.x) <= 4000 and curves.x[0] == 0 and curves.x[-1] > 19_000
+    assert curves.curves["loss"] == [1 / (step + 1) for step in curves.x]
+    with pytest.raises(ValueError, match="steps grow"):
+        curves.add(3, loss=0.0)
+
+
+def test_drawings() -> None:
+    _, outputs, session = run("from pyapp import lab\npad = lab.drawing(4, lambda pixels: float(pixels.sum()))")
+    assert (outputs[0]["kind"], outputs[0]["size"]) == ("drawing", 4)
+    field = field_of(outputs[0]["id"])
+    assert field is not None and not field.pixels.any()
+    assert asyncio.run(session.call(field.draw, [0.5] * 16)) == "complete"
+    assert outputs[-1] == {"kind": "value", "text": "8.0"} and field.pixels.shape == (4, 4)
+    assert asyncio.run(session.call(field.draw, [1.0])) == "failed"
+    assert "16 pixels are expected, not 1" in outputs[-1]["text"]
+    assert field_of("output-0") is None
+
+
+def test_completion() -> None:
+    class Raises:
+        @property
+        def bad(self) -> int:
+            raise RuntimeError
+
+    names = {"np": np, "word": "text", "raises": Raises()}
+    found = completion.completions("x = np.zeros_l", names)
+    assert found == {"from": 7, "names": [{"label": "zeros_like", "kind": "function"}]}
+    assert completion.completions("wor", names)["names"] == [{"label": "word", "kind": "variable"}]
+    assert {"label": "while", "kind": "keyword"} in completion.completions("whi", names)["names"]
+    assert completion.completions("raises.b", names)["names"] == [{"label": "bad", "kind": "property"}]
+    assert completion.completions("f().", names)["names"] == []
+    signature = completion.signature("np.zeros_like(np.array([1, 2]), ", names)
+    assert signature is not None and signature["text"].startswith("zeros_like(a, dtype=None")
+    assert completion.signature("(1, ", names) is None and completion.signature("if (", names) is None
+
+
+def test_hosts_of_packages() -> None:
+    site, wheel = "https://example.org/page/", "mine-1.0-py3-none-any.whl"
+    assert addresses([f"wheels/{wheel}"], site, []) == [f"{site}wheels/{wheel}"]
+    assert addresses([f"https://other.org/{wheel}", "rich"], site, ["other.org", "index"])[1] == "rich"
+    for package in ("rich", f"https://other.org/{wheel}", f"http://example.org/{wheel}", f"//evil.org/{wheel}"):
+        with pytest.raises(OptionError, match="not allowed"):
+            addresses([package], site, ["another.org"])
+    with pytest.raises(OptionError, match="begins with https"):
+        addresses([f"file:///{wheel}"], site, [])
+    with pytest.raises(OptionError, match="in the page only"):
+        asyncio.run(lab.install("rich"))
