@@ -27,6 +27,7 @@ from pyapp.cli.running import (
     threads_option,
     use_threads,
 )
+from pyapp.cli.serve import serve
 from pyapp.cli.transcribe import transcribe
 from pyapp.cli.views import (
     InspectView,
@@ -109,6 +110,7 @@ def cli(verbose: bool) -> None:
 
 cli.add_command(transcribe)
 cli.add_command(chat)
+cli.add_command(serve)
 for command in texts.COMMANDS:
     cli.add_command(command)
 
