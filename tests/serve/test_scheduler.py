@@ -17,6 +17,8 @@ from pyapp.text.options import SamplingOptions
 from pyapp.text.session import PROMPT_PASS
 from tests.text.chat_model import write_chat_model
 
+pytestmark = pytest.mark.native_only  # the page is no server
+
 PROMPTS = ["a", "the cat sat", "x" * 300, "hello there", "y" * 130, "once upon a time", "x" * 290 + "z"]
 
 
@@ -72,7 +74,7 @@ def test_a_text_is_the_same_alone_and_in_company(loaded: Any, kind: str, tmp_pat
         run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400), client)
         alone.append(client.scored)
         assert len(client.scored) == 12
-    for rows, apart in ((7, 0), (5, 2), (3, 3)):
+    for rows, apart in ((7, 0), (3, 2)):
         clients = [Client(loaded, prompt) for prompt in PROMPTS]
         scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=rows, context=400)
         run(scheduler, *clients, apart=apart)
