@@ -1,6 +1,7 @@
 """Hatchling's build hook: compiles native/ for the target of the build and puts the libraries into the wheel.
 
-The host's wheel also gets the embedded models and pyapp/recipes, which trains them; the page does not train.
+The host's wheel also gets the embedded models, pyapp/recipes, which trains them, and pyapp/serve; the page does not
+train them, and it is no server.
 
 The target is wasm32 when PYAPP_TARGET=wasm is set (`make wheel`, with the Emscripten found on the machine) or when
 `pyodide build` drives the build; otherwise it is the machine itself. The library is loaded by ctypes, so a wheel fits
@@ -20,7 +21,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 LIBRARIES = "pyapp/_native"
 EMBEDDED = "pyapp/embedded"
-RECIPES = "pyapp/recipes"
+HOST_PACKAGES = ("pyapp/recipes", "pyapp/serve")
 
 
 def target_and_platform() -> tuple[str, str]:
@@ -54,8 +55,9 @@ def embedded_models(root: Path) -> list[Path]:
 def only_on_the_host(root: Path) -> dict[str, str]:
     """Where the files that the page's wheel leaves out lie, and their place in the wheel."""
     models = {path: f"{EMBEDDED}/{path.relative_to(root / 'web').as_posix()}" for path in embedded_models(root)}
-    recipes = {path: path.relative_to(root).as_posix() for path in sorted((root / RECIPES).rglob("*.py"))}
-    return {str(path): place for path, place in {**models, **recipes}.items()}
+    sources = [path for package in HOST_PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    packages = {path: path.relative_to(root).as_posix() for path in sources}
+    return {str(path): place for path, place in {**models, **packages}.items()}
 
 
 class NativeBuildHook(BuildHookInterface):

@@ -31,6 +31,7 @@ LAYERS = [
     {"models", "text", "train", "audio", "cuda", "func", "datasets"},
     {"recipes", "autograd", "keras", "lab"},
     {"tasks"},
+    {"serve"},
     {"cli", "browser"},
     {"__main__"},
 ]

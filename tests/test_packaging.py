@@ -86,8 +86,8 @@ def test_the_wasm_wheel_holds_both_builds(wasm_wheel: Path) -> None:
         native = {Path(name).name: archive.read(name) for name in archive.namelist() if "/_native/" in name}
         modules = {name for name in archive.namelist() if name.endswith(".py")}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pyapp").rglob("*.py")}
-    recipes = {name for name in sources if name.startswith("pyapp/recipes/")}
-    assert recipes and modules == sources - recipes  # the page does not train the embedded models
+    others = {name for name in sources if name.startswith(("pyapp/recipes/", "pyapp/serve/"))}
+    assert others and modules == sources - others  # the page does not train the embedded models, and is no server
     libraries = {name: data for name, data in native.items() if name.endswith(".so")}
     assert set(libraries) == {"libpyapp_simd.so", "libpyapp_relaxed.so"}
     for name, data in libraries.items():

@@ -29,6 +29,7 @@ from pyapp.cli.running import (
     threads_option,
     use_threads,
 )
+from pyapp.cli.serve import serve
 from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.transcribe import transcribe
 from pyapp.cli.views import (
@@ -112,6 +113,7 @@ def cli(verbose: bool) -> None:
 
 cli.add_command(transcribe)
 cli.add_command(chat)
+cli.add_command(serve)
 for command in (*texts.COMMANDS, finetune, merge):
     cli.add_command(command)
 

@@ -45,7 +45,7 @@ def main(job: dict[str, Any]) -> tuple[int, str]:
         return 3, f"the kernels of {instruction_set()} were loaded"
     os.chdir(PROJECT)
     sys.path.insert(0, str(PROJECT))
-    pyapp.__path__.append(str(PROJECT / "outside_the_wheel"))  # pyapp.recipes
+    pyapp.__path__.append(str(PROJECT / "outside_the_wheel"))  # pyapp.recipes, pyapp.serve
     summary = Summary()
     status = int(pytest.main([*job["arguments"], "-p", "no:cacheprovider", "--color=no"], plugins=[summary]))
     if status == 0 and not summary.counts.get("passed"):

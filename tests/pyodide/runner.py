@@ -44,11 +44,12 @@ def build_side_modules() -> None:
 
 def project_files() -> Iterator[tuple[Path, str]]:
     """(file, name in the archive) of what the tests read: themselves, the kernels' sources, the embedded models, and
-    the recipes, which the page's wheel leaves out.
+    the packages that the page's wheel leaves out.
     """
     yield ROOT / "pyproject.toml", "project/pyproject.toml"
-    for path in sorted((ROOT / "pyapp" / "recipes").rglob("*.py")):
-        yield path, f"project/outside_the_wheel/{path.relative_to(ROOT / 'pyapp').as_posix()}"
+    for package in ("recipes", "serve"):
+        for path in sorted((ROOT / "pyapp" / package).rglob("*.py")):
+            yield path, f"project/outside_the_wheel/{path.relative_to(ROOT / 'pyapp').as_posix()}"
     build_side_modules()
     for folder in ("tests", "native", "web/models", "examples"):
         for path in sorted((ROOT / folder).rglob("*")):

@@ -1,0 +1,184 @@
+"""`pyapp serve`: models over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyapp.cli.grouped import GroupedCommand, option
+from pyapp.cli.running import threads_option, use_threads
+from pyapp.errors import PyappError
+from pyapp.text.options import CACHE_TYPES
+
+NETWORK, MODELS, LIMITS = "Network", "Models", "Limits"
+MIB = 1 << 20
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("models", metavar="[MODEL]...", nargs=-1)
+@option(NETWORK, "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0: all.")
+@option(NETWORK, "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free one.")
+@option(NETWORK, "--api-key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+        help="Requests must have one of these keys, one a line.")  # fmt: skip
+@option(NETWORK, "--cors", multiple=True, metavar="ORIGIN", help='A site whose pages may ask; "*": all. Repeatable.')
+@option(NETWORK, "--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+        help="Serve HTTPS with this certificate.")  # fmt: skip
+@option(NETWORK, "--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Its private key.")
+@option(MODELS, "--device", metavar="DEVICE", help="Where the models compute. [default: cpu]")
+@option(MODELS, "--type", "dtype", metavar="TYPE", help="Convert models while they load: q8_0, q4_0, float16 …")
+@option(
+    MODELS,
+    "--context",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tokens of prompt and text. [default: what the model reads and the cache's memory holds, at most 8192]",
+)
+@option(
+    MODELS,
+    "--parallel",
+    "rows",
+    type=click.IntRange(1, 256),
+    default=16,
+    show_default=True,
+    metavar="N",
+    help="Texts of a model that are written at once.",
+)
+@option(
+    MODELS,
+    "--cache-type",
+    type=click.Choice(list(CACHE_TYPES)),
+    default="f32",
+    show_default=True,
+    help="Type of the cache's keys and values.",
+)
+@option(
+    MODELS,
+    "--cache-memory",
+    type=click.IntRange(min=1),
+    default=1024,
+    show_default=True,
+    metavar="MIB",
+    help="Memory of the keys and values of a model.",
+)
+@option(MODELS, "--preload/--no-preload", default=True, help="Load the models at the start.  [default: preload]")
+@option(
+    MODELS,
+    "--idle",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Unload a model that nobody used for so long. [default: never]",
+)
+@option(
+    LIMITS,
+    "--queue",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    metavar="N",
+    help="Requests that wait or run; more are refused with status 429.",
+)
+@option(
+    LIMITS,
+    "--connections",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Open connections; more are refused with status 503.",
+)
+@option(
+    LIMITS,
+    "--body-limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="MIB",
+    help="Size of a request.",
+)
+@option(
+    LIMITS,
+    "--prompt-limit",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    metavar="CHARACTERS",
+    help="Length of the texts of a request.",
+)
+@option(
+    LIMITS,
+    "--output-limit",
+    type=click.IntRange(min=1),
+    default=8192,
+    show_default=True,
+    metavar="TOKENS",
+    help="Length of an answer.",
+)
+@option(
+    LIMITS,
+    "--body-timeout",
+    type=click.FloatRange(min=0.01),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Until a request must have arrived.",
+)
+@option(
+    LIMITS,
+    "--timeout",
+    type=click.FloatRange(min=0.01),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Until an answer must be complete.",
+)
+@option(
+    LIMITS,
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time of running requests after SIGTERM.",
+)
+@threads_option
+@click.pass_context
+def serve(
+    command: click.Context, models: tuple[str, ...], api_key_file: str | None, cors: tuple[str, ...],
+    tls_certificate: str | None, tls_key: str | None, cache_memory: int, body_limit: int, prompt_limit: int,
+    output_limit: int, body_timeout: float, timeout: float, threads: int | None, **given: Any,
+) -> int:  # fmt: skip
+    """Serve models over HTTP, in OpenAI's interface.
+
+    MODEL is a name, a file or a folder, as for generate, embed and transcribe; by default the embedded models are
+    served. NAME=MODEL gives it another name; TASK:MODEL says what it is for (generate, embed, classify, transcribe)
+    where its files do not. The log is JSON lines on stderr. docs/serving.md has the routes.
+    """
+    try:
+        from pyapp.serve.server import run
+        from pyapp.serve.settings import Settings
+    except ImportError as error:
+        raise PyappError(
+            f"the Python package {error.name!r} is missing", where="serve", hint="pip install 'pyapp[server]'"
+        ) from error
+    use_threads(threads)
+    settings = Settings(
+        models=models, keys=read_keys(api_key_file), origins=cors, cache_bytes=cache_memory * MIB,
+        body_bytes=body_limit * MIB, prompt_characters=prompt_limit, output_tokens=output_limit,
+        read_seconds=body_timeout, seconds=timeout, **given,
+    )  # fmt: skip
+    verbose = bool(command.parent and command.parent.params.get("verbose"))
+    return run(settings, certificate=tls_certificate, private_key=tls_key, verbose=verbose)
+
+
+def read_keys(name: str | None) -> tuple[str, ...]:
+    """The keys of a file: a line each, without empty lines and comments (#)."""
+    if name is None:
+        return ()
+    lines = [line.strip() for line in Path(name).read_text(encoding="utf-8-sig").splitlines()]
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise PyappError("it has no key", where=name, hint="Write one key a line")
+    return keys

@@ -1,0 +1,122 @@
+"""From the engine's thread to the event loop: the events of a request, its end, and a client that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pyapp.events import Cancel, Done, Error, Event
+
+from .problems import Problem
+
+
+class Answer:
+    """The events of one request. `emit` may be called by any thread; closing the stream cancels the work."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self.cancel = Cancel()
+
+    def emit(self, event: Event) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
+        except RuntimeError:  # the loop is closed: the server has ended
+            self.cancel.set()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The events up to Done or Error."""
+        try:
+            while True:
+                event = await self._queue.get()
+                yield event
+                if isinstance(event, Done | Error):
+                    return
+        finally:
+            self.cancel.set()
+
+
+async def wait_for_leaving(receive: Callable[[], Awaitable[Any]]) -> None:
+    """Returns when the client has closed the connection. The body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@asynccontextmanager
+async def cancelled_by_leaving(request: Request, leave: Callable[[], None], seconds: float) -> AsyncIterator[None]:
+    """A context in which `leave` is called when the client leaves, and at the end. Problem 504 after so many
+    seconds.
+    """
+
+    async def watch() -> None:
+        await wait_for_leaving(request.receive)
+        leave()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise Problem(f"the answer took more than {seconds:g} s", status=504, code="timeout") from None
+    finally:
+        leave()
+        watching.cancel()
+
+
+class EventStream(Response):
+    """Server-sent events: the texts that `source` gives, comments while nothing comes, an end when the client leaves.
+    `broken` gives the last text after an error; `ended` is called at the end, whatever it was.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, source: AsyncGenerator[str, None], broken: Callable[[Exception], str], ended: Callable[[], None],
+        seconds: float, ping: float,
+    ) -> None:  # fmt: skip
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._source, self._broken, self._seconds, self._ping = source, broken, seconds, ping
+        self._ended = ended
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(wait_for_leaving(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED, timeout=self._seconds)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+            self._ended()
+
+    async def _send(self, send: Any) -> None:
+        async def write(text: str, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": more})
+
+        async with aclosing(self._source) as source:
+            try:
+                pending = asyncio.ensure_future(anext(source, None))
+                while True:
+                    done, _ = await asyncio.wait({pending}, timeout=self._ping)
+                    if not done:
+                        await write(": ping\n\n")
+                        continue
+                    text = pending.result()
+                    if text is None:
+                        break
+                    await write(text)
+                    pending = asyncio.ensure_future(anext(source, None))
+            except asyncio.CancelledError:
+                pending.cancel()
+                await asyncio.gather(pending, return_exceptions=True)
+                raise
+            except Exception as error:
+                await write(self._broken(error))
+            await write("", more=False)

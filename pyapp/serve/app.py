@@ -1,0 +1,228 @@
+"""The application: the routes, and what surrounds each request: keys, request ids, errors, figures, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from . import openai_text, speech, tgi, vectors
+from .context import Context, Handler
+from .problems import Problem, of_exception
+from .sampling import NAMES
+
+log = logging.getLogger("pyapp.serve")
+OPEN = ("/health", "/ready")  # without a key
+REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
+
+
+# -- operation
+
+
+async def health(request: Request, context: Context) -> Response:
+    """200 while the engine's thread lives."""
+    alive = context.engine.alive
+    return JSONResponse({"status": "ok" if alive else "the engine died"}, 200 if alive else 503)
+
+
+async def ready(request: Request, context: Context) -> Response:
+    """200 when the models are loaded, until the server is told to end."""
+    state = "ending" if context.draining else "ready" if context.models.ready else "loading"
+    state = state if context.engine.alive else "the engine died"
+    return JSONResponse({"status": state}, 200 if state == "ready" else 503, headers={"Retry-After": "1"})
+
+
+async def metrics(request: Request, context: Context) -> Response:
+    return Response(context.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def models(request: Request, context: Context) -> Response:
+    return JSONResponse({"object": "list", "data": [describe(model) for model in context.models.by_name.values()]})
+
+
+async def model(request: Request, context: Context) -> Response:
+    name = request.path_params["name"]
+    found = context.models.by_name.get(name)
+    if found is None:
+        raise Problem(f"the model {name!r:.100} does not exist", status=404, param="model", code="model_not_found")
+    return JSONResponse(describe(found))
+
+
+def describe(found: Any) -> dict[str, Any]:
+    return {
+        "id": found.name, "object": "model", "created": found.created, "owned_by": "pyapp", "task": found.task,
+        "loaded": found.loaded is not None,
+    }  # fmt: skip
+
+
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/health", health),
+    ("GET", "/ready", ready),
+    ("GET", "/metrics", metrics),
+    ("GET", "/v1/models", models),
+    ("GET", "/v1/models/{name:path}", model),
+    ("POST", "/v1/chat/completions", openai_text.chat_completions),
+    ("POST", "/v1/completions", openai_text.completions),
+    ("POST", "/v1/embeddings", vectors.embeddings),
+    ("POST", "/v1/rerank", vectors.rerank),
+    ("POST", "/v1/audio/transcriptions", speech.transcriptions),
+    ("POST", "/v1/audio/translations", speech.translations),
+    ("POST", "/", tgi.either),
+    ("GET", "/info", tgi.info),
+    ("POST", "/generate", tgi.generate),
+    ("POST", "/generate_stream", tgi.generate_stream),
+    ("POST", "/tokenize", tgi.tokenize),
+    ("POST", "/embed", vectors.embed),
+    ("POST", "/rerank", vectors.rerank),
+    ("POST", "/similarity", vectors.similarity),
+    ("POST", "/predict", vectors.predict),
+)
+
+
+# -- around each request
+
+
+def endpoint_of(handler: Handler, context: Context) -> Callable[[Request], Any]:
+    """A route's function: errors become answers in OpenAI's form."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            if not context.engine.alive and request.url.path not in OPEN:
+                raise Problem("the engine died; the server ends", status=503, code="engine_dead")
+            return await handler(request, context)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception as error:
+            problem = of_exception(error, NAMES)
+            if problem.status >= 500 and not isinstance(error, Problem):
+                log.error("a request failed", exc_info=True, extra={"fields": {"request": request.scope["pyapp.id"]}})
+            return answer_of(problem)
+
+    return endpoint
+
+
+def answer_of(problem: Problem) -> Response:
+    return JSONResponse(problem.body(), problem.status, headers=problem.headers)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Unknown routes and methods."""
+    assert isinstance(error, HTTPException)
+    path, method = request.url.path, request.method
+    what = f"there is no route {path:.100}" if error.status_code == 404 else f"{path:.100} does not take {method}"
+    return answer_of(Problem(what, status=error.status_code, headers=error.headers))
+
+
+class Gate:
+    """Around the application: the request's id, its key, its line in the log, its figures."""
+
+    def __init__(self, app: Any, context: Context) -> None:
+        self._app, self._context = app, context
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, headers = time.perf_counter(), Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        scope["pyapp.id"] = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope["pyapp.log"] = {}
+        status = 0
+
+        async def sending(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = scope["pyapp.id"]
+            await send(message)
+
+        try:
+            if self._allowed(scope, headers):
+                await self._app(scope, receive, sending)
+            else:
+                refusal = Problem(
+                    "the key is wrong or missing: send Authorization: Bearer KEY", status=401, code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )  # fmt: skip
+                await answer_of(refusal)(scope, receive, sending)
+        finally:
+            self._note(scope, status, time.perf_counter() - start)
+
+    def _allowed(self, scope: Any, headers: Headers) -> bool:
+        keys = self._context.settings.keys
+        if not keys or scope["path"] in OPEN or scope["method"] == "OPTIONS":
+            return True
+        kind, _, key = headers.get("authorization", "").partition(" ")
+        given = key.strip().encode() if kind.lower() == "bearer" else b""
+        fits = [hmac.compare_digest(given, known.encode()) for known in keys]  # all of them, so that it takes one time
+        return any(fits)
+
+    def _note(self, scope: Any, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or "other"
+        fields, metrics = scope["pyapp.log"], self._context.metrics
+        metrics.requests.labels(route, fields.get("model", ""), str(status)).inc()
+        metrics.seconds.labels(route).observe(seconds)
+        if route in (*OPEN, "/metrics") and status < 500:
+            return
+        about = {"request": scope["pyapp.id"], "method": scope["method"], "route": route, "status": status}
+        log.info("request", extra={"fields": about | {"seconds": round(seconds, 4)} | fields})
+
+
+def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda error: None) -> Any:
+    """The ASGI application. `on_failure` is called with the error of a model that cannot be loaded at the start."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        context.engine.start()
+        tasks = []
+        if context.settings.preload:
+            tasks.append(asyncio.ensure_future(preload()))
+        if context.settings.idle:
+            tasks.append(asyncio.ensure_future(unload()))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            context.close()
+
+    async def preload() -> None:
+        try:
+            await context.models.load_all()
+            log.info("ready", extra={"fields": {"models": list(context.models.by_name)}})
+        except Exception as error:
+            on_failure(error)
+
+    async def unload() -> None:
+        while True:
+            await asyncio.sleep(min(max(context.settings.idle / 4, 0.05), 10))
+            await context.models.unload_idle()
+
+    routes: list[Route] = [
+        Route(path, endpoint_of(handler, context), methods=[method]) for method, path, handler in ROUTES
+    ]
+    middleware = [Middleware(Gate, context=context)]
+    if context.settings.origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware, allow_origins=list(context.settings.origins), allow_methods=["GET", "POST"],
+                allow_headers=["*"], expose_headers=["x-request-id"],
+            )
+        )  # fmt: skip
+    errors: Any = {HTTPException: on_http_error}
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=errors, lifespan=lifespan)

@@ -1,0 +1,110 @@
+"""What the routes share: settings, engine, models, metrics, and the reading of bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from starlette.datastructures import FormData, Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .engine import Engine
+from .fields import parse_object
+from .metrics import Metrics
+from .problems import Problem
+from .served import Models
+from .settings import Settings
+
+T = TypeVar("T")
+Handler = Callable[[Request, "Context"], Coroutine[Any, Any, Response]]
+JSON_TYPES = ("application/json", "")
+
+
+class Context:
+    """The server's state. One thread, `aside`, splits texts into tokens, so that the event loop goes on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.engine = Engine()
+        self.models = Models(settings, self.engine)
+        self.metrics = Metrics(self)
+        self.draining = False
+        self.in_flight = 0
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="tokens")
+
+    async def aside(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._aside, function)
+
+    def admit(self, count: int = 1) -> None:
+        """Problem 429 for more requests than may wait."""
+        if self.in_flight + count > self.settings.queue:
+            raise Problem(
+                f"{self.in_flight} requests wait or run; at most {self.settings.queue} may", status=429,
+                code="rate_limit_exceeded", headers={"Retry-After": "1"},
+            )  # fmt: skip
+
+    def close(self) -> None:
+        self.engine.stop()
+        self._aside.shutdown(wait=False, cancel_futures=True)
+
+    # -- bodies
+
+    async def json(self, request: Request) -> dict[str, Any]:
+        """The object in a request's body."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in JSON_TYPES:
+            raise Problem(f"the body must be application/json, not {kind:.60}", status=415)
+        data = bytearray()
+        async for part in self._body(request):
+            data += part
+        return parse_object(bytes(data))
+
+    async def form(self, request: Request) -> FormData:
+        """The fields and files of a multipart request."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "multipart/form-data":
+            raise Problem(f"the body must be multipart/form-data, not {kind or 'untyped':.60}", status=415)
+        try:
+            parser = MultiPartParser(
+                Headers(raw=request.headers.raw), self._body(request), max_files=1, max_fields=64, max_part_size=1 << 20
+            )
+            return await parser.parse()
+        except (MultiPartException, KeyError, ValueError) as error:
+            message = getattr(error, "message", None) or str(error)
+            raise Problem(f"the body is no valid form: {message:.200}", code="invalid_form") from None
+
+    async def _body(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """The parts of the body; Problem for too much of it, and for one that comes too slowly."""
+        most, seconds = self.settings.body_bytes, self.settings.read_seconds
+        too_much = Problem(f"the body has more than {most:,} bytes", status=413, code="body_too_large",
+                           headers={"Connection": "close"})  # fmt: skip
+        try:
+            if int(request.headers.get("content-length", 0)) > most:
+                raise too_much
+        except ValueError:
+            raise Problem("the Content-Length is no number") from None
+        got = 0
+        try:
+            async with asyncio.timeout(seconds):
+                async for part in request.stream():
+                    got += len(part)
+                    if got > most:
+                        raise too_much
+                    yield part
+        except TimeoutError:
+            raise Problem(
+                f"the body did not arrive within {seconds:g} s", status=408, code="timeout",
+                headers={"Connection": "close"},
+            ) from None  # fmt: skip
+
+
+def upload_of(form: FormData, name: str) -> UploadFile:
+    """The file of a form's field. Problem if it is none."""
+    value = form.get(name)
+    if not isinstance(value, UploadFile):
+        raise Problem(f"{name}: must be a file", param=name, code="missing_required_parameter")
+    return value

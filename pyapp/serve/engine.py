@@ -1,0 +1,126 @@
+"""The engine: the one thread on which models are loaded and compute.
+
+Its workers take turns: a step of a language model, a batch of texts, a window of a recording. So no request waits for
+the whole of another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+log = logging.getLogger("pyapp.serve")
+T = TypeVar("T")
+
+
+class Worker(Protocol):
+    """Work in turns."""
+
+    def turn(self) -> bool:
+        """One turn, as short as possible. Whether there is more to do."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Ends everything that waits for this worker with an error."""
+        ...
+
+
+class Engine:
+    """The thread, its workers, and functions that other threads post to it."""
+
+    def __init__(self) -> None:
+        self._posted: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._active: list[Worker] = []
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._died: BaseException | None = None
+        self._stopping = False
+        self.on_death: Callable[[], Any] = lambda: None
+        self.turn_began: float | None = None  # of the turn that runs now
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive() and self._died is None
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the turn that runs now has taken."""
+        began = self.turn_began
+        return 0.0 if began is None else time.monotonic() - began
+
+    def post(self, function: Callable[[], Any]) -> None:
+        """Runs a function between two turns."""
+        self._posted.put(function)
+
+    def call(self, function: Callable[[], T]) -> Future[T]:
+        """As `post`; the future has the result."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)
+
+        self.post(run)
+        return future
+
+    def activate(self, worker: Worker) -> None:
+        """A worker has something to do. On the engine's thread."""
+        if worker not in self._active:
+            self._active.append(worker)
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Ends the thread after the turn that runs now."""
+        self._stopping = True
+        self.post(lambda: None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._take_posted()
+                for worker in list(self._active):
+                    self._turn_of(worker)
+                    self._take_posted(wait=False)
+        except BaseException as error:  # a defect: the server says so and ends
+            self._died = error
+            log.critical("the engine died", exc_info=True)
+            self.on_death()
+
+    def _take_posted(self, wait: bool = True) -> None:
+        """Runs what was posted; waits for it if there is nothing else to do."""
+        wait = wait and not self._active
+        while True:
+            try:
+                function = self._posted.get(block=wait)
+            except queue.Empty:
+                return
+            wait = False
+            if function is not None:
+                function()
+            if self._stopping:
+                return
+
+    def _turn_of(self, worker: Worker) -> None:
+        self.turn_began = time.monotonic()
+        try:
+            more = worker.turn()
+        except Exception as error:
+            log.error("a turn failed", exc_info=True)
+            worker.fail(error)
+            more = False
+        finally:
+            self.turn_began = None
+        if not more and worker in self._active:
+            self._active.remove(worker)

@@ -1,0 +1,128 @@
+"""The fields of a JSON object that a client sent: each is checked, and the wrong one is named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyapp.formats.safe_json import parse_json
+
+from .problems import Problem
+
+KINDS = {
+    str: "a string", bool: "true or false", int: "a number", float: "a number", dict: "an object", list: "an array",
+    type(None): "null",
+}  # fmt: skip
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """The object of a request's body. Problem for anything else."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Problem(f"the body is not UTF-8: byte {error.start} is wrong", code="invalid_utf8") from None
+    try:
+        found = parse_json(text, parse_constant=_refused)
+    except (ValueError, RecursionError) as error:
+        raise Problem(f"the body is not valid JSON: {error!s:.200}", code="invalid_json") from None
+    if not isinstance(found, dict):
+        raise Problem(f"the body must be an object, not {kind_of(found)}", code="invalid_json")
+    return found
+
+
+def _refused(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def kind_of(value: Any) -> str:
+    return KINDS.get(type(value), type(value).__name__)
+
+
+class Fields:
+    """The fields of an object. Every method takes a field's name and returns its value, or `default` where the field
+    is missing or null; `end` refuses fields that nobody asked for. `path` is the name of the object in errors.
+    """
+
+    def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
+        self._values, self._path = values, path
+        self._left = set(values)
+
+    def name(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path else name
+
+    def wrong(self, name: str, what: str, code: str | None = None) -> Problem:
+        return Problem(f"{self.name(name)}: {what}", param=self.name(name), code=code or "invalid_value")
+
+    def given(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def any(self, name: str, default: Any = None) -> Any:
+        self._left.discard(name)
+        value = self._values.get(name)
+        return default if value is None else value
+
+    def _of(self, name: str, kinds: tuple[type, ...], wanted: str, default: Any) -> Any:
+        value = self.any(name)
+        if value is None:
+            return default
+        if type(value) not in kinds:
+            raise self.wrong(name, f"must be {wanted}, not {kind_of(value)}", "invalid_type")
+        return value
+
+    def text(self, name: str, default: str | None = None, choices: Sequence[str] = ()) -> Any:
+        value = self._of(name, (str,), "a string", default)
+        if choices and value is not None and value not in choices:
+            raise self.wrong(name, f"must be one of {', '.join(choices)}, not {value!r:.60}")
+        return value
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self._of(name, (bool,), "true or false", default))
+
+    def number(self, name: str, default: float | None = None, low: float = -math.inf, high: float = math.inf) -> Any:
+        value = self._of(name, (int, float), "a number", default)
+        if value is not None and not low <= value <= high:
+            raise self.wrong(name, f"must be from {low:g} to {high:g}, not {value!r:.40}")
+        return value
+
+    def whole(self, name: str, default: int | None = None, low: float = -math.inf, high: float = math.inf) -> Any:
+        value = self._of(name, (int,), "a whole number", default)
+        if value is not None and not low <= value <= high:
+            raise self.wrong(name, f"must be from {low:g} to {high:g}, not {value!r:.40}")
+        return value
+
+    def object(self, name: str) -> Fields | None:
+        value = self._of(name, (dict,), "an object", None)
+        return None if value is None else Fields(value, self.name(name))
+
+    def mapping(self, name: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self._of(name, (dict,), "an object", None)
+        return found
+
+    def array(self, name: str, default: Any = None) -> Any:
+        return self._of(name, (list,), "an array", default)
+
+    def texts(self, name: str, most: int, needed: bool = True) -> list[str] | None:
+        """A string or an array of strings."""
+        value = self.any(name)
+        if value is None:
+            if needed:
+                raise self.missing(name)
+            return None
+        found = [value] if isinstance(value, str) else value
+        if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+            raise self.wrong(name, "must be a string or an array of strings", "invalid_type")
+        if len(found) > most:
+            raise self.wrong(name, f"has {len(found):,} entries; {most:,} are allowed")
+        return found
+
+    def missing(self, name: str) -> Problem:
+        full = self.name(name)
+        return Problem(f"{full}: is missing", param=full, code="missing_required_parameter")
+
+    def end(self, ignored: Iterable[str] = ()) -> None:
+        """Problem for a field that was not asked for and is not among those without effect here."""
+        unknown = sorted(self._left - set(ignored))
+        if unknown:
+            name = self.name(unknown[0])
+            raise Problem(f"{name:.80}: there is no such field", param=name[:80], code="unknown_parameter")

@@ -1,0 +1,73 @@
+"""Figures for Prometheus, under /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from .scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from .context import Context
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+
+class Metrics:
+    """The figures of one server."""
+
+    def __init__(self, context: Context) -> None:
+        self._registry = registry = CollectorRegistry()
+        self.requests = Counter("pyapp_requests", "Requests by route, model and status",
+                                ["route", "model", "status"], registry=registry)  # fmt: skip
+        self.seconds = Histogram("pyapp_request_seconds", "Time of whole requests", ["route"], buckets=SECONDS,
+                                 registry=registry)  # fmt: skip
+        self.first = Histogram("pyapp_time_to_first_token_seconds", "Time to the first token", ["model"],
+                               buckets=SECONDS, registry=registry)  # fmt: skip
+        self.between = Histogram("pyapp_time_between_tokens_seconds", "Time between two tokens of a text", ["model"],
+                                 buckets=SECONDS, registry=registry)  # fmt: skip
+        self.sound = Counter("pyapp_sound_seconds", "Seconds of sound transcribed", ["model"], registry=registry)
+        self.texts = Counter("pyapp_embedded_texts", "Texts embedded or ranked", ["model"], registry=registry)
+        registry.register(_Now(context))
+
+    def text(self) -> bytes:
+        found: bytes = generate_latest(self._registry)
+        return found
+
+
+class _Now:
+    """What the schedulers count themselves."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def collect(self) -> Iterator[Metric]:
+        context = self._context
+        yield GaugeMetricFamily("pyapp_requests_in_flight", "Requests that wait or run", context.in_flight)
+        yield GaugeMetricFamily("pyapp_engine_turn_seconds", "How long the engine's turn takes so far",
+                                context.engine.busy_seconds)  # fmt: skip
+        loaded = GaugeMetricFamily("pyapp_model_loaded", "Whether a model is in memory", labels=["model", "task"])
+        waiting = GaugeMetricFamily("pyapp_texts_waiting", "Texts in the queue", labels=["model"])
+        running = GaugeMetricFamily("pyapp_texts_running", "Texts that are being written", labels=["model"])
+        used = GaugeMetricFamily("pyapp_cache_used", "Share of the cache in use", labels=["model"])
+        prompt = CounterMetricFamily("pyapp_prompt_tokens", "Tokens of prompts", labels=["model"])
+        reused = CounterMetricFamily("pyapp_prompt_tokens_reused", "Tokens of prompts that were in the cache",
+                                     labels=["model"])  # fmt: skip
+        new = CounterMetricFamily("pyapp_new_tokens", "Tokens written", labels=["model"])
+        passes = CounterMetricFamily("pyapp_steps", "Steps of the texts together", labels=["model"])
+        for model in context.models.by_name.values():
+            loaded.add_metric([model.name, model.task], float(model.loaded is not None))
+            scheduler = model.runner
+            if isinstance(scheduler, Scheduler):
+                load, name = scheduler.load, [model.name]
+                waiting.add_metric(name, load.waiting)
+                running.add_metric(name, load.running)
+                used.add_metric(name, load.cached_tokens / load.cache_tokens)
+                prompt.add_metric(name, scheduler.prompt_tokens)
+                reused.add_metric(name, scheduler.reused_tokens)
+                new.add_metric(name, scheduler.new_tokens)
+                passes.add_metric(name, scheduler.steps)
+        yield from (loaded, waiting, running, used, prompt, reused, new, passes)

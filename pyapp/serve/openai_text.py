@@ -1,0 +1,563 @@
+"""OpenAI's interface: /v1/chat/completions and /v1/completions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from pyapp.errors import PyappError
+from pyapp.events import Done, Error, Event, Token
+from pyapp.text.chat_template import ChatTemplate, sources
+from pyapp.text.generate import prompt_ids
+from pyapp.text.options import SamplingOptions
+from pyapp.text.plain_chat import STOP, PlainChat
+from pyapp.text.thinking import ThinkingSplitter
+
+from .answers import Answer, EventStream, cancelled_by_leaving
+from .context import Context
+from .fields import Fields
+from .problems import Problem, of_event, of_exception
+from .sampling import MOST_TEXTS, NAMES, WITHOUT_EFFECT, options_of, reason_of
+from .scheduler import Text
+from .served import ServedModel
+from .tool_calls import Tools, ToolSplitter
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+DONE = "data: [DONE]\n\n"
+
+
+@dataclass(eq=False)
+class Choice:
+    """One text of an answer: its parts so far."""
+
+    index: int
+    text: str = ""
+    thoughts: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    logprobs: list[Token] = field(default_factory=list)
+    reason: str = ""
+    tokens: int = 0
+    prompt_tokens: int = 0
+    reused: int = 0
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model is to continue."""
+
+    ids: list[int]
+    options: SamplingOptions
+    stops: frozenset[int]
+    continuing: bool
+    rendered: str = ""  # the text of a conversation
+    plain: bool = False  # a conversation without a chat template
+
+
+# -- running texts
+
+
+class Running:
+    """The texts of one request. `close` cancels those that are not complete, and gives their places free."""
+
+    def __init__(self, context: Context, model: ServedModel) -> None:
+        self.context, self.model = context, model
+        self.answers: list[Answer] = []
+        self._open = True
+        model.requests += 1
+
+    def add(self, prompt: Prompt, count: int) -> None:
+        """`count` texts of a prompt, with seeds one after the other."""
+        for number in range(count):
+            options, answer = prompt.options, Answer()
+            if options.seed is not None:
+                options = replace(options, seed=(options.seed + number) % (1 << 64))
+            self.answers.append(answer)
+            self.context.in_flight += 1
+            self.context.models.submit(
+                self.model, Text(prompt.ids, options, prompt.stops, answer.emit, prompt.continuing, answer.cancel)
+            )
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self.context.in_flight -= len(self.answers)
+            self.model.requests -= 1
+            self.model.used = time.monotonic()
+            for answer in self.answers:
+                answer.cancel.set()
+
+    async def events(self) -> AsyncGenerator[tuple[int, Event], None]:
+        """(index of the text, event) as they come. Problem for an Error. Counts for the metrics."""
+        queue: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
+        metrics, name = self.context.metrics, self.model.name
+        start = time.perf_counter()
+        last: dict[int, float] = {}
+
+        async def pump(index: int, answer: Answer) -> None:
+            async for event in answer.events():
+                queue.put_nowait((index, event))
+
+        pumps = [asyncio.ensure_future(pump(index, answer)) for index, answer in enumerate(self.answers)]
+        left = len(pumps)
+        try:
+            while left:
+                index, event = await queue.get()
+                if isinstance(event, Error):
+                    raise of_event(event, names=NAMES)
+                if isinstance(event, Token) and event.id is not None:
+                    now = time.perf_counter()
+                    if index in last:
+                        metrics.between.labels(name).observe(now - last[index])
+                    else:
+                        metrics.first.labels(name).observe(now - start)
+                    last[index] = now
+                left -= isinstance(event, Done)
+                yield index, event
+        finally:
+            self.close()
+            for task in pumps:
+                task.cancel()
+
+
+def submit(context: Context, model: ServedModel, prompts: Sequence[Prompt], count: int) -> Running:
+    """`count` texts of each prompt."""
+    for prompt in prompts:
+        model.runner.check(prompt.ids, prompt.options)
+    context.admit(count * len(prompts))
+    running = Running(context, model)
+    for prompt in prompts:
+        running.add(prompt, count)
+    return running
+
+
+def note_done(request: Request, choice: Choice, event: Done) -> None:
+    choice.reason = reason_of(event.reason)
+    choice.tokens = event.results.get("new_tokens", 0)
+    choice.prompt_tokens = event.results.get("prompt_tokens", 0)
+    choice.reused = event.results.get("reused_tokens", 0)
+    log = request.scope["pyapp.log"]
+    log["prompt_tokens"] = log.get("prompt_tokens", 0) + choice.prompt_tokens
+    log["new_tokens"] = log.get("new_tokens", 0) + choice.tokens
+    log["reason"] = event.reason
+
+
+def usage_of(choices: Sequence[Choice], prompts: int = 1) -> dict[str, Any]:
+    """OpenAI's `usage`: the tokens of each prompt count once."""
+    per_prompt = len(choices) // prompts
+    prompt = sum(choice.prompt_tokens for choice in choices[::per_prompt])
+    new = sum(choice.tokens for choice in choices)
+    return {
+        "prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new,
+        "prompt_tokens_details": {"cached_tokens": sum(choice.reused for choice in choices[::per_prompt])},
+    }  # fmt: skip
+
+
+def stream_options(fields: Fields) -> tuple[bool, bool]:
+    """(whether to stream, whether to send the usage)."""
+    stream, options = fields.flag("stream"), fields.object("stream_options")
+    if options is None:
+        return stream, False
+    if not stream:
+        raise fields.wrong("stream_options", "goes together with stream")
+    usage = options.flag("include_usage")
+    options.end(("include_obfuscation",))
+    return stream, usage
+
+
+def line(value: dict[str, Any]) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+def broken(error: Exception) -> str:
+    return line(of_exception(error, NAMES).body())
+
+
+def stream_of(context: Context, running: Running, source: AsyncGenerator[str, None]) -> EventStream:
+    return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
+
+
+# -- chat
+
+
+def text_of(content: Any, at: str) -> str:
+    """The text of a message's content: a string, or parts of type text."""
+    if isinstance(content, str):
+        return content
+    if content is None:
+        return ""
+    if not isinstance(content, list):
+        raise Problem(f"{at}: must be a string or an array of parts", param=at, code="invalid_type")
+    found = []
+    for index, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in ("text", "refusal") or not isinstance(part.get("text", part.get("refusal")), str):
+            raise Problem(
+                f"{at}[{index}]: only parts of type text are read here, not {kind!r:.40}", param=f"{at}[{index}]",
+                code="unsupported_content",
+            )  # fmt: skip
+        found.append(part.get("text", part.get("refusal")))
+    return "".join(found)
+
+
+def messages_of(fields: Fields) -> list[dict[str, Any]]:
+    """The messages, with contents as strings, as chat templates read them."""
+    given = fields.array("messages")
+    if given is None:
+        raise fields.missing("messages")
+    if not given:
+        raise fields.wrong("messages", "is empty")
+    found = []
+    for index, message in enumerate(given):
+        at = f"messages[{index}]"
+        if not isinstance(message, dict):
+            raise fields.wrong(at, "must be an object", "invalid_type")
+        role = message.get("role")
+        if role not in ROLES:
+            raise fields.wrong(f"{at}.role", f"must be one of {', '.join(ROLES)}, not {role!r:.40}")
+        if message.get("content") is None and role != "assistant":
+            raise fields.wrong(f"{at}.content", "is missing", "missing_required_parameter")
+        clean = {name: value for name, value in message.items() if value is not None}
+        clean |= {"role": "system" if role == "developer" else role}
+        clean["content"] = text_of(message.get("content"), f"{at}.content")
+        calls = clean.get("tool_calls", [])
+        if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+            raise fields.wrong(f"{at}.tool_calls", "must be an array of objects", "invalid_type")
+        if calls:
+            clean["tool_calls"] = [with_parsed_arguments(call) for call in calls]
+        found.append(clean)
+    return found
+
+
+def with_parsed_arguments(call: dict[str, Any]) -> dict[str, Any]:
+    """A call whose arguments are an object, as templates expect them; OpenAI sends their JSON."""
+    function = call.get("function")
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        arguments = json.loads(function["arguments"])
+    except (ValueError, RecursionError):
+        return call
+    return {**call, "function": {**function, "arguments": arguments}}
+
+
+def check_length(context: Context, texts: Sequence[str], param: str) -> None:
+    most = context.settings.prompt_characters
+    length = sum(map(len, texts))
+    if length > most:
+        raise Problem(
+            f"{param}: {length:,} characters are too long; at most {most:,} are read", param=param,
+            code="context_length_exceeded",
+        )  # fmt: skip
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise Problem(
+                f"{param}: character {error.start} is half of a surrogate pair", param=param, code="invalid_utf8"
+            ) from None
+
+
+def chat_prompt(
+    model: ServedModel, messages: list[dict[str, Any]], options: SamplingOptions, tools: Tools,
+    variables: dict[str, Any],
+) -> Prompt:  # fmt: skip
+    tokenizer = model.loaded.tokenizer
+    plain = not sources(tokenizer.settings)
+    template = PlainChat(tokenizer) if plain else ChatTemplate(tokenizer)
+    more = dict(variables)
+    goes_on = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
+    if goes_on:
+        more |= {"add_generation_prompt": False, "continue_final_message": True}
+    try:
+        ids = template.encode_guarded(template.render_guarded(messages, tools.shown, **more))
+        rendered = template.render(messages, tools.shown, **more)
+    except PyappError as error:
+        raise of_exception(error, {**NAMES, "message 0": "messages[0]"}) from error
+    if not ids:
+        raise Problem("messages: the chat template gives no text for them", param="messages")
+    if plain:
+        options = replace(options, stop=(*options.stop, STOP))
+    stops = template.stop_ids().union(options.stop_tokens)
+    return Prompt(ids, options, stops, goes_on or plain, rendered, plain and not goes_on)
+
+
+class Voice:
+    """Divides the tokens of a chat answer into thoughts, text and calls."""
+
+    def __init__(self, prompt: Prompt, tools: Tools) -> None:
+        self._thinking, self._tools, self._plain = ThinkingSplitter(prompt.rendered), ToolSplitter(tools), prompt.plain
+        self._fresh = True
+
+    def push(self, text: str) -> tuple[str, str, list[dict[str, Any]]]:
+        """(thoughts, text, calls) that this text adds."""
+        thought, part = self._thinking.push(text)
+        if self._plain and self._fresh:  # the space after "Assistant:"
+            part = part.lstrip()
+            self._fresh = not part
+        shown, calls = self._tools.push(part)
+        return thought, shown, calls
+
+    def finish(self) -> tuple[str, str, list[dict[str, Any]]]:
+        thought, part = self._thinking.finish()
+        shown, calls = self._tools.push(part)
+        rest, more = self._tools.finish()
+        return thought, shown + rest, [*calls, *more]
+
+
+def named_logprobs(model: ServedModel, tokens: Sequence[Token]) -> list[dict[str, Any]]:
+    """`logprobs.content` of chat: tokens with their bytes."""
+
+    def entry(id: int, logprob: float | None) -> dict[str, Any]:
+        data = model.loaded.tokenizer.token_bytes(id)
+        return {"token": data.decode("utf-8", "replace"), "logprob": max(logprob or 0.0, -9999.0), "bytes": list(data)}
+
+    return [
+        entry(token.id, token.logprob)
+        | {"top_logprobs": [entry(other["id"], other["logprob"]) for other in token.top_logprobs or ()]}
+        for token in tokens
+        if token.id is not None
+    ]
+
+
+async def chat_completions(request: Request, context: Context) -> Response:
+    fields = Fields(await context.json(request))
+    name = fields.text("model")
+    messages = messages_of(fields)
+    wanted = fields.flag("logprobs")
+    top = fields.whole("top_logprobs", None, 0, 20)
+    if top is not None and not wanted:
+        raise fields.wrong("top_logprobs", "goes together with logprobs")
+    options = options_of(fields, context.settings, (top or 0) if wanted else None)
+    count = fields.whole("n", 1, 1, MOST_TEXTS)
+    stream, usage = stream_options(fields)
+    tools = Tools(fields)
+    variables = fields.mapping("chat_template_kwargs") or {}
+    effort = fields.text("reasoning_effort")
+    if effort is not None:
+        variables = {"reasoning_effort": effort, **variables}
+    fields.end(WITHOUT_EFFECT)
+    if tools.forced:
+        if options.has_form:
+            raise fields.wrong("tool_choice", "excludes response_format, regex and choice")
+        options = replace(options, json_schema=tools.schema())
+    check_length(context, [message["content"] for message in messages], "messages")
+    model = await context.models.get(name, "generate")
+    request.scope["pyapp.log"]["model"] = model.name
+    prompt = await context.aside(lambda: chat_prompt(model, messages, options, tools, variables))
+    running = submit(context, model, [prompt], count)
+    voices = [Voice(prompt, tools) for _ in range(count)]
+    choices = [Choice(index) for index in range(count)]
+    head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": model.name}
+
+    def take(index: int, event: Event) -> tuple[str, str, list[dict[str, Any]]]:
+        """What an event adds to the choice's parts."""
+        choice, voice = choices[index], voices[index]
+        thought = text = ""
+        calls: list[dict[str, Any]] = []
+        if isinstance(event, Token):
+            if event.id is not None and wanted:
+                choice.logprobs.append(event)
+            thought, text, calls = voice.push(event.text)
+        elif isinstance(event, Done):
+            thought, text, calls = voice.finish()
+            note_done(request, choice, event)
+        choice.thoughts, choice.text = choice.thoughts + thought, choice.text + text
+        choice.calls += calls
+        if choice.calls and choice.reason == "stop":
+            choice.reason = "tool_calls"
+        return thought, text, calls
+
+    async def chunks() -> AsyncGenerator[str, None]:
+        def chunk(index: int, delta: dict[str, Any], reason: str | None = None, logprobs: Any = None) -> str:
+            choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+            more = {"usage": None} if usage else {}
+            return line({**head, "object": "chat.completion.chunk", "choices": [choice], **more})
+
+        for index in range(count):
+            yield chunk(index, {"role": "assistant", "content": ""})
+        async with aclosing(running.events()) as events:
+            async for index, event in events:
+                choice = choices[index]
+                before = len(choice.calls)
+                thought, text, calls = take(index, event)
+                scores = None
+                if wanted and isinstance(event, Token) and event.id is not None:
+                    scores = {"content": named_logprobs(model, [event]), "refusal": None}
+                if thought:
+                    yield chunk(index, {"reasoning_content": thought})
+                if text or scores:
+                    yield chunk(index, {"content": text}, logprobs=scores)
+                if calls:
+                    yield chunk(index, {"tool_calls": [{"index": before + i, **call} for i, call in enumerate(calls)]})
+                if isinstance(event, Done):
+                    yield chunk(index, {}, choice.reason)
+        if usage:
+            yield line({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage_of(choices)})
+        yield DONE
+
+    if stream:
+        return stream_of(context, running, chunks())
+    await collect(request, running, take)
+    return JSONResponse(
+        {
+            **head, "object": "chat.completion", "usage": usage_of(choices), "service_tier": None,
+            "choices": [
+                {
+                    "index": choice.index, "finish_reason": choice.reason,
+                    "message": {
+                        "role": "assistant", "content": choice.text if choice.text or not choice.calls else None,
+                        "refusal": None,
+                        **({"reasoning_content": choice.thoughts} if choice.thoughts else {}),
+                        **({"tool_calls": choice.calls} if choice.calls else {}),
+                    },
+                    "logprobs": {"content": named_logprobs(model, choice.logprobs), "refusal": None}
+                    if wanted else None,
+                }
+                for choice in choices
+            ],
+        }
+    )  # fmt: skip
+
+
+async def collect(request: Request, running: Running, take: Callable[[int, Event], Any]) -> None:
+    """Takes all events; a client that leaves cancels the texts."""
+    async with cancelled_by_leaving(request, running.close, running.context.settings.seconds):
+        async with aclosing(running.events()) as events:
+            async for index, event in events:
+                take(index, event)
+                if isinstance(event, Done) and event.reason == "cancelled":
+                    raise Problem("the client has left", status=499)
+
+
+# -- completions
+
+
+def prompts_of(fields: Fields) -> list[str | list[int]]:
+    """The prompts: a string, strings, tokens, or arrays of tokens."""
+    value = fields.any("prompt")
+    if value is None:
+        raise fields.missing("prompt")
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value and all(type(entry) is int for entry in value):
+        return [value]
+    good = isinstance(value, list) and value and all(
+        isinstance(entry, str) or (isinstance(entry, list) and entry and all(type(id) is int for id in entry))
+        for entry in value
+    )  # fmt: skip
+    if not good:
+        raise fields.wrong("prompt", "must be a string, an array of strings, or an array of tokens", "invalid_type")
+    if len(value) > MOST_TEXTS:
+        raise fields.wrong("prompt", f"has {len(value)} entries; {MOST_TEXTS} are allowed")
+    return list(value)
+
+
+def completion_prompt(model: ServedModel, prompt: str | list[int], options: SamplingOptions) -> Prompt:
+    tokenizer = model.loaded.tokenizer
+    stops = tokenizer.stop_ids.union(options.stop_tokens)
+    if isinstance(prompt, str):
+        return Prompt(prompt_ids(tokenizer, prompt), options, stops, bool(prompt))
+    size = model.runner.vocab_size
+    if not 0 <= min(prompt) <= max(prompt) < size:
+        raise Problem(f"prompt: tokens are from 0 to {size - 1}", param="prompt")
+    return Prompt(prompt, options, stops, True)
+
+
+def legacy_logprobs(model: ServedModel, choice: Choice) -> dict[str, Any]:
+    """`logprobs` of completions."""
+    tokens = [token for token in choice.logprobs if token.id is not None]
+    texts = [model.loaded.tokenizer.token_bytes(token.id).decode("utf-8", "replace") for token in tokens]
+    offsets = [sum(map(len, texts[:place])) for place in range(len(texts))]
+    return {
+        "tokens": texts, "token_logprobs": [max(token.logprob or 0.0, -9999.0) for token in tokens],
+        "top_logprobs": [{entry["text"]: max(entry["logprob"], -9999.0) for entry in token.top_logprobs or ()}
+                         for token in tokens],
+        "text_offset": offsets,
+    }  # fmt: skip
+
+
+async def completions(request: Request, context: Context) -> Response:
+    fields = Fields(await context.json(request))
+    name = fields.text("model")
+    prompts = prompts_of(fields)
+    wanted = fields.whole("logprobs", None, 0, 20)
+    options = options_of(fields, context.settings, wanted, most=16)
+    count = fields.whole("n", 1, 1, MOST_TEXTS)
+    echo = fields.flag("echo")
+    stream, usage = stream_options(fields)
+    best = fields.whole("best_of", count, 1, MOST_TEXTS)
+    if best != count:
+        raise fields.wrong("best_of", "must equal n here")
+    if fields.text("suffix"):
+        raise fields.wrong("suffix", "is not supported", "unsupported_parameter")
+    fields.end(WITHOUT_EFFECT)
+    if count * len(prompts) > MOST_TEXTS:
+        raise fields.wrong("n", f"{count * len(prompts)} texts are too many; {MOST_TEXTS} are allowed")
+    check_length(context, [prompt for prompt in prompts if isinstance(prompt, str)], "prompt")
+    model = await context.models.get(name, "generate")
+    request.scope["pyapp.log"]["model"] = model.name
+    ready = await context.aside(lambda: [completion_prompt(model, prompt, options) for prompt in prompts])
+    running = submit(context, model, ready, count)
+    starts = [
+        (prompt if isinstance(prompt, str) else model.loaded.tokenizer.decode(prompt)) if echo else ""
+        for prompt in prompts for _ in range(count)
+    ]  # fmt: skip
+    choices = [Choice(index, start) for index, start in enumerate(starts)]
+    head = {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
+            "model": model.name}  # fmt: skip
+
+    def take(index: int, event: Event) -> str:
+        choice = choices[index]
+        if isinstance(event, Token):
+            if wanted is not None and event.id is not None:
+                choice.logprobs.append(event)
+            choice.text += event.text
+            return event.text
+        if isinstance(event, Done):
+            note_done(request, choice, event)
+        return ""
+
+    async def chunks() -> AsyncGenerator[str, None]:
+        def chunk(index: int, text: str, reason: str | None = None, logprobs: Any = None) -> str:
+            choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason}
+            return line({**head, "choices": [choice], **({"usage": None} if usage else {})})
+
+        for index, start in enumerate(starts):
+            if start:
+                yield chunk(index, start)
+        async with aclosing(running.events()) as events:
+            async for index, event in events:
+                text = take(index, event)
+                scores = None
+                if wanted is not None and isinstance(event, Token) and event.id is not None:
+                    scores = legacy_logprobs(model, Choice(index, logprobs=[event]))
+                if text or scores:
+                    yield chunk(index, text, logprobs=scores)
+                if isinstance(event, Done):
+                    yield chunk(index, "", choices[index].reason)
+        if usage:
+            yield line({**head, "choices": [], "usage": usage_of(choices, len(ready))})
+        yield DONE
+
+    if stream:
+        return stream_of(context, running, chunks())
+    await collect(request, running, take)
+    return JSONResponse(
+        {
+            **head, "usage": usage_of(choices, len(ready)),
+            "choices": [
+                {"index": choice.index, "text": choice.text, "finish_reason": choice.reason,
+                 "logprobs": legacy_logprobs(model, choice) if wanted is not None else None}
+                for choice in choices
+            ],
+        }
+    )  # fmt: skip

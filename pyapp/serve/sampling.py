@@ -1,0 +1,85 @@
+"""The settings of generation in OpenAI's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyapp.errors import OptionError
+from pyapp.text.options import SEEDS, SamplingOptions
+
+from .fields import Fields
+from .settings import Settings
+
+MOST_TEXTS = 64  # of one request
+MOST_STOPS = 16
+# What OpenAI's clients may send and what has no effect here.
+WITHOUT_EFFECT = (
+    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls",
+    "verbosity", "modalities", "prompt_cache_retention",
+)  # fmt: skip
+# pyapp's names of settings and OpenAI's.
+NAMES = {
+    "max_new_tokens": "max_tokens", "json_schema": "response_format", "samples": "n", "prompt": "prompt",
+    "chat template": "messages",
+}  # fmt: skip
+
+
+def options_of(fields: Fields, settings: Settings, logprobs: int | None, most: int | None = None) -> SamplingOptions:
+    """SamplingOptions of a request: OpenAI's fields, and the settings of pyapp that OpenAI has not: top_k, min_p,
+    typical_p, repetition_penalty, no_repeat_ngram, regex, choice. `most`: tokens by default; None: until the context
+    is full.
+    """
+    given = [name for name in ("max_tokens", "max_completion_tokens") if fields.given(name)]
+    limits = [fields.whole(name, low=1) for name in ("max_tokens", "max_completion_tokens")]
+    asked = next((limit for limit in limits if limit is not None), most)
+    tokens = settings.output_tokens if asked is None else asked
+    if tokens > settings.output_tokens:
+        raise fields.wrong(given[0], f"must be at most {settings.output_tokens:,}, not {tokens:,}")
+    seed = fields.whole("seed", low=-SEEDS, high=SEEDS - 1)
+    values: dict[str, Any] = {
+        "temperature": fields.number("temperature", 1.0, 0, 100), "top_p": fields.number("top_p", 1.0, 0, 1),
+        "max_new_tokens": tokens, "seed": None if seed is None else seed % SEEDS, "logprobs": logprobs,
+        "stop": tuple(fields.texts("stop", MOST_STOPS, needed=False) or ()),
+        "frequency_penalty": fields.number("frequency_penalty", 0.0, -2, 2),
+        "presence_penalty": fields.number("presence_penalty", 0.0, -2, 2),
+        "logit_bias": fields.mapping("logit_bias") or {},
+        "top_k": fields.whole("top_k", 0, 0, 1 << 31), "min_p": fields.number("min_p", 0.0, 0, 1),
+        "typical_p": fields.number("typical_p", 1.0, 0, 1),
+        "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
+        "no_repeat_ngram": fields.whole("no_repeat_ngram", 0, 0, 1000),
+        "regex": fields.text("regex"), "choice": tuple(fields.texts("choice", 1000, needed=False) or ()),
+        "json_schema": _schema(fields.object("response_format")),
+    }  # fmt: skip
+    if not all(values["stop"]):
+        raise fields.wrong("stop", "an empty text ends nothing")
+    try:
+        return SamplingOptions(**values)
+    except OptionError as error:
+        raise fields.wrong(NAMES.get(error.where or "", error.where or ""), error.what) from None
+
+
+def _schema(fields: Fields | None) -> Any:
+    """The JSON Schema of `response_format`."""
+    if fields is None:
+        return None
+    kind = fields.text("type", choices=("text", "json_object", "json_schema"))
+    if kind is None:
+        raise fields.missing("type")
+    found: Any = None
+    if kind == "json_object":
+        found = {"type": "object"}
+    elif kind == "json_schema":
+        inner = fields.object("json_schema")
+        if inner is None:
+            raise fields.missing("json_schema")
+        found = inner.any("schema")
+        if not isinstance(found, dict | bool):
+            raise inner.wrong("schema", "must be an object", "invalid_type")
+        inner.end(("name", "strict", "description"))
+    fields.end()
+    return found
+
+
+def reason_of(reason: str) -> str:
+    """OpenAI's finish_reason of the reason of Done."""
+    return "length" if reason in ("length", "context") else "stop"

@@ -1,0 +1,195 @@
+"""The models of a server: their names and tasks, loading when they are first asked for, unloading when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyapp import hub
+from pyapp.errors import ModelError, OptionError, PyappError
+from pyapp.events import Cancel
+from pyapp.formats import open_checkpoint
+from pyapp.models.load import read_settings, settings_of
+from pyapp.models.loading.by_task import TASK_OF_CLASS
+from pyapp.tasks.keeper import LOADERS, known
+from pyapp.tasks.texts import embed_texts
+
+from .batching import Batcher
+from .engine import Engine
+from .problems import Problem
+from .scheduler import Scheduler
+from .settings import Settings
+
+log = logging.getLogger("pyapp.serve")
+TASKS = ("generate", "embed", "classify", "transcribe")
+ANY = ("default", "dummy", "tgi")  # what clients of one model call it
+ENCODERS = ("bert", "distilbert", "roberta", "xlm-roberta", "mpnet", "electra", "deberta", "modernbert", "nomic")
+
+
+@dataclass(eq=False)
+class ServedModel:
+    """A model under the name that requests give. `runner` is a Scheduler for "generate", a Batcher for "embed"."""
+
+    name: str
+    source: Any
+    task: str
+    created: int = field(default_factory=lambda: int(time.time()))
+    loaded: Any = None
+    runner: Any = None
+    error: str | None = None
+    used: float = field(default_factory=time.monotonic)
+    requests: int = 0
+
+
+class Models:
+    """The models by name."""
+
+    def __init__(self, settings: Settings, engine: Engine) -> None:
+        self._settings, self._engine = settings, engine
+        self._loading = asyncio.Lock()
+        given = settings.models or tuple(entry.id for entry in hub.models() if entry.kind == "embedded")
+        self.by_name: dict[str, ServedModel] = {}
+        for spec in given:
+            model = parse_model(spec)
+            if model.name in self.by_name:
+                raise OptionError(
+                    "two models have this name", where=model.name, hint="Name one of them: NAME=MODEL"
+                )  # fmt: skip
+            self.by_name[model.name] = model
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that is to be loaded at the start is."""
+        return not self._settings.preload or all(model.loaded is not None for model in self.by_name.values())
+
+    def find(self, name: str | None, tasks: Sequence[str]) -> ServedModel:
+        """The model with a name; without one, the first for one of the tasks. Problem if there is none."""
+        if name is None or (name in ANY and name not in self.by_name):
+            for model in self.by_name.values():
+                if model.task in tasks:
+                    return model
+            raise Problem(
+                f"no model here is for this: {', '.join(self.by_name)}", status=404, param="model",
+                code="model_not_found",
+            )  # fmt: skip
+        found = self.by_name.get(name)
+        if found is None:
+            raise Problem(
+                f"the model {name!r:.100} does not exist; there are {', '.join(self.by_name)}", status=404,
+                param="model", code="model_not_found",
+            )  # fmt: skip
+        if found.task not in tasks:
+            raise Problem(f"the model {name!r} cannot do this: its task is {found.task}", param="model")
+        return found
+
+    async def get(self, name: str | None, *tasks: str) -> ServedModel:
+        """As `find`; the model is loaded."""
+        model = self.find(name, tasks)
+        model.used = time.monotonic()
+        if model.loaded is None:
+            async with self._loading:
+                if model.loaded is None:
+                    await asyncio.wrap_future(self._engine.call(lambda: self._load(model)))
+        return model
+
+    async def load_all(self) -> None:
+        """Loads every model; the first that fails raises its error."""
+        for name, model in self.by_name.items():
+            await self.get(name, model.task)
+
+    async def unload_idle(self) -> None:
+        """Drops models that nobody used for `settings.idle` seconds."""
+        for model in self.by_name.values():
+            if model.loaded is not None and not model.requests:
+                if time.monotonic() - model.used > self._settings.idle:
+                    await asyncio.wrap_future(self._engine.call(lambda model=model: self._drop(model)))  # type: ignore[misc]
+                    log.info("model unloaded", extra={"fields": {"model": model.name}})
+
+    @staticmethod
+    def _drop(model: ServedModel) -> None:
+        model.loaded = model.runner = None
+
+    def _load(self, model: ServedModel) -> None:
+        """On the engine's thread."""
+        settings, start = self._settings, time.perf_counter()
+        more: dict[str, Any] = {} if settings.device is None else {"device": settings.device}
+        if settings.dtype is not None and model.task != "transcribe":
+            more["dtype"] = settings.dtype
+        source = known(model.source, model.task)
+        loaded = LOADERS[model.task](source, None, lambda event: None, Cancel(), **more)
+        runner: Any = None
+        if model.task == "generate":
+            runner = Scheduler(
+                loaded.model, loaded.tokenizer, rows=settings.rows, context=settings.context,
+                cache_type=settings.cache_type, cache_bytes=settings.cache_bytes,
+            )  # fmt: skip
+        elif model.task == "embed":
+            runner = Batcher(lambda texts: embed_texts(loaded, texts))
+        model.loaded, model.runner = loaded, runner
+        seconds = round(time.perf_counter() - start, 3)
+        log.info("model loaded", extra={"fields": {"model": model.name, "task": model.task, "seconds": seconds}})
+
+    def submit(self, model: ServedModel, work: Any, waiting: Callable[[], bool] = lambda: True) -> None:
+        """Gives a Text or a Batch to the model's runner."""
+        runner = model.runner
+
+        def start() -> None:
+            runner.add(work)
+            self._engine.activate(runner)
+
+        self._engine.post(start)
+
+
+def parse_model(spec: str) -> ServedModel:
+    """The model that `[NAME=][TASK:]MODEL` names."""
+    name, equals, rest = spec.partition("=")
+    if not equals or os.sep in name or os.path.exists(spec):
+        name, rest = "", spec
+    head, colon, tail = rest.partition(":")
+    task = head if colon and head in TASKS else None
+    source = tail if task else rest
+    if not source:
+        raise OptionError("names no model", where=spec, hint="Give [NAME=][TASK:]MODEL")
+    return ServedModel(name or name_of(source), source, task or task_of(source))
+
+
+def name_of(source: str) -> str:
+    """The name under which a model is served: of a file or a folder, its own."""
+    return Path(source).name or source if os.path.exists(source) else source
+
+
+def task_of(source: str) -> str:
+    """What a model is for, by the registry, or by its configuration."""
+    entry = hub.find_entry(source)
+    if entry is not None:
+        return {"chat": "generate"}.get(entry.task, entry.task)
+    path = Path(source)
+    if not path.exists():
+        return "generate"  # a name on the hub; loading says what is wrong with it
+    try:
+        config = path / "config.json" if path.is_dir() else path.with_name("config.json")
+        if config.is_file():
+            return _task_of_settings(read_settings(config))
+        with open_checkpoint(path) as checkpoint:
+            return _task_of_settings(settings_of(checkpoint))
+    except ModelError:
+        raise
+    except PyappError:
+        return "transcribe" if path.suffix == ".bin" else "generate"
+
+
+def _task_of_settings(settings: Any) -> str:
+    if settings.get("model_type") == "whisper":
+        return "transcribe"
+    classes = [name for name in settings.get("architectures") or () if isinstance(name, str)]
+    ends = {task for name in classes for end, task in TASK_OF_CLASS.items() if name.endswith(end)}
+    if "sequence-classification" in ends:
+        return "classify"
+    kind = str(settings.get("model_type", ""))
+    return "embed" if kind.startswith(ENCODERS) else "generate"

@@ -1,0 +1,123 @@
+"""Runs the application with uvicorn: the log in JSON, signals, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import uvicorn
+
+from pyapp.errors import PyappError
+
+from .app import make_app
+from .context import Context
+from .settings import Settings
+
+log = logging.getLogger("pyapp.serve")
+KEEP_ALIVE = 30  # seconds that an idle connection stays open
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, event, and the fields of the record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(), "event": record.getMessage(), **getattr(record, "fields", {}),
+        }  # fmt: skip
+        if record.exc_info:
+            found["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(found, ensure_ascii=False)
+
+
+def log_as_json(verbose: bool = False) -> None:
+    """Sends the log of the server to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name, level in (("pyapp.serve", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.DEBUG if verbose else level)
+
+
+class Server(uvicorn.Server):
+    """A server whose first signal lets running requests end, and whose second one ends it at once."""
+
+    def __init__(self, config: uvicorn.Config, context: Context) -> None:
+        super().__init__(config)
+        self._context = context
+        self.code = 0
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but the signal is not raised again at the end: a server that was told to end has not failed."""
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        else:
+            log.info("ending", extra={"fields": {"in_flight": self._context.in_flight}})
+        self._context.draining = True
+        self.should_exit = True
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        scheme = "https" if self.config.is_ssl else "http"
+        for server in getattr(self, "servers", []):
+            for socket in server.sockets:
+                host, port = socket.getsockname()[:2]
+                host = f"[{host}]" if ":" in host else host
+                log.info("listening", extra={"fields": {"url": f"{scheme}://{host}:{port}"}})
+
+
+def run(
+    settings: Settings, *, certificate: str | None = None, private_key: str | None = None, verbose: bool = False
+) -> int:
+    """Serves until a signal; returns the exit code. PyappError for a model that cannot be loaded."""
+    log_as_json(verbose)
+    context = Context(settings)
+    failed: list[Exception] = []
+
+    def end(error: Exception | None = None) -> None:
+        server.should_exit, server.code = True, 1
+        if error is not None:
+            failed.append(error)
+
+    loop: list[asyncio.AbstractEventLoop] = []
+    context.engine.on_death = lambda: loop[0].call_soon_threadsafe(end)
+    config = uvicorn.Config(
+        make_app(context, end), host=settings.host, port=settings.port, log_config=None, access_log=False, ws="none",
+        limit_concurrency=settings.connections, timeout_keep_alive=KEEP_ALIVE, server_header=False,
+        timeout_graceful_shutdown=max(int(settings.grace), 0), ssl_certfile=certificate, ssl_keyfile=private_key,
+    )  # fmt: skip
+    server = Server(config, context)
+
+    async def serve() -> None:
+        loop.append(asyncio.get_running_loop())
+        await server.serve()
+
+    try:
+        asyncio.run(serve())
+    except SystemExit:  # uvicorn cannot listen, and has said so in the log
+        raise PyappError(
+            f"cannot listen on port {settings.port}", where=settings.host, hint="Choose another --port or --host"
+        ) from None
+    if failed:
+        raise failed[0]
+    return server.code

@@ -1,0 +1,60 @@
+"""The settings of a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyapp.errors import OptionError
+from pyapp.text.options import check_cache_type, check_number
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of `pyapp serve`. OptionError for a value out of its range.
+
+    - models: names, folders or files, each `[NAME=][TASK:]MODEL`; none: the embedded ones.
+    - keys: a request must have one of them (`Authorization: Bearer KEY`); none: everybody may ask.
+    - origins: sites whose pages may ask (CORS); "*": all.
+    - rows: texts of a model that are written at once. context: tokens of prompt and text. cache_bytes: of the keys and
+      values of one model; cache_type as in SamplingOptions.
+    - queue: requests that wait or run at once; more get status 429.
+    - body_bytes, prompt_characters, output_tokens: limits of one request. read_seconds: until its body must be here.
+      seconds: until its answer must be complete.
+    - grace: seconds that running requests have after SIGTERM. idle: seconds until an unused model is unloaded; 0:
+      never.
+    """
+
+    models: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8000
+    device: str | None = None
+    dtype: str | None = None
+    keys: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    rows: int = 16
+    context: int | None = None
+    cache_type: str = "f32"
+    cache_bytes: int = 1 << 30
+    queue: int = 128
+    connections: int = 1000
+    body_bytes: int = 100 << 20
+    prompt_characters: int = 1_000_000
+    output_tokens: int = 8192
+    read_seconds: float = 60.0
+    seconds: float = 600.0
+    grace: float = 30.0
+    idle: float = 0.0
+    preload: bool = True
+    ping_seconds: float = 15.0
+
+    def __post_init__(self) -> None:
+        check_number("port", self.port, 0, 65535, whole=True)
+        for name in ("rows", "queue", "connections", "body_bytes", "prompt_characters", "output_tokens", "cache_bytes"):
+            check_number(name, getattr(self, name), 1, 1 << 50, whole=True)
+        if self.rows > 256:
+            raise OptionError(f"must be at most 256, not {self.rows}", where="rows")
+        for name in ("read_seconds", "seconds", "ping_seconds"):
+            check_number(name, getattr(self, name), 0.01, 1e7)
+        for name in ("grace", "idle"):
+            check_number(name, getattr(self, name), 0, 1e7)
+        check_cache_type(self.cache_type)

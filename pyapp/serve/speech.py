@@ -1,0 +1,168 @@
+"""OpenAI's interface for speech: /v1/audio/transcriptions and /v1/audio/translations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from pyapp import tasks
+from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.transcript import Transcript
+from pyapp.audio.transcript_writers import format_transcript
+from pyapp.errors import OptionError
+from pyapp.events import Done, Error, Event, Segment
+
+from .answers import Answer, EventStream, cancelled_by_leaving
+from .batching import Job
+from .context import Context, upload_of
+from .openai_text import DONE, broken, line
+from .problems import Problem, of_event
+from .served import ServedModel
+
+FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+FIELDS = ("file", "model", "language", "prompt", "response_format", "temperature", "stream",
+          "timestamp_granularities[]", "timestamp_granularities", "include[]", "chunking_strategy")  # fmt: skip
+
+
+async def transcriptions(request: Request, context: Context) -> Response:
+    return await hear(request, context, "transcribe")
+
+
+async def translations(request: Request, context: Context) -> Response:
+    return await hear(request, context, "translate")
+
+
+def text_field(form: FormData, name: str) -> str | None:
+    value = form.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Problem(f"{name}: must be a text, not a file", param=name, code="invalid_type")
+    return value
+
+
+async def hear(request: Request, context: Context, task: str) -> Response:
+    form = await context.form(request)
+    try:
+        for name in form:
+            if name not in FIELDS:
+                raise Problem(f"{name:.80}: there is no such field", param=name[:80], code="unknown_parameter")
+        upload = upload_of(form, "file")
+        data = await upload.read()
+    finally:
+        await form.close()
+    chosen = text_field(form, "response_format") or "json"
+    if chosen not in FORMATS:
+        raise Problem(f"response_format: must be one of {', '.join(FORMATS)}", param="response_format")
+    stream = (text_field(form, "stream") or "").lower() in ("true", "1")
+    if stream and chosen not in ("json", "text"):
+        raise Problem("stream: goes together with the formats json and text", param="stream")
+    options = options_of(form, task, chosen)
+    model = await context.models.get(text_field(form, "model"), "transcribe")
+    context.admit()
+    answer = Answer()
+
+    def begin() -> None:
+        events = tasks.transcribe(data, options, model=model.loaded, cancel=answer.cancel)
+        context.engine.activate(Job(events, answer.emit, answer.cancel))
+
+    request.scope["pyapp.log"] |= {"model": model.name, "bytes": len(data)}
+    running = Hearing(context, model, answer)
+    context.engine.post(begin)
+    if stream:
+        source = running.chunks()
+        return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
+    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
+        async with aclosing(running.events()) as events:
+            async for event in events:
+                if isinstance(event, Done):
+                    return formatted(event, chosen, options)
+    raise Problem("the client has left", status=499)
+
+
+def options_of(form: FormData, task: str, chosen: str) -> TranscribeOptions:
+    units = [*form.getlist("timestamp_granularities[]"), *form.getlist("timestamp_granularities")]
+    if any(unit not in ("word", "segment") for unit in units):
+        raise Problem("timestamp_granularities: must be word or segment", param="timestamp_granularities")
+    if units and chosen != "verbose_json":
+        raise Problem("timestamp_granularities: goes together with verbose_json", param="timestamp_granularities")
+    values: dict[str, Any] = {"task": task, "word_timestamps": "word" in units}
+    for name, setting in (("language", "language"), ("prompt", "initial_prompt")):
+        if text := text_field(form, name):
+            values[setting] = text
+    temperature = text_field(form, "temperature")
+    if temperature:
+        try:
+            values["temperature"] = float(temperature)
+        except ValueError:
+            raise Problem("temperature: must be a number", param="temperature", code="invalid_type") from None
+        if values["temperature"] == 0:
+            del values["temperature"]  # OpenAI's 0: higher ones are tried where they are needed
+    try:
+        return TranscribeOptions.from_dict(values)
+    except OptionError as error:
+        where = "prompt" if error.where == "initial_prompt" else error.where
+        raise Problem(f"{where}: {error.what}", param=where) from None
+
+
+class Hearing:
+    """A recording that is transcribed; `close` stops it and gives its place free."""
+
+    def __init__(self, context: Context, model: ServedModel, answer: Answer) -> None:
+        self._context, self._model, self._answer = context, model, answer
+        self._open = True
+        context.in_flight += 1
+        model.requests += 1
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._context.in_flight -= 1
+            self._model.requests -= 1
+            self._model.used = time.monotonic()
+            self._answer.cancel.set()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The events. Problem for an Error."""
+        async with aclosing(self._answer.events()) as events:
+            async for event in events:
+                if isinstance(event, Error):
+                    raise of_event(event, names={"audio": "file", "<bytes>": "file"})
+                if isinstance(event, Done):
+                    if event.reason == "cancelled":
+                        raise Problem("the client has left", status=499)
+                    self._context.metrics.sound.labels(self._model.name).inc(event.results.get("duration") or 0)
+                yield event
+
+    async def chunks(self) -> AsyncGenerator[str, None]:
+        """OpenAI's events of a streamed transcript."""
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                if isinstance(event, Segment):
+                    yield line({"type": "transcript.text.delta", "delta": event.text})
+                elif isinstance(event, Done):
+                    yield line({"type": "transcript.text.done", "text": event.results["text"]})
+        yield DONE
+
+
+def formatted(done: Done, chosen: str, options: TranscribeOptions) -> Response:
+    results = dict(done.results)
+    if chosen == "json":
+        seconds = int(-(-(results.get("duration") or 0) // 1))
+        return JSONResponse({"text": results["text"].strip(), "usage": {"type": "duration", "seconds": seconds}})
+    if chosen == "text":
+        return PlainTextResponse(results["text"].strip() + "\n")
+    if chosen in ("srt", "vtt"):
+        return PlainTextResponse(format_transcript(Transcript.from_dict(results), chosen))
+    segments = [dict(segment) for segment in results["segments"]]
+    words = [
+        {"word": word["word"].strip(), "start": word["start"], "end": word["end"]}
+        for segment in segments for word in segment.pop("words", None) or ()
+    ]  # fmt: skip
+    found = {name: results.get(name) for name in ("task", "language", "duration")}
+    found |= {"text": results["text"].strip(), "segments": segments}
+    return JSONResponse(found | ({"words": words} if options.word_timestamps else {}))

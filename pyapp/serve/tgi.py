@@ -1,0 +1,182 @@
+"""The interface of text-generation-inference: /generate, /generate_stream, /info, /tokenize."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from pyapp import __version__
+from pyapp.errors import OptionError
+from pyapp.events import Done, Event, Token
+from pyapp.text.options import SEEDS, SamplingOptions
+
+from .context import Context
+from .fields import Fields
+from .openai_text import Choice as Written
+from .openai_text import check_length, collect, completion_prompt, line, note_done, stream_of, submit
+from .sampling import MOST_STOPS
+from .served import ServedModel
+from .vectors import embed
+
+NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
+WITHOUT_EFFECT = ("truncate", "watermark", "return_full_text", "decoder_input_details", "adapter_id", "best_of")
+
+
+def parameters_of(fields: Fields | None, context: Context) -> tuple[SamplingOptions, bool, bool]:
+    """(settings, whether to return details, whether the answer begins with the prompt)."""
+    fields = fields or Fields({})
+    most = context.settings.output_tokens
+    seed = fields.whole("seed", None, 0, SEEDS - 1)
+    draws = fields.flag("do_sample", seed is not None)
+    temperature = fields.number("temperature", None, 0.0001, 100)
+    draws = draws or temperature is not None
+    grammar, form = fields.object("grammar"), {}
+    if grammar is not None:
+        kind, value = grammar.text("type", choices=("json", "regex")), grammar.any("value")
+        if kind is None or value is None:
+            raise grammar.missing("type" if kind is None else "value")
+        form = {"json_schema": value} if kind == "json" else {"regex": value}
+        grammar.end()
+    details, full = fields.flag("details"), fields.flag("return_full_text")
+    top = fields.whole("top_n_tokens", None, 0, 20)
+    values: dict[str, Any] = {
+        "max_new_tokens": fields.whole("max_new_tokens", min(100, most), 1, most),
+        "temperature": (1.0 if temperature is None else temperature) if draws else 0.0,
+        "top_k": fields.whole("top_k", 0, 0, 1 << 31), "top_p": fields.number("top_p", 1.0, 0, 1),
+        "typical_p": fields.number("typical_p", 1.0, 0, 1),
+        "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
+        "frequency_penalty": fields.number("frequency_penalty", 0.0, -2, 2), "seed": seed,
+        "stop": tuple(fields.texts("stop", MOST_STOPS, needed=False) or ()), "logprobs": top or 0,
+    }  # fmt: skip
+    fields.end(WITHOUT_EFFECT)
+    try:
+        return SamplingOptions(**values, **form), details, full
+    except OptionError as error:
+        raise fields.wrong(error.where or "", error.what) from None
+
+
+def detail_of(model: ServedModel, event: Token) -> dict[str, Any]:
+    text = "" if event.id is None else model.loaded.tokenizer.token_bytes(event.id).decode("utf-8", "replace")
+    return {"id": event.id, "text": text, "logprob": event.logprob, "special": False}
+
+
+def finish_of(done: Done, options: SamplingOptions) -> dict[str, Any]:
+    reason = done.reason
+    named = {"stop": "eos_token", "stop_string": "stop_sequence"}.get(reason, "length")
+    seed = None if options.greedy else done.results.get("seed")
+    return {"finish_reason": named, "generated_tokens": done.results["new_tokens"], "seed": seed}
+
+
+async def generate(request: Request, context: Context, stream: bool | None = None) -> Response:
+    fields = Fields(await context.json(request))
+    prompt = fields.text("inputs")
+    if prompt is None:
+        raise fields.missing("inputs")
+    asked = fields.flag("stream")
+    stream = asked if stream is None else stream
+    options, details, full = parameters_of(fields.object("parameters"), context)
+    fields.end(("model", "options"))
+    check_length(context, [prompt], "inputs")
+    model = await context.models.get(None, "generate")
+    request.scope["pyapp.log"]["model"] = model.name
+    ready = await context.aside(lambda: completion_prompt(model, prompt, options))
+    running = submit(context, model, [ready], 1)
+    choice = Written(0, prompt if full else "")
+    tokens: list[dict[str, Any]] = []
+    last: list[Done] = []
+
+    def take(index: int, event: Event) -> None:
+        if isinstance(event, Token):
+            choice.text += event.text
+            if event.id is not None:
+                tokens.append(detail_of(model, event))
+        elif isinstance(event, Done):
+            note_done(request, choice, event)
+            last.append(event)
+
+    async def chunks() -> AsyncGenerator[str, None]:
+        held: dict[str, Any] | None = None  # the last token comes with the whole text
+
+        def chunk(token: dict[str, Any], done: Done | None = None) -> str:
+            more = {
+                "generated_text": choice.text if done else None,
+                "details": finish_of(done, options) if done else None,
+            }
+            return line({"index": len(tokens), "token": token, **more})
+
+        async with aclosing(running.events()) as events:
+            async for index, event in events:
+                take(index, event)
+                if isinstance(event, Token):
+                    if held is not None:
+                        yield chunk(held)
+                    held = {**detail_of(model, event), "text": event.text}
+                elif isinstance(event, Done):
+                    token = held or {"id": 0, "text": "", "logprob": None, "special": True}
+                    yield chunk(token, event)
+
+    if stream:
+        return stream_of(context, running, chunks())
+    await collect(request, running, take)
+    found: dict[str, Any] = {"generated_text": choice.text}
+    if details:
+        found["details"] = {**finish_of(last[0], options), "prefill": [], "tokens": tokens}
+    return JSONResponse(found)
+
+
+async def generate_stream(request: Request, context: Context) -> Response:
+    return await generate(request, context, stream=True)
+
+
+async def either(request: Request, context: Context) -> Response:
+    """/, as Hugging Face's clients call it: /generate with an array as the answer; /embed without a language model."""
+    if not any(model.task == "generate" for model in context.models.by_name.values()):
+        return await embed(request, context)
+    answer = await generate(request, context)
+    return JSONResponse([json.loads(bytes(answer.body))]) if isinstance(answer, JSONResponse) else answer
+
+
+async def info(request: Request, context: Context) -> Response:
+    """/info, with the fields of both text-generation-inference and text-embeddings-inference."""
+    models = list(context.models.by_name.values())
+    first = next((model for model in models if model.task == "generate"), models[0])
+    scheduler = first.runner
+    return JSONResponse(
+        {
+            "model_id": first.name, "model_device_type": context.settings.device or "cpu", "version": __version__,
+            "max_concurrent_requests": context.settings.queue,
+            "max_input_tokens": scheduler.capacity if first.task == "generate" and scheduler else None,
+            "max_total_tokens": scheduler.capacity + 1 if first.task == "generate" and scheduler else None,
+            "max_client_batch_size": 1, "router": "pyapp",
+        }
+    )  # fmt: skip
+
+
+async def tokenize(request: Request, context: Context) -> Response:
+    """/tokenize: the tokens of `inputs` (a text, or texts), with the characters that they stand for where the
+    tokenizer knows them.
+    """
+    fields = Fields(await context.json(request))
+    alone = isinstance(fields.any("inputs"), str)
+    texts = fields.texts("inputs", 2048)
+    fields.end(("add_special_tokens", "prompt_name", "model", "parameters"))
+    assert texts is not None
+    check_length(context, texts, "inputs")
+    model = await context.models.get(None, "generate", "embed", "classify")
+    tokenizer = model.loaded.tokenizer
+
+    def split(text: str) -> list[dict[str, Any]]:
+        [row] = tokenizer.encode_batch([text])
+        offsets = row.offsets or [(None, None)] * len(row.ids)
+        return [
+            {"id": id, "text": tokenizer.token_bytes(id).decode("utf-8", "replace"), "start": start, "stop": stop}
+            for id, (start, stop) in zip(row.ids, offsets, strict=True)
+        ]
+
+    rows = await context.aside(lambda: [split(text) for text in texts])
+    return JSONResponse(rows[0] if alone else rows)

@@ -1,0 +1,138 @@
+"""Calls of tools: the form of forced calls, and calls in what a model writes by itself.
+
+Models write calls as JSON objects with `name` and `arguments` (or `parameters`): between <tool_call> tags (Hermes,
+Qwen, SmolLM), or as the whole answer (Llama 3).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from pyapp.formats.safe_json import json_object
+
+from .fields import Fields
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+MOST_TOOLS = 128
+
+
+class Tools:
+    """The tools of a request and how the model must use them: `choice` is "none", "auto", "required" or a name."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.tools: list[dict[str, Any]] = fields.array("tools") or []
+        self.schemas: dict[str, Any] = {}
+        if len(self.tools) > MOST_TOOLS:
+            raise fields.wrong("tools", f"has {len(self.tools)} tools; {MOST_TOOLS} are allowed")
+        for index, tool in enumerate(self.tools):
+            at = f"tools[{index}]"
+            function = tool.get("function") if isinstance(tool, dict) else None
+            if not isinstance(function, dict) or tool.get("type", "function") != "function":
+                raise fields.wrong(at, 'must be {"type": "function", "function": {…}}', "invalid_type")
+            name = function.get("name")
+            if not isinstance(name, str) or not name:
+                raise fields.wrong(f"{at}.function.name", "must be a string", "invalid_type")
+            schema = function.get("parameters") or {"type": "object", "properties": {}}
+            if not isinstance(schema, dict):
+                raise fields.wrong(f"{at}.function.parameters", "must be a JSON schema", "invalid_type")
+            self.schemas[name] = schema
+        self.choice = self._choice(fields)
+
+    def _choice(self, fields: Fields) -> str:
+        value = fields.any("tool_choice", "auto" if self.tools else "none")
+        if isinstance(value, dict):
+            function = value.get("function")
+            value = function.get("name") if isinstance(function, dict) else None
+            if value not in self.schemas:
+                raise fields.wrong("tool_choice", f"there is no tool {value!r:.60}")
+            return f"={value}"
+        if value not in ("none", "auto", "required"):
+            raise fields.wrong("tool_choice", 'must be "none", "auto", "required" or a function')
+        if value == "required" and not self.tools:
+            raise fields.wrong("tool_choice", "there are no tools to call")
+        return str(value)
+
+    @property
+    def shown(self) -> list[dict[str, Any]] | None:
+        """The tools for the chat template."""
+        return self.tools if self.tools and self.choice != "none" else None
+
+    @property
+    def forced(self) -> bool:
+        return self.choice == "required" or self.choice.startswith("=")
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of a forced call."""
+        names = list(self.schemas) if self.choice == "required" else [self.choice[1:]]
+        calls = [
+            {
+                "type": "object", "required": ["name", "arguments"],
+                "properties": {"name": {"const": name}, "arguments": self.schemas[name]},
+            }
+            for name in names
+        ]  # fmt: skip
+        return calls[0] if len(calls) == 1 else {"anyOf": calls}
+
+    def call(self, text: str) -> dict[str, Any] | None:
+        """The call that a JSON text is, in OpenAI's form; None if it calls no tool of the request."""
+        found = json_object(text)
+        name = found.get("name")
+        arguments = found.get("arguments", found.get("parameters"))
+        if name not in self.schemas or not isinstance(arguments, dict):
+            return None
+        written = json.dumps(arguments, ensure_ascii=False)
+        return {
+            "id": f"call_{secrets.token_hex(12)}", "type": "function",
+            "function": {"name": name, "arguments": written},
+        }  # fmt: skip
+
+
+class ToolSplitter:
+    """Divides an answer that arrives in parts into text and calls. What may be the beginning of a call waits."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._held = ""
+        self._begun = False  # text was given out
+        self.calls: list[dict[str, Any]] = []
+
+    def push(self, text: str) -> tuple[str, list[dict[str, Any]]]:
+        """(text, calls) that are complete now."""
+        if self._tools.choice == "none":
+            return text, []
+        self._held += text
+        if self._tools.forced or (not self._begun and self._held.lstrip().startswith("{")):
+            return "", []  # the whole answer may be a call
+        shown, calls = "", []
+        while True:
+            start = self._held.find(OPEN)
+            if start < 0:
+                keep = next((n for n in range(min(len(self._held), len(OPEN) - 1), 0, -1)
+                             if OPEN.startswith(self._held[-n:])), 0)  # fmt: skip
+                if not self._begun and not self._held.strip():
+                    keep = len(self._held)  # white space before a call is no text
+                shown += self._held[: len(self._held) - keep]
+                self._held = self._held[len(self._held) - keep :]
+                break
+            end = self._held.find(CLOSE, start)
+            if end < 0:
+                shown, self._held = shown + self._held[:start].rstrip(), self._held[start:]
+                break
+            call = self._tools.call(self._held[start + len(OPEN) : end])
+            shown += self._held[:start].strip() if call else self._held[: end + len(CLOSE)]
+            self._held = self._held[end + len(CLOSE) :]
+            calls += [call] if call else []
+        self._begun = self._begun or bool(shown)
+        self.calls += calls
+        return shown, calls
+
+    def finish(self) -> tuple[str, list[dict[str, Any]]]:
+        """What waited when the answer ended."""
+        held, self._held = self._held, ""
+        call = self._tools.call(held.strip().removeprefix(OPEN)) if held else None
+        if call is None:
+            return ("" if self.calls and not held.strip() else held), []
+        self.calls.append(call)
+        return "", [call]

@@ -1,0 +1,246 @@
+"""Embeddings and ranking: OpenAI's /v1/embeddings and /v1/rerank, and the routes of text-embeddings-inference."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from pyapp import tasks
+from pyapp.events import Done, Error, Event, Item
+
+from .answers import Answer, cancelled_by_leaving
+from .batching import Batch, Job
+from .context import Context
+from .fields import Fields
+from .openai_text import check_length
+from .problems import Problem, of_event
+from .served import ServedModel
+
+MOST_INPUTS = 2048  # of one request
+
+
+# -- the work
+
+
+async def items_of(
+    request: Request, context: Context, model: ServedModel, count: int, start: Callable[[Answer], None]
+) -> list[Any]:
+    """The values of `count` Items, in order. `start` gives the work to the engine."""
+    context.admit()
+    request.scope["pyapp.log"] |= {"model": model.name, "texts": count}
+    answer = Answer()
+    context.in_flight += 1
+    model.requests += 1
+    found: list[Any] = [None] * count
+    try:
+        start(answer)
+        async with cancelled_by_leaving(request, answer.cancel.set, context.settings.seconds):
+            async with aclosing(answer.events()) as events:
+                async for event in events:
+                    if isinstance(event, Error):
+                        raise of_event(event, names={"texts": "input"})
+                    if isinstance(event, Item):
+                        found[event.index] = event.values
+                    if isinstance(event, Done) and event.reason == "cancelled":
+                        raise Problem("the client has left", status=499)
+    finally:
+        context.in_flight -= 1
+        model.requests -= 1
+        model.used = time.monotonic()
+    context.metrics.texts.labels(model.name).inc(count)
+    return found
+
+
+async def embedded(request: Request, context: Context, model: ServedModel, texts: list[str]) -> list[list[float]]:
+    """The vectors of texts, computed together with those of other requests."""
+    if not texts:
+        return []
+    start = lambda answer: context.models.submit(model, Batch(texts, answer.emit, answer.cancel))  # noqa: E731
+    return [values["embedding"] for values in await items_of(request, context, model, len(texts), start)]
+
+
+async def ranked(request: Request, context: Context, model: ServedModel, query: str, texts: list[str]) -> list[float]:
+    """How well each text answers a query: by a model for pairs, or by the cosine of an embedder's vectors."""
+    if not texts:
+        return []
+    if model.task == "embed":
+        asked, *others = await embedded(request, context, model, [query, *texts])
+        return [cosine(asked, other) for other in others]
+    found = await by_task(request, context, model, len(texts), lambda **more: tasks.rerank(query, texts, **more))
+    return [values["score"] for values in found]
+
+
+async def by_task(
+    request: Request, context: Context, model: ServedModel, count: int,
+    stream: Callable[..., AsyncGenerator[Event, None]],
+) -> list[Any]:  # fmt: skip
+    """The values of the Items of a stream of pyapp.tasks."""
+
+    def start(answer: Answer) -> None:
+        def begin() -> None:
+            job = Job(stream(model=model.loaded, cancel=answer.cancel), answer.emit, answer.cancel)
+            context.engine.activate(job)
+
+        context.engine.post(begin)
+
+    return await items_of(request, context, model, count, start)
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    lengths = math.sqrt(sum(x * x for x in one) * sum(x * x for x in other))
+    return sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0
+
+
+def counted(model: ServedModel, texts: list[str]) -> int:
+    """The tokens of texts, as far as the model reads them."""
+    most = model.loaded.model.most if model.task == "embed" else model.loaded.model.encoder.most
+    tokenizer = model.loaded.tokenizer
+    limit = min(most, tokenizer.max_length or most)
+    return sum(min(len(row), limit) for row in tokenizer.encode_batch(texts)) if texts else 0
+
+
+# -- OpenAI
+
+
+async def embeddings(request: Request, context: Context) -> Response:
+    fields = Fields(await context.json(request))
+    name = fields.text("model")
+    given = fields.any("input")
+    tokens = given if isinstance(given, list) and given and all(type(entry) is int for entry in given) else None
+    several = isinstance(given, list) and given and all(
+        isinstance(row, list) and row and all(type(entry) is int for entry in row) for row in given
+    )  # fmt: skip
+    rows = [tokens] if tokens else given if several else None
+    texts = None if rows else fields.texts("input", MOST_INPUTS)
+    form = fields.text("encoding_format", "float", ("float", "base64"))
+    dimensions = fields.whole("dimensions", None, 1)
+    fields.end(("user", "input_type"))
+    model = await context.models.get(name, "embed")
+    if rows is not None:
+        if len(rows) > MOST_INPUTS:
+            raise fields.wrong("input", f"has {len(rows):,} entries; {MOST_INPUTS:,} are allowed")
+        size = model.loaded.tokenizer.vocab_size
+        if not all(0 <= id < size for row in rows for id in row):
+            raise fields.wrong("input", f"tokens are from 0 to {size - 1}")
+        texts = [model.loaded.tokenizer.decode(row) for row in rows]
+    assert texts is not None
+    if not texts:
+        raise fields.wrong("input", "is empty")
+    check_length(context, texts, "input")
+    for index, text in enumerate(texts):
+        if not text:
+            raise fields.wrong(f"input[{index}]" if len(texts) > 1 else "input", "must not be empty")
+    vectors = await embedded(request, context, model, texts)
+    if dimensions is not None:
+        if dimensions > len(vectors[0]):
+            raise fields.wrong("dimensions", f"the model has {len(vectors[0])}")
+        vectors = [shortened(vector, dimensions) for vector in vectors]
+    used = await context.aside(lambda: counted(model, texts))
+    data = [
+        {"object": "embedding", "index": index, "embedding": as_base64(vector) if form == "base64" else vector}
+        for index, vector in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": used, "total_tokens": used}
+    return JSONResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
+
+
+def shortened(vector: list[float], dimensions: int) -> list[float]:
+    """The first numbers of a vector, with length 1 (Kusupati et al., 2022)."""
+    cut = vector[:dimensions]
+    length = math.sqrt(sum(x * x for x in cut)) or 1.0
+    return [x / length for x in cut]
+
+
+def as_base64(vector: list[float]) -> str:
+    """float32, little-endian."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+async def rerank(request: Request, context: Context) -> Response:
+    """/v1/rerank, in the form of Cohere and Jina; text-embeddings-inference's /rerank has `texts`."""
+    fields = Fields(await context.json(request))
+    ours = request.url.path.startswith("/v1/")
+    name, query = fields.text("model"), fields.text("query")
+    if query is None:
+        raise fields.missing("query")
+    documents, key = fields.array("documents" if ours else "texts"), "documents" if ours else "texts"
+    if documents is None:
+        raise fields.missing(key)
+    texts: list[Any] = [entry.get("text") if isinstance(entry, dict) else entry for entry in documents]
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise fields.wrong(f"{key}[{index}]", "must be a string", "invalid_type")
+    if len(texts) > MOST_INPUTS:
+        raise fields.wrong(key, f"has {len(texts):,} entries; {MOST_INPUTS:,} are allowed")
+    top = fields.whole("top_n", None, 1) if ours else None
+    with_texts = fields.flag("return_documents" if ours else "return_text")
+    fields.end(("max_tokens_per_doc", "truncate", "truncation_direction", "raw_scores"))
+    check_length(context, [query, *texts], key)
+    model = await context.models.get(name, "classify", "embed")
+    scores = await ranked(request, context, model, query, texts)
+    order = sorted(range(len(texts)), key=lambda index: -scores[index])[:top]
+    if not ours:
+        return JSONResponse([{"index": index, "score": scores[index], **({"text": texts[index]} if with_texts else {})}
+                             for index in order])  # fmt: skip
+    results = [
+        {"index": index, "relevance_score": scores[index],
+         **({"document": {"text": texts[index]}} if with_texts else {})}
+        for index in order
+    ]  # fmt: skip
+    return JSONResponse({"model": model.name, "results": results})
+
+
+# -- text-embeddings-inference
+
+
+async def embed(request: Request, context: Context) -> Response:
+    """TEI's /embed: an array of vectors, of length 1 unless `normalize` is false."""
+    fields = Fields(await context.json(request))
+    texts = fields.texts("inputs", MOST_INPUTS)
+    of_length_1 = fields.flag("normalize", True)
+    fields.end(("truncate", "truncation_direction"))
+    assert texts is not None
+    check_length(context, texts, "inputs")
+    model = await context.models.get(None, "embed")
+    vectors = await embedded(request, context, model, texts)
+    return JSONResponse([shortened(vector, len(vector)) for vector in vectors] if of_length_1 else vectors)
+
+
+async def similarity(request: Request, context: Context) -> Response:
+    """TEI's /similarity: the cosine of a sentence and each of others."""
+    fields = Fields(await context.json(request))
+    inputs = fields.object("inputs")
+    if inputs is None:
+        raise fields.missing("inputs")
+    source, others = inputs.text("source_sentence"), inputs.texts("sentences", MOST_INPUTS)
+    if source is None:
+        raise inputs.missing("source_sentence")
+    inputs.end()
+    fields.end(("parameters",))
+    assert others is not None
+    check_length(context, [source, *others], "inputs")
+    model = await context.models.get(None, "embed")
+    asked, *rest = await embedded(request, context, model, [source, *others])
+    return JSONResponse([cosine(asked, vector) for vector in rest])
+
+
+async def predict(request: Request, context: Context) -> Response:
+    """TEI's /predict: the labels of each text, the likeliest first."""
+    fields = Fields(await context.json(request))
+    alone = isinstance(fields.any("inputs"), str)
+    texts = fields.texts("inputs", MOST_INPUTS)
+    fields.end(("truncate", "truncation_direction", "raw_scores"))
+    assert texts is not None
+    check_length(context, texts, "inputs")
+    model = await context.models.get(None, "classify")
+    found = await by_task(request, context, model, len(texts), lambda **more: tasks.classify(texts, **more))
+    labels = [values["labels"] for values in found]
+    return JSONResponse(labels[0] if alone else labels)

@@ -1,0 +1,94 @@
+"""Servers for the tests: one in this process, one in a process of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.text.chat_model import write_chat_model
+from tests.text.embedder import write_embedder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def model_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("served")
+    write_chat_model(folder / "chat", dim=32)
+    write_embedder(folder / "embedder")
+    return {"chat": folder / "chat", "embedder": folder / "embedder"}
+
+
+@pytest.fixture(scope="session")
+def client(model_folders: dict[str, Path]) -> Iterator[Any]:
+    """A client of an application in this process, with a chat model, an embedder and the embedded speech model."""
+    pytest.importorskip("starlette")
+    pytest.importorskip("multipart")
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    models = [f"{name}={folder}" for name, folder in model_folders.items()]
+    settings = Settings(models=(*models, "speech"), preload=False, body_bytes=1 << 20, prompt_characters=20_000)
+    context = Context(settings)
+    with TestClient(make_app(context), raise_server_exceptions=False) as found:
+        found.context = context
+        yield found
+
+
+class Process:
+    """A server in a process; `log` are its lines so far."""
+
+    def __init__(self, *arguments: str) -> None:
+        environment = os.environ | {"PYAPP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "pyapp", "serve", "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+        self.log: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.port = int(self.wait_for("listening")["url"].rpartition(":")[2])
+        self.wait_for("ready")
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(json.loads(line))
+
+    def wait_for(self, event: str, seconds: float = 60, **fields: Any) -> dict[str, Any]:
+        """The first line of the log with an event and fields."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for line in list(self.log):
+                if line["event"] == event and all(line.get(name) == value for name, value in fields.items()):
+                    return line
+            if self.process.poll() is not None and not self._reader.is_alive():
+                break
+            time.sleep(0.01)
+        raise AssertionError(f"no {event} {fields} in {self.log[-5:]}")
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def post(self, path: str, body: Any, **headers: str) -> http.client.HTTPResponse:
+        """The answer, whose body is not yet read."""
+        connection = self.connect()
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+        return connection.getresponse()
+
+    def metric(self, name: str) -> float:
+        connection = self.connect()
+        connection.request("GET", "/metrics", headers={"Authorization": "Bearer secret"})
+        lines = connection.getresponse().read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0].partition(" ")[0] == name)

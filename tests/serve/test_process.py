@@ -1,0 +1,126 @@
+"""A real server in a process of its own: clients that leave, limits, keys, the end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.conftest import Process
+
+pytestmark = pytest.mark.native_only
+
+KEY = {"Authorization": "Bearer secret"}
+LONG = {"prompt": "hello", "max_tokens": 400, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def server(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    for name in ("starlette", "uvicorn", "multipart", "prometheus_client"):
+        pytest.importorskip(name)
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text("# of the tests\nother\nsecret\n")
+    found = Process(
+        f"chat={model_folders['chat']}", "--api-key-file", str(keys), "--parallel", "2", "--queue", "3",
+        "--body-timeout", "0.5", "--grace", "20", "--cors", "https://page.example", "--connections", "20",
+    )  # fmt: skip
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+def wait_until(condition: Any, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_real_client_streams(server: Process) -> None:
+    answer = server.post("/v1/completions", LONG | {"max_tokens": 5, "stream": True}, **KEY)
+    assert answer.status == 200 and answer.getheader("transfer-encoding") == "chunked"
+    assert answer.read().decode().endswith("data: [DONE]\n\n")
+
+
+def test_keys_and_origins(server: Process) -> None:
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
+        answer = server.post("/v1/completions", LONG, **headers)
+        assert answer.status == 401 and json.loads(answer.read())["error"]["code"] == "invalid_api_key"
+    connection = server.connect()
+    connection.request("GET", "/health")
+    assert connection.getresponse().status == 200
+    asking = {"Origin": "https://page.example", "Access-Control-Request-Method": "POST"}
+    connection = server.connect()
+    connection.request("OPTIONS", "/v1/completions", headers=asking)
+    assert connection.getresponse().getheader("access-control-allow-origin") == "https://page.example"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_stops_its_text(server: Process, stream: bool) -> None:
+    before = server.metric("pyapp_new_tokens_total")
+    body = json.dumps(LONG | {"stream": stream, "n": 2}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        head = (
+            f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Length: {len(body)}"
+        )
+        connection.sendall(head.encode() + b"\r\nContent-Type: application/json\r\n\r\n" + body)
+        wait_until(lambda: server.metric("pyapp_new_tokens_total") > before)
+    wait_until(lambda: server.metric("pyapp_requests_in_flight") == 0)
+    assert server.metric("pyapp_new_tokens_total") - before < 2 * 400
+
+
+def test_more_requests_than_may_wait(server: Process) -> None:
+    answers = [server.post("/v1/completions", LONG | {"stream": True}, **KEY) for _ in range(3)]
+    refused = server.post("/v1/completions", LONG, **KEY)
+    assert refused.status == 429 and refused.getheader("retry-after") == "1"
+    assert json.loads(refused.read())["error"]["code"] == "rate_limit_exceeded"
+    texts = [answer.read() for answer in answers]
+    assert all(text.endswith(b"[DONE]\n\n") for text in texts)
+    assert server.post("/v1/completions", LONG | {"max_tokens": 1}, **KEY).status == 200
+
+
+def test_slow_and_huge_bodies(server: Process) -> None:
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\n"
+    for length, status in ((50, b"408"), (1 << 40, b"413")):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(head + f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{".encode())
+            assert connection.recv(1000).split(b" ")[1] == status
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(b"\x16\x03\x01 no http\r\n\r\n")
+        assert b" 400 " in connection.recv(1000)
+
+
+def test_many_connections(server: Process) -> None:
+    """More than are allowed: the others go on, and afterwards all is as before."""
+    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
+    answer = server.post("/v1/completions", LONG | {"max_tokens": 1}, **KEY)
+    assert answer.status == 503
+    for connection in held:
+        connection.close()
+    wait_until(lambda: server.post("/v1/completions", LONG | {"max_tokens": 1}, **KEY).status == 200)
+
+
+def test_the_end_waits_for_running_requests(server: Process) -> None:
+    """The last test of this server."""
+    answer = server.post("/v1/completions", LONG | {"stream": True}, **KEY)
+    answer.read(10)
+    texts: list[bytes] = []
+    reading = threading.Thread(target=lambda: texts.append(answer.read()))
+    reading.start()
+    server.process.send_signal(signal.SIGTERM)
+    reading.join(30)
+    assert texts and texts[0].endswith(b"[DONE]\n\n")
+    assert server.process.wait(30) == 0
+    server.wait_for("ending")
+    logged = json.dumps(server.log)
+    assert "hello" not in logged and "secret" not in logged  # neither texts nor keys
+    assert server.wait_for("request", route="/v1/completions", status=200)["new_tokens"]

@@ -1,0 +1,315 @@
+"""The routes, in the forms of their interfaces, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from tests.serve.conftest import ROOT
+from tests.together import check_each
+
+pytestmark = pytest.mark.native_only
+
+ASK = {"model": "chat", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 6, "temperature": 0}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]},
+    },
+}
+SOUND = ROOT / "web/models/speech/samples/weather.wav"
+
+
+def post(client: Any, path: str, **body: Any) -> Any:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def events(client: Any, path: str, **body: Any) -> list[Any]:
+    """The objects of a stream; its last line must be [DONE]."""
+    answer = client.post(path, json=body | {"stream": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line.startswith("data: ")]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def test_chat(client: Any) -> None:
+    found = post(client, "/v1/chat/completions", **ASK, n=2, logprobs=True, top_logprobs=2)
+    first, second = found["choices"]
+    assert first["message"] == second["message"] and first["finish_reason"] == "length"
+    assert found["usage"]["completion_tokens"] == 12 and found["usage"]["prompt_tokens"] > 5
+    assert len(first["logprobs"]["content"]) == 6 and len(first["logprobs"]["content"][0]["top_logprobs"]) == 2
+    stream = events(client, "/v1/chat/completions", **ASK, stream_options={"include_usage": True})
+    text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in stream if chunk["choices"])
+    assert text == first["message"]["content"]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in stream if chunk["choices"]][-1] == "length"
+    assert stream[-1]["usage"]["total_tokens"] == stream[-1]["usage"]["prompt_tokens"] + 6
+    parts = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+    same = post(client, "/v1/chat/completions", **ASK | {"messages": [{"role": "user", "content": parts}]})
+    assert same["choices"][0]["message"]["content"] == text
+
+
+def test_forms_and_tools(client: Any) -> None:
+    schema = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 1, "maximum": 9}}}
+    schema["required"] = ["age"]
+    form = {"type": "json_schema", "json_schema": {"name": "age", "schema": schema, "strict": True}}
+    found = post(client, "/v1/chat/completions", **ASK | {"max_tokens": 40}, response_format=form)
+    assert 1 <= json.loads(found["choices"][0]["message"]["content"])["age"] <= 9
+    forced = {"type": "function", "function": {"name": "weather"}}
+    for choice in ("required", forced):
+        call = ASK | {"max_tokens": 80, "tools": [WEATHER], "tool_choice": choice}
+        chosen = post(client, "/v1/chat/completions", **call)["choices"][0]
+        function = chosen["message"]["tool_calls"][0]["function"]
+        assert chosen["finish_reason"] == "tool_calls" and chosen["message"]["content"] is None
+        assert function["name"] == "weather" and json.loads(function["arguments"])["city"] in ("Oslo", "Rome")
+    chunks = [chunk["choices"][0] for chunk in events(client, "/v1/chat/completions", **call)]
+    assert [c["delta"]["tool_calls"][0]["index"] for c in chunks if "tool_calls" in c["delta"]] == [0]
+    assert chunks[-1]["finish_reason"] == "tool_calls"
+
+
+def test_calls_in_what_a_model_writes() -> None:
+    pytest.importorskip("starlette")
+    from pyapp.serve.fields import Fields
+    from pyapp.serve.tool_calls import Tools, ToolSplitter
+
+    tools = Tools(Fields({"tools": [WEATHER]}))
+    call = '{"name": "weather", "arguments": {"city": "Oslo"}}'
+    rows = [
+        (f"<tool_call>\n{call}\n</tool_call>", "", 1),
+        (f"I look.\n<tool_call>{call}</tool_call><tool_call>{call}</tool_call>", "I look.", 2),
+        (call, "", 1),
+        (call.replace("arguments", "parameters"), "", 1),
+        (f"<tool_call>{call}", "", 1),  # the end of the text came first
+        ('{"name": "other", "arguments": {}}', '{"name": "other", "arguments": {}}', 0),
+        ("a < b and <tool", "a < b and <tool", 0),
+        ("<tool_call>none</tool_call> left", "<tool_call>none</tool_call> left", 0),
+    ]
+
+    def check(written: str, text: str, calls: int) -> None:
+        for size in (1, 7, 1000):  # of the parts in which it arrives
+            splitter, shown = ToolSplitter(tools), ""
+            for start in range(0, len(written), size):
+                shown += splitter.push(written[start : start + size])[0]
+            shown += splitter.finish()[0]
+            assert (shown.strip(), len(splitter.calls)) == (text, calls), size
+
+    check_each(check, rows)
+
+
+def test_completions(client: Any) -> None:
+    body = {"model": "chat", "prompt": ["ab", "cd"], "max_tokens": 4, "temperature": 0, "n": 2, "logprobs": 2}
+    found = post(client, "/v1/completions", **body, echo=True)
+    assert [choice["text"][:2] for choice in found["choices"]] == ["ab", "ab", "cd", "cd"]
+    assert found["usage"] | {"prompt_tokens_details": 0} == {
+        "prompt_tokens": 4, "completion_tokens": 16, "total_tokens": 20, "prompt_tokens_details": 0}  # fmt: skip
+    assert len(found["choices"][0]["logprobs"]["tokens"]) == 4
+    ids = post(client, "/v1/completions", model="chat", prompt=[97, 98], max_tokens=4, temperature=0)
+    assert (
+        "ab" + post(client, "/v1/completions", prompt="ab", max_tokens=4, temperature=0)["choices"][0]["text"]
+        == (found["choices"][0]["text"])
+    )
+    assert len(ids["choices"]) == 1
+    whole = "".join(
+        c["choices"][0]["text"] for c in events(client, "/v1/completions", **body | {"n": 1, "prompt": "ab"})
+    )
+    assert "ab" + whole == found["choices"][0]["text"]
+    stopped = post(client, "/v1/completions", prompt="ab", max_tokens=50, temperature=0, stop=[whole[1:3]])
+    assert stopped["choices"][0] | {"logprobs": 0} == {
+        "text": whole[: whole.index(whole[1:3])], "finish_reason": "stop", "index": 0, "logprobs": 0}  # fmt: skip
+
+
+def test_embeddings_and_ranking(client: Any) -> None:
+    found = post(client, "/v1/embeddings", input=["the cat", "a boat on the river"], model="embedder")
+    vectors = [entry["embedding"] for entry in found["data"]]
+    assert len(vectors[0]) == 64 and found["usage"]["prompt_tokens"] == 4 + 7
+    coded = post(client, "/v1/embeddings", input="the cat", encoding_format="base64")["data"][0]["embedding"]
+    assert struct.unpack("<64f", base64.b64decode(coded)) == pytest.approx(vectors[0])
+    short = post(client, "/v1/embeddings", input="the cat", dimensions=8)["data"][0]["embedding"]
+    assert len(short) == 8 and sum(x * x for x in short) == pytest.approx(1)
+    assert post(client, "/embed", inputs=["the cat"]) == [pytest.approx(vectors[0], abs=1e-6)]
+    texts = ["the boat sailed", "the cat slept", "bread"]
+    ranked = post(client, "/v1/rerank", query="a cat slept", documents=texts, top_n=2, return_documents=True)["results"]
+    assert ranked[0]["index"] == 1 and ranked[0]["document"] == {"text": texts[1]} and len(ranked) == 2
+    assert post(client, "/rerank", query="a cat slept", texts=texts)[0]["index"] == 1
+    inputs = {"source_sentence": "a cat slept", "sentences": texts}
+    scores = post(client, "/similarity", inputs=inputs)
+    assert max(scores) == scores[1] == pytest.approx(ranked[0]["relevance_score"])
+
+
+def test_batches_of_several_requests(client: Any) -> None:
+    from pyapp.events import Done, Item, Progress
+    from pyapp.serve.batching import TOGETHER, Batch, Batcher
+
+    rounds: list[list[str]] = []
+
+    def work(texts: list[str]) -> Any:
+        rounds.append(texts)
+        for index, text in enumerate(texts):
+            yield Item(index, {"text": text})
+        yield Progress("texts", len(texts), len(texts))
+        yield Done("complete")
+
+    batcher, got = Batcher(work), [[], [], []]  # type: ignore[var-annotated]
+    texts = [[f"{who}{index}" for index in range(size)] for who, size in (("a", 2 * TOGETHER), ("b", 3), ("c", 1))]
+    batches = [Batch(own, events.append) for own, events in zip(texts, got, strict=True)]
+    for batch in batches:
+        batcher.add(batch)
+    while batcher.turn():
+        pass
+    assert "b2" in rounds[0] and "c0" in rounds[0]  # the small ones do not wait for the large one
+    for own, events in zip(texts, got, strict=True):
+        assert [event.values["text"] for event in events[:-1]] == own
+        assert isinstance(events[-1], Done)
+
+
+def test_speech(client: Any) -> None:
+    sound = SOUND.read_bytes()
+
+    def hear(form: str, **fields: Any) -> Any:
+        answer = client.post(
+            "/v1/audio/transcriptions", files={"file": ("a.wav", sound)}, data={"response_format": form, **fields}
+        )
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    verbose = hear("verbose_json", **{"timestamp_granularities[]": "word"}).json()
+    assert "snow" in verbose["text"] and verbose["duration"] == pytest.approx(7.1, abs=0.1)
+    assert [word["word"] for word in verbose["words"]][:2] == verbose["text"].split()[:2]
+    assert hear("vtt").text.startswith("WEBVTT")
+    streamed = [json.loads(line[6:]) for line in hear("json", stream="true").text.split("\n\n") if "{" in line]
+    assert streamed[-1]["type"] == "transcript.text.done" and streamed[-1]["text"].strip() == verbose["text"]
+
+
+def test_inference_servers_routes(client: Any) -> None:
+    settings = {"max_new_tokens": 5, "details": True, "top_n_tokens": 2}
+    found = post(client, "/generate", inputs="ab", parameters=settings)
+    assert found["details"]["finish_reason"] == "length" and len(found["details"]["tokens"]) == 5
+    assert post(client, "/", inputs="ab", parameters=settings)[0] == found
+    answer = client.post("/generate_stream", json={"inputs": "ab", "parameters": settings})
+    chunks = [json.loads(line[5:]) for line in answer.text.split("\n\n") if line]
+    assert "".join(chunk["token"]["text"] for chunk in chunks) == found["generated_text"]
+    assert chunks[-1]["generated_text"] == found["generated_text"] and chunks[0]["generated_text"] is None
+    grammar = {"grammar": {"type": "regex", "value": "[0-9]{3}"}}
+    assert post(client, "/generate", inputs="ab", parameters=grammar)["generated_text"].isdigit()
+    assert [token["id"] for token in post(client, "/tokenize", inputs="ab")] == [97, 98]
+    assert client.get("/info").json()["model_id"] == "chat"
+
+
+def test_operation(client: Any) -> None:
+    listed = client.get("/v1/models").json()["data"]
+    assert {model["id"]: model["task"] for model in listed} == {
+        "chat": "generate", "embedder": "embed", "speech": "transcribe"}  # fmt: skip
+    assert client.get("/v1/models/chat").json()["object"] == "model"
+    answer = client.get("/health", headers={"X-Request-ID": "mine-1"})
+    assert answer.status_code == 200 and answer.headers["x-request-id"] == "mine-1"
+    post(client, "/v1/completions", prompt="a", max_tokens=3)
+    figures = client.get("/metrics").text
+    assert 'pyapp_model_loaded{model="chat",task="generate"} 1.0' in figures
+    assert 'pyapp_time_to_first_token_seconds_count{model="chat"}' in figures
+    assert client.context.in_flight == 0
+
+
+REFUSED = [
+    # route, body, status, field
+    ("/v1/chat/completions", {}, 400, "messages"),
+    ("/v1/chat/completions", {"messages": []}, 400, "messages"),
+    ("/v1/chat/completions", {"messages": "hi"}, 400, "messages"),
+    ("/v1/chat/completions", {"messages": [{"role": "robot", "content": "x"}]}, 400, "messages[0].role"),
+    ("/v1/chat/completions", {"messages": [{"role": "user"}]}, 400, "messages[0].content"),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400,
+     "messages[0].content[0]"),
+    ("/v1/chat/completions", ASK | {"model": "none"}, 404, "model"),
+    ("/v1/chat/completions", ASK | {"model": "embedder"}, 400, "model"),
+    ("/v1/chat/completions", ASK | {"temperature": "hot"}, 400, "temperature"),
+    ("/v1/chat/completions", ASK | {"top_p": 2}, 400, "top_p"),
+    ("/v1/chat/completions", ASK | {"n": 0}, 400, "n"),
+    ("/v1/chat/completions", ASK | {"max_tokens": 10**9}, 400, "max_tokens"),
+    ("/v1/chat/completions", ASK | {"stream": "yes"}, 400, "stream"),
+    ("/v1/chat/completions", ASK | {"logit_bias": {"x": 1}}, 400, "logit_bias"),
+    ("/v1/chat/completions", ASK | {"stop": [1]}, 400, "stop"),
+    ("/v1/chat/completions", ASK | {"surprise": 1}, 400, "surprise"),
+    ("/v1/chat/completions", ASK | {"tools": [{}]}, 400, "tools[0]"),
+    ("/v1/chat/completions", ASK | {"tool_choice": "required"}, 400, "tool_choice"),
+    ("/v1/chat/completions", ASK | {"response_format": {"type": "xml"}}, 400, "response_format.type"),
+    ("/v1/chat/completions", ASK | {"response_format": {"type": "json_schema"}}, 400, "response_format.json_schema"),
+    ("/v1/chat/completions", ASK | {"messages": [{"role": "user", "content": "x" * 30_000}]}, 400, "messages"),
+    ("/v1/chat/completions", ASK | {"messages": [{"role": "user", "content": "x" * 3_000}]}, 400, "prompt"),
+    ("/v1/chat/completions", ASK | {"messages": [{"role": "user", "content": "\ud800"}]}, 400, "messages"),
+    ("/v1/chat/completions", ASK | {"response_format": {"type": "json_schema", "json_schema": {
+        "name": "n", "schema": {"type": "string", "minLength": 5, "maxLength": 2}}}}, 400, "response_format"),
+    ("/v1/chat/completions", ASK | {"regex": "(a{999}){999}"}, 400, "regex"),
+    ("/v1/chat/completions", ASK | {"regex": "(a+)+("}, 400, "regex"),
+    ("/v1/completions", {"prompt": {"file": "/etc/passwd"}}, 400, "prompt"),
+    ("/v1/completions", {"prompt": [5, 999999]}, 400, "prompt"),
+    ("/v1/completions", {"prompt": "a", "suffix": "b"}, 400, "suffix"),
+    ("/v1/embeddings", {"input": []}, 400, "input"),
+    ("/v1/embeddings", {"input": [1, "a"]}, 400, "input"),
+    ("/v1/embeddings", {"input": "a", "dimensions": 999}, 400, "dimensions"),
+    ("/v1/embeddings", {"input": "a", "encoding_format": "hex"}, 400, "encoding_format"),
+    ("/v1/rerank", {"documents": ["a"]}, 400, "query"),
+    ("/v1/rerank", {"query": "a", "documents": [3]}, 400, "documents[0]"),
+    ("/predict", {"inputs": "a"}, 404, "model"),
+    ("/generate", {"inputs": 5}, 400, "inputs"),
+    ("/generate", {"inputs": "a", "parameters": {"temperature": -1}}, 400, "parameters.temperature"),
+    ("/nowhere", {}, 404, None),
+]  # fmt: skip
+
+
+def test_refusals_name_the_field(client: Any) -> None:
+    def check(path: str, body: Any, status: int, field: str | None) -> None:
+        answer = client.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"]) == (status, field), error
+        assert error["type"] == "invalid_request_error" and error["message"]
+
+    check_each(check, REFUSED)
+
+
+def test_bodies_that_are_none(client: Any) -> None:
+    rows = [
+        (b"{", "application/json", 400), (b"\xff\xfe{}", "application/json", 400), (b"[1]", "application/json", 400),
+        (b"", "application/json", 400), (b'{"a": NaN}', "application/json", 400),
+        (b"[" * 100_000, "application/json", 400), (b"{}", "text/plain", 415),
+        (b" " * (1 << 20) + b"{}", "application/json", 413),
+    ]  # fmt: skip
+
+    def check(body: bytes, kind: str, status: int) -> None:
+        answer = client.post("/v1/completions", content=body, headers={"content-type": kind})
+        assert answer.status_code == status and answer.json()["error"]["message"]
+
+    check_each(check, rows)
+    answer = client.get("/v1/completions")
+    assert answer.status_code == 405 and answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_sound_that_is_none(client: Any) -> None:
+    file = {"file": ("a.wav", SOUND.read_bytes()[:4000])}
+    rows: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"file": ("a.wav", b"no sound")}, {}, "file"),
+        ({"file": ("a.wav", b"")}, {}, "file"),
+        ({}, {"file": "/etc/passwd"}, "file"),
+        ({}, {"file": "https://example.org/a.wav"}, "file"),
+        (file, {"language": "xx"}, "language"),
+        (file, {"response_format": "mp3"}, "response_format"),
+        (file, {"temperature": "hot"}, "temperature"),
+        (file, {"model": "chat"}, "model"),
+        (file, {"timestamp_granularities[]": "day"}, "timestamp_granularities"),
+        (file, {"surprise": "1"}, "surprise"),
+    ]
+
+    def check(files: Any, data: Any, field: str) -> None:
+        # Without a file, the body must be a form of several parts all the same.
+        answer = client.post("/v1/audio/transcriptions", files=files or {"none": (None, "")}, data=data)
+        error = answer.json()["error"]
+        assert answer.status_code == 400 and error["param"] in (field, "none" if not files else field), error
+
+    check_each(check, rows)
+    broken = client.post("/v1/audio/transcriptions", content=b"xx", headers={"content-type": "multipart/form-data"})
+    assert broken.status_code == 400 and broken.json()["error"]["code"] == "invalid_form"

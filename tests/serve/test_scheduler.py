@@ -1,0 +1,191 @@
+"""Continuous batching: texts join and leave, and none depends on the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Done, Error, Event, Token
+from pyapp.models import load_model
+from pyapp.nn import quantize
+from pyapp.serve.scheduler import BLOCK, Scheduler, Text
+from pyapp.text.generate import Session, generate
+from pyapp.text.options import SamplingOptions
+from pyapp.text.session import PROMPT_PASS
+from tests.text.chat_model import write_chat_model
+
+pytestmark = pytest.mark.native_only  # the page is no server
+
+PROMPTS = ["a", "the cat sat", "x" * 300, "hello there", "y" * 130, "once upon a time", "x" * 290 + "z"]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("chat") / "model"
+    write_chat_model(folder, dim=32)
+    return load_model(folder)
+
+
+class Client:
+    """A text of the scheduler, and what came of it."""
+
+    def __init__(self, loaded: Any, prompt: str, cancel: Cancel | None = None, **options: Any) -> None:
+        self.events: list[Event] = []
+        ids = loaded.tokenizer.encode(prompt, eos=False)
+        settings = SamplingOptions(**({"temperature": 0, "max_new_tokens": 12, "logprobs": 0} | options))
+        self.text = Text(ids, settings, frozenset({257}), self.events.append, cancel=cancel or Cancel())
+
+    @property
+    def scored(self) -> list[tuple[int | None, float | None]]:
+        return [(event.id, event.logprob) for event in self.events if isinstance(event, Token)]
+
+    @property
+    def done(self) -> Done:
+        assert isinstance(self.events[-1], Done), self.events[-1:]
+        return self.events[-1]
+
+
+def run(scheduler: Scheduler, *clients: Client, apart: int = 0) -> None:
+    """All texts; each joins `apart` turns after the one before it."""
+    waiting = list(clients)
+    turn, more = 0, True
+    while waiting or more:
+        if waiting and (not apart or turn % apart == 0):
+            scheduler.add(waiting.pop(0).text)
+        if not waiting or apart:
+            more = scheduler.turn()
+        turn += 1
+        assert turn < 2000
+
+
+@pytest.mark.parametrize("kind", ["float32", "q8_0", "q4_0"])
+def test_a_text_is_the_same_alone_and_in_company(loaded: Any, kind: str, tmp_path: Path) -> None:
+    if kind != "float32":
+        folder = tmp_path / "model"
+        write_chat_model(folder, dim=32)
+        loaded = load_model(folder)
+        quantize(loaded.model, kind)
+    alone = []
+    for prompt in PROMPTS:
+        client = Client(loaded, prompt)
+        run(Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400), client)
+        alone.append(client.scored)
+        assert len(client.scored) == 12
+    for rows, apart in ((7, 0), (3, 2)):
+        clients = [Client(loaded, prompt) for prompt in PROMPTS]
+        scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=rows, context=400)
+        run(scheduler, *clients, apart=apart)
+        assert [client.scored for client in clients] == alone, (rows, apart)  # tokens, and every bit of their scores
+        again = [Client(loaded, prompt) for prompt in reversed(PROMPTS)]  # with what is left in the cache
+        run(scheduler, *again)
+        assert [client.scored for client in reversed(again)] == alone, (rows, apart)
+        assert scheduler.reused_tokens > 2 * PROMPT_PASS
+
+
+def test_greedy_texts_are_those_of_generate(loaded: Any) -> None:
+    clients = [Client(loaded, prompt) for prompt in PROMPTS]
+    run(Scheduler(loaded.model, loaded.tokenizer, context=400), *clients)
+    for prompt, client in zip(PROMPTS, clients, strict=True):
+        options = SamplingOptions(temperature=0, max_new_tokens=12, stop_tokens=(257,))
+        events = list(generate(Session(loaded.model, 400), loaded.tokenizer, prompt, options))
+        assert [id for id, _ in client.scored] == [event.id for event in events if isinstance(event, Token)]
+
+
+def test_texts_join_and_leave_between_steps(loaded: Any) -> None:
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=2, context=400)
+    long, short, late = (
+        Client(loaded, "a", max_new_tokens=40),
+        Client(loaded, "b", max_new_tokens=3),
+        Client(loaded, "c"),
+    )
+    run(scheduler, long, short, late)
+    assert [len(client.scored) for client in (long, short, late)] == [40, 3, 12]
+    assert scheduler.steps < 45  # those of the longest alone: the third began when the second had left
+    assert scheduler.load.running == scheduler.load.waiting == 0
+
+
+def test_a_long_prompt_does_not_stop_the_others(loaded: Any) -> None:
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=4, context=512)
+    first = Client(loaded, "a", max_new_tokens=30)
+    scheduler.add(first.text)
+    scheduler.turn()
+    before = len(first.scored)
+    scheduler.add(Client(loaded, "w" * 400).text)
+    for turn in range(1, 4):  # the passes of the prompt
+        scheduler.turn()
+        assert len(first.scored) == before + turn
+
+
+def test_cancelled_texts_leave_at_the_next_step(loaded: Any) -> None:
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=1, context=400)
+    cancels = Cancel(), Cancel()
+    running, waiting = (Client(loaded, "a", cancel, max_new_tokens=300) for cancel in cancels)
+    for client in (running, waiting):
+        scheduler.add(client.text)
+    scheduler.turn()
+    for cancel in cancels:
+        cancel.set()
+    written = len(running.scored)
+    assert not scheduler.turn()
+    assert running.done.reason == waiting.done.reason == "cancelled"
+    assert len(running.scored) == written and not waiting.scored
+
+
+def test_settings_are_those_of_each_text(loaded: Any) -> None:
+    drawn = {"temperature": 1.5, "seed": 3}
+    clients = [
+        Client(loaded, "a", **drawn), Client(loaded, "a", **drawn), Client(loaded, "a", temperature=1.5, seed=4),
+        Client(loaded, "a", choice=("yes", "no")), Client(loaded, "a", logit_bias={120: 100}),
+        Client(loaded, "a", logprobs=3, frequency_penalty=2.0, repetition_penalty=1.5),
+    ]  # fmt: skip
+    run(Scheduler(loaded.model, loaded.tokenizer, context=100), *clients)
+    texts = ["".join(event.text for event in client.events if isinstance(event, Token)) for client in clients]
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[3] in ("yes", "no") and clients[3].done.reason == "stop"
+    assert texts[4] == "x" * 12
+    assert len(clients[5].events[0].top_logprobs) == 3  # type: ignore[attr-defined, arg-type]
+
+
+def test_a_text_that_fails_fails_alone(loaded: Any) -> None:
+    good, impossible, long = Client(loaded, "a"), Client(loaded, "a", regex="b{400}"), Client(loaded, "a" * 200)
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, context=100)
+    run(scheduler, impossible, long, good)
+    assert isinstance(impossible.events[-1], Error) and isinstance(long.events[-1], Error)
+    assert len(good.scored) == 12
+
+
+def test_texts_end_where_the_context_does(loaded: Any) -> None:
+    client = Client(loaded, "abc", max_new_tokens=None)
+    beside = Client(loaded, "x", max_new_tokens=30)
+    run(Scheduler(loaded.model, loaded.tokenizer, context=16), client, beside)
+    assert client.done.reason == beside.done.reason == "context"
+    assert len(client.scored) == 14 and len(beside.scored) == 16
+
+
+def test_the_cache_keeps_to_its_memory(loaded: Any) -> None:
+    row = loaded.model.new_cache(100, texts=1).nbytes
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, rows=16, context=100, cache_bytes=9 * row)
+    assert scheduler.most_rows == 9 // scheduler.rows_multiple * scheduler.rows_multiple
+    run(scheduler, *(Client(loaded, "a") for _ in range(12)))
+    assert scheduler._cache.nbytes <= 9 * row
+    with pytest.raises(OptionError, match="--cache-memory"):
+        Scheduler(loaded.model, loaded.tokenizer, context=100, cache_bytes=row // 2)
+
+
+def test_rows_that_the_kernels_round_differently_are_found(loaded: Any) -> None:
+    assert Scheduler(loaded.model, loaded.tokenizer, context=64).rows_multiple in (1, BLOCK)
+
+
+def test_a_step_that_fails_ends_all_and_the_next_ones_work(loaded: Any) -> None:
+    scheduler = Scheduler(loaded.model, loaded.tokenizer, context=64)
+    client = Client(loaded, "a")
+    scheduler.add(client.text)
+    scheduler.turn()
+    scheduler.fail(RuntimeError("broken"))
+    assert isinstance(client.events[-1], Error)
+    after = Client(loaded, "a")
+    run(scheduler, after)
+    assert len(after.scored) == 12
