@@ -4,6 +4,7 @@ replays them. With the names of torch.compile and torch.compiler.
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable, Iterator
 from functools import update_wrapper, wraps
@@ -15,6 +16,7 @@ from .engine.autograd import is_grad_enabled
 from .engine.device import cpu
 from .engine.dtype import Default
 from .engine.launch import capture_or_run, capturing, stop_capture
+from .engine.tensor import empty_contiguous
 
 _GRAPHS = 8  # that are kept for each function
 _CHANGES = 4  # Graphs of the same inputs; with more, what they depend on changes from call to call
@@ -197,18 +199,22 @@ class _Replay:
             return tensors[at]
         if not self.graph.owns(x):
             return x
-        with no_grad():
-            return x.detach().clone()
+        if not x.is_contiguous():
+            with no_grad():
+                return x.detach().clone()
+        made, size = empty_contiguous(x.shape, x.dtype, x.device), x.dtype.itemsize
+        made.storage.copy_from(x.storage, 0, x.offset * size, x.numel() * size)
+        return made
 
 
 def _copier(place: Tensor) -> Callable[[Tensor], None]:
     """Writes a tensor of the place's shape into it."""
-    nbytes, plain = place.numel() * place.dtype.itemsize, place.is_contiguous() and place.device is cpu
-    size, storage = place.dtype.itemsize, place.storage
+    strides, plain = place.strides, place.is_contiguous() and place.device is cpu
+    address, nbytes = place.address, place.numel() * place.dtype.itemsize
 
     def copy(x: Tensor) -> None:
-        if plain and x.is_contiguous():
-            storage.copy_from(x.storage, 0, x.offset * size, nbytes)
+        if plain and x.strides == strides:
+            ctypes.memmove(address, x.address, nbytes)
         else:
             with no_grad():
                 place.copy_(x)

@@ -22,6 +22,7 @@ __all__ = ["Optimizer"]
 
 Group = dict[str, Any]
 IGNORED_FLAGS = {"foreach", "fused", "capturable"}  # torch's implementation flags, ignored
+_FREE = {"lr", "initial_lr", "betas"}  # settings that never decide which kernels run
 _COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in pyapp, tensors of one element in torch's states
 
 
@@ -150,12 +151,13 @@ class Optimizer:
     def _form(self) -> Any:
         """What decides which kernels a step runs: settings and which of them are 0, and the parameters."""
         return [
-            {
-                name: bool(x) if isinstance(x, (int, float)) else x
-                for name, x in group.items() if name not in ("params", "betas", "lr", "initial_lr")
-            } | {"params": len(group["params"])}
+            [
+                bool(x) if isinstance(x, (int, float)) else len(x) if name == "params" else x
+                for name, x in group.items()
+                if name not in _FREE
+            ]
             for group in self.param_groups
-        ]  # fmt: skip
+        ]
 
     def _new(self, entry: dict[str, Any], name: str, parameter: Tensor, value: float = 0.0) -> Tensor:
         """A state of the parameter's shape; `value` everywhere at first."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..dtype import of_number
+from ..element_programs import ElementProgram
 from ..element_types import CODES, number_slot, opcodes, padded
 from ..launch import KERNELS, launch_all
 from ..op import OPS, claims, claims_in_place
@@ -15,6 +16,7 @@ from ..ops.view import dense_copy
 from ..shape import Shape, broadcast_shapes, dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
+from .element_updates import record
 from .layouts import in_type, is_packed, result_like, rows_of
 
 _F32 = _dtype.float32
@@ -338,6 +340,21 @@ def _silu_mul(x: Tensor) -> Any:
 
 
 # ---- gradients
+
+
+# The gradient where the result y is not 0, and it is never below 0.
+_GRADIENT_OF_RELU = ElementProgram(lambda _, gradient, y: (gradient.where(y, 0.0), None, None), 3, 0)
+
+
+@claims("relu_backward")
+def _relu_backward(gradient: Tensor, y: Tensor) -> Any:
+    """In one launch for float32."""
+    if not gradient.dtype is y.dtype is _F32 or gradient.shape != y.shape:
+        return NotImplemented
+    result, count = empty_contiguous(y.shape, _F32, y.device), y.numel()
+    kernel, *slots = record(_GRADIENT_OF_RELU, count, (result, dense(gradient), dense(y)), ())
+    kernel.launch(count >> 10, *slots)
+    return result
 
 
 @claims("silu_mul_backward")

@@ -1689,6 +1689,7 @@ OP_MODULES: dict[str, str] = {
     "rad2deg": "elementwise.trigonometry",
     "reciprocal": "elementwise.arithmetic",
     "relu": "activation",
+    "relu_backward": "activation",
     "remainder": "elementwise.arithmetic",
     "rms_norm_backward": "normalization",
     "round": "elementwise.rounding",

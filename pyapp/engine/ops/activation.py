@@ -28,10 +28,18 @@ def _sigmoid(x: Any) -> Any:
 
 
 sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: (g * y * (1 - y),), saves="output", in_place=True)
+
+
+@op()
+def relu_backward(gradient: Tensor, y: Tensor) -> Tensor:
+    """The gradient of relu from its result y: the gradient where y is above 0 (or NaN), else 0."""
+    return where(y <= 0, 0.0, gradient)
+
+
 relu = unary(
     "relu",
     lambda x: np.maximum(x, 0),
-    lambda g, y, x: (where(y <= 0, 0.0, g),),
+    lambda g, y, x: (relu_backward(g, y),),
     out="same",
     saves="output",
     in_place=True,
