@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import update_wrapper, wraps
 from typing import Any, TypeAlias
 from weakref import WeakSet
@@ -18,6 +19,7 @@ from .engine.dtype import Default
 from .engine.launch import capture_or_run, capturing, stop_capture
 from .engine.tensor import empty_contiguous
 
+_KINDS = 256  # of inputs that are remembered
 _GRAPHS = 8  # that are kept for each function
 _CHANGES = 4  # Graphs of the same inputs; with more, what they depend on changes from call to call
 _TRIES = 3  # captures of the same inputs that may fail for a passing reason
@@ -64,7 +66,7 @@ class Compiled:
             return self
         name = f"_compiled_{self.function.__name__}"
         made = vars(instance).get(name)
-        if made is None:
+        if made is None or getattr(made.function, "__self__", None) is not instance:  # a copy has its own
             made = Compiled(self.function.__get__(instance, owner), self.warns)
             object.__setattr__(instance, name, made)
         return made
@@ -80,6 +82,12 @@ class Compiled:
             self._explain(f"an argument is {error}")
             return self.function(*args, **kwargs)
         if entry is None:
+            if len(self._entries) == _KINDS:
+                self._explain(
+                    f"its arguments are of more than {_KINDS} kinds: give shapes that repeat, and tensors for numbers "
+                    "that change"
+                )
+                del self._entries[next(iter(self._entries))]
             entry = self._entries[key] = _Entry()
         if entry.reason is None:
             for replay in entry.replays:
@@ -148,6 +156,12 @@ class Compiled:
             name = getattr(self.function, "__qualname__", type(self.function).__name__)
             warnings.warn(f"compile: {name} runs eagerly: {reason}", stacklevel=4)
         self.reason = reason
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        return Compiled(deepcopy(self.function, memo), self.warns)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return Compiled, (self.function, self.warns)
 
     def __repr__(self) -> str:
         how = f"eager: {self.reason}" if self.reason else "captured" if self.captured else "not captured yet"

@@ -55,7 +55,6 @@ class Optimizer:
         self.defaults = {**defaults, "maximize": maximize}
         self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in torch, for user-defined optimisers
         self.param_groups: list[Group] = []
-        self._steps_recorded: list[_ReplayedStep] = []  # of the step that is being captured
         for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)
 
@@ -110,7 +109,7 @@ class Optimizer:
                 stop_capture(f"{type(self).__name__} computes its numbers in Python: a replay would not follow them")
             form = self._form()
             recording.conditions.append(lambda: self._form() == form)
-            self._steps_recorded = []
+            recording.shared["steps", id(self)] = []
         with no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
@@ -174,12 +173,13 @@ class Optimizer:
     ) -> tuple[HeldNumbers, ...]:  # fmt: skip
         """The numbers in memory that a Graph's replays write. Parameters of a group with equal numbers share them."""
         counts = _counts(entry)
-        for known in self._steps_recorded:
+        steps: list[_ReplayedStep] = recording.shared["steps", id(self)]
+        for known in steps:
             if known.group is group and known.numbers == numbers and _counts(known.entries[0]) == counts:
                 known.entries.append(entry)
                 return known.held
         made = _ReplayedStep(self, group, parameter, entry, numbers)
-        self._steps_recorded.append(made)
+        steps.append(made)
         recording.actions.append(made.advance)
         return made.held
 
