@@ -145,47 +145,6 @@ static void max_row(const window *w, const span *s, int64_t at, int64_t n)
     }
 }
 
-/* As max_row, for windows of one row of `rows` by `columns` elements that all exist. */
-INLINE void max_inside(const window *w, const span *s, int64_t at, int64_t n, const int64_t rows, const int64_t columns)
-{
-    const geometry *g = w->geometry;
-    const int64_t stride = g->stride[2], step = g->dilation[2], down = s[1].step * g->size[2];
-    const int64_t start = w->plane + row_of(w, s, 0, 0) + at * stride - g->pad[2];
-    for (int64_t o = 0; o < n; o++) {
-        float most = -INFINITE;
-        int64_t found = start + o * stride;
-        for (int64_t j = 0; j < rows; j++)
-            for (int64_t k = 0; k < columns; k++) {
-                const int64_t place = start + o * stride + j * down + k * step;
-                const float value = ((const float *)w->x)[place];
-                const int more = (value > most) | (value != value);
-                most = more ? value : most;
-                found = more ? place : found;
-            }
-        if (w->grad_x)
-            ((float *)w->grad_x)[found] += ((const float *)w->grad_y)[w->at + o];
-        if (w->y)
-            ((float *)w->y)[w->at + o] = most;
-        if (w->indices)
-            w->indices[w->at + o] = found - w->plane;
-    }
-}
-
-static void max_of_row(const window *w, const span *s, int64_t at, int64_t n)
-{
-    const geometry *g = w->geometry;
-    const span first = span_of(g, 2, at), last = span_of(g, 2, at + n - 1);
-    const int inside = s[0].count == 1 && first.count == g->kernel[2] && last.count == g->kernel[2];
-    if (inside && s[1].count == 2 && g->kernel[2] == 2)
-        max_inside(w, s, at, n, 2, 2);
-#if !defined(__wasm__) /* where code is downloaded */
-    else if (inside && s[1].count == 3 && g->kernel[2] == 3)
-        max_inside(w, s, at, n, 3, 3);
-#endif
-    else
-        max_row(w, s, at, n);
-}
-
 static void mean_row(const window *w, const span *s, int64_t at, int64_t n)
 {
     const geometry *g = w->geometry;
@@ -247,7 +206,7 @@ static int pool(const launch *record, window w, int means, int worker, int worke
                 s[1] = span_of(&g, 1, j);
                 for (int64_t k = 0, n; in_rows && k < g.out[2]; k += n, w.at += n) {
                     n = g.out[2] - k < BLOCK ? g.out[2] - k : BLOCK;
-                    (means ? mean_row : max_of_row)(&w, s, k, n);
+                    (means ? mean_row : max_row)(&w, s, k, n);
                 }
                 for (int64_t k = 0; !in_rows && k < g.out[2]; k++, w.at++) {
                     s[2] = span_of(&g, 2, k);
