@@ -16,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, embeddings, native, ops, speech, startup
+from . import browser, embeddings, native, ops, speech, startup, training
 from .report import Figure, show
 from .shapes import LLAMA_KINDS, LLAMAS, SHAPES, STREAMED
 
@@ -45,6 +45,9 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Iterator[Figure
         found[f"native/whisper-tiny/{kind}"] = partial(speech.native_figures, kind, runs)
     found["chromium/ops"] = partial(ops.browser_figures, runs, with_peers)
     found["native/ops"] = partial(ops.native_figures, runs, with_peers)
+    for name in training.MODELS:
+        found[f"native/train/{name}"] = partial(training.step_figures, name, runs, with_peers)
+    found["native/train/digits epoch"] = partial(training.fit_figures, runs, with_peers)
     for start in (startup.STORY, startup.SPEECH):
         found[start.name] = partial(startup.figures, start, runs)
     found["startup whisper-tiny"] = partial(startup.whisper_figures, runs)

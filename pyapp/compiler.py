@@ -4,8 +4,10 @@ replays them. With the names of torch.compile and torch.compiler.
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import update_wrapper, wraps
 from typing import Any, TypeAlias
 from weakref import WeakSet
@@ -15,7 +17,9 @@ from .engine.autograd import is_grad_enabled
 from .engine.device import cpu
 from .engine.dtype import Default
 from .engine.launch import capture_or_run, capturing, stop_capture
+from .engine.tensor import empty_contiguous
 
+_KINDS = 256  # of inputs that are remembered
 _GRAPHS = 8  # that are kept for each function
 _CHANGES = 4  # Graphs of the same inputs; with more, what they depend on changes from call to call
 _TRIES = 3  # captures of the same inputs that may fail for a passing reason
@@ -62,7 +66,7 @@ class Compiled:
             return self
         name = f"_compiled_{self.function.__name__}"
         made = vars(instance).get(name)
-        if made is None:
+        if made is None or getattr(made.function, "__self__", None) is not instance:  # a copy has its own
             made = Compiled(self.function.__get__(instance, owner), self.warns)
             object.__setattr__(instance, name, made)
         return made
@@ -78,6 +82,12 @@ class Compiled:
             self._explain(f"an argument is {error}")
             return self.function(*args, **kwargs)
         if entry is None:
+            if len(self._entries) == _KINDS:
+                self._explain(
+                    f"its arguments are of more than {_KINDS} kinds: give shapes that repeat, and tensors for numbers "
+                    "that change"
+                )
+                del self._entries[next(iter(self._entries))]
             entry = self._entries[key] = _Entry()
         if entry.reason is None:
             for replay in entry.replays:
@@ -147,6 +157,12 @@ class Compiled:
             warnings.warn(f"compile: {name} runs eagerly: {reason}", stacklevel=4)
         self.reason = reason
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        return Compiled(deepcopy(self.function, memo), self.warns)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return Compiled, (self.function, self.warns)
+
     def __repr__(self) -> str:
         how = f"eager: {self.reason}" if self.reason else "captured" if self.captured else "not captured yet"
         return f"<compiled {self.function!r}, {how}>"
@@ -197,18 +213,22 @@ class _Replay:
             return tensors[at]
         if not self.graph.owns(x):
             return x
-        with no_grad():
-            return x.detach().clone()
+        if not x.is_contiguous():
+            with no_grad():
+                return x.detach().clone()
+        made, size = empty_contiguous(x.shape, x.dtype, x.device), x.dtype.itemsize
+        made.storage.copy_from(x.storage, 0, x.offset * size, x.numel() * size)
+        return made
 
 
 def _copier(place: Tensor) -> Callable[[Tensor], None]:
     """Writes a tensor of the place's shape into it."""
-    nbytes, plain = place.numel() * place.dtype.itemsize, place.is_contiguous() and place.device is cpu
-    size, storage = place.dtype.itemsize, place.storage
+    strides, plain = place.strides, place.is_contiguous() and place.device is cpu
+    address, nbytes = place.address, place.numel() * place.dtype.itemsize
 
     def copy(x: Tensor) -> None:
-        if plain and x.is_contiguous():
-            storage.copy_from(x.storage, 0, x.offset * size, nbytes)
+        if plain and x.strides == strides:
+            ctypes.memmove(address, x.address, nbytes)
         else:
             with no_grad():
                 place.copy_(x)

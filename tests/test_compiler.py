@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Callable
@@ -269,4 +270,11 @@ def test_methods_and_recomputed_blocks() -> None:
     pyapp.manual_seed(7)
     assert [compiled.step(_data(n, 3, 4)).item() for n in range(6)] == expected
     assert compiled.step.captured and compiled.step.reason is None
+    twin = copy.deepcopy(compiled)
+    losses = []
+    for trainer in (twin, compiled):
+        pyapp.manual_seed(8)
+        losses.append(trainer.step(_data(6, 3, 4)).item())
+    assert losses[0] == losses[1]
+    assert twin.model[0].weight.tolist() == compiled.model[0].weight.tolist()
     assert Trainer.step.captured is False

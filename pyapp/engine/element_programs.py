@@ -102,11 +102,12 @@ class HeldNumbers:
     """Numbers that kernels read from a device's memory (float64): those of a step in a Graph, which each replay writes
     anew. The memory stays where it is."""
 
-    __slots__ = ("_on", "values")
+    __slots__ = ("_on", "_packed", "values")
 
     def __init__(self, values: tuple[float, ...]) -> None:
         self.values = values
         self._on: dict[Device, Tensor] = {}
+        self._packed = struct.Struct(f"{len(values)}d")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -121,7 +122,7 @@ class HeldNumbers:
         return found
 
     def _write(self, to: Tensor) -> None:
-        to.storage.write(0, struct.pack(f"{len(self.values)}d", *self.values))
+        to.storage.write(0, self._packed.pack(*self.values))
 
     def renew(self, values: tuple[float, ...]) -> None:
         """Other numbers, wherever they are held."""

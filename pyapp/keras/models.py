@@ -236,6 +236,7 @@ class Model(Layer):
         self._compiled_loss: CompiledLoss | None = None
         self._compiled_metrics: CompiledMetrics | None = None
         self._steps: dict[Any, Compiled] = {}
+        self._steps_of = id(self)  # whose weights they change: a copy of the model has another
         self._last_logs: dict[str, Any] | None = None
 
     @property
@@ -347,6 +348,8 @@ class Model(Layer):
         ):
             self._train_step(x, y, sample_weight)
             return
+        if self._steps_of != id(self):
+            self._steps, self._steps_of = {}, id(self)
         structure = repr(map_structure(lambda leaf: leaf is None, [x, y, sample_weight]))
         step = self._steps.get(structure)
         if step is None:

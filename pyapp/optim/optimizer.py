@@ -22,6 +22,7 @@ __all__ = ["Optimizer"]
 
 Group = dict[str, Any]
 IGNORED_FLAGS = {"foreach", "fused", "capturable"}  # torch's implementation flags, ignored
+_FREE = {"lr", "initial_lr", "betas"}  # settings that never decide which kernels run
 _COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in pyapp, tensors of one element in torch's states
 
 
@@ -54,7 +55,6 @@ class Optimizer:
         self.defaults = {**defaults, "maximize": maximize}
         self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in torch, for user-defined optimisers
         self.param_groups: list[Group] = []
-        self._steps_recorded: list[_ReplayedStep] = []  # of the step that is being captured
         for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)
 
@@ -109,7 +109,7 @@ class Optimizer:
                 stop_capture(f"{type(self).__name__} computes its numbers in Python: a replay would not follow them")
             form = self._form()
             recording.conditions.append(lambda: self._form() == form)
-            self._steps_recorded = []
+            recording.shared["steps", id(self)] = []
         with no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
@@ -150,12 +150,13 @@ class Optimizer:
     def _form(self) -> Any:
         """What decides which kernels a step runs: settings and which of them are 0, and the parameters."""
         return [
-            {
-                name: bool(x) if isinstance(x, (int, float)) else x
-                for name, x in group.items() if name not in ("params", "betas", "lr", "initial_lr")
-            } | {"params": len(group["params"])}
+            [
+                bool(x) if isinstance(x, (int, float)) else len(x) if name == "params" else x
+                for name, x in group.items()
+                if name not in _FREE
+            ]
             for group in self.param_groups
-        ]  # fmt: skip
+        ]
 
     def _new(self, entry: dict[str, Any], name: str, parameter: Tensor, value: float = 0.0) -> Tensor:
         """A state of the parameter's shape; `value` everywhere at first."""
@@ -172,12 +173,13 @@ class Optimizer:
     ) -> tuple[HeldNumbers, ...]:  # fmt: skip
         """The numbers in memory that a Graph's replays write. Parameters of a group with equal numbers share them."""
         counts = _counts(entry)
-        for known in self._steps_recorded:
+        steps: list[_ReplayedStep] = recording.shared["steps", id(self)]
+        for known in steps:
             if known.group is group and known.numbers == numbers and _counts(known.entries[0]) == counts:
                 known.entries.append(entry)
                 return known.held
         made = _ReplayedStep(self, group, parameter, entry, numbers)
-        self._steps_recorded.append(made)
+        steps.append(made)
         recording.actions.append(made.advance)
         return made.held
 

@@ -192,6 +192,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "gelu_turned": (lambda x: ops.gelu(x.permute(0, 2, 1)), [normal(2, 3, 22)]),
     "gelu_with_gaps": (lambda x: ops.gelu(x[:, 3:15]), [normal(4, 20)]),
     "gelu_tanh": (lambda x: ops.gelu(x, "tanh"), [normal(3, 22)]),
+    "relu": (lambda x: ops.relu(x.permute(1, 0, 2)) * x.relu().permute(1, 0, 2), [normal(3, 5, 33)]),
     "max_pool2d": (lambda x: F.max_pool2d(x, 3, 2, 1), [normal(2, 3, 7, 8)]),
     "max_pool1d_apart": (lambda x: F.max_pool1d(x, 3, 1, 1, 2, True), [normal(2, 3, 9)]),
     "max_pool3d_of_columns": (lambda x: F.max_pool3d(x.permute(1, 0, 2, 3, 4), 2), [normal(3, 2, 4, 5, 6)]),
