@@ -27,7 +27,7 @@ from .user_errors import describe
 
 
 class Gradients(dict[int, Tensor]):
-    """What flows into a node of several outputs: the gradient of each that has one; two of them add up."""
+    """The gradients of a node's outputs, for those that have one. Two of these objects can be added."""
 
     dtype = None
 
@@ -39,7 +39,7 @@ class Gradients(dict[int, Tensor]):
 
 
 class Described:
-    """What a node asks of an op, for one that is in no registry."""
+    """The attributes that a node reads of an op, for a Function, which is not in the registry."""
 
     slices = saves_inputs = saves_output = False
     reads = None
@@ -76,7 +76,7 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What save_for_backward got."""
+        """The tensors that save_for_backward was given."""
         found = []
         for tensor, version, output in self._saved:
             if tensor is not None and tensor.storage.version != version:
@@ -209,7 +209,7 @@ def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...]) -> tu
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """For a backward that is not made of ops: differentiating it again is an error."""
+    """Marks a backward that is not made of ops, so that differentiating it again is an error."""
 
     @functools.wraps(backward)
     def wrapped(ctx: Any, *gradients: Any) -> Any:

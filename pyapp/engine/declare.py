@@ -43,7 +43,7 @@ class Declaration:
 
     @property
     def public(self) -> Any:
-        """What users get: errors bear the name, and torch's names for arguments are taken."""
+        """The function as users call it: its errors have its name, and it accepts torch's names for arguments."""
         if self._public is None:
             found = by_torch_names(self.value, self.name, self.arguments)
             self._public = as_factory(found) if self.factory else found

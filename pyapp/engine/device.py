@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Backend:
-    """What a device does: memory of its own, and launch records run there (native/kernels.h).
+    """A device: it has its own memory and runs launch records (native/kernels.h).
 
     Addresses are the device's own. Where `host_visible` is False, an address is a `HiddenAddress`, which nothing takes
     for a pointer of this process.

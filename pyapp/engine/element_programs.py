@@ -24,7 +24,7 @@ _TEMPORARIES = 8  # as native/compute.c has them
 
 
 class _Value:
-    """What a function computes with while its program is written down: an input, or the result of an instruction."""
+    """A stand-in for a tensor or number while a function is compiled: an input, or the result of an instruction."""
 
     def __init__(self, values: list[_Value], opcode: str = "", *operands: Any) -> None:
         self.values, self.opcode = values, opcode

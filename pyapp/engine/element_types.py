@@ -35,7 +35,7 @@ def opcodes(kernel: str) -> dict[str, Opcode]:
 
 
 def number_slot(value: Any, dtype: DType) -> int | None:
-    """What a slot named `number` holds: the bits of a float64 for float types, else the integer; None where the dtype
+    """The value of a slot named `number`: the bits of a float64 for float types, else the integer; None where the dtype
     cannot hold it."""
     if dtype.is_floating_point:
         return int(struct.unpack("q", struct.pack("d", float(value)))[0])

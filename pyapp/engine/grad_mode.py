@@ -1,4 +1,4 @@
-"""Whether the tape is on, for each thread."""
+"""The switch of gradient recording, for each thread."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _pack_carefully(device: Device, kernel: Kernel, work: int, tensors: Any, num
 
 
 class _Thread(ThreadLocal):
-    """What this thread is capturing."""
+    """The capture of this thread."""
 
     recorder: Recorder | None = None
 
@@ -290,8 +290,9 @@ def refuse_capture(name: str) -> None:
 
 
 class Graph:
-    """What one run of a function left behind. `replay()` runs it again, in one call, on whatever its inputs now hold;
-    `outputs` (what the function returned) then hold the new results."""
+    """The launch records of one run of a function. `replay()` runs them again, in one call, with the present values of
+    the inputs. `outputs`, the result of the function, then hold the new results.
+    """
 
     def __init__(self, function: Callable[[], Any], outputs: Any, recorder: Recorder) -> None:
         for complete in recorder.at_end:

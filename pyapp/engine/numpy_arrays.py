@@ -53,7 +53,7 @@ def tensor_of(array: Any, dtype: DType | None = None) -> Tensor:
 
 
 def from_bits(bits: Array, dtype: DType) -> Array:
-    """What NumPy keeps as bits, as float32."""
+    """Bits of a dtype that NumPy lacks → float32."""
     if dtype is _dtype.bfloat16:
         return bits_to_float32(bits)
     return _float8_values(dtype)[bits]

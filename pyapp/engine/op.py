@@ -277,8 +277,8 @@ _NUMPY_NAMES = (("axis", "dim"), ("keepdims", "keepdim"))  # torch takes NumPy's
 
 
 def read_crosswise(edges: tuple[Any, ...]) -> tuple[int, ...]:
-    """Of a product, which arguments its gradient reads, so that they must not change before: each where the other one
-    wants a gradient (an edge that is not None). An op's `reads` says it; None: all that it saves.
+    """The arguments of a product that its gradient reads: each one if the other one wants a gradient (its edge is not
+    None). They must not change before the backward pass. `reads` of an op says this; None: all that the op saves.
     """
     return tuple(i for i in (0, 1) if edges[1 - i] is not None)
 

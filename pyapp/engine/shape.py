@@ -62,7 +62,7 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
     """The common shape. ValueError names the dim that does not fit."""
-    if len(shapes) == 2 and shapes[0] == shapes[1]:
+    if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
     rank = max((len(shape) for shape in shapes), default=0)
     result = [1] * rank

@@ -120,7 +120,7 @@ class GraphPools:
 
 
 class _Current(ThreadLocal):
-    """Where new storages of this thread come from while a Graph is captured."""
+    """The pool that gives this thread's new storages their memory while a Graph is captured."""
 
     graph: GraphPools | None = None
 

@@ -59,7 +59,7 @@ _GEOMETRY = ("storage", "shape", "strides", "dtype", "device", "offset", "addres
 
 
 class _Slots:
-    """What every tensor has, where Python reads it fastest."""
+    """The attributes of every tensor, in slots, which Python reads fastest."""
 
     __slots__ = (*_GEOMETRY, "_requires_grad", "node")
 
@@ -356,7 +356,7 @@ class Tensor(_Slots, TensorMethods):
     __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copy.deepcopy and pickle keep: memory that is shared stays so, the place in a graph is not kept.
+        """The state for copy.deepcopy and pickle: shared memory stays shared; the place in a graph is dropped.
         RuntimeError in a capture, whose replay would not copy again."""
         refuse_capture("a deep copy or a pickle of a tensor")
         if self.node is not None:
@@ -400,8 +400,8 @@ class Tensor(_Slots, TensorMethods):
 
     @property
     def grad(self) -> Tensor | None:
-        """What backward() has added up, in the shape and dtype of the tensor; None before. Assigned anything else, a
-        RuntimeError.
+        """The sum of the gradients of all backward() calls, in the shape and dtype of the tensor; None before.
+        RuntimeError if a tensor of another shape, dtype or device is assigned.
         """
         if CAPTURES.count:
             note_gradient(self, self._grad)

@@ -65,8 +65,8 @@ def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any
         kind = next((_KINDS[base] for base in (IndexError, ValueError, TypeError) if isinstance(error, base)), None)
     if kind is None:
         return
-    told = kind(_what(error), where=name, call=call).with_traceback(error.__traceback__)
-    raise told from error.__cause__
+    raised = kind(_what(error), where=name, call=call).with_traceback(error.__traceback__)
+    raise raised from error.__cause__
 
 
 def _what(error: Exception) -> str:
@@ -155,10 +155,10 @@ def name_methods(owner: type, names: Iterable[str]) -> None:
         method = vars(owner)[name]
         if type(method) is not FunctionType or name == "__getattr__":
             continue
-        told = method.__name__ if name.startswith("__") and method.__name__.isidentifier() else name
-        told = told.strip("_") if told.startswith("__") else told
-        if told != method.__name__ or not hasattr(method, "names_itself"):
-            setattr(owner, name, names_itself(named(method, told)))
+        public_name = method.__name__ if name.startswith("__") and method.__name__.isidentifier() else name
+        public_name = public_name.strip("_") if public_name.startswith("__") else public_name
+        if public_name != method.__name__ or not hasattr(method, "names_itself"):
+            setattr(owner, name, names_itself(named(method, public_name)))
 
 
 def warn(text: str) -> None:

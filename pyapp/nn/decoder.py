@@ -1,4 +1,4 @@
-"""What decoder-only language models share: attention within whole texts and cached ones, and the protocol of
+"""The common parts of decoder-only language models: attention within whole texts and cached ones, and the protocol of
 text.generate.LanguageModel.
 """
 

@@ -1,4 +1,4 @@
-"""What encoders share: attention of whole texts to themselves, the parts of BERT's layer, and heads for labels.
+"""The common parts of encoders: self-attention of whole texts, the parts of BERT's layer, and heads for labels.
 
 An encoder computes hidden states (B, T, D) of tokens (B, T). `attention_mask` (B, T) is 0 where a token is padding,
 which no token attends to. Dropout is not applied.

@@ -1,5 +1,6 @@
-"""What models with an encoder and a decoder share: the two texts that a decoder attends to, whole or token by token,
-and the layers of BART and Marian.
+"""The common parts of models with an encoder and a decoder.
+
+These are the two texts that a decoder attends to, whole or token by token, and the layers of BART and Marian.
 
 A decoder's layer reads its own text and the source through a `Memory`.
 """
@@ -27,7 +28,7 @@ Project = Callable[[Tensor], tuple[Tensor, Tensor]]  # (B, S, D) → keys and va
 
 
 class Memory(Protocol):
-    """What the tokens of a decoder attend to. `layer` counts the decoder's layers."""
+    """The texts to which the tokens of a decoder attend. `layer` counts the decoder's layers."""
 
     def positions(self, tokens: Tensor) -> Tensor:
         """The positions (T,) int32 of tokens (R, T), for tables of positions."""

@@ -148,9 +148,9 @@ def _run_after(module: Module, found: IncompatibleKeys) -> None:
 def _check(module: Module, found: IncompatibleKeys, strict: bool, wrong: list[str]) -> None:
     """StateError that lists every mismatch."""
     kinds = ("missing", found.missing_keys), ("unexpected", found.unexpected_keys)
-    told = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds if strict and names]
-    if told or wrong:
-        raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(told + wrong)}")
+    reports = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds if strict and names]
+    if reports or wrong:
+        raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(reports + wrong)}")
 
 
 def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:

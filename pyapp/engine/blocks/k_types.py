@@ -186,7 +186,7 @@ def write_q6_k(x: Array, blocks: Array, importance: Array | None) -> None:
 
 
 def write_q8_k(x: Array, blocks: Array, importance: Array | None) -> None:
-    """For activations: an f32 scale with which the extreme value becomes -127, and sums of 16 numbers."""
+    """Quantises activations: an f32 scale with which the extreme value becomes -127, and sums of 16 numbers."""
     scale = extremes(x) / np.float32(-127)
     numbers = nearest(divide(x, scale), -127, 127)
     blocks["d"] = scale[:, 0]

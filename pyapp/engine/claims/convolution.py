@@ -295,7 +295,7 @@ def _steps_in_three(steps: _Steps) -> _Steps:
 
 
 def _transposed_sizes(sizes: Three, kernel: Three, steps: _Steps) -> Three:
-    """What a transposed convolution gives, by dim."""
+    """The sizes of a transposed convolution's result, by dim."""
     rule = zip(sizes, kernel, steps.stride, steps.sides, steps.dilation, strict=True)
     return tuple((n - 1) * s + d * (k - 1) + 1 - sum(sides) for n, k, s, sides, d in rule)
 

@@ -6,9 +6,10 @@ from math import inf, prod
 from typing import Any
 
 from .. import dtype as _dtype
+from ..device import cpu
 from ..dtype import of_number
 from ..element_types import CODES, number_slot, opcodes, padded
-from ..launch import KERNELS, launch_all
+from ..launch import KERNELS, capturing, launch_all
 from ..op import OPS, claims, claims_in_place
 from ..operands import common_dtype, dense
 from ..ops.view import dense_copy
@@ -307,6 +308,7 @@ for _name, _cost in (("exp", 4), ("silu", 4), ("sigmoid", 4), ("tanh", 4), ("log
 
 
 _WHOLE = "sign square bitwise_not logical_not signbit isnan isinf isfinite isposinf isneginf".split()
+_MOST_ROUNDED = 1 << 13  # elements for which a call of NumPy costs more than it saves
 _ROUNDINGS = "floor ceil round trunc frac".split()
 _WITH_SETTINGS = {"leaky_relu": (0.01,), "elu": (1.0,), "softplus": (1.0, 20.0)}
 for _name in opcodes("unary").keys() - {
@@ -324,6 +326,8 @@ def _claim_rounding(name: str) -> None:
     def rounding(x: Tensor) -> Any:
         if x.dtype.category == 1 and name != "frac":
             return dense_copy(x)  # integers stay what they are
+        if x.device is cpu and x.numel() > _MOST_ROUNDED and not capturing():
+            return NotImplemented  # NumPy's way is faster
         return of_floats(x) if x.dtype.is_floating_point else NotImplemented
 
 

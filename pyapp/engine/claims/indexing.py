@@ -29,7 +29,9 @@ _MOST_COPIED = 4  # elements of a view that are made dense, for each that is rea
 
 
 class _Chosen(NamedTuple):
-    """What an index chooses of a view: dims `first` to `last` of it by one int64 tensor each, all of one shape."""
+    """The part of a view that an index chooses. One int64 tensor for each of dims `first` to `last` chooses, all of one
+    shape.
+    """
 
     view: Tensor
     first: int

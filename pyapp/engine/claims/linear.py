@@ -118,7 +118,7 @@ _MATMUL |= {
 
 @claims("matmul")
 def _matmul(a: Tensor, b: Tensor) -> Any:
-    """As fast as NumPy's BLAS in float32, with the same bits for any number of threads."""
+    """The product by kernels: as fast as NumPy's BLAS in float32, with the same bits for any number of threads."""
     dtype = a.dtype
     if getattr(b, "dtype", None) is not dtype or dtype not in _MATMUL:
         return _matmul_of_blocks(a, b)

@@ -34,13 +34,13 @@ def definition_gradient(op: Any, gradient: Tensor, *args: Any) -> tuple[Any, ...
     """
     second_order = STATE.enabled
     wanted = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.requires_grad]
-    twins = list(args)
+    separate = list(args)
     with enable_grad():
         for i in wanted:
-            twin = args[i].detach().requires_grad_() if not second_order else args[i]
-            twins[i] = permute(twin, range(twin.ndim))
-        output = op.definition(*twins)
-    edges = [edge_of(twins[i]) for i in wanted]
+            copy = args[i].detach().requires_grad_() if not second_order else args[i]
+            separate[i] = permute(copy, range(copy.ndim))
+        output = op.definition(*separate)
+    edges = [edge_of(separate[i]) for i in wanted]
     stop = frozenset(id(edge) for edge in edges)
     by_edge = gradients_at(edges, [output], [gradient], second_order, second_order, stop)
     found = [by_edge.get(id(edge)) for edge in edges]

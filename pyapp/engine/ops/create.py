@@ -296,7 +296,7 @@ TYPED = {
 
 
 def construct(args: tuple[Any, ...], kind: DType) -> Tensor:
-    """What Tensor(*args) is: uninitialised of given sizes, or from data, in the dtype `kind`.
+    """The result of Tensor(*args): an uninitialised tensor of the given sizes, or data in the dtype `kind`.
 
     TypeError for a single number that is not a size.
     """

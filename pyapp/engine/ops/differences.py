@@ -74,7 +74,7 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
 
 
 def _means(y: Tensor, dim: int) -> Tensor:
-    """Of neighbours along a dim."""
+    """The means of neighbours along a dim."""
     size = y.shape[dim]
     return (narrow(y, dim, min(size, 1), max(size - 1, 0)) + narrow(y, dim, 0, max(size - 1, 0))) * 0.5
 

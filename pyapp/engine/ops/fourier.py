@@ -164,7 +164,7 @@ def irfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str 
 
 
 def _dims(name: str, count: int, s: Any, dim: Any) -> list[tuple[int, int | None]]:
-    """(dim, size) of each that a transform of several dims takes: all unless told, the last as many as there are sizes.
+    """(dim, size) of each that a transform of several dims takes: all by default, the last as many as there are sizes.
     `count`: how many there are, that of the pairs left out.
     """
     if dim is None:

@@ -314,8 +314,10 @@ _PARTS_AT_ONCE = 1 << 16
 
 
 def _parts(size: int, start: int, stop: int, out: int) -> tuple[Any, Any]:
-    """Of the parts start .. stop among `out`, which overlap where the size is no multiple: the places of their elements
-    (parts, longest), where shorter parts repeat their last one, and whether each is no repetition.
+    """The elements of the parts start .. stop of `out` parts. Parts overlap if the size is not a multiple of `out`.
+
+    Returns the places of the elements (parts, longest), where shorter parts repeat their last one, and a mask that is
+    False for these repetitions.
     """
     k = np.arange(start, stop, dtype=np.int64)
     first, end = k * size // out, -(-(k + 1) * size // out)

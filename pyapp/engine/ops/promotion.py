@@ -13,7 +13,7 @@ from ..user_errors import describe
 
 @function(method=True)
 def is_floating_point(x: Tensor) -> bool:
-    """Whether its dtype is a float."""
+    """Whether the dtype of x is a float."""
     return x.dtype.is_floating_point
 
 

@@ -379,7 +379,7 @@ def atleast_3d(*tensors: Any) -> Any:
 
 @function(method=True)
 def ravel(x: Tensor) -> Tensor:
-    """As a vector."""
+    """The elements as a vector; a view where possible."""
     return reshape(x, -1)
 
 

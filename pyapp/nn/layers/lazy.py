@@ -32,7 +32,7 @@ class LazyModuleMixin(Module):
         self._register_load_state_dict_pre_hook(self._before_loading)
 
     def has_uninitialized_params(self) -> bool:
-        """Whether the size of its input is still unknown."""
+        """Whether the size of the layer's input is still unknown."""
         return "_made_of" in self.__dict__
 
     def reset_parameters(self) -> None:

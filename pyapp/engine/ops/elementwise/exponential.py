@@ -72,7 +72,7 @@ def _xlogy(a: Tensor, b: Tensor) -> Tensor:
 
 
 class Frexp(NamedTuple):
-    """What frexp gives."""
+    """The result of frexp."""
 
     mantissa: Tensor
     exponent: Tensor
