@@ -71,7 +71,7 @@ def test_real_checkpoint_prints_what_llama2c_prints(story: StoryPage) -> None:
 def test_the_precision_of_models(story: StoryPage, tmp_path: Path) -> None:
     """Fast: a large file in floating point becomes 8-bit; exact: it stays as it is. The model is loaded anew."""
     files = write_pair(tmp_path, dim=256, layers=6)
-    options = {"temperature": 0, "max_new_tokens": 48}
+    options: dict[str, float] = {"temperature": 0, "max_new_tokens": 48}
     story.pick(files)
     expect(story.page.locator("#model-name")).to_have_text("model.bin")
     story.settings(**options)
@@ -83,7 +83,7 @@ def test_the_precision_of_models(story: StoryPage, tmp_path: Path) -> None:
         story.write("the little fox")
         written.append(story.ids())
     assert written[:2] == written[2:]
-    assert written[0] == native_ids(*files, "the little fox", **options)
+    assert written[0] == native_ids(files[0], files[1], "the little fox", **options)
     assert written[1] != written[0]
 
 
