@@ -27,6 +27,18 @@ class ChatPage(StoryPage):
         self.page.evaluate("pyappPage.chat.ready")
         return self
 
+    def reset(self) -> None:
+        """As at the first visit: a new conversation, the embedded model, the usual settings, no error."""
+        self.errors.clear()
+        self.expected_errors.clear()
+        self.page.evaluate(
+            "async () => { location.hash = '#chat'; const { app, chat } = pyappPage;"
+            " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
+            " await chat.button.interrupt(); app.choices.chat.chooseFirst(); await chat.prepared;"
+            " chat.settings.reset(); chat.conversation.system = ''; await chat.begin(); chat.field.value = '';"
+            " document.getElementById('chat-error').replaceChildren() }"
+        )
+
     def pick_model(self, files: list[Path]) -> ChatPage:
         """Chooses files in the dialog."""
         self.page.locator("#chat-model").get_by_role("button", name="another model").click()

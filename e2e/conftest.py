@@ -88,6 +88,17 @@ def one_browser(launch: Launch) -> BrowserContext:
     return launch()
 
 
+@pytest.fixture(scope="session")
+def plain_browser(launch: Launch) -> BrowserContext:
+    """One browser for all tests with a site of their own: a copy that is broken on purpose is another origin.
+
+    It has no service worker, which would store each of these sites whole; their servers send the headers for isolation.
+    """
+    context = launch()
+    context.add_init_script("delete Navigator.prototype.serviceWorker")
+    return context
+
+
 @pytest.fixture(scope="module")
 def browser(one_browser: BrowserContext, site: SiteServer) -> Iterator[BrowserContext]:
     """One browser for all tests that need no first visit; a module finds no settings and conversations of others."""

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import OUTPUT
+from e2e.conftest import OUTPUT, ROOT
 from e2e.page import StoryPage
-from e2e.test_site import AXE
 from scripts.serve import SiteServer
 
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 WIDE = {"width": 1280, "height": 860}
 PHONE = {"width": 390, "height": 780}
@@ -94,6 +94,47 @@ def lab(page: Page) -> None:
     page.locator(".curves canvas").scroll_into_view_if_needed()
 
 
+# A conversation with all that Markdown has, and a search with a passage found.
+TALK = r"""async () => {
+  const { chat } = pyappPage;
+  await chat.ready;
+  const { id } = chat.conversation.add("user", "Show me <b>everything</b>", null);
+  const answer = "# Title\n\nSome *emphasis*, `code`, [a link](https://example.org/).\n\n| a | b |\n| - | - |\n"
+    + "| 1 | 2 |\n\n- [x] done\n\n```python\nprint('fox')\n```\n";
+  Object.assign(chat.conversation.add("assistant", answer, id), {
+    thoughts: "First, *look*.", model: "A model", reason: "stop",
+    figures: { tokens: 120, speed: 41.5, context: 4096, used: 160 },
+  });
+  chat.render();
+  await chat.save();
+  await chat.card.refresh(chat.conversation.id);
+}"""
+FOUND = """async () => {
+  const { search } = pyappPage;
+  await search.ready;
+  search.collection.add([{ name: "animals.txt", text: "The fox ran. The cat slept." }],
+    [{ text: 0, start: 0, end: 12, embedding: "AACAPw==" }, { text: 0, start: 13, end: 27, embedding: "AAAAPw==" }],
+    { title: "A model", probe: "AACAPw==" });
+  const { entry, content, files } = search.collection;
+  await search.store.put(entry, content, { files });
+  await search.open(await search.store.read(entry.id));
+  const found = search.collection.ranked(new Float32Array([1]));
+  search.results.show(search.collection, found.map((one) => ({ ...one, best: { start: 0, end: 7 } })));
+}"""
+
+
+def talk(page: Page) -> None:
+    shown(page, "chat")
+    page.evaluate(TALK)
+    expect(page.locator("#history-conversation .history-row")).not_to_have_count(0)
+
+
+def find(page: Page) -> None:
+    shown(page, "search")
+    page.evaluate(FOUND)
+    expect(page.locator("#search-list .result")).to_have_count(2)
+
+
 def tell_update(page: Page) -> None:
     expect(page.locator("#offline-state")).to_contain_text("works offline", timeout=60_000)
     message = "new MessageEvent('message', { data: { notice: 'update-ready' } })"  # as of the service worker
@@ -113,7 +154,9 @@ STATES: dict[str, Callable[[Page], object]] = {
     "transcript": transcribe,
     "transcript edited": lambda page: page.locator("#edit-transcript").click(),
     "chat": lambda page: shown(page, "chat"),
+    "conversation": talk,
     "search": lambda page: shown(page, "search"),
+    "passages found": find,
     "lab": lab,
     "new version": tell_update,
 }

@@ -130,6 +130,15 @@ SHARE = """async (name) => {
 }"""
 
 
+# What the browser gives an installed page whose file handlers (app.webmanifest) were asked to open a file.
+LAUNCH_QUEUE = """
+  const launchQueue = { setConsumer: (consumer) => {
+    globalThis.opened = (name, text) => consumer({ files: [{ getFile: async () => new File([text], name) }] });
+  } };
+  Object.defineProperty(globalThis, "launchQueue", { value: launchQueue });
+"""
+
+
 def gguf_of(architecture: str) -> bytes:
     """The header of a GGUF file whose third value is its architecture, and nothing else."""
 
@@ -192,10 +201,13 @@ def test_files_go_to_the_view_that_uses_them(story: StoryPage, dist: Path) -> No
     page.evaluate("location.hash = '#story'")
     address = page.evaluate(SHARE, "once upon.txt")  # without the hash, which a fetch does not tell
     page.goto("about:blank")
+    page.add_init_script(LAUNCH_QUEUE)
     page.goto(f"{address}#shared")
     expect(page.locator("#prompt")).to_have_value("Long ago, in a shared text,")
     assert not page.url.endswith("#shared")
     story.wait_ready()
+    page.evaluate("opened('once.md', 'Once, in a file that was opened,')")  # with the installed page
+    expect(page.locator("#prompt")).to_have_value("Once, in a file that was opened,")
 
 
 @pytest.mark.parametrize(

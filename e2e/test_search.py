@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import OUTPUT, watched
+from e2e.conftest import watched
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
-from e2e.test_site import serious
 from pyapp.events import Item
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.tasks.search import best_sentences, index_texts, unit_vectors
@@ -188,12 +187,3 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     search.ask(question)
     expect(search.error).to_have_count(0)
     expect(search.results.first).to_contain_text("fox")
-
-    page.emulate_media(reduced_motion="reduce")
-    for theme in ("light", "dark"):
-        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        page.screenshot(path=OUTPUT / f"search-{theme}.png", full_page=True)
-        assert serious(page) == []
-    page.set_viewport_size({"width": 360, "height": 740})
-    page.screenshot(path=OUTPUT / "search-phone.png", full_page=True)
-    assert not page.evaluate("document.documentElement.scrollWidth > 360")

@@ -11,16 +11,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import OUTPUT, ROOT, Launch, watched
+from e2e.conftest import OUTPUT, Launch, watched
 from e2e.page import StoryPage
 from e2e.speech_files import samples, spoken
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import MIME_TYPES, Handler, SiteServer
 from scripts.site_copy import copy_site
-
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path, tmp_path: Path) -> None:
@@ -106,7 +104,7 @@ DOWNLOAD = """async () => {
 }"""
 
 
-def test_a_slow_first_visit(launch: Launch, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows how much has arrived. Settings of other kinds are not ours. Offline is said at once."""
     send = Handler.body
 
@@ -120,8 +118,7 @@ def test_a_slow_first_visit(launch: Launch, dist: Path, monkeypatch: pytest.Monk
 
     shown = threading.Event()
     monkeypatch.setattr(Handler, "body", slow)
-    context = launch()
-    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
+    with SiteServer(dist, isolated=True) as server, watched(plain_browser.new_page()) as story:
         story.page.add_init_script(f"({FOREIGN})()")
         story.page.goto(server.url)
         progress = story.page.locator("#engine-progress")
@@ -135,10 +132,12 @@ def test_a_slow_first_visit(launch: Launch, dist: Path, monkeypatch: pytest.Monk
         assert story.page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
         assert story.page.locator("#temperature").input_value() == "0.8" and story.model_name() != "…"
         assert story.page.evaluate("pyappPage.app.hub").startswith("https://")
-        context.set_offline(True)
-        says, milliseconds = story.page.evaluate(DOWNLOAD)
+        plain_browser.set_offline(True)
+        try:
+            says, milliseconds = story.page.evaluate(DOWNLOAD)
+        finally:
+            plain_browser.set_offline(False)
         assert "This device is offline" in says and milliseconds < 5000
-    context.close()
 
 
 @pytest.mark.parametrize(
@@ -180,13 +179,13 @@ def with_compressed_wheel(dist: Path) -> dict[str, bytes]:
 
 
 def test_stop_while_the_engine_starts_where_the_browser_keeps_no_files(
-    browser: BrowserContext, dist: Path, tmp_path: Path
+    plain_browser: BrowserContext, dist: Path, tmp_path: Path
 ) -> None:
     """As in the private windows of some browsers: no origin private file system."""
     name = "worker.js"
     source = (dist / name).read_text().replace("navigator.storage.getDirectory()", "Promise.reject(new Error('none'))")
     with SiteServer(copy_site(dist, tmp_path / "site", {name: source.encode()}), isolated=True) as server:
-        with watched(browser.new_page()) as story:
+        with watched(plain_browser.new_page()) as story:
             story.page.goto(server.url)
             story.until("globalThis.pyappPage?.story !== undefined && (pyappPage.story.generate(), true)")
             expect(story.generate_button).to_have_text("Stop")
@@ -232,11 +231,11 @@ def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
 
 
 @pytest.mark.parametrize("part", ["pyapp-", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide.mjs", "pyodide.asm.mjs"])
-def test_a_missing_part_is_named(dist: Path, tmp_path: Path, browser: BrowserContext, part: str) -> None:
+def test_a_missing_part_is_named(dist: Path, tmp_path: Path, plain_browser: BrowserContext, part: str) -> None:
     folder = copy_site(dist, tmp_path / "site", {})
     for path in (folder / "pyodide").glob(f"{part}*"):
         path.unlink()
-    with SiteServer(folder) as server, watched(browser.new_page()) as story:
+    with SiteServer(folder, isolated=True) as server, watched(plain_browser.new_page()) as story:
         story.expected_errors = ["404"]
         story.page.goto(server.url)
         expect(story.error).to_contain_text("could not be loaded" if part.endswith("mjs") else "missing on the server")
@@ -250,18 +249,6 @@ def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -
     assert page_policy and worker_policy and page_policy[1] == worker_policy[1]
     assert "unsafe-inline" not in page_policy[1] and "'unsafe-eval'" not in page_policy[1]
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", index)
-
-
-def serious(page: Page) -> list[str]:
-    """What axe-core calls serious or critical."""
-    page.evaluate(AXE.read_text())
-    results = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] })")
-    return [
-        f"{found['id']}: {node['html']} {node['failureSummary']}"
-        for found in results["violations"]
-        if found["impact"] in ("serious", "critical")
-        for node in found["nodes"]
-    ]
 
 
 def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, site: SiteServer) -> None:

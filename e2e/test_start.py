@@ -155,12 +155,12 @@ def test_a_snapshot_that_another_tab_is_writing_is_read(visited: BrowserContext,
         assert keep_snapshot(story.page) == kept
 
 
-def test_a_language_chosen_before_the_model_is_there(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+def test_a_language_chosen_before_the_model_is_there(plain_browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
     """Another model under the name of the embedded one: it supports German, but detects English in every sound."""
     changed = {f"models/speech/{path.name}": path.read_bytes() for path in write_speech_model(tmp_path / "model")}
     sample = json.dumps(samples(dist)[0])
     site = copy_site(dist, tmp_path / "site", changed)
-    with SiteServer(site, isolated=True) as server, watched(browser.new_page(), TranscribePage) as tab:
+    with SiteServer(site, isolated=True) as server, watched(plain_browser.new_page(), TranscribePage) as tab:
         tab.page.add_init_script("localStorage.setItem('pyapp.speech-settings', '{\"language\": \"de\"}')")
         tab.page.goto(f"{server.url}#transcribe")
         tab.until(f"globalThis.pyappPage?.transcribe !== undefined && (pyappPage.transcribe.trySample({sample}), true)")
@@ -170,10 +170,10 @@ def test_a_language_chosen_before_the_model_is_there(browser: BrowserContext, di
         assert tab.page.locator("#speech-language").input_value() == "de"
 
 
-def test_a_worker_that_does_not_load_is_reported(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_load_is_reported(plain_browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
     """It fails before the page's own modules are loaded."""
     with SiteServer(copy_site(dist, tmp_path / "site", {"worker.js": b"this is no script"}), isolated=True) as server:
-        with watched(browser.new_page()) as story:
+        with watched(plain_browser.new_page()) as story:
             story.page.goto(server.url)
             story.until("document.getElementById('story-error').textContent.includes('could not be loaded')")
             story.expected_errors.append("SyntaxError")

@@ -68,6 +68,25 @@ def test_real_checkpoint_prints_what_llama2c_prints(story: StoryPage) -> None:
     assert story.write("").strip() == expected
 
 
+def test_the_precision_of_models(story: StoryPage, tmp_path: Path) -> None:
+    """Fast: a large file in floating point becomes 8-bit; exact: it stays as it is. The model is loaded anew."""
+    files = write_pair(tmp_path, dim=256, layers=6)
+    options: dict[str, float] = {"temperature": 0, "max_new_tokens": 48}
+    story.pick(files)
+    expect(story.page.locator("#model-name")).to_have_text("model.bin")
+    story.settings(**options)
+    written = []
+    for precision in ("exact", "fast", "exact", "fast"):
+        story.open_models()
+        story.page.locator("#model-precision").select_option(precision)
+        story.close_dialog()
+        story.write("the little fox")
+        written.append(story.ids())
+    assert written[:2] == written[2:]
+    assert written[0] == native_ids(files[0], files[1], "the little fox", **options)
+    assert written[1] != written[0]
+
+
 def test_stop_takes_effect_at_once_and_the_page_stays_usable(story: StoryPage, tmp_path: Path) -> None:
     story.pick(write_pair(tmp_path, dim=256, layers=6, context=1024))
     expect(story.page.locator("#model-name")).to_have_text("model.bin")
@@ -227,7 +246,7 @@ def test_a_story_goes_on_and_is_kept(story: StoryPage) -> None:
     story.wait_ready()
 
 
-# A store under a quota: what an entry that is too large fails with, what is listed then, and once the entry is smaller.
+# A store under a quota: what an entry that is too large fails with, what is listed then, and when it is smaller.
 FULL = """async (bytes) => {
   const { HistoryStore } = await import("/modules/history/history-store.js");
   const store = new HistoryStore("story");
@@ -279,7 +298,7 @@ def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: 
     story.until("pyappPage.story.output.ids.length === 16 && !pyappPage.story.button.running")
     page.evaluate("navigator.storage.estimate = async () => ({ usage: 0, quota: 100 }); 1")
     card = page.locator("#history-story")
-    card.evaluate("(card) => { card.open = true }")
+    card.evaluate("(card) => { card.open = true; return pyappPage.story.card.refresh(pyappPage.story.entry.id) }")
     expect(card).to_contain_text("That is too much")
     before = page.evaluate("pyappPage.story.store.list().then(({ length }) => length)")
     assert before >= 2

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, expect
 
-from e2e.conftest import Launch, watched
+from e2e.conftest import watched
 from e2e.page import StoryPage
 from e2e.test_site import copy_site
 from e2e.transcribe_page import TranscribePage
@@ -27,6 +28,7 @@ self.onmessage = async ({ data: { program, memory } }) => {
   }
 };
 """
+TWO_THREADS = "localStorage.setItem('pyapp.threads', '2')"
 
 
 def set_threads(story: StoryPage, threads: str) -> None:
@@ -42,9 +44,21 @@ def set_threads(story: StoryPage, threads: str) -> None:
     story.close_dialog()
 
 
-def test_threads_change_no_result_and_are_kept(launch: Launch, dist: Path) -> None:
-    context = launch()
-    with SiteServer(dist, isolated=True) as server, watched(context.new_page()) as story:
+def suspended(story: StoryPage) -> None:
+    """Suspends the tab while it writes, as browsers do with tabs in the background, and wakes it up again."""
+    protocol = story.page.context.new_cdp_session(story.page)
+    story.settings(max_new_tokens=256)
+    story.start("One day")
+    story.until("pyappPage.story.output.ids.length > 5")
+    protocol.send("Page.setWebLifecycleState", {"state": "frozen"})
+    time.sleep(1)
+    protocol.send("Page.setWebLifecycleState", {"state": "active"})
+    story.wait_done()
+    protocol.detach()
+
+
+def test_threads_change_no_result_and_are_kept(plain_browser: BrowserContext, dist: Path) -> None:
+    with SiteServer(dist, isolated=True) as server, watched(plain_browser.new_page()) as story:
         story.open(server.url)
         set_threads(story, "2")
         story.page.reload()
@@ -60,21 +74,26 @@ def test_threads_change_no_result_and_are_kept(launch: Launch, dist: Path) -> No
             story.settings(max_new_tokens=48, seed=7)
             story.write("One day, a fox")
             written.append(story.ids())
+            if threads == 2:
+                suspended(story)
+                story.settings(max_new_tokens=48, seed=7)
+                story.write("One day, a fox")
+                written.append(story.ids())
             story.page.evaluate("location.hash = '#transcribe'")
             story.page.locator("#samples button").first.click()
             speech.wait_done()
             heard.append(speech.segments())
             story.page.evaluate("location.hash = '#story'")
-        assert written[0] == written[1] and len(written[0]) > 20
+        assert written[0] == written[1] == written[2] and len(written[0]) > 20
         assert heard[0] == heard[1] != []
-    context.close()
 
 
-def test_a_failing_thread_is_an_error_and_the_engine_goes_on(launch: Launch, dist: Path, tmp_path: Path) -> None:
-    context = launch()
-    context.add_init_script("localStorage.setItem('pyapp.threads', '2')")
+def test_a_failing_thread_is_an_error_and_the_engine_goes_on(
+    plain_browser: BrowserContext, dist: Path, tmp_path: Path
+) -> None:
     site = SiteServer(copy_site(dist, tmp_path / "site", {HELPER: FAILING}), isolated=True)
-    with site, watched(context.new_page()) as story:
+    with site, watched(plain_browser.new_page()) as story:
+        story.page.add_init_script(TWO_THREADS)
         story.open(site.url)
         for _ in range(2):
             assert story.engine("about.threads") == 2
@@ -87,20 +106,17 @@ def test_a_failing_thread_is_an_error_and_the_engine_goes_on(launch: Launch, dis
         assert story.write("One day")
         story.page.locator("#open-storage").click()
         expect(story.page.locator("#threads-help")).to_contain_text("failed 2 times")
-    context.close()
 
 
-def test_one_thread_where_a_part_does_not_load(launch: Launch, dist: Path, tmp_path: Path) -> None:
+def test_one_thread_where_a_part_does_not_load(plain_browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
     """Without the helper's script the engine's worker computes alone; without its kernels Pyodide's are used."""
-    context = launch()
-    context.add_init_script("localStorage.setItem('pyapp.threads', '2')")
     for name, threads in ((HELPER, 2), ("pool_relaxed.wasm", 1)):
         site = SiteServer(copy_site(dist, tmp_path / name.replace("/", "-"), {name: b"this is neither"}), isolated=True)
-        with site, watched(context.new_page()) as story:
+        with site, watched(plain_browser.new_page()) as story:
             story.expected_errors = ["A helper of the engine did not start", "computes on one thread"]
+            story.page.add_init_script(TWO_THREADS)
             story.open(site.url)
             assert story.engine("about.threads") == threads
             story.settings(max_new_tokens=8)
             assert story.write("One day")
             assert any(re.search("helper|one thread", error) for error in story.errors)
-    context.close()

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from e2e.conftest import OUTPUT, Launch, shared
+from e2e.fake_hub import FakeHub
 from e2e.speech_files import samples, speechlike, spoken, write_recording, write_speech_model
-from e2e.test_site import serious
 from e2e.transcribe_page import TranscribePage
 from pyapp.audio import load_speech
 from scripts.serve import SiteServer
@@ -35,6 +35,19 @@ STOP = """() => new Promise((resolve) => {
     document.getElementById("transcribe").click();
   }, 5);
 })"""
+
+ASKED = """() => {
+  const { engine } = pyappPage.app;
+  const call = engine.call.bind(engine);
+  globalThis.asked = [];
+  engine.call = (method, params, ...rest) => {
+    if (method === "transcribe") globalThis.asked.push(params.options.beam_size);
+    return call(method, params, ...rest);
+  };
+}"""
+BIG = "pyappPage.transcribe.settings.options({ bytes: 154e6 }).beam_size"
+LIVE = "pyappPage.transcribe.settings.options({ bytes: 2e6 }, { live: true }).beam_size"
+UNKNOWN = "pyappPage.transcribe.settings.options({ bytes: 0 }).beam_size"
 
 
 @pytest.fixture(scope="module")
@@ -167,19 +180,6 @@ def test_what_is_saved(written: TranscribePage) -> None:
     assert values["language"] == "en" and values["duration"] == 10 and values["task"] == "transcribe"
     assert [segment["text"] for segment in values["segments"]] == [f" {SAID[0]}", " went there <home> & slept."]
     assert "words" in values["segments"][0] and "words" not in values["segments"][1]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(written: TranscribePage, theme: str) -> None:
-    page = written.page
-    page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # type: ignore[arg-type]
-    page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-    page.evaluate("document.getElementById('speech-settings').open = true; scrollTo(0, 0)")
-    page.screenshot(path=OUTPUT / f"transcribe-{theme}.png", full_page=True)
-    assert serious(page) == []
-    page.get_by_role("button", name="Edit text").click()
-    assert serious(page) == []
-    page.get_by_role("button", name="Done editing").click()
 
 
 def test_phone_width(written: TranscribePage) -> None:
@@ -602,6 +602,49 @@ def test_views(transcribe: TranscribePage) -> None:
     expect(page.locator("#record")).to_be_visible()
 
 
+def test_a_recording_by_its_address(
+    transcribe: TranscribePage, hub: FakeHub, model: Path, recording: Path, dist: Path
+) -> None:
+    page = transcribe.page
+    transcribe.choose(model)
+    transcribe.settings(times="segments", silence=False)
+    field, load = page.locator("#recording-address"), page.locator("#recording-load")
+    file = hub.add("sounds", "a%20talk.wav", recording.read_bytes())
+    hub.files["/sounds/resolve/main/a talk.wav"] = file
+    address = f"{hub.url}sounds/resolve/main/a%20talk.wav"
+    file.pause, file.piece = 0.2, 1 << 13
+    field.fill(address)
+    load.click()
+    expect(page.locator("#transcribe-progress")).to_contain_text(re.compile(r"Loading the recording \d+ kB of 320 kB"))
+    load.click()  # it is Cancel now
+    expect(load).to_have_text("Load")
+    expect(transcribe.error).to_have_count(0)
+    file.pause = 0
+    page.locator("body").evaluate(
+        """(body, text) => {
+          const clipboardData = new DataTransfer();
+          clipboardData.setData("text/plain", text);
+          body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+        }""",
+        address,
+    )
+    expect(page.locator("#recording-name")).to_have_text("a talk.wav")
+    transcribe.wait_done()
+    assert transcribe.text().split("\n") == SAID
+    transcribe.expected_errors = ["Failed to load resource", "CORS policy"]
+    with SiteServer(dist) as closed:  # it lets no other origin read its files
+        for wrong, says in (
+            (f"{closed.url}models/speech/config.json", "(CORS)"),
+            (f"{hub.url}sounds/resolve/main/nothing.wav", "nothing at this address (404)"),
+            ("http://example.org/talk.mp3", "begin with https://"),
+            ("talk.mp3", "no address of a recording"),
+        ):
+            field.fill(wrong)
+            load.click()
+            transcribe.wait_refused(says)
+    assert transcribe.text().split("\n") == SAID  # what the sheet shows stays
+
+
 def test_dropped_files_go_where_they_belong(transcribe: TranscribePage) -> None:
     drop = """([name, base64]) => {
       const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)), transfer = new DataTransfer();
@@ -614,3 +657,23 @@ def test_dropped_files_go_where_they_belong(transcribe: TranscribePage) -> None:
     transcribe.close_dialog()
     transcribe.page.evaluate(drop, ["diary.docx", "AAAA"])
     transcribe.wait_refused("could not be read as sound")
+
+
+def test_small_models_search_thoroughly_by_themselves(transcribe: TranscribePage, site: SiteServer) -> None:
+    page = transcribe.page
+    page.evaluate(ASKED)
+    page.locator("#samples button").first.click()
+    transcribe.wait_done()
+    assert page.evaluate("asked") == [5] and transcribe.text().startswith("Two tickets to Rome")
+    assert [page.evaluate(one) for one in (BIG, UNKNOWN, LIVE)] == [None] * 3
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.select_option("#speech-search", "1")
+    transcribe.button.click()
+    transcribe.wait_done()
+    assert page.evaluate("asked") == [5, None]
+    transcribe.open(site.url)  # the choice is remembered
+    assert page.locator("#speech-search").input_value() == "1"
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.select_option("#speech-search", "5")
+    assert page.evaluate(BIG) == 5
+    page.select_option("#speech-search", "auto")

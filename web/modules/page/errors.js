@@ -17,14 +17,25 @@ export function showError(slot, error, actions = {}) {
   if (event.type !== "error") return clearError(slot); // cancelled: not an error
   const run = actions[event.action];
   const button = run && h("button", { class: "secondary", type: "button", onclick: () => (clearError(slot), run()) }, LABELS[event.action]);
+  const [what, where] = named(slot, event);
   const dismiss = h("button", { class: "quiet", type: "button", onclick: () => clearError(slot) }, "Dismiss");
   const box = h("div", { class: "error-box", role: "alert" },
-    h("strong", {}, sentence(event.what)),
+    h("strong", {}, sentence(what)),
     event.hint ? h("p", {}, sentence(event.hint)) : null,
-    event.where ? h("p", { class: "error-where" }, h("code", {}, shorten(event.where))) : null,
+    where ? h("p", { class: "error-where" }, h("code", {}, shorten(where))) : null,
     h("div", { class: "error-actions" }, button ?? null, dismiss));
   slot.replaceChildren(box);
   box.scrollIntoView({ block: "nearest" });
+}
+
+/**
+ * An error of a setting, with the label of its field instead of the engine's name for it (`data-setting`).
+ * @param {HTMLElement} slot @param {{what: string, where?: string | null}} event @returns {[string, string | null]} what and where
+ */
+function named(slot, { what, where = null }) {
+  const field = where && /^[a-z_]+$/.test(where) ? (slot.closest(".view") ?? document).querySelector(`[data-setting="${where}"]`) : null;
+  const label = field && document.querySelector(`label[for="${field.id}"]`)?.textContent;
+  return label ? [`“${label}” ${what}`, null] : [what, where];
 }
 
 /** @param {HTMLElement} slot */

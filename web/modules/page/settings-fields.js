@@ -55,7 +55,7 @@ export class SettingsFields {
   }
 
   reset() {
-    for (const { name, initial } of this.fields) this.inputs.get(name).set(initial);
+    for (const { name } of this.fields) this.inputs.get(name).reset();
   }
 
   rollSeed() {
@@ -74,7 +74,7 @@ export class SettingsFields {
     const bounds = { min, max, step };
     const id = this.prefix + name;
     const range = h("input", { type: "range", id: `${id}-range`, ...bounds, "aria-label": label, "aria-describedby": `${id}-help` });
-    const number = h("input", { type: "number", id, ...bounds, inputmode: "decimal", required: true, "aria-describedby": `${id}-help` });
+    const number = h("input", { type: "number", id, "data-setting": name, ...bounds, inputmode: "decimal", required: true, "aria-describedby": `${id}-help` });
     const show = (value) => {
       const highest = Number(range.max);
       const sound = Number.isFinite(value) ? Math.min(highest, Math.max(min, value)) : initial;
@@ -83,6 +83,11 @@ export class SettingsFields {
     const set = (value) => {
       show(value);
       this.#remember(name, Number(number.value));
+    };
+    const reset = () => {
+      note.textContent = "";
+      show(initial);
+      this.#remember(name, initial); // whatever the model in use allows
     };
     const note = h("p", { class: "field-note", role: "status" });
     const tell = (wanted) => {
@@ -103,7 +108,7 @@ export class SettingsFields {
       if (document.activeElement === number) return; // the user is typing: the number is checked when the field loses focus
       show(this.values[name] ?? initial); // the stored value is used again with a model that allows it
     };
-    this.inputs.set(name, { number, set, limit });
+    this.inputs.set(name, { number, set, limit, reset });
     show(this.values[name] ?? initial);
     return h("div", { class: "slider" }, h("label", { class: "field-label", for: id }, label), number, range, note, h("p", { class: "help", id: `${id}-help` }, help));
   }

@@ -8,14 +8,15 @@
 import { Cancelled, UserError, storageFull, throwIfCancelled } from "../shared/protocol.js";
 
 const COMMIT_BYTES = 4 << 20; // a closed tab loses at most this much
-const ATTEMPTS = 5;
+const ATTEMPTS = 5; // of a download that has begun, over 8 s
+const FIRST_ATTEMPTS = 3; // of one that has not: the address may be wrong; over 1.5 s
 
 /**
  * Downloads one file into the store. Does nothing if the complete file is there.
  * @param {Wanted} wanted
  * @param {import("./store.js").Store} store
  * @param {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void,
- *   onWait?: () => void, hash: (entry: import("./store.js").Entry, size: number) => Promise<string>}} options
+ *   onWait?: () => void, onRetry?: (attempt: number, attempts: number) => void, hash: (entry: import("./store.js").Entry, size: number) => Promise<string>}} options
  * @returns {Promise<import("./store.js").Entry>}
  */
 export async function download(wanted, store, options) {
@@ -75,7 +76,9 @@ async function receiveAll(wanted, entry, journal, options) {
       if (options.signal.aborted) throw new Cancelled();
       if (error instanceof UserError || error.name === "QuotaExceededError") throw error;
       attempt = journal.received > before ? 1 : attempt + 1; // progress resets the count of attempts
-      if (attempt >= ATTEMPTS) throw givenUp(wanted, journal, error);
+      const attempts = journal.received > 0 ? ATTEMPTS : FIRST_ATTEMPTS;
+      if (attempt >= attempts) throw givenUp(wanted, journal, error);
+      options.onRetry?.(attempt + 1, attempts);
       await pause(250 * 2 ** attempt, options.signal);
     }
   }

@@ -174,8 +174,9 @@ export class ModelFiles {
       const wanted = { name, url: hubUrl(hub, model, file), size: file.size, sha256: file.sha256, group: model.id };
       const onProgress = (done, all) => report(before + done, total ?? all, done === all);
       const onWait = () => emit({ type: "progress", what: "Another tab is downloading it", done: 0, total: null, unit: "" });
+      const onRetry = (attempt, attempts) => emit({ type: "progress", what: `No answer from the hub: attempt ${attempt} of ${attempts}`, done: 0, total: null, unit: "" });
       const hash = (entry) => this.#hash(entry, emit, signal);
-      if (store) await download(wanted, store, { signal, onProgress, onWait, hash });
+      if (store) await download(wanted, store, { signal, onProgress, onWait, onRetry, hash });
       else this.inMemory.set(name, await downloadToMemory(wanted, signal, onProgress));
       before += file.size ?? 0;
     }

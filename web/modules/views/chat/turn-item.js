@@ -52,7 +52,7 @@ export class TurnItem {
     const parts = [copy];
     if (turn.role === "user") parts.push(button("Edit", "Edit this message and go on from there", () => this.edit()));
     else {
-      parts.push(button("Regenerate", "Write this answer again", context.regenerate));
+      parts.push(button("Regenerate", "Regenerate: write this answer again", context.regenerate));
       if (last && turn.text && turn.reason !== "stop") parts.push(button("Go on", "Go on with this answer", context.goOn));
     }
     if (versions.length > 1) parts.unshift(this.#versions());

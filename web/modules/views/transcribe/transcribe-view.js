@@ -2,6 +2,7 @@
  * The transcribe view: transcribes a file, a sample or the microphone.
  */
 import { checkDuration, decode, toWav } from "../../audio/decoder.js";
+import { fetchRecording, isAddress } from "../../audio/remote.js";
 import { canHearTabs } from "../../audio/microphone.js";
 import { wavOf } from "../../audio/wav-writer.js";
 import { HistoryCard } from "../../history/history-card.js";
@@ -57,6 +58,7 @@ export class TranscribeView {
     });
     /** The recordings that are transcribed one after the other. @type {RecordingQueue | null} */
     this.queue = null;
+    this.fetching = false; // a recording by its address
     this.windowTime = Infinity; // seconds that the model took for a window of the last live recording
     this.sign = new RecordingSign(this.view);
     this.button = new RunButton(app, byId("transcribe"), this.slot, "Transcribing");
@@ -85,6 +87,21 @@ export class TranscribeView {
       const files = [...picker.files];
       picker.value = "";
       this.takeAll(files);
+    });
+    byId("address-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const { value } = byId("recording-address");
+      if (this.fetching) this.button.stop();
+      else if (value.trim()) this.takeAddress(value);
+      else byId("recording-address").focus();
+    });
+    document.addEventListener("paste", (event) => {
+      const text = event.clipboardData?.getData("text/plain") ?? "";
+      const field = /** @type {HTMLElement} */ (event.target).closest?.("input, textarea, [contenteditable]");
+      if (field || !isShown(this.view) || !isAddress(text)) return;
+      event.preventDefault();
+      byId("recording-address").value = text.trim();
+      this.takeAddress(text);
     });
     this.view.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.#toggle();
@@ -220,6 +237,23 @@ export class TranscribeView {
     return this.#start(file.name, () => file, () => this.take(file));
   }
 
+  /** Fetches and transcribes the recording at an address. @param {string} text */
+  async takeAddress(text) {
+    await this.#settle();
+    byId("queue").hidden = true;
+    const button = byId("recording-load");
+    const onProgress = (/** @type {number} */ done, /** @type {number | null} */ total) => this.sheet.event({ type: "progress", what: "loading the recording", done, total, unit: "bytes" });
+    const fetched = async (/** @type {AbortSignal} */ signal) => {
+      [this.fetching, button.textContent] = [true, "Cancel"];
+      try {
+        return await fetchRecording(text, { signal, onProgress });
+      } finally {
+        [this.fetching, button.textContent] = [false, "Load"];
+      }
+    };
+    return this.#start(text.trim(), fetched, () => this.takeAddress(text));
+  }
+
   /** Ends the running work before new work begins. */
   async #settle() {
     this.queue = null;
@@ -229,20 +263,22 @@ export class TranscribeView {
   }
 
   /**
-   * @param {string} name @param {() => File | Promise<File>} getFile @param {() => void} retry
+   * @param {string} name until the file has one @param {(signal: AbortSignal) => File | Promise<File>} getFile @param {() => void} retry
    * @returns {Promise<"complete" | "cancelled" | "failed">}
    */
   async #start(name, getFile, retry) {
     let outcome = /** @type {"complete" | "cancelled" | "failed"} */ ("failed");
     this.sheet.prepare(name);
     await this.button.run(async (signal) => {
-      const recording = await this.#prepare(await getFile(), name, signal).catch((error) => {
+      const file = await getFile(signal);
+      const title = file.name && isAddress(name) ? file.name : name;
+      const recording = await this.#prepare(file, title, signal).catch((error) => {
         if (error instanceof Cancelled) outcome = "cancelled";
         throw error;
       });
       await this.keeper.save();
       this.#open(recording);
-      this.keeper.begin(name, false);
+      this.keeper.begin(title, false);
       this.keeper.setSound(recording);
       outcome = await this.#transcribe(signal);
     }, { fail: () => this.#failed(), retry });

@@ -2,6 +2,7 @@
  * The sheet of the transcribe view: the recording with its player, the text as it arrives, the figures, and the buttons for
  * the text.
  */
+import { megabytes } from "../../shared/protocol.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, h } from "../../page/dom.js";
 import { Player } from "./player.js";
@@ -179,7 +180,8 @@ export class TranscriptSheet extends EventTarget {
 
   #showProgress({ what, done, total, unit }) {
     const text = what.charAt(0).toUpperCase() + what.slice(1);
-    const far = unit === "seconds" ? ` ${clock(done)}${total ? ` of ${clock(total)}` : ""}` : "…";
+    const size = unit === "seconds" ? clock : unit === "bytes" ? megabytes : null;
+    const far = size ? ` ${size(done)}${total ? ` of ${size(total)}` : ""}` : "…";
     this.progress.show(text + far, done, total);
   }
 
