@@ -57,7 +57,8 @@ class LabView {
     this.store = new HistoryStore("notebook");
     /** @type {import("../../history/history-store.js").HistoryEntry | null} null: not stored yet */
     this.entry = null;
-    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, "notebooks", {
+    this.card = new HistoryCard(view.querySelector(".workspace-side"), this.store, {
+      name: "notebooks",
       open: (item) => this.#openStored(item),
       filesOf: async ({ entry, content, files }) => [{ name: `${entry.title || "notebook"}.ipynb`, blob: new Blob([toJupyter({ title: entry.title, cells: content.cells })]) }, ...files],
       renamed: (id, title) => this.entry?.id === id && this.#setTitle((this.entry.title = title)),
@@ -454,11 +455,11 @@ class LabView {
     this.entry ??= this.store.begin(title);
     this.entry.title = title;
     this.entry.about = `${cells.length} ${cells.length === 1 ? "cell" : "cells"}`;
-    sessionStorage.setItem(SHOWN, this.entry.id);
     const files = this.filesChanged ? this.files.kept() : undefined;
     this.filesChanged = false;
     try {
-      await this.store.put(this.entry, { cells, running: this.runningCell?.position ?? null }, files);
+      await this.store.put(this.entry, { cells, running: this.runningCell?.position ?? null }, { files });
+      sessionStorage.setItem(SHOWN, this.entry.id); // another one, if another tab had changed this notebook
       await this.card.refresh(this.entry.id);
     } catch (error) {
       showError(this.slot, error, this.app.actions);
